@@ -25,7 +25,7 @@ def fault_of(error: BaseException, now: float, where: Where = "driver") -> Fault
     """What the status says of an error. `where`: of one that does not say it itself."""
     place = where_of(error) or where
     if isinstance(error, LogTrimmed) and not error.fix:
-        fix = "Take a snapshot of the table."
+        fix = "Read it again: `tailrace snapshot -f <manifest> --tables <table>`, or a SnapshotRequest without where."
         return Fault(name=error.name, message=error.message, fix=fix, where=place, since=now)
     if not isinstance(error, TableStop | Stop) and foreign.full(error):
         text = error.message if isinstance(error, TailraceError) else privacy.error_text(error)

@@ -8,9 +8,11 @@ from tailrace.errors import TailraceError
 
 NEVER_SHOWN = {
     "AlreadyExists", "CaptureGone", "CommitConflict", "Conflict", "Interrupted", "LogGap", "MissingTable", "NotFound",
-    "ProgramFailed", "RecordRefused", "ServerFailed", "Stop", "TableStop", "TailraceError", "Unknown",
+    "ProgramFailed", "RecordRefused", "ServerFailed", "Stop", "TableStop", "TailraceError", "TargetNotOpen",
+    "Unknown",
 }  # fmt: skip
-"""Bases, errors that are handled where they are raised, answers to a wrong id, and those of the demo's own server."""
+"""Bases, errors that are handled where they are raised or have the name of their base, answers to a wrong id, and
+those of the demo's own server."""
 MADE_UP = {"CaptureEnded", "InternalError", "SnapshotFailed"}
 """Of a status, without an exception."""
 

@@ -236,7 +236,7 @@ def _kept(log: LogState, table: TableLog, result: TableSlice) -> TableSlice:
     applied, removed, name = result.applied.applied_record, table.removed_through, table.schema.name
     whole = [f for f in _finishes(table, result.applied) if f.replay_point > removed]
     rereads = [*(_planned(log, f) for f in whole), *_complete_running(log, table)]
-    fix = f"Ask for a snapshot of {name}, without where and keys."
+    fix = f"Read it again: `tailrace snapshot -f <manifest> --tables {name}`, or a SnapshotRequest without where."
     if table.forgotten_record > max(applied, *rereads, -1):
         what = f"the target holds the table up to record {applied}, and the log has forgotten the chunks up to record"
         what += f" {table.forgotten_record}, which it held before: it was deleted, emptied or put back"

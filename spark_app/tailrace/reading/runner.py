@@ -421,7 +421,8 @@ class SnapshotRunner:
             self._waits(entry, error, now)
         else:
             known = isinstance(error, TailraceError)
-            log.warning(
+            log.log(
+                logging.DEBUG if isinstance(error, steps.TargetNotOpen) else logging.WARNING,
                 "snapshot step failed: %s: %s", fault.name, fault.message,
                 extra={"snapshot": entry.run.snapshot_id}, exc_info=None if known else error,
             )  # fmt: skip

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from typing_extensions import override
 
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records import (
@@ -37,6 +38,15 @@ log = logging.getLogger(__name__)
 
 ChunkWriters = Callable[[int, TableSchema], ChunkWriter | None]
 """(table id, schema version) -> what writes its chunks; None: the target is not open yet."""
+
+
+class TargetNotOpen(Retry):
+    """As at each start: the snapshot waits until its table's target has been opened. Elsewhere it is a `Retry`."""
+
+    @property
+    @override
+    def name(self) -> str:
+        return Retry.__name__
 
 
 @dataclass(frozen=True)
@@ -137,7 +147,7 @@ def read(tools: Tools, run: TableRun, part: Range, table: Table) -> ChunkFile:
     schema = _version(tools.journal.state.tables[run.table_id], table)
     writer = tools.writers(run.table_id, schema)
     if writer is None:
-        raise Retry(f"the target of {table.name} is not open yet")
+        raise TargetNotOpen(f"the target of {table.name} is not open yet")
     if part.keys is not None:
         part = replace(part, keys=_keys(tools, table, writer, part.keys))
     asked = KeyRange(part.lower, part.upper) if part.keys is None else KeyList(part.keys)

@@ -1,5 +1,6 @@
 """Tables that cannot be captured, or no longer: what is the same for every product."""
 
+import logging
 from collections.abc import Iterable
 
 from tailrace.changelog.records import Seq, TableSchema, TableStopped
@@ -8,6 +9,8 @@ from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import OnSchemaChange, ReplicatorSpec
 from tailrace.errors import RESYNC, ReadRefused, SchemaChangeUnsupported, TableStop, where_of
 from tailrace.sources.patterns import options_of
+
+log = logging.getLogger(__name__)
 
 STOP_FIX = f"To copy the table as it is now, {RESYNC}."
 EVOLVED = "its columns or its key changed, and onSchemaChange is Evolve"
@@ -18,6 +21,12 @@ def stopped(table_id: int, seq: Seq, error: TableStop) -> TableStopped:
     """`seq`: the last sequence whose changes are in the log."""
     where = where_of(error) or "source"
     return TableStopped(table_id=table_id, seq=seq, error=error.name, message=error.message, fix=error.fix, where=where)
+
+
+def stopping(table_id: int, seq: Seq, error: TableStop) -> TableStopped:
+    """The same of a table that was captured until there; the log says it."""
+    log.warning("%s is stopped: %s", error.table, error)
+    return stopped(table_id, seq, error)
 
 
 def reserved(schema: TableSchema) -> TableStop | None:

@@ -296,6 +296,28 @@ def test_vacuum_and_properties_of_others_are_accepted(target: Target) -> None:
     assert target.reopen().refresh() == target.state(1)
 
 
+@pytest.mark.parametrize(
+    ("name", "theirs", "ours"),
+    [("delta.enableDeletionVectors", "false", "true"), ("delta.appendOnly", "true", "false")],
+)
+def test_a_property_of_others_under_which_no_row_can_be_changed_is_named_until_it_is_set_back(
+    target: Target, name: str, theirs: str, ours: str
+) -> None:
+    target.apply(1, {1: "a", 2: "b"})
+    change = target.change(2, {2: "c"})
+    target.sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ('{name}' = '{theirs}')")
+    with pytest.raises(Retry):
+        target.table.commit(change)
+    for look in (target.table.refresh, target.reopen):
+        with pytest.raises(TargetChanged, match=f"{name} = '{theirs}'") as stopped:
+            look()
+        assert f"ALTER TABLE delta.`{target.location}` SET TBLPROPERTIES ('{name}' = '{ours}')" in stopped.value.fix
+    target.sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ('{name}' = '{ours}')")
+    target.table.refresh()
+    target.apply(2, {2: "c"})
+    assert target.rows() == {1: "a", 2: "c"} == read_by_delta_rs(target.location)
+
+
 def test_a_table_that_is_not_ours_or_of_another_log_is_refused(target: Target) -> None:
     with pytest.raises(TargetRefused, match="filled from change log log-1, not from log-2") as refused:
         DeltaTable(target.spark, target.storage, target.location).ensure(SCHEMA, "log-2")

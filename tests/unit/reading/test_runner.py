@@ -283,3 +283,24 @@ def test_a_password_that_is_being_rotated_has_a_minute_to_reach_its_file(
         assert {s.ended.outcome for s in around.state.snapshots.values() if s.ended is not None} == {"completed"}
     assert len([at for at in refused if at > began[0] + 5]) <= 7, refused
     runner.stop()
+
+
+def test_a_target_that_is_still_being_opened_is_waited_for_without_a_warning(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As at each start."""
+    runner, around = begin(10)
+    around.running_xid = 11
+    tries = [Retry("away"), steps.TargetNotOpen("the target of s.t is not open yet")]
+
+    def late(tools: Tools, run: TableRun, part: Range, table: object) -> ChunkFile:
+        if tries:
+            raise tries.pop()
+        return around.read(tools, run, part, table)
+
+    monkeypatch.setattr(steps, "read", late)
+    turn_until(runner, lambda: any(s.ended is not None for s in around.refresh().snapshots.values()))
+    runner.stop()
+    assert tries == []
+    told = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert told == ["snapshot step failed: Retry: away"]

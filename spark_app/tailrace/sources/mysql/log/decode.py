@@ -26,7 +26,7 @@ from tailrace.sources.mysql.log.rows import Part, RowForm, Span
 from tailrace.sources.mysql.log.rows import decode as decode_rows
 from tailrace.sources.mysql.log.walk import Places
 from tailrace.sources.mysql.visibility import XA
-from tailrace.sources.stops import stopped
+from tailrace.sources.stops import stopping
 from tailrace.types import arrow_type
 
 
@@ -192,7 +192,7 @@ class Decoder:
                 mark = next(m for m in reversed(block.marks) if m.at <= index)
                 events.append((index, _truncated(table_id, Seq(int(firsts[index])), mark.prefix, mark.number)))
         for table_id, (index, error) in now.stops.items():
-            events.append((index, stopped(table_id, Seq(int(firsts[index]) - 1), error)))
+            events.append((index, stopping(table_id, Seq(int(firsts[index]) - 1), error)))
         return [event for _, event in sorted(events, key=lambda e: e[0])]
 
 

@@ -33,7 +33,7 @@ from tailrace.sources.mysql.log.tables import Captured, Tables, followed
 from tailrace.sources.mysql.model import MysqlTable, quoted
 from tailrace.sources.patterns import selected
 from tailrace.sources.resyncs import ending, renewal_plan, resyncs
-from tailrace.sources.stops import EVOLVED, starts_over, stopped
+from tailrace.sources.stops import EVOLVED, starts_over, stopped, stopping
 
 log = logging.getLogger(__name__)
 _MENDABLE = (NoKey.__name__, ReadRefused.__name__, TableGone.__name__)
@@ -254,9 +254,8 @@ class CatalogPoll:
         return SchemaChanged(table=schema, seq=Seq(self._sink.next_seq - 1), reread=reread, edge=edge)
 
     def _stopped(self, table_id: int, stop: TableStop) -> list[Event]:
-        log.warning("%s is stopped: %s", self._tables.known[table_id].schema.name, stop)
         self._tables.stop(table_id)
-        return [stopped(table_id, Seq(self._sink.next_seq - 1), stop)]
+        return [stopping(table_id, Seq(self._sink.next_seq - 1), stop)]
 
     def _drops(self, schema: TableSchema, now: MysqlTable | None) -> bool:
         """Of a table that the log says was dropped, and that nobody has hidden from us since."""

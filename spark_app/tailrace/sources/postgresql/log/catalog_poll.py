@@ -42,7 +42,7 @@ from tailrace.sources.postgresql.names import Names
 from tailrace.sources.postgresql.publication import Publication
 from tailrace.sources.postgresql.trees import Trees
 from tailrace.sources.resyncs import renewal_plan, resyncs
-from tailrace.sources.stops import stopped
+from tailrace.sources.stops import stopped, stopping
 
 log = logging.getLogger(__name__)
 SENT_WRONGLY = "PostgreSQL 14 may have sent rows of partitions as before they were attached or detached"
@@ -342,9 +342,8 @@ class CatalogPoll:
         now = replace(now, parts={**now.parts, "file": files})
         difference = self._tables.compare(table_id, now)
         if difference.stop is not None:
-            log.warning("%s is stopped: %s", known.schema.name, difference.stop)
             self._tables.stop(table_id)
-            return [stopped(table_id, last_seq, difference.stop)]
+            return [stopping(table_id, last_seq, difference.stop)]
         reasons = [SENT_WRONGLY] if moved else []
         reasons += self._reasons(self._log_of(table_id), now, look)
         reread = difference.reread or bool(reasons)

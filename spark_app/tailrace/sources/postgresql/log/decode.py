@@ -27,7 +27,7 @@ from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.assemble import assemble, first_undecodable
 from tailrace.sources.postgresql.log.blocks import TAKEN_BACK, FlatBlock, MessageBlock, big_endian_32
 from tailrace.sources.postgresql.log.walk import HEADER, TUPLE, Part, first_without_key, walk
-from tailrace.sources.stops import stopped
+from tailrace.sources.stops import stopping
 
 Indexes = NDArray[np.int64]
 MANY_RELATIONS = 1000
@@ -259,7 +259,7 @@ class Decoder:
                 seq = Seq(int(firsts[index]) + ordinal)
                 events.append((index, Truncated(table_id=table_id, seq=seq, transaction=str(now.flat.xids[index]))))
         for table_id, (index, error) in now.stops.items():
-            events.append((index, stopped(table_id, Seq(int(firsts[index]) - 1), error)))
+            events.append((index, stopping(table_id, Seq(int(firsts[index]) - 1), error)))
         return [event for _, event in sorted(events, key=lambda e: e[0])]
 
 

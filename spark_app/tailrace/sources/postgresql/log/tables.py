@@ -188,6 +188,8 @@ class CapturedTables:
         moved = None if proven is None else renamed(schema, table.names, proven, now)
         if proven is None or moved is None:
             self._follow(schema, table, relation, ask)  # a better reason, if there is one
+            if now.stop is not None:
+                raise now.stop
             what = f"columns of {schema.name} were dropped, renamed or added, and nothing proves which ones the log has"
             raise SchemaChangeUnsupported(schema.name, what, STOP_FIX)
         if clash := reserved(moved):

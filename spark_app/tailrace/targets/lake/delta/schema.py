@@ -48,13 +48,14 @@ HISTORY = {
     "delta.deletedFileRetentionDuration": "interval 1 hour",
 }
 """How long replaced versions stay readable, in Delta's words; a table that says something else keeps it."""
+NEEDED = {"delta.enableDeletionVectors": "true", "delta.appendOnly": "false"}
+"""Without these Delta refuses every commit that changes or deletes a row."""
 PROPERTIES = {
     # A checkpoint costs as much as ten small commits; reading a hundred small log files costs next to nothing.
     "delta.checkpointInterval": "100",
     "delta.columnMapping.mode": "name",
-    "delta.enableDeletionVectors": "true",
-    "delta.appendOnly": "false",
     "delta.feature.domainMetadata": "supported",
+    **NEEDED,
     **HISTORY,
     # Refuse a concurrent append, too: what we located may not be all there is.
     "delta.isolationLevel": "Serializable",
@@ -129,7 +130,7 @@ def last_id(metadata: Mapping[str, Any]) -> int:
 def replaced(metadata: Mapping[str, Any], schema: TableSchema, columns: Columns) -> dict[str, Any]:
     """The metadata for another generation: none of the present columns, all of `schema`'s, with ids never used."""
     schema = shown(schema)
-    configuration = dict(metadata["configuration"]) | {_STATS: _stats_columns(schema)}
+    configuration = dict(metadata["configuration"]) | NEEDED | {_STATS: _stats_columns(schema)}
     empty = dict(metadata) | {
         "partitionColumns": [],
         "configuration": configuration,
@@ -181,6 +182,19 @@ def _claims(
     told |= {"the partitioning": "\n".join(metadata.get("partitionColumns") or ())}
     # Rather one name too many: SQL is not taken apart here.
     return next(((name, what) for what, text in told.items() for name in names if name.lower() in text.lower()), None)
+
+
+def check_properties(table: str, location: str, metadata: Mapping[str, Any]) -> None:
+    """Raises `TargetChanged` if others have set what must be as in `NEEDED`."""
+    for name, needed in NEEDED.items():
+        found = str(metadata["configuration"].get(name, "false")).lower()
+        if found != needed:
+            raise TargetChanged(
+                table,
+                f"the target table has {name} = {found!r}, under which none of its rows can be changed",
+                f"Run ALTER TABLE delta.`{location}` SET TBLPROPERTIES ('{name}' = '{needed}') in Spark; "
+                "Tailrace then continues by itself.",
+            )
 
 
 def check_clustering(

@@ -280,6 +280,7 @@ class DeltaTable:
             raise TargetChanged(self._name, what, fix) from error
 
     def _load(self, snapshot: DeltaSnapshot, stored: StoredDomain, state: State) -> AppliedState:
+        delta_schema.check_properties(self._name, self.location, state.metadata)
         live = {}
         for add in state.files:
             uri = uri_of(add["path"], self.location)

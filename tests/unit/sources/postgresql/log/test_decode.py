@@ -254,7 +254,9 @@ def test_a_root_that_is_described_again_before_each_partition_has_one_segment_of
 STRICT = (TableOptions(match="*.*", on_unsupported="Fail"),)
 
 
-def test_a_value_without_exact_form_stops_its_table_at_that_row_and_leaves_no_gap() -> None:
+def test_a_value_without_exact_form_stops_its_table_at_that_row_and_leaves_no_gap(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     tables = CapturedTables(CatalogNow(lambda oid, modifier: "text", no_table), STRICT)
     tables.add(schema())
     reader = Decoder(tables)
@@ -269,6 +271,7 @@ def test_a_value_without_exact_form_stops_its_table_at_that_row_and_leaves_no_ga
     (event,) = decoded.events
     assert event.kind == "table-stopped"
     assert (event.seq, event.error) == (2, "ValueUnsupported")
+    assert "public.t is stopped: ValueUnsupported: column 'a'" in caplog.text
     assert decoded.last_seq == 2
     assert not tables.is_captured(CAPTURED)
     again = reader.decode(block, 3)

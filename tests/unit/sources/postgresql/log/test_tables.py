@@ -9,7 +9,7 @@ import pytest
 from support import pgoutput_messages as pg
 from support.catalog import catalog_table
 from tailrace.changelog.records import Column, TableSchema
-from tailrace.errors import SchemaChangeUnsupported
+from tailrace.errors import NoKey, SchemaChangeUnsupported
 from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.tables import CapturedTables, CatalogNow, check_places
 
@@ -119,3 +119,13 @@ def test_a_table_that_is_read_again_often_keeps_one_old_version_of_each_form() -
     assert [s.version for s in captured.known[1].history] == [499, 998]
     assert captured.version_with(1, tuple(c.name for c in grown.columns)) == 499
     assert captured.version_with(1, tuple(c.name for c in first.columns)) == 999
+
+
+def test_a_table_that_has_lost_its_key_is_stopped_by_that_and_not_by_its_columns() -> None:
+    """REPLICA IDENTITY NOTHING, under onSchemaChange: Evolve: all columns are where they were."""
+    table = schema({1: "id", 2: "b"}, [1, 2]).model_copy(update={"schema_name": "public"})
+    now = replace(catalog_table(table, ["id", "b"]), stop=NoKey("public.t", "public.t has no usable key"))
+    tables = CapturedTables(CatalogNow(lambda oid, modifier: "text", lambda _: now), evolves=lambda _: True)
+    tables.add(table, parts={"attributes": {"count": "2"}, "name in the log": {"1": "id", "2": "b"}})
+    with pytest.raises(NoKey, match="has no usable key"):
+        tables.form_of(pgoutput.relation(pg.relation(1, ["id", "b"], ["id", "b"])), 7, described=True)
