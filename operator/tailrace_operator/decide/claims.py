@@ -148,8 +148,9 @@ def _lag(status: Status, limits: Limits) -> Iterable[Claim]:
 
 
 def _retained(status: Status, limits: Limits) -> Iterable[Claim]:
-    if status.capture.retained_bytes is not None:
-        yield retained(status.capture.retained_bytes, limits)
+    by, kept = status.capture.log_held_by, status.capture.retained_bytes
+    if kept is not None:
+        yield retained(kept, limits, f" because of {by};" if by else ";")
 
 
 def retained(kept: int, limits: Limits, besides: str = ";") -> Claim:

@@ -80,7 +80,13 @@ def _tables_untold(before: TableCounts | None, pod: ObservedPod | None) -> dict[
 
 
 def _capture_untold(observed: ObservedReplicator, capture: CaptureSummary) -> CaptureSummary:
-    unknown: dict[str, object] = {"lag_seconds": None, "rows_per_second": 0.0, "lag_bytes": None, "waiting_for": None}
+    unknown: dict[str, object] = {
+        "lag_seconds": None,
+        "rows_per_second": 0.0,
+        "lag_bytes": None,
+        "log_held_by": None,
+        "waiting_for": None,
+    }
     return source_log.observed_last(observed, capture).model_copy(update=unknown)
 
 

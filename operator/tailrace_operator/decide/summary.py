@@ -30,6 +30,7 @@ def capture(status: Status) -> CaptureSummary:
         lag_seconds=amount(observed.lag_seconds),
         lag_bytes=count(observed.lag_bytes) if observed.lag_bytes is not None else None,
         retained_bytes=count(observed.retained_bytes) if observed.retained_bytes is not None else None,
+        log_held_by=bounded(observed.log_held_by) if observed.log_held_by else None,
         rows_per_second=rate(observed.rows_per_second),
         waiting_for=bounded(observed.waiting_for) if observed.waiting_for else None,
     )

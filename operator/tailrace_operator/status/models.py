@@ -75,6 +75,8 @@ class CaptureSummary(Model):
     retained_at: Time | None = None
     """When `retainedBytes` was observed; present while no driver answers. Where none is meant to run, the source is
     asked every 15 minutes. It may keep more by now."""
+    log_held_by: Text | None = None
+    """For whom the source keeps much log that is captured already: an open transaction, with its pid and since when."""
     rows_per_second: Annotated[float, Field(ge=0)] = 0.0
     """Row changes captured per second."""
     waiting_for: Text | None = None

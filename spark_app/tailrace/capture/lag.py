@@ -61,6 +61,7 @@ class Meter:
                 behind_bytes=distance.behind_bytes,
                 lag_seconds=round(lag, 3),
                 retained_bytes=distance.retained_bytes,
+                log_held_by=distance.held_by,
                 rows_per_second=round(self._rate, 1),
             ),
             lambda: journal.state.number,

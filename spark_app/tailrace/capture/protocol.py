@@ -104,6 +104,7 @@ class StateAnswer(Closed):
     """Of the source's log, between the newest record and its end when last asked; None: not yet, or it cannot say."""
     lag_seconds: float | None = None
     retained_bytes: int | None = None
+    log_held_by: str | None = None
     rows_per_second: float = 0.0
     waiting_for: str | None = None
 

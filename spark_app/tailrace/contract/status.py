@@ -41,6 +41,8 @@ class CaptureStatus(Model):
     """Source log written and not yet durable in the change log."""
     retained_bytes: int | None = None
     """Source log that the source keeps for this Replicator."""
+    log_held_by: str | None = None
+    """Of much log that is captured and kept all the same, for whom: an open transaction, its pid and since when."""
     record: int = 0
     rows_per_second: float = 0.0
     waiting_for: str | None = None

@@ -132,7 +132,8 @@ def _state(at: Moment, tables: tuple[TableStatus, ...], failing: list[TableStatu
         return "Running", f"the copy of the dropped table {left.name} is not deleted yet: {why}"
     if not tables:
         return "Running", at.capture.waiting_for or "no table matches tables.include"
-    return "Running", at.capture.waiting_for or ""
+    by = at.capture.log_held_by
+    return "Running", at.capture.waiting_for or (f"the source keeps much log for {by}" if by else "")
 
 
 def _capture(at: Moment) -> CaptureStatus:
@@ -145,6 +146,7 @@ def _capture(at: Moment) -> CaptureStatus:
         lag_seconds=answer.lag_seconds,
         lag_bytes=answer.behind_bytes,
         retained_bytes=answer.retained_bytes,
+        log_held_by=answer.log_held_by,
         record=max(answer.record, 0),
         rows_per_second=answer.rows_per_second,
         waiting_for=answer.waiting_for,

@@ -155,6 +155,8 @@ class Distance:
     """Log between a position and the end; None: the source cannot measure it."""
     retained_bytes: int | None
     """Log that the source keeps for us; None: it does not say."""
+    held_by: str | None = None
+    """Who makes the source keep log that is read already, for people; None: nobody is known."""
 
 
 @dataclass(frozen=True)

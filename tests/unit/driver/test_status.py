@@ -349,6 +349,15 @@ def test_a_first_start_says_what_capture_waits_for() -> None:
     assert (status.state, status.message) == ("Starting", "the slot waits for transaction 7 of backend 9")
 
 
+def test_an_open_transaction_for_which_the_source_keeps_its_log_is_named() -> None:
+    held = StateAnswer(
+        record=RecordNumber(5), epoch=1, position=Position(1), log_held_by="transaction 7 of app (pid 9)"
+    )
+    status = assemble(moment(log(table(7, 3), origin=origin()), capture=held))
+    assert status.capture.log_held_by == held.log_held_by
+    assert (status.state, status.message) == ("Running", f"the source keeps much log for {held.log_held_by}")
+
+
 def test_counters_are_summed_in_the_line() -> None:
     progress = {
         7: TableProgress(applied_record=RecordNumber(9), counters=TableCounters(inserts=1200, updates=3, deletes=4))

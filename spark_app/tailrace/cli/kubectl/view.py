@@ -75,6 +75,7 @@ def _flow(status: Document) -> list[str]:
     return [
         visible(f"captured   {place}{_behind(capture)}{kept}"),
         f"applied    {_behind(apply)}{rate}",
+        *([visible(f"log kept   for {by}")] if (by := capture.get("logHeldBy")) else []),
         *([visible(f"waits for  {waits}")] if waits else []),
     ]
 

@@ -34,6 +34,7 @@ from tailrace.sources.postgresql.copyout import CopyBlock, copy_out
 from tailrace.sources.postgresql.key_text import canonical
 from tailrace.sources.postgresql.keys import columns_text, in_list, in_range, key_order, normal_statement
 from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.oldest import oldest
 from tailrace.sources.postgresql.too_large import LIMIT, SHORTEN, too_large
 from tailrace.sources.unfit import sets_null
 from tailrace.types import arrow_type
@@ -125,35 +126,8 @@ def edge_passed(connection: Connection, edge: str) -> str | None:
     `pg_snapshot_xmin(now) > edge`: what older transactions wrote before capture began is not in the log, so every
     chunk must see it.
     """
-    with source_errors("looking for transactions older than capture's start"):
-        row = connection.execute(_OLDEST, (int(edge),)).fetchone()
-    if row is None:
-        return None
-    xid, prepared, pid, who, age, state = row
-    if prepared is not None:
-        return (
-            f"prepared transaction {prepared!r} (xid {xid}, {age:.0f} s old): COMMIT PREPARED or ROLLBACK PREPARED it"
-        )
-    if pid is None:
-        return f"transaction {xid}, which is ending"
-    return f"transaction {xid} of {who} (pid {pid}, {age:.0f} s old, {state})"
-
-
-# The oldest transaction that still runs is the snapshot's xmin. pg_locks shows every transaction's own lock to
-# everybody, pg_stat_activity hides other users' ids from those without pg_read_all_stats.
-_OLDEST = """
-SELECT x.xmin::text::int8, p.gid, l.pid, coalesce(a.usename, '?') || coalesce(' (' || nullif(a.application_name, '')
-       || ')', ''),
-       extract(epoch FROM clock_timestamp() - coalesce(p.prepared, a.xact_start, clock_timestamp()))::float8,
-       coalesce(a.state, 'state hidden')
-  FROM (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS xmin) x
-  LEFT JOIN pg_prepared_xacts p ON p.transaction::text::int8 = mod(x.xmin::text::int8, 4294967296)
-  LEFT JOIN pg_locks l ON l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted AND l.pid IS NOT NULL
-        AND l.transactionid::text::int8 = mod(x.xmin::text::int8, 4294967296)
-  LEFT JOIN pg_stat_activity a ON a.pid = l.pid
- WHERE x.xmin::text::int8 <= %s
- LIMIT 1
-"""
+    found = oldest(connection)
+    return found.named() if found.xid <= int(edge) else None
 
 
 def read_chunk(

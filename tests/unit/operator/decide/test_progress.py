@@ -24,7 +24,9 @@ BUSY = reported(
     tables_total=3,
     tables_replicating=1,
     tables_failing=1,
-    capture=CaptureStatus(alive=True, lag_seconds=1.0, lag_bytes=9, rows_per_second=5.0, waiting_for="transaction 7"),
+    capture=CaptureStatus(
+        alive=True, lag_seconds=1.0, lag_bytes=9, rows_per_second=5.0, waiting_for="transaction 7", log_held_by="x"
+    ),
     snapshots=(SnapshotStatus(id="s", name="s", reason="request", state="Running", rows_done=1, rows_estimated=9),),
 )
 
@@ -67,7 +69,7 @@ def stale(status: ReplicatorStatus) -> dict[str, Any]:
         "snapshot": status.snapshot or status.snapshot_summary,
         "counts": any(counts),
         "worst": [t.name for t in tables.worst if t.state != "STOPPED"],
-        "waits": capture.waiting_for,
+        "waits": capture.waiting_for or capture.log_held_by,
         "lags": capture.lag_seconds or capture.lag_bytes or apply.lag_seconds,
         "rates": capture.rows_per_second or apply.rows_per_second,
     }

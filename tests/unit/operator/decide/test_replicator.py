@@ -281,7 +281,7 @@ def test_failing_tables_are_named_worst_first_and_bounded() -> None:
 def test_lag_and_snapshots_have_conditions_of_their_own_and_do_not_feed_ready() -> None:
     snapshot = SnapshotStatus(id="initial-1", reason="initial", state="Running", rows_done=63, rows_estimated=100)
     status = reported(
-        capture=CaptureStatus(alive=True, lag_seconds=900.0, retained_bytes=20 << 30),
+        capture=CaptureStatus(alive=True, lag_seconds=900.0, retained_bytes=20 << 30, log_held_by="pid 7"),
         snapshots=(snapshot,),
         tables=(TableStatus(name="public.a", state="SNAPSHOTTING"),),
     )
@@ -289,6 +289,9 @@ def test_lag_and_snapshots_have_conditions_of_their_own_and_do_not_feed_ready() 
     truths = {c.type: c.status for c in decision.status.conditions}
     assert truths["Ready"] == "True"
     assert truths["Lagging"] == "True" and truths["SourceLogAtRisk"] == "True" and truths["SLOMet"] == "False"
+    risk = condition(decision, "SourceLogAtRisk")
+    assert risk is not None and "of log for this Replicator because of pid 7; its disk may fill" in risk.message
+    assert decision.status.capture is not None and decision.status.capture.log_held_by == "pid 7"
     assert truths["InitialSnapshotCompleted"] == "False"
     assert decision.status.snapshot_summary == "63%"
     assert decision.status.lag == "15m"

@@ -9,6 +9,7 @@ Made by `sources.postgresql.subscription` for capture's loop, whose thread does 
 
 import logging
 import time
+from dataclasses import replace
 
 from tailrace.changelog.records import Position
 from tailrace.contract.resources import Replicator, ReplicatorSpec
@@ -26,6 +27,7 @@ from tailrace.sources.postgresql.log.tables import CapturedTables, CatalogNow
 from tailrace.sources.postgresql.log.transactions import Assembler
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.names import Names
+from tailrace.sources.postgresql.oldest import LogHolder
 from tailrace.sources.stops import evolves, stands_still
 
 log = logging.getLogger(__name__)
@@ -58,6 +60,7 @@ class PgStream:
         self._assembler = self._from_here()
         self._poll = CatalogPoll(PollContext(replicator, connection, names), self._tables, wiring)
         self._looks: dict[int, int] = {}
+        self._holder = LogHolder(connection)
         """Table -> the look that was taken for it."""
         self._log: LogConnection | None = None
 
@@ -164,7 +167,8 @@ class PgStream:
         return slots.snapshot(self._connection)
 
     def distance(self, position: Position) -> Distance:
-        return slots.distance(self._connection, self._names.slot, position)
+        found = slots.distance(self._connection, self._names.slot, position)
+        return replace(found, held_by=self._holder.of(found))
 
     def close(self) -> None:
         if self._log is not None:
