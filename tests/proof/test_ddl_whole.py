@@ -23,6 +23,8 @@ NAMES = {
     "12-label-renamed",
     "13-swapped",
     "0-column-dropped-and-added",
+    "21-column-that-differs-only-in-case",
+    "21-key-that-differs-only-in-case",
 }
 """Of each finding one that shows most."""
 SEEDS = (7,)

@@ -26,12 +26,15 @@ from demo.compare import READERS
 from support.ddl.fuzz import FIX, SETUP, Round, lines
 from support.ddl.judge import TABLES, Found, compare
 from support.ddl.scenarios import Pack
+from support.lake import table_schema
 from support.postgres import PostgresServer
 from support.proof.process import Deployment, Run, status
 from tailrace.contract.resources import TablesSpec
 from tailrace.errors import SchemaChangeUnsupported
 from tailrace.sources.patterns import selected
 from tailrace.sources.postgresql.catalog import discover
+from tailrace.targets.lake.delta import schema as delta_schema
+from tailrace.targets.lake.iceberg import schema as iceberg_schema
 
 PATIENCE = 300.0
 """Seconds in which fewer differences must be left, until source = target."""
@@ -255,7 +258,14 @@ class Whole:
         return compare(self.session("judge"), table, target.select(table.columns), places)
 
     def _read(self, table: Found) -> pa.Table:
-        return READERS[self.deployment.format](self.deployment.lake / table.schema / table.table)
+        """Under the source's names, where the target has others."""
+        format = self.deployment.format
+        found = READERS[format](self.deployment.lake / table.schema / table.table)
+        shown = delta_schema.shown if format == "delta" else iceberg_schema.shown
+        schema = table_schema([(name, "string") for name in table.columns], [])
+        pairs = zip(schema.columns, shown(schema).columns, strict=True)
+        names = {in_target.name: column.name for column, in_target in pairs}
+        return found.rename_columns([names.get(name, name) for name in found.column_names])
 
     def _failed(self, wrong: Sequence[str]) -> str:
         tail = "" if self.run is None else self.run.tail()
