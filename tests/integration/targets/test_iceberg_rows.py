@@ -8,9 +8,9 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from support.iceberg import LOG, Orders, local, random_rows
-from tailrace.batch.applied import AppliedState
+from tailrace.batch.applied import AppliedState, Generation
 from tailrace.changelog.records import Column, RecordNumber, Seq
-from tailrace.errors import ForeignChange, TargetRefused
+from tailrace.errors import ForeignChange, Retry, TargetChanged, TargetRefused
 from tailrace.targets.lake.model import TableCommit
 
 if TYPE_CHECKING:
@@ -157,3 +157,48 @@ def test_another_logs_table_and_a_foreign_table_are_refused(spark: "SparkSession
     spark.sql(f"ALTER TABLE {orders.sql_name} UNSET TBLPROPERTIES ('tailrace.state')")
     with pytest.raises(TargetRefused, match="Tailrace did not make"):
         orders.another().ensure(orders.schema, LOG)
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_a_column_that_others_drop_is_named_before_a_row_is_written_without_it(
+    spark: "SparkSession", opened: bool
+) -> None:
+    """Iceberg commits files that have a field which the table has not, and readers never see its values."""
+    orders = Orders(spark)
+    orders.apply({1: (Decimal("1.00"), "a")})
+    rows = orders.write({2: (Decimal("2.00"), "b")})
+    spark.sql(f"ALTER TABLE {orders.sql_name} DROP COLUMN note")
+    if opened:
+        with pytest.raises(Retry, match="columns"):
+            orders.table.commit(TableCommit(orders.next(), rows))
+        orders.table.refresh()
+    table = orders.table if opened else orders.another_opened()
+    with pytest.raises(TargetChanged, match=r"the target has no column 'note'") as stopped:
+        table.arrow_schema(orders.schema)
+    assert "resync the table" in stopped.value.fix
+    assert [row[0] for row in spark.sql(f"SELECT id FROM {orders.sql_name}").collect()] == [1]
+
+
+def test_a_table_that_others_partition_is_named_until_they_have_removed_that(spark: "SparkSession") -> None:
+    orders = Orders(spark)
+    orders.apply({1: (Decimal("1.00"), "a")})
+    rows = orders.write({2: (Decimal("2.00"), "b")})
+    spark.sql(f"ALTER TABLE {orders.sql_name} ADD PARTITION FIELD bucket(4, id)")
+    with pytest.raises(TargetChanged, match="partitioned") as stopped:
+        orders.table.commit(TableCommit(orders.next(), rows))
+    assert "DROP PARTITION FIELD" in stopped.value.fix
+    with pytest.raises(TargetChanged, match="partitioned"):
+        orders.another().ensure(orders.schema, LOG, Generation(RecordNumber(10)))
+    spark.sql(f"ALTER TABLE {orders.sql_name} DROP PARTITION FIELD bucket(4, id)")
+    orders.table.commit(TableCommit(orders.next(), rows))
+    assert sorted(orders.read()) == [1, 2]
+
+
+def test_a_property_of_ours_that_others_remove_is_named(spark: "SparkSession") -> None:
+    """Not as a table that Tailrace did not make: its rows are ours."""
+    orders = Orders(spark)
+    orders.apply({1: (Decimal("1.00"), "a")})
+    spark.sql(f"ALTER TABLE {orders.sql_name} UNSET TBLPROPERTIES ('tailrace.columns')")
+    with pytest.raises(TargetChanged, match=r"lost its property tailrace\.columns") as stopped:
+        orders.another_opened()
+    assert "resync the table" in stopped.value.fix

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyroaring import BitMap64
 
+from tailrace.errors import TargetChanged
 from tailrace.targets.lake.iceberg.files import Tracked, Vector
 from tailrace.targets.lake.iceberg.java import CommitConflict, Java
 from tailrace.targets.lake.iceberg.schema import SchemaStep
@@ -110,6 +111,17 @@ class Builder:
     def describe(self, file: Any) -> dict[str, Any]:
         doc: dict[str, Any] = json.loads(self.java.iceberg.ContentFileParser.toJson(file, self.spec))
         return doc
+
+
+def check_unpartitioned(table: str, staged: Any) -> None:
+    """Raises `TargetChanged` if others have partitioned the table: Iceberg refuses our files."""
+    if not staged.spec().isUnpartitioned():
+        raise TargetChanged(
+            table,
+            "the target table was partitioned by another program, and Tailrace's files are not",
+            "Remove the partitioning in Spark (ALTER TABLE … DROP PARTITION FIELD …); Tailrace then continues by"
+            " itself.",
+        )
 
 
 def row_delta(transaction: Any, java: Java, base: int | None, live: Sequence[str], work: Work) -> Any:

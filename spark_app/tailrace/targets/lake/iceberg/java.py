@@ -21,6 +21,7 @@ _REFUSED = {_PACKAGE + name for name in ("NotAuthorizedException", "ForbiddenExc
 _GONE = {_PACKAGE + name for name in ("NoSuchTableException", "NotFoundException")}
 _REPLACED = ("UUID does not match", "Metadata file for version")
 """How Iceberg says, in the midst of other errors, that another table is in the place of the one that was loaded."""
+_NO_NUMBER = "A property of the target table is no number where Iceberg needs one: see SHOW TBLPROPERTIES in Spark."
 _LINE = 300
 
 
@@ -106,7 +107,7 @@ def guarded(table: str, doing: str, committing: bool = False) -> Iterator[None]:
             raise CommitConflict(said, "The table is read again and the batch located again.") from error
         if committing:
             raise OutcomeUnknown(said, "The table is read back first.") from error
-        raise Retry(said) from error
+        raise Retry(said, _NO_NUMBER if name.endswith("NumberFormatException") else "") from error
 
 
 def _is_conflict(name: str, text: str) -> bool:

@@ -1,6 +1,6 @@
 """Read one version of an Iceberg table: applied state, live files with dead rows, columns. For `IcebergTable`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from tailrace.targets.lake.files.layout import FIELD_ID
 from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.iceberg.files import Tracked, plan
 from tailrace.targets.lake.iceberg.java import Java, guarded
-from tailrace.targets.lake.iceberg.schema import present_fields, unlike
+from tailrace.targets.lake.iceberg.schema import PresentField, field_ids, present_fields, unlike
 from tailrace.targets.lake.iceberg.state import Broken, IcebergSnapshot, StoredSummary
 from tailrace.targets.lake.model import OTHERS
 
@@ -28,6 +28,8 @@ class Version:
     columns: Columns
     last_id: int
     """The highest field id ever used."""
+    fields: frozenset[int] = frozenset()
+    """Ids of the fields that the table has."""
     files: Mapping[str, Tracked] = field(default_factory=dict)
 
 
@@ -46,7 +48,11 @@ class Reader:
         with guarded(self.name, "reading"):
             properties = dict(self.table.properties())
             last_id = int(self.table.operations().current().lastColumnId())
-        if iceberg_state.STATE not in properties or COLUMNS not in properties:
+            present = present_fields(self.java.iceberg.SchemaParser.toJson(self.table.schema()))
+        if iceberg_state.STATE in properties and COLUMNS not in properties:
+            what = f"the target table has lost its property {COLUMNS}: another program has removed it"
+            raise TargetChanged(self.name, what, f"Nothing else tells its columns apart: {RESYNC}.")
+        if iceberg_state.STATE not in properties:
             raise TargetRefused(
                 f"the table {self.name} exists and Tailrace did not make it",
                 OTHERS,
@@ -56,25 +62,23 @@ class Reader:
         if snapshot_id is None:
             if mirror.snapshot is not None:
                 raise TargetChanged(self.name, "the target table was replaced or emptied", f"Put it back, or {RESYNC}.")
-            return Version(None, self._with_holes(mirror.stored), columns, last_id)
+            return Version(None, self._with_holes(mirror.stored), columns, last_id, field_ids(present))
         found = iceberg_state.walk(self.name, snapshot_id, self.snapshot)
         with guarded(self.name, "listing the files of"):
             files, sequences = plan(
                 self.java, self.table, self.name, keys=self.keys, columns=columns, access=self.access
             )
-        self._check_names(columns, files)
+        self._check_names(columns, present, files)
         if isinstance(found, Broken):
             stored = iceberg_state.proven_by_mirror(self.name, found, mirror, lambda: sequences)
         else:
             stored = iceberg_state.decode(found.state or "", self.name)
-        return Version(snapshot_id, self._with_holes(stored), columns, last_id, files)
+        return Version(snapshot_id, self._with_holes(stored), columns, last_id, field_ids(present), files)
 
-    def _check_names(self, columns: Columns, files: Mapping[str, Tracked]) -> None:
+    def _check_names(self, columns: Columns, present: Sequence[PresentField], files: Mapping[str, Tracked]) -> None:
         """Others' compaction writes columns under their present names, and we read files by the first ones. Where the
         two differ (a renamed column), prove each file."""
-        with guarded(self.name, "reading"):
-            text = self.java.iceberg.SchemaParser.toJson(self.table.schema())
-        renamed = unlike(columns, present_fields(text))
+        renamed = unlike(columns, present)
         for path in files if renamed else ():
             schema = footer_of(self.access, path).schema.to_arrow_schema()
             for column in schema:

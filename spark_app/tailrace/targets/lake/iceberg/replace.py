@@ -16,7 +16,7 @@ from tailrace.targets.lake.columns import COLUMNS, Columns
 from tailrace.targets.lake.iceberg import schema as iceberg_schema
 from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.iceberg.clock import clock_named
-from tailrace.targets.lake.iceberg.commit import Builder, Work, fill, row_delta, type_of
+from tailrace.targets.lake.iceberg.commit import Builder, Work, check_unpartitioned, fill, row_delta, type_of
 from tailrace.targets.lake.iceberg.files import Tracked, Vector, listed
 from tailrace.targets.lake.iceberg.java import CommitConflict, Java, guarded
 from tailrace.targets.lake.iceberg.state import Mirror, StoredSummary
@@ -46,6 +46,7 @@ def replace(
         present = _present(java, table, name, by)
         transaction = table.newTransaction()
         staged = transaction.table()
+        check_unpartitioned(name, staged)
         _set_columns(java, transaction, name, by)
         _set_properties(transaction, by)
         operation = _rows(java, transaction, present, by, vectors)

@@ -6,17 +6,17 @@ ever seen (`lake.columns`).
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Any
 
 import pyarrow as pa
 
 from tailrace.changelog.records import Column, TableSchema
-from tailrace.errors import RESYNC, Retry, SchemaChangeUnsupported
+from tailrace.errors import RESYNC, Retry, SchemaChangeUnsupported, TargetChanged
 from tailrace.targets.lake import column_names
 from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.files.layout import physical_field
@@ -236,6 +236,21 @@ def present_fields(text: str) -> list[PresentField]:
         PresentField(f["id"], f["name"], _type_text(f["type"]), f["required"], _inner_ids(f["type"]))
         for f in json.loads(text)["fields"]
     ]
+
+
+def field_ids(present: Sequence[PresentField]) -> frozenset[int]:
+    """With those of what is in a list or a struct."""
+    return frozenset(chain.from_iterable((field.id, *field.inner) for field in present))
+
+
+def check_fields(schema: TableSchema, columns: Columns, fields: Collection[int]) -> None:
+    """Raises `TargetChanged` if others have dropped a column. Iceberg would commit files that have it all the same, and
+    no reader would see its values."""
+    for column in shown(schema).columns:
+        wanted = [columns.ids[column.id], *columns.inner.get(column.id, ())] if column.id in columns.ids else []
+        if any(id_ not in fields for id_ in wanted):
+            what = f"the target has no column {column.name!r}, or not all of it: another program has dropped it"
+            raise TargetChanged(schema.name, what, f"To have it again, {RESYNC}.")
 
 
 def unforeseen(columns: Columns, schema: TableSchema, after: Sequence[PresentField]) -> str | None:

@@ -26,7 +26,15 @@ from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog, table_location
 from tailrace.targets.lake.iceberg.cleanup import AT_ONCE, IcebergCleaner
 from tailrace.targets.lake.iceberg.clock import clock_named
-from tailrace.targets.lake.iceberg.commit import Builder, Work, evolve, fill, row_delta, work_out
+from tailrace.targets.lake.iceberg.commit import (
+    Builder,
+    Work,
+    check_unpartitioned,
+    evolve,
+    fill,
+    row_delta,
+    work_out,
+)
 from tailrace.targets.lake.iceberg.files import Tracked, Vector, absolute, data_file
 from tailrace.targets.lake.iceberg.java import CommitConflict, MissingTable, guarded
 from tailrace.targets.lake.iceberg.read import Reader, Version
@@ -190,7 +198,10 @@ class IcebergTable:
         return [tracked.file for tracked in self._known().files.values()]
 
     def arrow_schema(self, schema: TableSchema, before: TableSchema | None = None) -> pa.Schema:
-        return iceberg_schema.arrow_schema(schema, self._known().columns, self._known().last_id)
+        known = self._known()
+        if schema.version >= known.stored.applied.schema_version:  # an older one may have columns that have gone since
+            iceberg_schema.check_fields(schema, known.columns, known.fields)
+        return iceberg_schema.arrow_schema(schema, known.columns, known.last_id)
 
     def _open(self) -> tuple[Reader, str]:
         if self._opened is None:
@@ -257,7 +268,8 @@ class IcebergTable:
             transaction = reader.table.newTransaction()
             staged = transaction.table()
             self._same_version(staged, base)
-            columns, last_id = self._evolve(transaction, change.evolve, base)
+            columns, last_id, fields = self._evolve(transaction, change.evolve, base)
+            check_unpartitioned(self.name, staged)
             operation = self._operation(transaction, work, base)
             builder = Builder.of(self._java, staged)
             added = fill(operation, builder, work, vectors)
@@ -280,7 +292,7 @@ class IcebergTable:
             files[known.path] = Tracked(known, doc["file-path"])
         for path, vector in vectors.items():
             files[path] = replace(files[path], file=replace(files[path].file, dead=work.vectors[path]), vector=vector)
-        return committed, Version(committed.id, stored, columns, last_id, files)
+        return committed, Version(committed.id, stored, columns, last_id, fields, files)
 
     def _set_properties(self, transaction: Any, mirror: Mirror, columns: Columns, base: Version) -> None:
         update = transaction.updateProperties().set(iceberg_state.STATE, iceberg_state.encode_mirror(mirror))
@@ -307,12 +319,17 @@ class IcebergTable:
                 "The table is read again and the batch located again.",
             )
 
-    def _evolve(self, transaction: Any, wanted: TableSchema | None, base: Version) -> tuple[Columns, int]:
-        if wanted is None:
-            return base.columns, base.last_id
+    def _evolve(
+        self, transaction: Any, wanted: TableSchema | None, base: Version
+    ) -> tuple[Columns, int, frozenset[int]]:
+        """What the table has then: columns, the highest field id ever used, and its fields."""
         staged, java = transaction.table(), self._java.iceberg
         text = java.SchemaParser.toJson(staged.schema())
         present = iceberg_schema.present_fields(text)
+        if base.fields - iceberg_schema.field_ids(present):
+            raise CommitConflict(f"columns of {self.name} were dropped by another program", "The table is read again.")
+        if wanted is None:
+            return base.columns, base.last_id, iceberg_schema.field_ids(present)
         columns = base.columns.extended(iceberg_schema.shown(wanted), base.last_id)
         steps = iceberg_schema.evolution(self.name, present, base.columns, wanted)
         names = {step.name for step in steps if step.action == "deleteColumn"}
@@ -323,7 +340,8 @@ class IcebergTable:
         if what := iceberg_schema.unforeseen(columns, wanted, after):
             # Somebody else changed the schema; our files already carry the ids foreseen.
             raise CommitConflict(f"{self.name}: {what}", "The table is read again and the batch written again.")
-        return columns, max([base.last_id, columns.highest, *(field.id for field in after)])
+        last_id = max([base.last_id, columns.highest, *(field.id for field in after)])
+        return columns, last_id, iceberg_schema.field_ids(after)
 
     def _store(self, applied: AppliedState, last: StoredSummary) -> StoredSummary:
         text = iceberg_state.holes_json(applied)
