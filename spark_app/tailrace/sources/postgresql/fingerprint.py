@@ -7,6 +7,7 @@ and of a table's own columns are left out for the opposite reason: a GRANT write
 """
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -71,6 +72,7 @@ KINDS = (
     "partition",
     "replica identity",
     "attributes",
+    "selection",
     "name in the log",
     "key order",
     "key index",
@@ -80,6 +82,8 @@ KINDS = (
     "publication",
     "membership",
 )
+UNSETTLED = "changed"
+"""In place of a selection: there was another since the last look. No column that came since then is certainly new."""
 LONGEST = 80
 """Characters of a value; longer ones are kept as digests."""
 
@@ -106,6 +110,7 @@ def look(
         own = parts[table.oid]
         # Of the look that has the names: as if both were read at once.
         own["attributes"] = {"count": str(table.attributes)}
+        own["selection"] = {"columns": selection(table.options)}
         own["publication"] = {} if published is None else {"row": published.row}
         # A member by its schema leaves when it moves to another one; its row type moves along.
         moved = moved_by[table.oid] if published is not None and published.by_schema(table) else ""
@@ -158,6 +163,11 @@ def _logged_names(table: PgTable, published: Publication | None) -> dict[str, st
         generated = table.stored if published.generated or listed is not None else {}
         names = {n: name for n, name in {**names, **generated}.items() if listed is None or n in listed}
     return {str(n): names[n] for n in sorted(names)}
+
+
+def selection(options: TableOptions | None) -> str:
+    """Which columns are copied, of those that come as well."""
+    return "*" if options is None or options.columns is None else _short(json.dumps(sorted(options.columns)))
 
 
 def _short(value: str) -> str:

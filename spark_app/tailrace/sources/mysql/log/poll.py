@@ -27,7 +27,7 @@ from tailrace.sources.concealed import conceals
 from tailrace.sources.dropped import drops
 from tailrace.sources.mysql.catalog import PRIMARY, TRANSACTIONAL, discover, hidden
 from tailrace.sources.mysql.connect import Connection, source_errors
-from tailrace.sources.mysql.log.definitions import with_announced
+from tailrace.sources.mysql.log.definitions import announced, with_announced
 from tailrace.sources.mysql.log.statements import Effect
 from tailrace.sources.mysql.log.tables import Captured, Tables, followed
 from tailrace.sources.mysql.model import MysqlTable, quoted
@@ -99,11 +99,15 @@ class CatalogPoll:
         return [CopyRemoval(schema_name=schema, table_name=table, step="free") for schema, table in free]
 
     def _left_out(self, found: Found) -> list[Event]:
-        """The catalog has had every column that was announced: one that is in no version now is not copied."""
+        """The catalog has had every column that was announced: one that is in no version now is not copied. Or the
+        options leave it out since: before its rows go past, that is recorded."""
         events: list[Event] = []
         for table_id, known in self._tables.known.items():
-            if known.announced and not known.stopped and not _differs(known, found.get(table_id)):
+            if known.stopped:
+                continue
+            if known.announced and not _differs(known, found.get(table_id)):
                 known.announced.clear()
+            if announced(known.parts) - {c.name for c in known.schema.columns} != known.announced:
                 events += _announced(known)
         return events
 

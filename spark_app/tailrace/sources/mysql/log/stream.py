@@ -41,7 +41,6 @@ from tailrace.sources.mysql.position import file_of, offset_of
 from tailrace.sources.mysql.preflight import UNLOGGED
 from tailrace.sources.mysql.state import SourceState
 from tailrace.sources.mysql.visibility import position_text, seen_on
-from tailrace.sources.patterns import options_of
 from tailrace.sources.stops import stands_still
 
 log = logging.getLogger(__name__)
@@ -172,15 +171,9 @@ class MysqlStream:
             if effect is not Effect.EMPTIED:
                 self._touch(names[name], effect)
             if effect in (Effect.HARMLESS, Effect.KEYED):
-                self._tables.known[names[name]].announced |= self._copied(name, added_columns(query.text))
+                self._tables.known[names[name]].announced |= self._tables.copied(name, added_columns(query.text))
         emptied = [name for name, effect in found.items() if effect is Effect.EMPTIED]
         return [head_of(*name) for name in emptied if not self._tables.known[names[name]].stopped]
-
-    def _copied(self, name: Name, columns: set[str]) -> set[str]:
-        """Those that are copied. One that is left out gets values that the log does not keep: when it is wanted, it is
-        read."""
-        options = options_of(self._options, *name)
-        return columns if options is None or options.columns is None else columns & set(options.columns)
 
     def _touch(self, table_id: int, effect: Effect) -> None:
         self._touched[table_id] = max(self._touched.get(table_id, effect), effect, key=STRENGTH.index)

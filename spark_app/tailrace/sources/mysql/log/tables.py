@@ -103,16 +103,23 @@ class Tables(Forms):
     def take_over(self, found: TableLog) -> None:
         """A table of the journal."""
         parts, versions = found.fingerprint or {}, found.schemas
-        nulls = sets_null(options_of(self._options, found.schema.schema_name, found.schema.table_name))
+        place = found.schema.schema_name, found.schema.table_name
+        nulls = sets_null(options_of(self._options, *place))
         self.known[found.table_id] = Captured(
             schema=found.schema,
             stopped=found.stopped is not None,
             table=remembered(found.schema, parts, nulls),
             history=[version.table for version in versions[:-1]],
             reread=is_marked(versions),
-            announced=announced(parts),
+            announced=self.copied(place, announced(parts)),
             parts=parts,
         )
+
+    def copied(self, place: tuple[str, str], columns: set[str]) -> set[str]:
+        """Those that are copied. One that is left out gets values that the log does not keep: when it is wanted, it is
+        read."""
+        options = options_of(self._options, *place)
+        return columns if options is None or options.columns is None else columns & set(options.columns)
 
     def remove(self, table_id: int) -> None:
         del self.known[table_id]
@@ -183,6 +190,7 @@ class Tables(Forms):
         # A column that rows have only later is new when they do.
         known.table = _with(now, sent.names)
         if evolved is None:
+            known.announced -= set(sent.names)  # the user has no right on them: their values go past
             return form
         reread = known.reads_again(evolved)
         self.evolve(evolved, known.table)

@@ -31,7 +31,7 @@ from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.admission import publication_lost
 from tailrace.sources.postgresql.catalog import empty, exists, is_taken, settled, table_by_oid, unwritten
 from tailrace.sources.postgresql.connect import Connection
-from tailrace.sources.postgresql.fingerprint import look
+from tailrace.sources.postgresql.fingerprint import UNSETTLED, look
 from tailrace.sources.postgresql.log.differences import Action, differences
 from tailrace.sources.postgresql.log.explained import PendingLook, known_to_the_log, written
 from tailrace.sources.postgresql.log.rejoin import name_is_free, rejoins
@@ -89,6 +89,16 @@ class CatalogPoll:
         """Seconds of the last look, mostly the server's."""
         self.acted_on = 0
         """The newest token whose marker has come back."""
+
+    def begin(self) -> None:
+        """Before the first row is read: what the options leave out now goes past, also if they change again before a
+        look is acted on."""
+        for table_id, known in self._tables.known.items():
+            before = self._sink.state.tables[table_id].fingerprint
+            if before is not None and not known.stopped and self._tables.reselected(table_id):
+                parts = {**before, "selection": {"columns": UNSETTLED}}
+                self._tables.looked(table_id, parts)
+                self._sink.add(TableFingerprint(table_id=table_id, parts=parts))
 
     def poll(self, always_mark: bool = False) -> int:
         """Look now. Returns the token of the look; `always_mark`: its marker is written even if nothing differs."""

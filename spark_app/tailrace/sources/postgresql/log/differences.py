@@ -94,6 +94,7 @@ DIFFERENCES: tuple[DifferenceRule, ...] = (
     ),
     DifferenceRule("replica identity", "changed", _H, "a replica identity of {table} changed, and still holds its key"),
     DifferenceRule("attributes", "changed", _H, "{table} has {now} columns, dropped ones included, not {before}"),
+    DifferenceRule("selection", "changed", _H, "other columns of {table} are to be copied: their own lines judge"),
     DifferenceRule(
         "name in the log", "changed", _H, "column {before!r} of {table} is {now!r} in the log: its own line judges"
     ),

@@ -65,6 +65,7 @@ class PgStream:
         self._log: LogConnection | None = None
 
     def start(self) -> None:
+        self._poll.begin()
         self._poll.poll()
         self._connect()
 

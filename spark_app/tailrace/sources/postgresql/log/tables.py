@@ -16,6 +16,7 @@ from tailrace.contract.resources import TableOptions
 from tailrace.errors import NoKey, SchemaChangeUnsupported, TableGone, TableStop
 from tailrace.sources.masks import require_own
 from tailrace.sources.patterns import options_of
+from tailrace.sources.postgresql.fingerprint import selection
 from tailrace.sources.postgresql.log.decode import Evolved, Form
 from tailrace.sources.postgresql.log.differences import first_stop
 from tailrace.sources.postgresql.log.in_place import added_since, as_in_catalog, as_sent, has_all, renamed, with_types
@@ -78,6 +79,8 @@ class Captured:
     """Columns that the table had at the last look, dropped ones included."""
     names: Mapping[int, str] = field(default_factory=dict)
     """attnum -> name at the last look, of the columns that the log carries."""
+    selection: str | None = None
+    """As the fingerprint has it; None: it is one of before."""
     history: list[TableSchema] = field(default_factory=list)
     """Older versions, for chunks read before a change."""
 
@@ -125,8 +128,16 @@ class CapturedTables:
         count = (parts or {}).get("attributes", {}).get("count")
         table = self.known[table_id]
         table.attributes = None if count is None else int(count)
+        table.selection = (parts or {}).get("selection", {}).get("columns")
         names = (parts or {}).get("name in the log", {})
         table.names = {int(number): names[number] for number in sorted(names, key=int)}
+
+    def reselected(self, table_id: int) -> bool:
+        """Whether other columns are to be copied than at the last look: one that came since may have been left out at
+        first, so its rows are not all in the log."""
+        known = self.known[table_id]
+        options = options_of(self._options, known.schema.schema_name, known.schema.table_name)
+        return known.selection not in (None, selection(options))
 
     def remove(self, table_id: int) -> None:
         del self.known[table_id]
@@ -229,7 +240,8 @@ class CapturedTables:
             return None, False  # nothing new, or dropped since: its columns will not be missed
         # With the type that the catalog has by now, its values here would be read as what they are not.
         retyped = {c.name for c in now.columns if c.name in new and self._type_of(sent[c.name]) != c.source_type}
-        difference = compare(schema, now, new - retyped, table.attributes)
+        seen = now.attributes if self.reselected(schema.table_id) else table.attributes
+        difference = compare(schema, now, new - retyped, seen)
         if difference.stop is not None:
             raise difference.stop
         if self._stands_still(schema) and (difference.evolved is not None or retyped):
@@ -266,7 +278,8 @@ class CapturedTables:
         """The table against the catalog."""
         table = self.known[table_id]
         names = table.names if self._evolves(table.schema) else None
-        found = compare(table.schema, now, attributes=table.attributes, in_place=names)
+        reselected = self.reselected(table_id)
+        found = compare(table.schema, now, attributes=table.attributes, in_place=names, reselected=reselected)
         if found.evolved is not None and self._stands_still(table.schema):
             since = max(map(number, table.schema.columns)) if table.attributes is None else table.attributes
             if added := [c.name for c in found.evolved.columns if number(c) > since]:
@@ -333,12 +346,13 @@ def compare(
     only: set[str] | None = None,
     attributes: int | None = None,
     in_place: Mapping[int, str] | None = None,
+    reselected: bool = False,
 ) -> ColumnChanges:
     """The version in force against the catalog. `only`: take over just these new columns, and judge nothing else (the
     catalog may be ahead of the stream). `attributes`: columns that the table had when last looked at, dropped ones
     included; what bears such a number is new to us, but its rows are not, and the log has never carried their
     values. `in_place`: columns that are dropped, renamed or of another type are taken over; the names at the last
-    look."""
+    look. `reselected`: no column that the version lacks is certainly new."""
     name = schema.name
     known = {number(c): c for c in schema.columns}
     moved: TableSchema | None = None
@@ -364,7 +378,7 @@ def compare(
     clash = reserved(evolved)
     if clash is not None:
         return ColumnChanges(stop=clash)
-    older = any(c.attnum <= looked_at for c in added)
+    older = any(reselected or c.attnum <= looked_at for c in added)
     reread = older or schema.keyless or is_retyped(schema, evolved)
     reread |= any(c.has_default or c.has_missing for c in added)
     return ColumnChanges(evolved, reread, older)
