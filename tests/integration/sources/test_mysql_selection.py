@@ -9,7 +9,6 @@ from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_log import LogRun
 
 
-
 @pytest.mark.parametrize("name", [MYSQL, MARIADB_NEWEST])
 @pytest.mark.parametrize(
     ("between", "columns"), [([], ["v"]), (["ALTER TABLE d.t ADD COLUMN e int"], ["v", "e"])], ids=["alone", "another"]

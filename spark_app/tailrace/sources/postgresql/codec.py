@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import privacy
-from tailrace.errors import SchemaChangeUnsupported, TableStop, ValueUnsupported
+from tailrace.errors import RESYNC, SchemaChangeUnsupported, TableStop, ValueUnsupported
 from tailrace.sources import numerals
 from tailrace.sources.numerals import NoSuchNumber, all_true
 from tailrace.sources.postgresql import arrays, composites
@@ -182,6 +182,8 @@ def _unsupported(bad: bytes | None, type: str, table: str, column: str, key: boo
             f"Correct the row; a SQL_ASCII database does not check its text.{or_null(table, key)}",
         )
     why = f"; {_YEARS}" if type in ("date", "timestamp", "timestamptz") else ""
+    if fields_of(type) is not None:  # as many fields as it should have: nothing proves that they are others
+        why = f"; if an attribute of its type was replaced by another since, it is enough to {RESYNC}"
     return ValueUnsupported(
         table,
         f"column {column!r} of {table} has the value {shown}, which {type} cannot hold exactly{why}",

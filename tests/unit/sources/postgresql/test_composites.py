@@ -78,7 +78,7 @@ def test_a_value_with_one_field_that_does_not_fit_becomes_null_and_no_other_does
     texts = values(["(1.5,2024-01-01)", "(NaN,2024-01-01)", "(1.5,infinity)", "(1.5)", "(,)", None])
     found = decode(texts, kind, "public.t", "c", sets_null=True).to_pylist()
     assert [row is not None for row in found] == [True, False, False, False, True, False]
-    with pytest.raises(ValueUnsupported, match="which struct<"):
+    with pytest.raises(ValueUnsupported, match=r"which struct<.* replaced by another since, it is enough to resync"):
         decode(texts, kind, "public.t", "c")
 
 

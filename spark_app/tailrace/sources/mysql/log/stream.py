@@ -31,7 +31,7 @@ from tailrace.sources.mysql.log.framing import Event, EventBatch
 from tailrace.sources.mysql.log.held import Held
 from tailrace.sources.mysql.log.poll import CatalogPoll, StreamProgress
 from tailrace.sources.mysql.log.reached import StartingPoint
-from tailrace.sources.mysql.log.statements import STRENGTH, Effect, KnownTables, Name, added_columns, effects
+from tailrace.sources.mysql.log.statements import STRENGTH, Effect, KnownTables, added_columns, effects
 from tailrace.sources.mysql.log.table_map import YEARS_HAVE_A_SIGN, head_of
 from tailrace.sources.mysql.log.tables import Tables
 from tailrace.sources.mysql.log.temporary import TemporaryTables

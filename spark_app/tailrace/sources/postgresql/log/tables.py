@@ -346,6 +346,7 @@ def compare(
     only: set[str] | None = None,
     attributes: int | None = None,
     in_place: Mapping[int, str] | None = None,
+    *,
     reselected: bool = False,
 ) -> ColumnChanges:
     """The version in force against the catalog. `only`: take over just these new columns, and judge nothing else (the

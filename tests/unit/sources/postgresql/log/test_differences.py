@@ -24,6 +24,7 @@ OF_ONE_ITEM = {
     "key index",
     "row security",
     "attributes",
+    "selection",
     "copied as",
     "type",
     "row filter",
