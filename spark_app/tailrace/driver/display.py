@@ -155,7 +155,7 @@ def line(status: Status) -> str:
     under_way = running(status)
     parts += [_one_snapshot(s) for s in under_way[:MAX_SNAPSHOTS]]
     if len(under_way) > MAX_SNAPSHOTS:
-        parts.append(f"{len(under_way) - MAX_SNAPSHOTS} more snapshots")
+        parts.append(f"and {len(under_way) - MAX_SNAPSHOTS} more")
     parts += [f"snapshot {_name(s)} failed" for s in failed(status)[-1:]]
     return visible(", ".join(parts) + (f" | {status.message}" if status.message else ""))
 

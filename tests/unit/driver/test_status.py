@@ -469,7 +469,7 @@ def test_a_hundred_snapshots_do_not_fill_the_line() -> None:
     status = assemble(moment(log(table(7), snapshots=running)))
     text = display.line(status)
     assert text.count("snapshot s.t7") == 5
-    assert "95 more snapshots" in text
+    assert "and 95 more" in text
 
 
 def test_a_rate_is_the_slope_over_the_window_and_survives_a_counter_that_begins_anew() -> None:
