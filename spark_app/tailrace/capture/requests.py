@@ -184,11 +184,11 @@ class ChunkRequests:
             raise ChunkTooOld(f"chunk {chunk.chunk} of {table.name} is no part of its snapshot: {why}", BEGIN_AGAIN)
 
     def _other_columns(self, table_id: int, read: int, named: int) -> bool:
-        """Whether the version that has the chunk's names has other columns under them than the one it was read for."""
-        forms = {s.table.version: s.table.columns for s in self._recorder.journal.state.tables[table_id].schemas}
-        if read not in forms or named not in forms:
-            return False
-        return {c.id for c in forms[read]} != {c.id for c in forms[named]}
+        """Whether the version that has the chunk's names has other columns under them than the one it was read for, or
+        may have: the log has forgotten that one."""
+        schemas = self._recorder.journal.state.tables[table_id].schemas
+        forms = {s.table.version: {c.id for c in s.table.columns} for s in schemas}
+        return named in forms and forms.get(read) != forms[named]
 
     def _checked_point(self, request: RegisterChunk, version: int) -> tuple[Seq, Seq]:
         """The replay point of a chunk that saw all it must see, and up to where the log is removed."""

@@ -28,11 +28,15 @@ def logged(version: int) -> LoggedSchema:
     return LoggedSchema(record=RecordNumber(version), after_seq=Seq(0), table=schema)
 
 
-@pytest.mark.parametrize(("read", "newest", "fits"), [(1, 2, True), (1, 3, False), (2, 3, False), (3, 3, True)])
+@pytest.mark.parametrize(
+    ("read", "oldest", "newest", "fits"),
+    [(1, 1, 2, True), (1, 1, 3, False), (2, 1, 3, False), (3, 1, 3, True), (1, 2, 3, False), (2, 3, 3, False)],
+)
 def test_a_chunk_is_not_taken_for_one_of_other_columns_that_have_the_same_names(
-    read: int, newest: int, fits: bool
+    read: int, oldest: int, newest: int, fits: bool
 ) -> None:
-    schemas = tuple(logged(version) for version in range(1, newest + 1))
+    """`oldest`: the log has forgotten the versions before it, so nothing tells which columns they had."""
+    schemas = tuple(logged(version) for version in range(oldest, newest + 1))
     table = TableLog(
         table_id=7,
         added_record=RecordNumber(1),
