@@ -89,8 +89,8 @@ class Recorder:
         self._writing = writing
         self._recorded = recorded
         self._rows = RecordRows()
-        self._events: list[Event] = []
-        """Our own."""
+        self._events: list[tuple[int, Event]] = []
+        """Our own, each with the number of those of the rows that came before it."""
         self._requested: list[Requested] = []
         self.counters = CaptureCounters()
         self._told: set[tuple[int, str]] = set()
@@ -115,8 +115,9 @@ class Recorder:
         return bool(self._events or self._requested)
 
     def add(self, *events: Event) -> None:
-        """Put events of our own into the next record."""
-        self._events += events
+        """Put events of our own into the next record: behind those of the rows that came so far, and before those of
+        the rows to come, which may stop the table."""
+        self._events += [(len(self._rows.events), event) for event in events]
 
     @property
     def requested(self) -> Iterator[Event]:
@@ -160,7 +161,8 @@ class Recorder:
         """Make a record up to `point`, unless there is nothing to say. `rows` False: those taken so far belong to a
         transaction that is still open, so only events go in."""
         taken = self._rows if rows else RecordRows()
-        self._refuse_outdated((*taken.events, *self._events))
+        events = _merged(taken.events, self._events)
+        self._refuse_outdated(events)
         # Rows that no filter let pass have their sequences all the same: events may name them.
         numbered = taken.last_seq is not None and taken.last_seq > self.journal.state.last_seq
         if not (numbered or taken.events or self.has_requests):
@@ -170,7 +172,7 @@ class Recorder:
         seam("capture.after-segments")
         point = max(point, self.state.resume_point, key=lambda p: p.position)
         try:
-            record = self._append(point, taken, (*self._events, *self.requested))
+            record = self._append(point, taken, (*events, *self.requested))
         except RecordRefused as error:
             if not self._requested:
                 raise
@@ -198,7 +200,7 @@ class Recorder:
             transactions=Transactions.of(taken.transactions),
             segments=tuple(taken.segments),
             # Before the others: one of them may stop the table.
-            events=(*self._written(taken.leaves), *taken.events, *events),
+            events=(*self._written(taken.leaves), *events),
             commit_time=(min(times), max(times)) if times else None,
         )
 
@@ -248,3 +250,13 @@ class Recorder:
             else:
                 kept.append(requested)
         self._requested = kept
+
+
+def _merged(of_rows: Sequence[Event], own: Sequence[tuple[int, Event]]) -> list[Event]:
+    """In the order in which they came."""
+    merged, taken = list[Event](), 0
+    for before, event in own:
+        merged += of_rows[taken:before]
+        merged.append(event)
+        taken = max(taken, before)
+    return [*merged, *of_rows[taken:]]

@@ -64,6 +64,20 @@ def test_nor_is_it_taken_for_a_new_one_after_two_changes_of_the_options(capture:
     assert event["reread"] and event["edge"]
 
 
+@pytest.mark.parametrize("policy", ["Evolve", "EvolveAdditive"])
+def test_a_table_that_the_first_rows_after_a_change_of_the_options_stop_is_stopped(
+    capture: CaptureRun, policy: str
+) -> None:
+    """What was left out is recorded together with them, and before the stop."""
+    capture.spec, capture.timing = {"options": ONLY_V, "onSchemaChange": policy}, RARELY
+    server = started(capture, TABLE)
+    capture.stop()
+    server.execute("ALTER TABLE t DROP COLUMN v, ADD COLUMN w int; INSERT INTO t VALUES (2, 5)")
+    again(capture, ALL)
+    eventually(lambda: capture.events("table-stopped"), "the table is stopped")
+    capture.catch_up()
+
+
 def test_once_a_look_has_shown_them_new_columns_are_new_again(capture: CaptureRun) -> None:
     capture.spec, capture.timing = {"options": ONLY_V}, RARELY
     server = started(capture, TABLE)

@@ -122,8 +122,8 @@ def test_a_change_that_cannot_be_followed_stops_its_table_alone(capture: Capture
     assert [r["id"] for r in capture.rows("public.ok")] == [1]
 
 
-def chunk(table_id: int, high: int, number: int = 0) -> ChunkRegistered:
-    """What lies behind the table's largest key, 1, or in front of it."""
+def chunk(table_id: int, high: int, number: int = 0, version: int = 1) -> ChunkRegistered:
+    """What lies behind the table's largest key, 1, or in front of it. `version`: of the schema that it was read for."""
     end = ("1",)
     return ChunkRegistered(
         snapshot_id="s",
@@ -134,7 +134,7 @@ def chunk(table_id: int, high: int, number: int = 0) -> ChunkRegistered:
         path=None,
         rows=0,
         size=0,
-        schema_version=0,
+        schema_version=version,
         replay_point=Seq(0),
         layout="form",
         high=Position(high),
@@ -196,7 +196,7 @@ def test_a_chunk_with_a_new_column_is_not_replayed_from_before_it(capture: Captu
         start = SnapshotTableStarted(snapshot_id="s", table_id=table_id, max_key=("1",), estimated_rows=1)
         client.append([plan, start])
         client.begin_chunk("s", table_id, 0)
-        _, point = client.register_chunk(chunk(table_id, high), snapshot, ["id", "v", "x"])
+        _, point = client.register_chunk(chunk(table_id, high, version=2), snapshot, ["id", "v", "x"])
     assert point == 3
 
 
@@ -219,7 +219,7 @@ def test_a_chunk_that_was_read_before_a_re_read_was_called_for_is_refused(captur
             client.register_chunk(chunk(table_id, high), snapshot, ["id", "v"])
         client.begin_chunk("s", table_id, 0)
         snapshot, high = read_chunk(server)
-        client.register_chunk(chunk(table_id, high), snapshot, ["id", "v"])
+        client.register_chunk(chunk(table_id, high, version=2), snapshot, ["id", "v"])
 
 
 @pytest.mark.postgres(14)

@@ -17,7 +17,9 @@ from tailrace.changelog.records import (
     Seq,
     SnapshotPlanned,
     TableAdded,
+    TableFingerprint,
     TableRemoved,
+    TableStopped,
     Truncated,
 )
 from tailrace.changelog.segments import COMMIT_TS, OLD_KEY, OP, SEQ, UNCHANGED, segment_schema
@@ -57,6 +59,17 @@ def test_a_column_whose_values_became_null_is_named_once_without_them(
     assert recorder.state.tables[1].nulled == (("c1", 2),)
     (line,) = [r for r in caplog.records if "become NULL" in r.getMessage()]
     assert "'c1'" in line.getMessage() and getattr(line, "table", "") == "public.t1"
+
+
+def test_events_of_ours_and_of_rows_are_recorded_in_the_order_in_which_they_came(recorder: Recorder) -> None:
+    """Rows may stop a table of which a look at the catalog has just told something; not the other way round."""
+    stop = TableStopped(table_id=1, seq=Seq(1), error="NoKey", message="it has none", fix="", where="source")
+    recorder.add(TableFingerprint(table_id=1, parts={"row": {"a": "b"}}))
+    recorder.rows(Changes([], [stop], Seq(1), [TransactionStart("u:", 9, 1)], (1, 1), leaves=[]))
+    recorder.add(TableRemoved(table_id=1, reason="gone"))
+    recorder.cut(ResumePoint(Position(9)))
+    table = recorder.state.tables[1]
+    assert table.fingerprint == {"row": {"a": "b"}} and table.stopped == stop and table.removed
 
 
 def test_a_cut_below_what_is_durable_keeps_position_and_state_together(recorder: Recorder) -> None:
