@@ -1,5 +1,6 @@
 """A transaction that stays open makes PostgreSQL keep its log for the slot: the status names it."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,20 @@ def test_an_old_transaction_is_named_while_much_log_is_kept(
     assert prepared is not None and "prepared transaction 'half done'" in prepared and "ROLLBACK PREPARED" in prepared
     connection.execute("ROLLBACK PREPARED 'half done'")
     assert holder.of(MUCH) is None
+
+
+def test_it_is_named_as_well_by_a_user_who_may_not_see_since_when_it_is_open(
+    server: PostgresServer, open_one: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.execute("CREATE ROLE few LOGIN")
+    monkeypatch.setattr(oldest, "ASK_SECONDS", 0.0)
+    monkeypatch.setattr(oldest, "HELD_SECONDS", 0.5)
+    with connect(config_of(server, "few")) as connection:
+        holder = LogHolder(connection)
+        assert holder.of(MUCH) is None, "nobody knows that it is old"
+        time.sleep(0.6)
+        named = holder.of(MUCH)
+    assert named is not None and f"pid {open_one.info.backend_pid}, open since an unknown time" in named
 
 
 def test_capture_names_it(

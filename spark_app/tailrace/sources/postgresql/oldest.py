@@ -74,6 +74,9 @@ class LogHolder:
         self._connection = connection
         self._asked: float | None = None
         self._found: str | None = None
+        self._first: tuple[int, float] = (0, 0.0)
+        """The transaction that was found last, and when it was found first: of other users' the server may hide since
+        when they are open."""
 
     def of(self, distance: Distance) -> str | None:
         """None: nobody is known, or it is not worth a word. Asks every `ASK_SECONDS`, only while much is kept."""
@@ -81,10 +84,12 @@ class LogHolder:
             self._found = self._asked = None
             return None
         if self._asked is None or time.monotonic() - self._asked >= ASK_SECONDS:
-            found = oldest(self._connection)
-            open_long = found.prepared is not None or found.pid is not None
-            self._found = found.named(age=False) if open_long and found.age >= HELD_SECONDS else None
-            self._asked = time.monotonic()
+            found, now = oldest(self._connection), time.monotonic()
+            if self._first[0] != found.xid:
+                self._first = found.xid, now
+            is_open = found.prepared is not None or found.pid is not None
+            held = is_open and max(found.age, now - self._first[1]) >= HELD_SECONDS
+            self._found, self._asked = found.named(age=False) if held else None, now
         return self._found
 
 
