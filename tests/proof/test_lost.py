@@ -49,7 +49,7 @@ def standby(proof: Proof) -> Iterator[PostgresServer]:
 @pytest.mark.timeout(900)
 def test_a_dropped_and_a_recreated_slot_are_refused(proof: Proof) -> None:
     name = proof.slot()
-    proof.server.execute("SELECT pg_drop_replication_slot(%s)", (name,))
+    proof.server.drop_slot(name)
     proof.server.execute("UPDATE proof.single SET v = 77")
     proof.assert_refused(POSITION_LOST, "PositionLost")
     proof.server.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (name,))
@@ -74,7 +74,7 @@ def test_a_source_put_back_from_a_backup_is_refused(proof: Proof, tmp_path: Path
 @pytest.mark.timeout(900)
 def test_a_deleted_change_log_is_refused_by_the_target_that_it_filled(proof: Proof) -> None:
     shutil.rmtree(proof.deployment.log)
-    proof.server.execute("SELECT pg_drop_replication_slot(%s)", (proof.slot(),))
+    proof.server.drop_slot(proof.slot())
     proof.assert_refused(CONFIGURATION, "TargetRefused")
 
 

@@ -122,7 +122,8 @@ def test_a_stopped_table_and_then_a_lost_stream_are_brought_back(shop: Shop) -> 
 
 def start_over(shop: Shop) -> None:
     """The slot is dropped under a stopped driver."""
-    shop.server.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+    for (name,) in shop.server.execute("SELECT slot_name::text FROM pg_replication_slots"):
+        shop.server.drop_slot(name)
     shop.sql("UPDATE {t} SET v = 'after'")
     shop.sql("DELETE FROM {t} WHERE id % 3 = 0")
     refused = shop.deployment.start()

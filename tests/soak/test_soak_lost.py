@@ -33,7 +33,7 @@ def test_a_deleted_target_table_is_filled_again_or_named_until_a_snapshot_fills_
 @pytest.mark.timeout(600)
 def test_rows_deleted_while_the_position_was_lost_leave_the_target_by_a_snapshot(proof: Proof) -> None:
     """T12, as the operations page tells it: a new change log and slot, the old tables put aside."""
-    proof.server.execute("SELECT pg_drop_replication_slot(%s)", (proof.slot(),))
+    proof.server.drop_slot(proof.slot())
     proof.server.execute("DELETE FROM proof.single WHERE id % 2 = 0")
     proof.assert_refused(POSITION_LOST, "PositionLost")
     for folder in (proof.deployment.log, proof.deployment.lake):

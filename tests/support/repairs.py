@@ -28,9 +28,15 @@ def copied(one: Quick) -> None:
 
 
 def lose_slot(one: Quick) -> None:
-    one.sql(f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = '{one.database}'")
+    _drop_slots(one)
     one.sql("UPDATE s.one SET a = a || '!'")
     one.sql("DELETE FROM s.two WHERE id % 3 = 0")
+
+
+def _drop_slots(one: Quick) -> None:
+    of_ours = "SELECT slot_name::text FROM pg_replication_slots WHERE database = %s"
+    for (name,) in one.server.execute(of_ours, (one.database,)):
+        one.server.drop_slot(name)
 
 
 def refused(one: Quick, *words: str) -> str:
@@ -67,8 +73,7 @@ def with_empty_log(one: Quick, readable: bool = True) -> None:
     dropped = cli.main(["drop", "-f", str(one.manifest), "--run-dir", str(one.folder / "driver")])
     assert (dropped == 0) == readable
     # What it names as kept, because the log proves nothing (any more), is dropped by hand.
-    of_ours = f"FROM pg_replication_slots WHERE database = '{one.database}'"
-    one.sql(f"SELECT pg_drop_replication_slot(slot_name) {of_ours}")
+    _drop_slots(one)
     for (name,) in one.session().execute("SELECT pubname::text FROM pg_publication").fetchall():
         one.sql(f'DROP PUBLICATION "{name}"')
     shutil.move(one.folder / "log", one.folder / "former-log")

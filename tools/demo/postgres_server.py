@@ -201,6 +201,18 @@ class PostgresServer:
                 pass
             return cursor.fetchall() if cursor.description else []
 
+    def drop_slot(self, name: str) -> None:
+        """Once nobody reads it: a reader's session ends a moment after the reader, on a busy machine."""
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                self.execute("SELECT pg_drop_replication_slot(%s)", (name,))
+                return
+            except psycopg.errors.ObjectInUse:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.05)
+
     def log(self) -> str:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 

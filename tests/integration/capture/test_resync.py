@@ -56,7 +56,7 @@ def test_after_the_position_was_lost_the_stream_begins_anew_in_the_same_log(capt
     before = state(capture)
     assert capture.stop() == 0
     slot = server.execute("SELECT slot_name::text FROM pg_replication_slots")[0][0]
-    server.execute(f"SELECT pg_drop_replication_slot('{slot}')")
+    server.drop_slot(slot)
     server.execute("INSERT INTO t VALUES (2, 'lost')")
     refused(capture, 12, "PositionLost", "is missing")
     Renewal(id="again", request="again").write(storage(capture))
@@ -115,7 +115,7 @@ def test_a_given_slot_whose_log_the_server_removed_is_re_created_by_hand(capture
     Renewal(id="again", request="again").write(storage(capture))
     refused(capture, 10, "SourceRefused", "slot given needs")
     assert "pg_drop_replication_slot('given')" in capture.fault()["fix"] and make in capture.fault()["fix"]
-    server.execute("SELECT pg_drop_replication_slot('given')")
+    server.drop_slot("given")
     server.execute(make)
     capture.start()
     eventually(lambda: state(capture).renewed == "again", "the stream begins again")

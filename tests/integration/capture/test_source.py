@@ -23,7 +23,7 @@ def test_a_slot_that_is_missing_made_anew_or_moved_is_a_lost_position(capture: C
     assert capture.stop() == 0
     records = len(capture.records())
     slot = made_slot(capture)
-    server.execute(f"SELECT pg_drop_replication_slot('{slot}')")
+    server.drop_slot(slot)
     refused(capture, 12, "PositionLost", slot, "missing")
     server.execute("INSERT INTO t VALUES (2, 'never in the log')")
     server.execute(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")

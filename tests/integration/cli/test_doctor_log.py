@@ -81,7 +81,7 @@ def test_a_slot_that_is_missing_and_that_a_resync_makes_again(
     capture: CaptureRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = stopped(capture)
-    server.execute(f"SELECT pg_drop_replication_slot('{made_slot(capture)}')")
+    server.drop_slot(made_slot(capture))
     check_same(capture, capsys, 12, "PositionLost", "is missing")
     Renewal(id="again", request="again").write(
         Storage.open(StorageLocation(location=(capture.folder / "log").as_uri()))

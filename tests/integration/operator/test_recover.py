@@ -15,7 +15,7 @@ def loses_its_slot(here: Cluster) -> str:
     here.reason("Suspended")
     here.stopped()
     for slot in here.shop.slots():
-        here.shop.server.execute(f"SELECT pg_drop_replication_slot('{slot}')")
+        here.shop.server.drop_slot(slot)
     here.shop.write()
     here.patch(suspend=False)
     message = here.reason("PositionLost")

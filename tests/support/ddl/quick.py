@@ -193,15 +193,8 @@ class Quick:
         for session in self._sessions.values():
             session.close()
         with self.server.connect() as connection:
-            end = time.monotonic() + 20
             for (name,) in connection.execute(with_slot.encode(), (self.database,)).fetchall():
-                while True:
-                    try:
-                        connection.execute("SELECT pg_drop_replication_slot(%s)", (name,))
-                        break
-                    except psycopg.errors.ObjectInUse:
-                        assert time.monotonic() < end
-                        time.sleep(0.05)
+                self.server.drop_slot(name)
             connection.execute(f"DROP DATABASE {self.database} WITH (FORCE)".encode())
 
     def tail(self) -> str:
