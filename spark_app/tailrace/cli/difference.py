@@ -108,11 +108,8 @@ def table_changes(
         elif name in captured:
             yield from _continued(session, after, was[name], table)
         elif table.stop is None:
-            read = (
-                "all rows are read"
-                if after.snapshot.initial
-                else ("its rows are not read (snapshot.initial), unless it was captured before")
-            )
+            unread = "its rows are not read (snapshot.initial), unless it was captured before"
+            read = "all rows are read" if after.snapshot.initial else unread
             yield TableChange(name, "captured", f"is captured; {read}")
         elif name not in was:
             what = f"is selected and cannot be captured: {table.stop.message}"

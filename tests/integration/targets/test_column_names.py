@@ -116,8 +116,12 @@ def test_columns_that_differ_only_in_case_are_copied_and_follow_the_source(
         postgres.execute('ALTER TABLE public.t ADD "ID" text')
         postgres.execute("""INSERT INTO public.t (id, "ID") VALUES (4, 'd')""")
         assert rows("id", "ID_1", *taken) == [(1, None, "m", 11), (3, None, "o", 31), (4, "d", None, None)]
+        postgres.execute('ALTER TABLE public.t ADD "ID_1" text, DROP _metadata')  # one that is really called so
+        postgres.execute("""INSERT INTO public.t (id, "ID_1") VALUES (5, 'e')""")
+        wanted = [(1, None, None, 11), (3, None, None, 31), (4, "d", None, None), (5, None, "e", None)]
+        assert rows("id", "ID_2", "ID_1", taken[1]) == wanted
         copy.ask("public.t")
-        assert rows("id", "ID_1", *taken) == [(1, None, "m", 11), (3, None, "o", 31), (4, "d", None, None)]
+        assert rows("id", "ID_2", "ID_1", taken[1]) == wanted
         assert not any(t.state == "STOPPED" for t in copy.driver.control.status().tables)
 
 

@@ -34,9 +34,9 @@ def shown(schema: TableSchema, format: str, reserved: Collection[str], elements:
     return schema.model_copy(update={"columns": columns})
 
 
-def _free(column: Column, elements: bool, taken: Collection[str]) -> str:
+def _free(column: Column, elements: bool, taken: set[str]) -> str:
     names = (f"{column.name}_{number}" for number in count(1))
-    return next(name for name in names if set(taken).isdisjoint(paths_of(column, name, elements)))
+    return next(name for name in names if taken.isdisjoint(paths_of(column, name, elements)))
 
 
 def paths_of(column: Column, name: str, elements: bool) -> list[str]:
