@@ -134,5 +134,5 @@ def start_over(shop: Shop) -> None:
         shop.settled(run)
     assert run.stop() == 0, run.tail()
     assert reader.seen[0] == {"before"} and reader.seen[-1] == {"after"}, reader.seen
-    # Between the two the table is empty, then it fills (docs/decisions/0013).
+    # Between the two the table is empty, then it fills (docs/decisions/0063).
     assert all(len(values) <= 1 for values in reader.seen), "the old or the new table, never a mixture"

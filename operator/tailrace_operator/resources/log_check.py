@@ -1,7 +1,7 @@
 """The CronJob that asks the source how much log it keeps for a Replicator whose driver does not run. Pure.
 
 The operator has no database client; this runs the data plane's image with the Secrets that the driver has, and without
-Spark. Why a CronJob: docs/decisions/0034.
+Spark. Why a CronJob: docs/decisions/0066.
 """
 
 import hashlib

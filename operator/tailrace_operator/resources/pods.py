@@ -24,7 +24,7 @@ _UNITS = {"Mi": 1, "Gi": 1024}
 LEAST_OVERHEAD = 384
 """MiB, as Spark's own."""
 LEAST_REQUEST = 1536
-"""MiB, for all processes of a driver without large batches (docs/decisions/0049)."""
+"""MiB, for all processes of a driver without large batches (docs/decisions/0061)."""
 
 
 def pod_security(fixed_user: bool) -> dict[str, Any]:

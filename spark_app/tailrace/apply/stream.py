@@ -1,7 +1,7 @@
 """Structured Streaming over the journal: each micro-batch lets the applier cut, build and commit per table.
 
 The source is Spark's own in-memory stream, which the driver, as it tails the journal anyway, tells of new records; a
-batch's rows are never computed, because the driver has the journal folded already (docs/decisions/0002, 0006). The
+batch's rows are never computed, because the driver has the journal folded already (docs/decisions/0060). The
 checkpoint is made anew at every start: how far a table is stands in the table itself, so a lost or stale checkpoint
 costs nothing.
 """

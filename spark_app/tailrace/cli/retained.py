@@ -1,7 +1,7 @@
 """`tailrace retained`: how much log the source keeps for a Replicator, whether its driver runs or not.
 
 The driver says it as long as it runs. Of one that is suspended or halted nobody would know, and the source's disk
-fills: the operator has a CronJob ask (docs/decisions/0034).
+fills: the operator has a CronJob ask (docs/decisions/0066).
 """
 
 import logging

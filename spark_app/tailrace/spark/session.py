@@ -70,7 +70,7 @@ SMALL_STEPS = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-"""What makes many small tasks and commits cheap (docs/decisions/0008)."""
+"""What makes many small tasks and commits cheap (docs/decisions/0061)."""
 
 
 def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str], boot: str = "") -> dict[str, str]:

@@ -193,10 +193,10 @@ def test_every_module_in_the_documents_exists() -> None:
     assert rooms <= seen
 
 
-def test_decisions_are_numbered_without_gaps_and_cited_by_numbers_that_exist() -> None:
+def test_decisions_are_numbered_once_and_cited_by_numbers_that_exist() -> None:
     records = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
     numbers = [record.name[:4] for record in records]
-    assert numbers == [f"{n:04d}" for n in range(1, len(records) + 1)]
+    assert len(set(numbers)) == len(numbers)
     assert [record.read_text()[:7] for record in records] == [f"# {number} " for number in numbers]
     sources = [*DOCS, *records, *(ROOT / "spark_app").rglob("*.py"), *(ROOT / "spark_app").rglob("*.java")]
     cited = {n for source in sources for n in re.findall(r"docs/decisions/(\d{4})", source.read_text())}
@@ -206,7 +206,17 @@ def test_decisions_are_numbered_without_gaps_and_cited_by_numbers_that_exist() -
 def test_the_index_of_decisions_lists_each_with_its_title() -> None:
     folder = ROOT / "docs" / "decisions"
     listed = re.findall(
-        r"^\| \[(\d{4})\]\((\S+)\) \| (.+?) \| \d{4}-\d\d-\d\d \| \S", (folder / "README.md").read_text(), re.MULTILINE
+        r"^\| \[(\d{4})\]\((\S+)\) \| (.+?) \| \d{4}-\d\d-\d\d \|", (folder / "README.md").read_text(), re.MULTILINE
     )
     written = [(path.name[:4], path.name, path.read_text().partition("\n")[0]) for path in sorted(folder.glob("0*.md"))]
-    assert [(number, name, f"# {number} {title}") for number, name, title in listed] == written
+    assert sorted((number, name, f"# {number} {title}") for number, name, title in listed) == written
+
+
+def test_a_superseded_decision_is_one_line_that_names_its_successor() -> None:
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text().partition("## Superseded")[2]
+    superseded = re.findall(r"^\| \[\d{4}\]\((\S+)\) .* \| \[\S+\]\((\S+)\) \|$", index, re.MULTILINE)
+    assert len(superseded) > 30
+    for name, successor in superseded:
+        body = (folder / name).read_text().splitlines()[1:]
+        assert [line for line in body if f"({successor})" in line] == [line for line in body if line], name

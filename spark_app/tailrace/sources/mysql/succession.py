@@ -1,7 +1,7 @@
 """Whether the log of another server leads on from what was read of the one before it. Called by `beginning`.
 
 What was read is applied; what was not is applied after it, in the new log's order. So in the new log nothing that was
-not read may stand before something that was: `Unread before read` (docs/decisions/0029). Two things may, for they do
+not read may stand before something that was: `Unread before read` (docs/decisions/0068). Two things may, for they do
 not concern the same rows: what the server before wrote itself, because it stood behind all that was read there; and
 transactions that one server wrote, because replicas change the order only of those that are independent. MariaDB sends
 nothing of a domain that stands before our place in it: there neither may.

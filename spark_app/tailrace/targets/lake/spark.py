@@ -19,7 +19,7 @@ SETTINGS = {
     ),
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",
-    # Optional for readers. What a commit needs of it stays in memory (docs/decisions/0004).
+    # Optional for readers. What a commit needs of it stays in memory (docs/decisions/0062).
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
     # Otherwise Delta's checksums list the table's files, for which a new or opened table is queried by Spark.
     "spark.databricks.delta.allFilesInCrc.enabled": "false",

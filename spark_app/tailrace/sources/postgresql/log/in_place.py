@@ -5,7 +5,7 @@ Pure; asked by `tables`, for the catalog as a look shows it and for a Relation m
 numbers. A message has none, but its columns stand in the order of these, and the catalog, which is asked later, bounds
 which they are: what was there at the last look and is there now was there all the time, and a number that is gone never
 comes back. Where that leaves one possibility, it is the proof; where it leaves more, the table starts over
-(docs/decisions/0042-columns-in-place.md).
+(docs/decisions/0065-following-the-catalog.md).
 """
 
 from collections.abc import Collection, Mapping, Sequence

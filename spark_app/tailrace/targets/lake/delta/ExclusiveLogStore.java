@@ -23,7 +23,7 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
 /**
- * Delta's log on a local folder and on S3, each version created by exactly one writer (docs/decisions/0014).
+ * Delta's log on a local folder and on S3, each version created by exactly one writer (docs/decisions/0062).
  *
  * Delta calls `write` once for each version of a table. A hard link fails if the name is taken, as does a PUT with
  * `If-None-Match`; Delta's own stores look whether the name is there and then overwrite it. Compiled at the driver's

@@ -7,7 +7,7 @@ import scala.Option;
 
 /**
  * A commit after which Delta neither writes a checkpoint nor counts the table's files, which are both Spark jobs: Tailrace
- * writes the checkpoint (docs/decisions/0043). Compiled with the log store.
+ * writes the checkpoint (docs/decisions/0062). Compiled with the log store.
  */
 public class Transaction extends OptimisticTransaction {
     public Transaction(DeltaLog log, Option table, Option snapshot) {

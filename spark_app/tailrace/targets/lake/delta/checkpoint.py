@@ -2,7 +2,7 @@
 classic form that every reader knows.
 
 Delta's own checkpoint is a Spark job inside the commit. Without an executor such a commit would wait for ever, so
-`DeltaTable` writes it after its commits, and keeps Delta from it (docs/decisions/0043). A version without a checkpoint
+`DeltaTable` writes it after its commits, and keeps Delta from it (docs/decisions/0062). A version without a checkpoint
 is whole: dying here, or a failure, costs readers some more files of the log, until the next one.
 """
 

@@ -1,5 +1,5 @@
-"""Gives Delta a log store that creates each version exclusively, on a local folder and on S3 (docs/decisions/0014), and
-transactions that write no checkpoint (docs/decisions/0043).
+"""Gives Delta a log store that creates each version exclusively, on a local folder and on S3 (docs/decisions/0062), and
+transactions that write no checkpoint (docs/decisions/0062).
 
 Delta takes log stores as Java classes by name. Ours is one source file, compiled by the compiler that Spark carries for
 its generated code, so neither a JDK nor a build of jars is needed. The session's settings name the class; `install`
