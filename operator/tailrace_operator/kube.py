@@ -25,7 +25,7 @@ CALLS = 16
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 NAMESPACE_ENDS = "is being terminated"
-"""In the API server's refusal to make something in a namespace that is being deleted."""
+"""Text in the API server's refusal to create an object in a namespace that is being deleted."""
 METADATA_ONLY = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 
 _PREFIXES = {

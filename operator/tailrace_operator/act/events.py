@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Object:
-    """What an event is about."""
+    """The object that an event is about."""
 
     api_version: str
     kind: str

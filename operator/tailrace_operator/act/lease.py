@@ -20,7 +20,7 @@ DURATION = 30
 """Seconds without renewal after which others may take it."""
 RENEW_EVERY = 5.0
 ANSWER_SECONDS = 8.0
-"""For one attempt: less than GIVE_UP_AFTER, so that a lost answer is followed by another attempt."""
+"""Seconds for one attempt: less than GIVE_UP_AFTER, so that a lost answer is followed by another attempt."""
 GIVE_UP_AFTER = 26.0
 """Seconds since the begin of the last successful renewal after which the holder ends: less than DURATION, which others
 count from the moment at which that renewal was stored."""

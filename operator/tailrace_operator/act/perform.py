@@ -112,7 +112,8 @@ class Performer:
         log.warning("%s in %s refused: %s", refusal.what, meta.namespace, refusal.message)
 
     async def _foreign(self, key: ObjectKey, meta: Meta, where: Where, content_hash: str) -> bool:
-        """Whether somebody else's object has the name: it would be overwritten, and deleted with the Replicator."""
+        """True if the name is taken by an object of another owner: it would be overwritten, and deleted with the
+        Replicator."""
         try:
             found = await self._kube.call("GET", where)
         except ApiNotFound:
@@ -204,7 +205,7 @@ class Performer:
             log.warning("generation %d of %s/%s: %s", action.generation, meta.namespace, meta.name, text)
 
     async def _verbs(self, namespace: str, replicator: str) -> DriverVerbs | DriverAnswer:
-        """Of the running driver, or why none can be told anything."""
+        """The running driver's interface, or the reason why no driver can be reached."""
         pod = self._gatherer.pod(namespace, replicator)
         token = await self._gatherer.token(namespace, replicator)
         if pod is not None and pod.ip is not None and token is not None:

@@ -59,7 +59,7 @@ class StatusWriter:
 
 
 def flipped(new: Status, old: Status) -> bool:
-    """What somebody may be waiting for."""
+    """True if a change between the two may end a wait (`kubectl wait`, a roll-out)."""
     return _pairs(new) != _pairs(old) or (new.state, new.observed_generation) != (old.state, old.observed_generation)
 
 

@@ -1,1 +1,1 @@
-"""What ought to be: pure functions of a frozen observation."""
+"""The desired state: pure functions of a frozen observation."""

@@ -109,7 +109,8 @@ def _applied(observed: ObservedReplicator, document: Mapping[str, Any]) -> Itera
 
 
 def _as_desired(child: Child | None, template_hash: str, count: int) -> bool:
-    """By what users and data say: what another version of the operator would render restarts nothing."""
+    """True if the child has what users and data ask for: what another version of the operator would render differently
+    restarts nothing."""
     return child is not None and (child.template_hash, child.replicas, child.drifted) == (template_hash, count, False)
 
 

@@ -36,7 +36,7 @@ def claims(status: Status, before: Sequence[Condition], limits: Limits) -> Itera
 
 
 def carried(before: Sequence[Condition]) -> Iterable[Claim]:
-    """What stays true while no driver tells, or none that was the first."""
+    """Conditions that stay true while no driver reports, or none has ever reported."""
     for known in before:
         if known.type in (INITIAL, ASSESSED, COPIED):
             yield Claim(known.type, known.status, Reason(known.reason), known.message)
@@ -47,7 +47,8 @@ def _truth(value: bool) -> Truth:
 
 
 def _assessed(found: Assessment) -> Claim:
-    """What the first start found: True however much is not copied, for it was told and the others are."""
+    """The result of the first start: True however much is not copied, because that was reported and the rest is
+    copied."""
     reading = f"the first snapshot reads some {found.rows:,} rows, in about {times.span(found.seconds)}"
     text = f"before the first start: {found.copied} of {found.tables} tables can be copied; {reading}"
     reason = Reason.ALL_EXACT
@@ -154,7 +155,7 @@ def _retained(status: Status, limits: Limits) -> Iterable[Claim]:
 
 
 def retained(kept: int, limits: Limits, besides: str = ";") -> Claim:
-    """Whether so many bytes of log are too many. `besides`: what is also the matter."""
+    """A claim that says if so many bytes of log are too many. `besides`: another problem to name after it."""
     risk = kept > limits.retained_bytes
     text = f"the source keeps {size_text(kept)} of log for this Replicator{besides} its disk may fill." if risk else ""
     reason = Reason.RETAINED_LOG_HIGH if risk else Reason.RETAINED_LOG_LOW

@@ -11,9 +11,9 @@ from tailrace_operator.resources import drop, hashing, identity, names, settings
 from tailrace_operator.status.conditions import Reason
 
 TRY_SECONDS = 60.0
-"""Where nobody ever said that anything was made: for the Job's pod to start if no driver ever did, and for attempts
-that meet what kept the driver from working. The whole time would bring no more; who edits the Replicator has this
-long."""
+"""Seconds that a clean-up is tried if no driver ever reported that it created anything: for the Job's pod to start if
+no driver did, and for attempts that meet the same obstacle as the driver. More time would not help; the Replicator can
+be edited meanwhile."""
 INVALID = 2
 """Exit code of an invalid manifest: only another spec or Secret changes it."""
 REFUSED = {Reason.INVALID_MANIFEST.value, Reason.CONFIGURATION_REFUSED.value, Reason.AUTHENTICATION_FAILED.value}
@@ -26,7 +26,7 @@ def job_of(observed: ObservedReplicator) -> Child | None:
 
 
 def captured(observed: ObservedReplicator) -> bool:
-    """Whether a driver ever said that it made something in the source, or had tables."""
+    """True if a driver ever reported that it created something in the source, or had tables."""
     status, told = observed.status, observed.driver.status
     if told is not None and (told.made or told.tables_total):
         return True
@@ -70,16 +70,17 @@ def _made_by(desired: Desired) -> str:
 
 
 def pointless(observed: ObservedReplicator, spent: float) -> bool:
-    """What kept the driver from starting at all (its image, a quota, a volume) keeps the Job's pod as well. Should
-    it start after all, it has its whole time: a driver may have run while no operator looked."""
+    """True if the obstacle that kept the driver from starting at all (its image, a quota, a volume) keeps the Job's pod
+    from starting as well. Should it start after all, it has its whole time: a driver may have run while no operator
+    looked."""
     started = any(p.running_since is not None or p.ended is not None for p in observed.cleaners)
     fresh = any(observed.now - p.created < TRY_SECONDS / 2 for p in observed.cleaners)
     return job_of(observed) is not None and spent >= TRY_SECONDS and not (started or fresh or has_run(observed))
 
 
 def in_vain(observed: ObservedReplicator, asking: bool, spent: float) -> bool:
-    """What refused the driver, or kept it from its source, has met the clean-up for a while, and nobody ever said that
-    anything was made."""
+    """True if the clean-up has met the driver's own obstacle (refused, or no way to the source) for a while, and no
+    driver ever reported that it created anything."""
     if captured(observed):
         return False
     if asking:

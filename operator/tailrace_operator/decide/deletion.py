@@ -27,7 +27,7 @@ SOON = 5.0
 ASK_AGAIN = 1.0
 """While the driver drops: it takes a few seconds, and who deletes waits for it."""
 DRIVERS_PART = 0.5
-"""Of the whole time; then the Job has the rest."""
+"""Share of the whole time; the Job has the rest."""
 
 
 def decide(observed: ObservedReplicator, desired: Desired, limits: Limits) -> Decision[ReplicatorStatus]:
@@ -91,8 +91,8 @@ def _status(observed: ObservedReplicator, message: str, limits: Limits) -> Repli
 
 
 def _driver_answers(observed: ObservedReplicator, spent: float, limits: Limits) -> bool:
-    """Whether to ask the driver (again). One that is silent, too old to know the order, or not done in its part of the
-    time is ended, and the Job takes over."""
+    """True if the driver is to be asked (again). A driver that is silent, too old to know the order, or not done in its
+    part of the time is stopped, and the Job takes over."""
     alive = any(not pod.deleting and pod.ip and pod.running_since is not None for pod in observed.pods)
     silent = (
         observed.driver.silent_since is not None and observed.now - observed.driver.silent_since > limits.silent_seconds
@@ -104,7 +104,8 @@ def _driver_answers(observed: ObservedReplicator, spent: float, limits: Limits) 
 
 
 def _report(observed: ObservedReplicator) -> DropReport | None:
-    """From the driver's answer or a pod's last words; of this very Replicator, and complete if there is such a one."""
+    """The report in the driver's answer or in a pod's termination message; of this very Replicator, and a complete one
+    if there is one."""
     answered = (
         observed.dropping.answer.report
         if observed.dropping is not None and observed.dropping.answer is not None
@@ -175,7 +176,7 @@ def _why(observed: ObservedReplicator) -> str:
 
 
 def _last_error(observed: ObservedReplicator) -> str:
-    """Of the Job's newest pod that ended and said why; empty: none did."""
+    """The error of the Job's newest pod that ended with one; empty: none did."""
     newest = sorted(observed.cleaners, key=lambda p: p.created, reverse=True)
     faults = (p.ended.fault for p in newest if p.ended is not None and p.ended.fault is not None)
     return next((error_line(fault.name, fault.message, fault.fix) for fault in faults), "")
@@ -225,7 +226,7 @@ def _released(observed: ObservedReplicator, desired: Desired) -> EmitEvent:
 
 
 def _made(observed: ObservedReplicator) -> tuple[str, ...]:
-    """As the driver says; what it said before stays known when it is silent."""
+    """The objects that the driver created in the source; its last answer stays valid while it is silent."""
     reported = observed.driver.status.made if observed.driver.status is not None else ()
     return reported or observed.status.made
 
@@ -253,7 +254,7 @@ def _left(observed: ObservedReplicator, desired: Desired, why: str) -> EmitEvent
 
 
 def _unreleased(observed: ObservedReplicator, spec: ReplicatorSpec, why: str) -> EmitEvent:
-    """What it needs to continue all the same."""
+    """An event that says what another Replicator needs to continue although the log was not released."""
     owner = owner_of(observed.meta.namespace, observed.meta.name, observed.meta.uid)
     made = ", ".join(_made(observed))
     left = f" Left at {spec.source.address}: {made}." if made else ""

@@ -1,8 +1,8 @@
-"""What became of the driver's container: ends counted, errors named, and whether to stop trying. Pure.
+"""The history of the driver's container: ends counted, errors named, and the decision to stop trying. Pure.
 
-Exit codes that only a person can cure stop the driver at once; all others are left to the kubelet's back-off until the
-restart limit. The stop (a halt) lasts until what may have caused it is another: `_lifted_by` says what that is for each
-reason. What a system refused is tried again slowly meanwhile (`retry.halted`), since it may have been put right there;
+Exit codes that no restart can cure stop the driver at once; all others are left to the kubelet's back-off until the
+restart limit. The stop (a halt) lasts until its possible cause has changed: `_lifted_by` says what that is for each
+reason. What a system refused is tried again slowly meanwhile (`retry.halted`), since it may have been repaired there;
 the halt stays, and so does Stalled, until that attempt works.
 """
 
@@ -25,9 +25,9 @@ STOPPING: dict[int, tuple[Reason, str]] = {
     12: (Reason.POSITION_LOST, "Set spec.recover, or create a SnapshotRequest with resync: true and tables: ['*.*']."),
     13: (Reason.FENCED, "Stop the other writer, then change spec.restartNonce."),
 }
-"""What to do, of an error that does not say it."""
+"""The fix for an error that names none."""
 STEPS = {Reason.POSITION_LOST: "spec.recover", Reason.FENCED: "spec.restartNonce"}
-"""What to do is said in any case, unless the error names this: its own fix alone starts no driver."""
+"""The step that is named in any case, unless the error names it: the error's own fix alone starts no driver."""
 ON_CHANGE = "as soon as the spec (spec.restartNonce, for example) or a Secret that it names is changed"
 SLOWLY = (Reason.CONFIGURATION_REFUSED.value, Reason.AUTHENTICATION_FAILED.value)
 """Refused by source, target or storage, where it may be put right without anything changing here."""
@@ -46,7 +46,7 @@ _EVICTED_FOR = {
 }
 """Words of the kubelet, and what helps."""
 NEWS_SECONDS = 600.0
-"""For so long after an eviction it is told why no pod is there."""
+"""Seconds after an eviction for which it is given as the reason why no pod exists."""
 MAX_WORDS = 700
 """Characters of an error in the message of a halt, which goes on with what to do."""
 
@@ -61,7 +61,7 @@ class DriverHistory:
     resync_uid: str | None
     """The SnapshotRequest that the driver starts with, or the last that one started with."""
     error: FaultStatus | None
-    """Of that end, if it is news."""
+    """The error of that end, if it is new."""
     ended: bool
     """The container ended since the last look."""
     evicted: bool = False
@@ -110,7 +110,7 @@ def _ends(pod: ObservedPod) -> int:
 
 
 def has_run(observed: ObservedReplicator) -> bool:
-    """Whether a container of the driver has started, as far as any operator saw."""
+    """True if a container of the driver has ever started, as far as an operator saw."""
     before = observed.status
     known = before.driver.has_run or before.driver.restarts > 0 or bool(before.made) or before.tables is not None
     return known or observed.driver.answered_at is not None or any(map(_begun, observed.pods))
@@ -166,7 +166,8 @@ def _kept_halt(observed: ObservedReplicator, desired: Desired) -> Halt | None:
 
 
 def _asked(observed: ObservedReplicator, halt: Halt) -> bool:
-    """By Flux' annotation, which may be put on everything at once: no word that the other writer is gone."""
+    """True if Flux' annotation has changed. It may be put on everything at once, so it does not prove that the other
+    writer is gone."""
     asked = observed.meta.requested_at
     return asked not in (None, observed.status.last_handled_reconcile_at) and halt.reason != Reason.FENCED.value
 
@@ -291,12 +292,12 @@ def _own_newer(observed: ObservedReplicator, pod: ObservedPod) -> bool:
 
 
 def _explained(pod: ObservedPod) -> bool:
-    """Whether its end says why: nobody can look into a log that is gone with the pod."""
+    """True if its end says why: a log that is gone with the pod cannot be read."""
     return pod.ended is not None and (pod.ended.fault is not None or pod.ended.reason == OOM or pod.ended.code == 0)
 
 
 def _words(observed: ObservedReplicator, pod: ObservedPod) -> str:
-    """What the end was about; of one that does not say it, what is known of the time before."""
+    """The description of the end; if it has none, the last known state before it."""
     error, reported = error_of(pod), observed.driver.status
     if error is None:
         return _plain(pod)
@@ -308,7 +309,7 @@ def _words(observed: ObservedReplicator, pod: ObservedPod) -> str:
 
 
 def error_of(pod: ObservedPod) -> FaultStatus | None:
-    """What its container's newest end was about."""
+    """The error of its container's newest end."""
     ended = pod.ended
     if ended is None:
         return None

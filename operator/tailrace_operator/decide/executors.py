@@ -54,7 +54,8 @@ def unwanted(observed: ObservedReplicator) -> ExecutorsSummary:
 
 
 def _wanted(own: Executors, told: Status | None, there: int) -> int:
-    """As many as Spark asks for. Those that have no task any more are wanted until they go: they are well."""
+    """The number of executors that Spark asks for. Those that have no task any more are wanted until they go: they are
+    well."""
     if not own.most or told is None:
         return min(own.most, max(own.min, there))
     if told.executors_wanted is None:  # an older driver, which does not know `max`

@@ -1,4 +1,4 @@
-"""What a decision consists of: a status, and actions that bring the cluster closer to it. Pure types."""
+"""The parts of a decision: a status, and actions that bring the cluster closer to it. Pure types."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -125,15 +125,15 @@ class Decision(Generic[Status]):
 
 @dataclass(frozen=True)
 class Limits:
-    """What the operator's flags may change."""
+    """The limits that the operator's flags may change."""
 
     image: str
     """Image of drivers and executors unless a spec names one."""
     pods: PodDefaults = NO_DEFAULTS
-    """Of all Replicators, under what each says itself."""
+    """Defaults of all Replicators' pods, overridden by what each Replicator sets itself."""
     driver_peers: tuple[Mapping[str, Any], ...] | None = None
-    """Who may ask drivers over HTTP, as in a NetworkPolicy's rule; empty: anyone. None: drivers and executors have no
-    NetworkPolicy."""
+    """Peers that may reach drivers over HTTP, as in a NetworkPolicy's rule; empty: anyone. None: drivers and executors
+    have no NetworkPolicy."""
     poll_seconds: float = 10.0
     """A driver is asked this often; a dead one must show within 30 s."""
     rollout: int = 5
@@ -177,16 +177,16 @@ class Desired:
     spec: ReplicatorSpec | None
     """The newest valid one; None: there never was one."""
     generation: int
-    """Of that spec."""
+    """The generation of that spec."""
     spec_hash: str
     template_hash: str | None
     """None: something that the pod needs does not exist."""
     image: str
     blocker: Blocker | None = None
     data_hash: str | None = None
-    """Of all Secrets and ConfigMaps that the pod needs; None: one of them does not exist."""
+    """Hash of all Secrets and ConfigMaps that the pod needs; None: one of them does not exist."""
     hashes: Mapping[str, str] = field(default_factory=dict)
-    """Of each of them and of the operator's own, by kind and name."""
+    """Hash of each of them and of the operator's own, by kind and name."""
     waits_for: str | None = None
     """The default image that it does not run yet, since it is not its turn; `image` is what runs."""
     rolls: bool = False

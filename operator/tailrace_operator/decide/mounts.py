@@ -10,7 +10,7 @@ from tailrace.contract.resources import ReplicatorSpec
 
 
 def unmounted(spec: ReplicatorSpec) -> str:
-    """What is wrong with the local locations of a spec, as sentences; empty: nothing is."""
+    """The faults of a spec's local locations, as sentences; empty: none."""
     return " ".join(_faults(spec))
 
 

@@ -13,8 +13,8 @@ from tailrace_operator.status.models import ApplySummary, CaptureSummary, TableC
 
 
 def told(observed: ObservedReplicator, limits: Limits) -> Status | None:
-    """What the driver says; None: nothing, or it has been silent for so long that what it said last may be true no
-    more, whatever else is the matter."""
+    """The driver's status; None: it has reported none, or has been silent for so long that its last status may be
+    outdated, whatever else is wrong."""
     driver = observed.driver
     late = driver.silent_since is not None and driver.answered_at is not None
     silent = late and observed.now - (driver.answered_at or 0.0) >= limits.silent_seconds

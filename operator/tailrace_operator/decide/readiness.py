@@ -237,7 +237,8 @@ _BY_PLACE: dict[Where | None, Reason] = {
 
 
 def _why(status: Status) -> Reason:
-    """By the part that met the fault. Where every table is retried because of one part, it is that part, too."""
+    """The reason, by the part that met the fault. Where every table is retried because of one part, it is that part,
+    too."""
     if status.fault is not None:
         return _BY_PLACE.get(status.fault.where, Reason.FAILING)
     parts = {t.fault.where if t.fault is not None and t.state == "FAILING" else None for t in status.tables}

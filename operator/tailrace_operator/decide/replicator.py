@@ -51,7 +51,7 @@ def decide(observed: ObservedReplicator, limits: Limits) -> Decision[ReplicatorS
 
 
 def _paused(observed: ObservedReplicator, limits: Limits) -> Decision[ReplicatorStatus]:
-    """What runs is told as ever; nothing is done, and what the status records of doing stays as it is."""
+    """A decision that reports as usual and does nothing; what the status records of actions stays unchanged."""
     before = observed.status
     newest = resolve(observed, limits)
     was = any(c.type == "Suspended" and c.status == "True" for c in before.conditions)
@@ -76,7 +76,7 @@ def _paused(observed: ObservedReplicator, limits: Limits) -> Decision[Replicator
 
 
 def _intent(status: ReplicatorStatus) -> tuple[object, ...]:
-    """What actions rely on: it stands in the status before any of them."""
+    """The part of a status that actions rely on: it is written before any of them."""
     return (
         status.applied_generation,
         status.applied_spec_hash,
@@ -131,7 +131,7 @@ def _status(
 
 
 def _changed_by_others(observed: ObservedReplicator) -> Iterator[EmitEvent]:
-    """Of the object whose change restarts the driver: Kubernetes has acted on it by now."""
+    """Events about the object whose change restarts the driver: Kubernetes has acted on it by now."""
     child = observed.children.get(f"StatefulSet/{names.driver(observed.meta.name)}")
     if child is not None and child.drifted:
         text = f"StatefulSet {child.name} was changed by another client, which may have restarted the driver. The "
@@ -146,7 +146,7 @@ def _recovery(observed: ObservedReplicator, history: DriverHistory) -> str | Non
 
 
 def _switches(observed: ObservedReplicator, desired: Desired) -> Iterator[Claim]:
-    """What its users have switched off."""
+    """Claims about what the user has switched off."""
     if desired.suspended:
         yield Claim("Suspended", "True", Reason.SUSPENDED, "spec.suspend is true.")
     else:

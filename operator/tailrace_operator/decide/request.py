@@ -70,7 +70,7 @@ def decide(observed: ObservedRequest, limits: Limits) -> Decision[SnapshotReques
 
 
 def _silent(driver: ObservedDriver, now: float, limits: Limits) -> bool:
-    """For so long that what it said last may be true no more."""
+    """True if the driver has been silent for so long that its last status may be outdated."""
     late = driver.silent_since is not None and driver.answered_at is not None
     return late and now - (driver.answered_at or 0.0) >= limits.silent_seconds
 
@@ -190,7 +190,7 @@ def _progress(observed: ObservedRequest, found: SnapshotStatus) -> dict[str, Any
 
 
 def _chunks(done: int, found: SnapshotStatus) -> int:
-    """By the rows per chunk so far: chunks are cut while it runs."""
+    """The estimated number of chunks, by the rows per chunk so far: chunks are cut while the snapshot runs."""
     if found.state == "Completed" or not found.rows_done:
         return done
     return count(max(-(-done * found.rows_estimated // found.rows_done), done))

@@ -23,7 +23,7 @@ LONGEST_SECONDS = 600.0
 
 
 def hold(observed: ObservedReplicator, desired: Desired) -> Desired:
-    """What is desired until it is this driver's turn: the image that runs."""
+    """The desired state until it is this driver's turn: with the image that runs."""
     child = observed.children.get(f"StatefulSet/{names.driver(observed.meta.name)}")
     if child is None or not _only_the_image(desired, child):
         return desired
@@ -33,7 +33,7 @@ def hold(observed: ObservedReplicator, desired: Desired) -> Desired:
 
 
 def _only_the_image(desired: Desired, child: Child) -> bool:
-    """Whether the default image is all that would restart it."""
+    """True if the default image is the only change that would restart it."""
     spec = desired.spec
     if spec is None or spec.image or spec.suspend or desired.template_hash is None:
         return False

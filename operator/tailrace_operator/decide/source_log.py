@@ -1,7 +1,7 @@
-"""What can be said of the log that a source keeps while no driver tells. Pure.
+"""The log that a source keeps while no driver reports. Pure.
 
 While no driver is meant to run, a CronJob asks the source (`resources.log_check`). Until it has, and while a driver
-that is meant to run does not answer, the last number is old, and the log goes on growing.
+that is meant to run does not answer, the last number is outdated, and the log continues to grow.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ FRESH = 3 * log_check.MINUTES * 60.0
 
 
 def asks(observed: ObservedReplicator, desired: Desired, wanted: int) -> bool:
-    """Whether the CronJob should be there. `wanted`: how many drivers should run."""
+    """True if the CronJob should exist. `wanted`: how many drivers should run."""
     keeps = desired.spec is not None and desired.spec.source.keeps_log
     return keeps and wanted == 0 and has_run(observed)
 
@@ -69,7 +69,7 @@ def _cannot_ask(observed: ObservedReplicator, desired: Desired) -> str:
 
 
 def refused(observed: ObservedReplicator) -> bool:
-    """Whether the CronJob cannot be made."""
+    """True if the CronJob cannot be created."""
     refusal = observed.refusal
     return refusal is not None and refusal.what == f"CronJob {names.log_check(observed.meta.name)}"
 

@@ -20,7 +20,8 @@ from tailrace_operator.status.numbers import amount, count, left, rate
 UNDER_WAY = ("Pending", "Running", "Paused")
 BAD = ("FAILING", "STOPPED")
 WORKING = ("SNAPSHOTTING", "REPLICATING")
-"""Of a table that only waits nobody knows yet whether anything will arrive."""
+"""States in which changes arrive. A table that only waits is not among them: it is unknown yet if anything will
+arrive."""
 
 
 def capture(status: Status) -> CaptureSummary:

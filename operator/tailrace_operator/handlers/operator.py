@@ -175,8 +175,8 @@ class _Closing(contextlib.AbstractAsyncContextManager["_Closing"]):
 
 @contextlib.asynccontextmanager
 async def _session() -> AsyncIterator[aiohttp.ClientSession]:
-    """For the drivers; no proxy: their addresses are pods. A connection per question: the pod's address may be another
-    pod's by the next one."""
+    """The HTTP session for the drivers; no proxy: their addresses are pods. A connection per question: the pod's
+    address may be another pod's by the next one."""
     connector = aiohttp.TCPConnector(limit=WORKERS, force_close=True)
     async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
         yield session

@@ -1,7 +1,7 @@
-"""Whose turn it is to restart with a new default image. Asked before each decision, told what was decided.
+"""The turns in which drivers restart with a new default image. Asked before each decision, notified of the result.
 
-What it knows is in the statuses (`rolloutSince`), written before the restart: a new operator finds those of the last
-one there. Between two of its calls for one decision nothing else runs, so that no turn is given twice.
+Its knowledge is in the statuses (`rolloutSince`), written before the restart: a new operator finds those of the
+former one there. Between two of its calls for one decision nothing else runs, so that no turn is given twice.
 """
 
 from tailrace_operator.observe.index import Index

@@ -80,7 +80,7 @@ class _Backoffs(Iterable[int]):
 
 
 def resources(kube: Kube, namespaces: Iterable[str | None], index: Index) -> list[Watch]:
-    """For our two resources."""
+    """Watches of the two resources of Tailrace."""
     return [
         Watch(kube, kind, namespace, _resources(index, kind, namespace)) for namespace in namespaces for kind in PLURALS
     ]
@@ -103,8 +103,8 @@ def _resources(index: Index, kind: str, namespace: str | None) -> WatchSink:
 
 
 def watches(kube: Kube, namespaces: Iterable[str | None], index: Index) -> list[Watch]:
-    """For everything that Replicators own, for all Secrets and ConfigMaps that their specs may name, and for events of
-    pods that could not be made, or were evicted."""
+    """Watches of everything that Replicators own, of all Secrets and ConfigMaps that their specs may name, and of
+    events about pods that could not be created, or were evicted."""
     found = []
     for namespace in namespaces:
         for kind in OWNED:

@@ -1,1 +1,1 @@
-"""What is observed: the index of watched objects and what drivers report. Never acts."""
+"""The observed state: the index of watched objects and the drivers' reports. Never acts."""

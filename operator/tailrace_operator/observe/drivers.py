@@ -68,7 +68,7 @@ class Drivers:
         return await self.ask(namespace, replicator, pod, now)
 
     async def ask(self, namespace: str, replicator: str, pod: ObservedPod, now: float) -> ObservedDriver:
-        """What it says now, or the last answer of this container with how long it has been silent since."""
+        """The driver's answer, or the last one of this container with the seconds that it has been silent since."""
         life = _life(pod)
         last_life, last = self._observed.get((namespace, replicator), ("", ObservedDriver()))
         before = last if last_life == life else ObservedDriver()

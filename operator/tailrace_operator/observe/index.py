@@ -33,7 +33,7 @@ class Index:
         self._reports: dict[Address, DropReport] = {}
         self._evicted: dict[Address, Eviction] = {}
         self._refused: dict[Address, dict[str, RefusedPod]] = {}
-        """By Replicator, then by the uid of the StatefulSet or Job that cannot make its pod."""
+        """Refused pods by Replicator, then by the uid of the StatefulSet or Job that cannot create them."""
 
     # ---- our resources ----
 
@@ -148,7 +148,7 @@ class Index:
             del self._refused[address]
 
     def refused(self, namespace: str, replicator: str) -> Mapping[str, RefusedPod]:
-        """By the uid of the object that cannot make its pod."""
+        """Refused pods by the uid of the object that cannot create them."""
         return self._refused.get((namespace, replicator), {})
 
     def put_evicted(self, event: Mapping[str, Any]) -> None:
@@ -168,11 +168,11 @@ class Index:
         return self._evicted.get((namespace, replicator))
 
     def report(self, namespace: str, replicator: str) -> DropReport | None:
-        """Of the newest of its pods that is gone and left one."""
+        """The report of the newest of its pods that is gone and left one."""
         return self._reports.get((namespace, replicator))
 
     def owned(self, namespace: str, replicator: str) -> Mapping[tuple[str, str], Document]:
-        """By kind and name."""
+        """The owned objects by kind and name."""
         return self._owned.get((namespace, replicator), {})
 
     def all_owned(self, kind: str) -> list[Document]:
@@ -225,14 +225,14 @@ def trimmed(document: Mapping[str, Any]) -> Document:
 
 
 def _intent(document: Mapping[str, Any]) -> tuple[object, ...]:
-    """What others change: our own status writes wake nobody."""
+    """The part of a document that others change: a write of the operator's own status triggers nothing."""
     head = document["metadata"]
     names_of_interest = ("uid", "generation", "annotations", "labels", "finalizers", "deletionTimestamp")
     return tuple(head.get(name) for name in names_of_interest)
 
 
 def _older(document: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    """By resourceVersion, for one uid. Kubernetes orders them since 1.35 by contract, before that in fact."""
+    """True if the version is lower, for one uid. Kubernetes orders them since 1.35 by contract, before that in fact."""
     new, old = document["metadata"], known["metadata"]
     try:
         return bool(new["uid"] == old["uid"] and int(new["resourceVersion"]) < int(old["resourceVersion"]))

@@ -1,4 +1,4 @@
-"""What the process remembers between rounds and may lose: every entry saves work, none is needed to be right."""
+"""The memory of the process between rounds, which may be lost: every entry saves work, and no result depends on one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ from tailrace_operator.observe.model import DriverAnswer, ObjectKey, ObservedDro
 from tailrace_operator.resources import names
 
 REFUSAL_SECONDS = 60.0
-"""What the API server refused is tried again after this: quotas and admission rules change."""
+"""Seconds after which a request that the API server refused is repeated: quotas and admission rules change."""
 REMEMBER_SECONDS = 3 * REFUSAL_SECONDS
 """It stays told while it is tried again; what is not sent any more is forgotten after this."""
 
@@ -16,13 +16,13 @@ REMEMBER_SECONDS = 3 * REFUSAL_SECONDS
 class Memory:
     clock: Callable[[], float]
     answers: dict[str, DriverAnswer] = field(default_factory=dict)
-    """By a SnapshotRequest's uid: the driver's answer to the last verb; by a Replicator's: to its last spec."""
+    """The driver's answer to the last verb, by a SnapshotRequest's uid; to its last spec, by a Replicator's."""
     drops: dict[str, ObservedDrop] = field(default_factory=dict)
-    """By a Replicator's uid: the driver's answer to the order to drop."""
+    """The driver's answer to the order to drop, by a Replicator's uid."""
     applied: dict[tuple[str, str, str], tuple[str, str]] = field(default_factory=dict)
-    """By kind, namespace and name of a child: content hash and version after our apply."""
+    """Content hash and version after the operator's own apply, by kind, namespace and name of a child."""
     hashes: dict[tuple[str, str, str], tuple[str, str]] = field(default_factory=dict)
-    """By kind, namespace and name of a Secret or ConfigMap: version, and hash of the data."""
+    """Version and hash of the data, by kind, namespace and name of a Secret or ConfigMap."""
     ending: set[str] = field(default_factory=set)
     """UIDs of Replicators in whose namespaces nothing can be made any more. Not the namespaces' names: another one may
     be made under the same name."""

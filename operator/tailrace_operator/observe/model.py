@@ -1,4 +1,4 @@
-"""What one round has observed: frozen values, made by `observe.gather`, assessed by `decide`. Pure types."""
+"""The observations of one round: frozen values, created by `observe.gather`, assessed by `decide`. Pure types."""
 
 import math
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class ObjectKey:
 
 @dataclass(frozen=True)
 class Meta:
-    """Of a resource of ours."""
+    """Metadata of a Replicator or SnapshotRequest."""
 
     namespace: str
     name: str
@@ -40,7 +40,7 @@ class Meta:
     requested_at: str | None = None
     """Flux' annotation, as much of it as the status has room for."""
     paused: bool = False
-    """By our annotation."""
+    """True while the annotation `tailrace.dev/pause-reconciliation` is set."""
 
     @property
     def deleting(self) -> bool:
@@ -54,7 +54,7 @@ class Ended:
     code: int
     reason: str
     fault: Fault | None
-    """What ended it, as its last words have it; None: it left none."""
+    """The error in its termination message; None: it left none."""
     at: float
     log_line: str = ""
     """The last line of its log, which the kubelet keeps of a container that left no last words; empty: none."""
@@ -140,14 +140,14 @@ class Child:
     drifted: bool = False
     """Somebody else changed it after we applied it."""
     image: str = ""
-    """Of a StatefulSet."""
+    """The image of a StatefulSet; empty for others."""
     tried_at: float | None = None
     """When its controller was last told to try again to make its pod."""
 
 
 @dataclass(frozen=True)
 class ObservedDriver:
-    """What the driver said when it was last asked."""
+    """The driver's answer when it was last asked."""
 
     status: Status | None = None
     answered_at: float | None = None
@@ -165,12 +165,12 @@ class ObservedDrop:
     """None: it did not take the order."""
     problem: Problem | None = None
     code: int = 0
-    """Of HTTP; 0: no answer."""
+    """HTTP status code; 0: no answer."""
 
 
 @dataclass(frozen=True)
 class LogCheck:
-    """What came of asking the source how much log it keeps, without a driver."""
+    """The result of asking the source, without a driver, how much log it keeps."""
 
     at: float
     bytes: int | None
@@ -189,7 +189,7 @@ class Refusal:
     """Empty: of a Secret that the operator makes."""
     message: str
     again_at: float = math.inf
-    """The same is not sent again before."""
+    """Time before which the same is not sent again."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ class ObservedReplicator:
     data_hashes: Mapping[str, str] = field(default_factory=dict)
     """`Secret/name` and `ConfigMap/name` -> hash of the data; those that exist."""
     children: Mapping[str, Child] = field(default_factory=dict)
-    """By `kind/name`."""
+    """Children by `kind/name`."""
     pods: tuple[ObservedPod, ...] = ()
     executors: tuple[ObservedPod, ...] = ()
     cleaners: tuple[ObservedPod, ...] = ()
@@ -229,11 +229,12 @@ class ObservedReplicator:
     resyncs: tuple[ObservedResync, ...] = ()
     """Those of them that ask for every table to start over and have not ended, oldest first."""
     recovery: ObservedResync | None = None
-    """What `spec.recover` asks for; its uid has the nonce."""
+    """The request of `spec.recover`; its uid contains the nonce."""
     dropping: ObservedDrop | None = None
     """The driver's last answer to the order to drop."""
     reports: tuple[DropReport, ...] = ()
-    """Of pods of this name that dropped something and ended: drivers and clean-ups, gone ones too."""
+    """Reports of pods of this name that dropped something and ended: drivers and clean-ups, including pods that are
+    gone."""
     spec_answer: "DriverAnswer | None" = None
     """How the driver answered when it was last told to work by another spec."""
     refusal: Refusal | None = None
@@ -275,4 +276,4 @@ class ObservedRequest:
     snapshot: SnapshotStatus | None = None
     """The driver's entry with our uid."""
     answer: DriverAnswer | None = None
-    """Of this operator's last verb."""
+    """The answer to this operator's last verb."""

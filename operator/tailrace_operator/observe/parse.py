@@ -130,7 +130,8 @@ def _ended(terminated: Document | None) -> Ended | None:
 
 
 def _last_line(log: str) -> str:
-    """What a driver's line of the log says, or the line as it is: one that died early may have left anything."""
+    """The message in the driver's last log line, or the line itself: a driver that died early may have written
+    anything."""
     line = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")
     try:
         found = json.loads(line)
@@ -149,7 +150,7 @@ def _last_words(terminated: Document) -> LastWords | None:
 
 
 def report(document: Document) -> DropReport | None:
-    """Of a pod that dropped what its Replicator had made, from its last words; None: it did not."""
+    """The report in a pod's termination message of what it dropped; None: it dropped nothing."""
     container = _container(document.get("status", {}).get("containerStatuses", ()))
     for state in (container.get("state", {}), container.get("lastState", {})):
         words = _last_words(state.get("terminated", {}))
@@ -159,7 +160,7 @@ def report(document: Document) -> DropReport | None:
 
 
 def log_check(document: Document) -> LogCheck | None:
-    """Of a pod that asked the source how much log it keeps; None: it is at work, or about to be."""
+    """The result of a pod that asked the source how much log it keeps; None: it is running, or about to."""
     status = document.get("status", {})
     state = _container(status.get("containerStatuses", ())).get("state", {})
     words = _last_words(state.get("terminated") or {})
@@ -230,6 +231,6 @@ def _image(stateful_set: Document) -> str:
 
 
 def version(kind: str, document: Document) -> str:
-    """What changes when somebody changes what we applied; status writes of controllers do not count."""
+    """The version of the fields that the operator applied; status writes of controllers do not change it."""
     head = document["metadata"]
     return str(head["generation"] if kind in _WORKLOADS else head.get("resourceVersion", ""))

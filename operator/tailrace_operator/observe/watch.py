@@ -42,7 +42,7 @@ class Expired(TailraceError):
 
 @dataclass(frozen=True)
 class WatchSink:
-    """Where the objects go."""
+    """The receiver of the watched objects."""
 
     listed: Callable[[list[Document]], None]
     """All there are; what is not among them is gone."""

@@ -1,8 +1,8 @@
-"""What an installation says about the pods of all its Replicators. Pure.
+"""An installation's defaults for the pods of all its Replicators. Pure.
 
-The operator's command line brings it; drivers, executors and clean-up are rendered with it. It lies under what a
-Replicator says itself, and is no part of a template's hash: like any other change of the operator it restarts nothing,
-and reaches a driver with its next pod.
+The operator's command line provides them; drivers, executors and clean-up are rendered with them. A Replicator's own
+settings override them, and they are no part of a template's hash: like any other change of the operator they restart
+nothing, and reach a driver with its next pod.
 """
 
 from typing import Annotated, TypeVar
@@ -17,7 +17,7 @@ OfPod = TypeVar("OfPod", bound=Pod)
 
 
 class PodDefaults(Model):
-    """Of driver, executor and clean-up pods."""
+    """Defaults of driver, executor and clean-up pods."""
 
     fixed_user: bool = True
     """Run as the user of Spark's images. Unset: as the user that the cluster assigns (OpenShift)."""
@@ -27,7 +27,7 @@ class PodDefaults(Model):
     annotations: Annotations = Field(default_factory=dict)
     node_selector: Labels = Field(default_factory=dict)
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=50)] = ()
-    """In addition to the pod's own."""
+    """Tolerations in addition to the pod's own."""
 
     def under(self, spec: ReplicatorSpec) -> ReplicatorSpec:
         """The spec with these where it says nothing else."""

@@ -10,7 +10,7 @@ from tailrace_operator.resources import names, pods
 from tailrace_operator.resources.defaults import NO_DEFAULTS, PodDefaults
 
 LAST_SECONDS = 20
-"""Of its time that the last attempt may take, before Kubernetes removes the pod and its last words with it."""
+"""Seconds of its time for the last attempt, before Kubernetes removes the pod and its termination message with it."""
 BACKOFF_LIMIT = 20
 """Pods that may die under it (nodes that go, memory): its time is the limit, not their number."""
 

@@ -16,19 +16,19 @@ LENGTH = 32
 
 
 def digest(value: object) -> str:
-    """Of any JSON value, whatever the order of its keys."""
+    """The hash of any JSON value, whatever the order of its keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:LENGTH]
 
 
 def spec_hash(spec: ReplicatorSpec) -> str:
-    """Of all that the driver works by."""
+    """The hash of everything in the spec that the driver uses."""
     return _hash(spec, OPERATOR_FIELDS)
 
 
 def template_hash(spec: ReplicatorSpec, image: str, data_hashes: Mapping[str, str]) -> str:
-    """Of all that needs another pod: what a running driver takes over is left out. `data_hashes`: of the referenced
-    Secrets and ConfigMaps, by name."""
+    """The hash of everything whose change needs another pod: what a running driver takes over is left out.
+    `data_hashes`: of the referenced Secrets and ConfigMaps, by name."""
     return digest([_hash(spec, OPERATOR_FIELDS | LIVE_FIELDS), image, dict(data_hashes)])
 
 
@@ -41,5 +41,5 @@ def content_hash(document: Mapping[str, Any]) -> str:
 
 
 def data_hash(document: Mapping[str, Any]) -> str:
-    """Of a Secret's or ConfigMap's contents. The values themselves are not kept."""
+    """The hash of a Secret's or ConfigMap's contents. The values themselves are not kept."""
     return digest([document.get("data") or {}, document.get("binaryData") or {}])

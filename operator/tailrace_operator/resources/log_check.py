@@ -14,8 +14,8 @@ from tailrace_operator.resources.defaults import NO_DEFAULTS, PodDefaults
 MINUTES = 15
 """Between two questions."""
 MOST_SECONDS = 300
-"""For one of them, once its pod is on a node. The pod's own deadline, not the Job's, which would take the pod away and
-with it all that says why; one that never begins is replaced by the next."""
+"""Seconds for one of them, once its pod is on a node. The pod's own deadline, not the Job's, which would take the pod
+away and with it all that says why; one that never begins is replaced by the next."""
 CPU, MEMORY = "50m", "256Mi"
 """Measured: 142 MiB, most of it libraries."""
 

@@ -63,7 +63,7 @@ def log_check(name: str) -> str:
 
 
 def replicator_of(kind: str, name: str) -> str | None:
-    """Whose StatefulSet or Job has this name; None: nobody's."""
+    """The Replicator whose StatefulSet or Job has this name; None: it belongs to none."""
     ends = {"StatefulSet": driver(""), "Job": drop("")}
     end = ends.get(kind)
     if end is not None and name.endswith(end):
@@ -72,7 +72,7 @@ def replicator_of(kind: str, name: str) -> str | None:
 
 
 def is_log_check(kind: str, name: str) -> bool:
-    """Whether it is a Job of a CronJob that asks for the source's log: these have its name and a number."""
+    """True for a Job of a CronJob that asks for the source's log: it has the CronJob's name and a number."""
     job, _, number = name.rpartition("-")
     return kind == "Job" and job.endswith(log_check("")) and number.isdigit()
 
@@ -87,7 +87,7 @@ def labels(name: str, component: str) -> dict[str, str]:
 
 
 def selector(name: str, component: str) -> dict[str, str]:
-    """What StatefulSet and Service select by; never changes."""
+    """The labels by which StatefulSet and Service select; they never change."""
     return {COMPONENT_LABEL: component, REPLICATOR_LABEL: name}
 
 

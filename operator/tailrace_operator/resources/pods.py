@@ -1,4 +1,4 @@
-"""What pods of driver, executors and clean-up have in common: security, volumes, scheduling, environment. Pure.
+"""The common parts of driver, executor and clean-up pods: security, volumes, scheduling, environment. Pure.
 
 Everything fits the `restricted` Pod Security level; the root file system is read-only.
 """
@@ -16,10 +16,10 @@ SECRETS = "/etc/tailrace/secrets"
 MANIFESTS = "/etc/tailrace/replicator"
 TOKENS = "/etc/tailrace/token"
 SPARK_SECRET = f"/etc/tailrace/spark/{names.SPARK_KEY}"
-"""Of driver and executors; the path is the same, as Spark has one setting for both."""
+"""The secret of driver and executors; the path is the same, as Spark has one setting for both."""
 RUN_DIR = "/var/lib/tailrace"
 LAST_WORDS = {"name": "TAILRACE_TERMINATION_MESSAGE", "value": "/dev/termination-log"}
-"""Where a container leaves the report of what it dropped or found."""
+"""The path to which a container writes its report of what it dropped or found."""
 _UNITS = {"Mi": 1, "Gi": 1024}
 LEAST_OVERHEAD = 384
 """MiB, as Spark's own."""
@@ -210,5 +210,5 @@ def _requirement(requirement: NodeRequirement) -> dict[str, Any]:
 
 
 def image_fields(spec: ReplicatorSpec) -> dict[str, Any]:
-    """Of a pod's spec."""
+    """The image fields of a pod's spec."""
     return {"imagePullSecrets": [{"name": n} for n in spec.image_pull_secrets]} if spec.image_pull_secrets else {}

@@ -1,4 +1,4 @@
-"""What a driver reads: the ConfigMap with its manifest and the executors' pod template, and its Secrets. Pure.
+"""The input of a driver: the ConfigMap with its manifest and the executors' pod template, and its Secrets. Pure.
 
 The manifest in the ConfigMap is also the operator's own memory of the last valid spec.
 """
@@ -14,7 +14,8 @@ from tailrace_operator.resources import names, pods
 from tailrace_operator.resources.defaults import NO_DEFAULTS, PodDefaults
 
 SPARK_DIRS = "spark-local-dir-"
-"""By this prefix Spark knows volumes for shuffles and spills. If a template has none, it adds one without a limit."""
+"""The prefix by which Spark recognises volumes for shuffles and spills. If a template has none, it adds one without a
+limit."""
 SPARK_DIR = "/var/lib/spark"
 
 

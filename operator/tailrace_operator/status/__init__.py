@@ -1,1 +1,1 @@
-"""What the operator says of a resource: models of the status subresources, conditions, texts. Pure."""
+"""The operator's report on a resource: models of the status subresources, conditions, texts. Pure."""

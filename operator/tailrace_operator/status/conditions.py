@@ -154,8 +154,8 @@ def conditions(
 
 
 def sentence(message: str) -> str:
-    """As conditions and events say it, whoever wrote it: a capital first, a full stop last, bounded. A first word that
-    is a path (`spec.suspend`), a value or an error's name stays as it is. Empty stays empty."""
+    """The message as conditions and events show it, whatever its origin: a capital first, a full stop last, bounded. A
+    first word that is a path (`spec.suspend`), a value or an error's name stays as it is. Empty stays empty."""
     line = " ".join(message.split())
     if re.fullmatch(r"[a-z]+('s)?,?", line.partition(" ")[0]):
         line = line[0].upper() + line[1:]

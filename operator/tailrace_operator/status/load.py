@@ -53,5 +53,5 @@ def _fits(kind: type[Document], name: str, value: object) -> bool:
 
 
 def dump(status: Model) -> dict[str, Any]:
-    """As the API server stores it; fields without a value are left out."""
+    """The status as the API server stores it; fields without a value are left out."""
     return status.model_dump(mode="json", by_alias=True, exclude_none=True)

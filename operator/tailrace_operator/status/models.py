@@ -33,7 +33,7 @@ class Condition(Model):
     type: Word
     """Name of the condition."""
     status: Literal["True", "False", "Unknown"]
-    """Whether it holds."""
+    """The state of the condition."""
     reason: Word
     """Why, in one enumerated word."""
     message: Text = ""
@@ -52,7 +52,7 @@ class FaultStatus(Model):
     message: Text
     """The value at fault."""
     fix: Text = ""
-    """What the reader can do about it."""
+    """A step that the reader can take to fix it."""
     where: Literal["source", "target", "storage", "capture", "driver"] | None = None
     """The part where it happened; `storage`: where the change log is kept."""
     count: Count = 1
@@ -62,7 +62,7 @@ class FaultStatus(Model):
 
 
 class CaptureSummary(Model):
-    """From the source's log to the change log."""
+    """Progress from the source's log to the change log."""
 
     position: ShortText | None = None
     """Position in the source's log up to which everything is durable in the change log."""
@@ -76,15 +76,16 @@ class CaptureSummary(Model):
     """When `retainedBytes` was observed; present while no driver answers. Where none is meant to run, the source is
     asked every 15 minutes. It may keep more by now."""
     log_held_by: Text | None = None
-    """For whom the source keeps much log that is captured already: an open transaction, with its pid and since when."""
+    """An open transaction for which the source keeps much log that is captured already, with its pid and start time."""
     rows_per_second: Annotated[float, Field(ge=0)] = 0.0
     """Row changes captured per second."""
     waiting_for: Text | None = None
-    """What capture waits for, for example an old transaction with its pid and age; none while no driver answers."""
+    """The obstacle that capture waits for, for example an old transaction with its pid and age; none while no driver
+    answers."""
 
 
 class ApplySummary(Model):
-    """From the change log to the target."""
+    """Progress from the change log to the target."""
 
     lag_seconds: Annotated[float, Field(ge=0)] | None = None
     """Seconds since the oldest commit that is captured and not in the target yet; 0: none."""
@@ -247,11 +248,11 @@ class ReplicatorStatus(Model):
     target: ShortText | None = None
     """Type of the target."""
     made: Annotated[tuple[ShortText, ...], Field(max_length=4)] = ()
-    """What Tailrace created in the source, as the driver reports it; dropped with the Replicator."""
+    """Objects that Tailrace created in the source, as the driver reports them; dropped with the Replicator."""
     capture: CaptureSummary | None = None
-    """From the source's log to the change log."""
+    """Progress from the source's log to the change log."""
     apply: ApplySummary | None = None
-    """From the change log to the target."""
+    """Progress from the change log to the target."""
     tables: TableCounts | None = None
     """Tables by state."""
     snapshot: SnapshotProgress | None = None

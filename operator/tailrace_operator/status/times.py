@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 LAST_SECOND = 253_402_300_799.0
-"""Of the year 9999."""
+"""The last second of the year 9999."""
 
 
 def text(seconds: float) -> str:
@@ -28,7 +28,7 @@ def seconds(value: str | None) -> float | None:
 
 
 def span(value: float) -> str:
-    """For people: `0.4s`, `12s`, `3m`, `5h`, `2d`."""
+    """A duration for people: `0.4s`, `12s`, `3m`, `5h`, `2d`."""
     if value < 9.95:
         return f"{value:.1f}s"
     for limit, unit, letter in ((120, 1, "s"), (7200, 60, "m"), (172_800, 3600, "h")):
