@@ -49,5 +49,5 @@ class Backoff:
         return now < self.due
 
     def worn_out(self, now: float, patience: float) -> bool:
-        """Whether it has failed for longer than `patience` seconds."""
+        """True if it has failed for longer than `patience` seconds."""
         return self.failing_since is not None and now - self.failing_since > patience

@@ -26,7 +26,7 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it would log texts that 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 Value = str | bool | int | Decimal | date | datetime
 MOST_DIGITS = 80
-"""Of a number, in front of the point and behind it: more fit no type."""
+"""Digits of a number, in front of the point and behind it: more fit no type."""
 _WIDE = Context(prec=2 * MOST_DIGITS)
 _PARSER_ERRORS = (SqlglotError, RecursionError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
 """All that a text can make sqlglot raise."""
@@ -393,7 +393,7 @@ def text_of_value(value: Value) -> str:
 
 
 def passing(rows: pa.Table | pa.RecordBatch, where: str, columns: Iterable[Typed]) -> pa.Array | pa.ChunkedArray:
-    """For each row whether the condition is TRUE; never NULL."""
+    """Computes for each row if the condition is TRUE; never NULL."""
     kept = tuple(columns)
     types = {column.name: arrow_type(column.type) for column in kept}
     return pc.fill_null(_truth(bound(where, kept), rows, types), False)

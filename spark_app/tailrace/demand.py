@@ -1,4 +1,4 @@
-"""Whether executors come for the large batches of this process.
+"""The demand for executors of this process's large batches.
 
 A Spark task without an executor waits for ever. `targets.lake.engine.spread` says here when it begins to wait, and is
 told when to give up: the driver works the batch itself then.
@@ -70,4 +70,4 @@ class Demand:
 
 
 DEMAND = Demand()
-"""Of this process, which has one Spark session at most."""
+"""The demand of this process, which has one Spark session at most."""

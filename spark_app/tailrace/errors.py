@@ -21,7 +21,7 @@ class TailraceError(Exception):
     where: Where | None = None
     """Set by the block that it leaves first (`met_at`); None: nobody has said yet."""
     usual_fix = ""
-    """For those that are raised without a fix."""
+    """The fix of errors that are raised without one."""
 
     def __init__(self, message: str, fix: str = "") -> None:
         super().__init__(message, fix)
@@ -38,7 +38,8 @@ class TailraceError(Exception):
 
 @contextmanager
 def met_at(where: Where) -> Iterator[None]:
-    """What leaves this block happened there, unless a block inside it has said otherwise. Others' exceptions too."""
+    """Marks every exception that leaves this block, those of libraries included, as having happened there, unless a
+    block inside has marked it already."""
     try:
         yield
     except Exception as error:
@@ -48,7 +49,7 @@ def met_at(where: Where) -> Iterator[None]:
 
 
 def where_of(error: BaseException) -> Where | None:
-    """Where it, or what it was made of, happened."""
+    """The part in which it, or one of its causes, happened."""
     at: BaseException | None = error
     while at is not None:
         found: Where | None = getattr(at, "where", None)
@@ -59,15 +60,15 @@ def where_of(error: BaseException) -> Where | None:
 
 
 CHANGED = "take it over (`tailrace reload -f <manifest>`; on Kubernetes `kubectl apply`)"
-"""What makes a running driver work by a changed manifest: the end of a sentence."""
+"""The step that makes a running driver use a changed manifest: the end of a sentence."""
 RESYNC = "resync the table (`tailrace resync -f <manifest> --tables <table>`, or a SnapshotRequest with resync: true)"
-"""For fixes: what brings a table back that is stopped, or whose target cannot be continued. A snapshot does not: it
-neither captures a stopped table again nor replaces its target."""
+"""The step, for fixes, that restarts a table that is stopped, or whose target cannot be continued. A snapshot does not:
+it neither captures a stopped table again nor replaces its target."""
 
 
 MAKE_ROOM = "Make room there; no restart is needed."
 ROOM_FIRST = "Make room there, then start again."
-"""Of a start, which ends: a run that has started continues by itself."""
+"""The fix for a start, which ends: a run that has started continues by itself."""
 
 
 def error_line(name: str, message: str, fix: str) -> str:

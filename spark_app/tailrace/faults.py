@@ -1,7 +1,7 @@
-"""What a process says of the error that it met: the fault in its status, and its last words when it ends.
+"""The report of a process on the error that it met: the fault in its status, and its termination message when it ends.
 
-Called by every part that goes on after an error, and by the command line for one that ended it. In a pod of the
-operator's the container's termination message holds `LastWords` as JSON, so that nobody has to read a log's text.
+Called by every part that continues after an error, and by the command line for one that ended it. In a pod of the
+operator's the container's termination message holds `LastWords` as JSON, so that no log needs to be parsed.
 """
 
 import os
@@ -17,12 +17,12 @@ TERMINATION_VARIABLE = "TAILRACE_TERMINATION_MESSAGE"
 
 
 def in_a_pod() -> bool:
-    """Of the operator's, where a container that ends is started again at once."""
+    """True in a pod of the operator, where a container that ends is restarted at once."""
     return bool(os.environ.get(TERMINATION_VARIABLE))
 
 
 def fault_of(error: BaseException, now: float, where: Where = "driver") -> Fault:
-    """What the status says of an error. `where`: of one that does not say it itself."""
+    """The fault of an error, as the status shows it. `where`: the part, if the error does not name it."""
     place = where_of(error) or where
     if isinstance(error, LogTrimmed) and not error.fix:
         fix = "Read it again: `tailrace snapshot -f <manifest> --tables <table>`, or a SnapshotRequest without where."
@@ -39,17 +39,20 @@ def fault_of(error: BaseException, now: float, where: Where = "driver") -> Fault
 
 
 def leave_fault(error: BaseException, now: float) -> None:
-    """As the container's last words: what ended it. What it dropped before stays among them."""
+    """Writes the error that ended the container into its termination message. What it dropped before stays among
+    them."""
     _leave(fault=fault_of(error, now))
 
 
 def leave_report(report: DropReport) -> None:
-    """As the container's last words: what it dropped. The operator reads it when the driver answers no more."""
+    """Writes what the container dropped into its termination message. The operator reads it when the driver no longer
+    answers."""
     _leave(drop=report)
 
 
 def leave_retained(found: RetainedLog) -> None:
-    """As the container's last words: what the source keeps, which the operator asked for while no driver runs."""
+    """Writes the amount of log that the source keeps into the container's termination message; the operator asks for it
+    while no driver runs."""
     _leave(retained=found)
 
 

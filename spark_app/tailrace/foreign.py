@@ -1,8 +1,8 @@
-"""What exceptions of libraries are made of: the classes down to the first cause, Java's among them, and the places in
-the code that they passed. Names of classes and lines of code hold no values of rows; texts may, and say so here.
+"""The parts of libraries' exceptions: the classes down to the first cause, Java's among them, and the places in the
+code that they passed. Names of classes and lines of code hold no values of rows; texts may, and are marked here.
 
-What people read of them is decided by `privacy` alone. Neither py4j nor pyspark is imported: capture has no JVM, and
-an exception of theirs is known by its attributes.
+What people read of them is decided by `privacy` alone. Neither py4j nor pyspark is imported: capture has no JVM, and an
+exception of theirs is known by its attributes.
 """
 
 import errno
@@ -17,7 +17,7 @@ from typing import Any
 LONGEST = 8
 """Causes that are named."""
 JAVA_FRAMES = 6
-"""Of each Java exception."""
+"""Frames of each Java exception."""
 PYTHON_WORKER = "PythonException"
 """Spark's class for an exception of a Python task, whose text is a Python traceback."""
 _HARMLESS = re.compile(
@@ -43,7 +43,7 @@ class Cause:
     name: str
     text: str
     harmless: bool
-    """Whether its text is of a kind that never holds values of rows."""
+    """True if its text is of a kind that never holds values of rows."""
 
     def named(self, text: str) -> str:
         return f"{self.name}: {text}" if text else self.name
@@ -61,12 +61,12 @@ def chain(error: BaseException) -> list[Cause]:
 
 
 def full(error: BaseException) -> bool:
-    """Whether a disk or a quota is full, as Python or Java (by its text alone) says it."""
+    """True if a disk or a quota is full, as Python or Java (by its text alone) reports it."""
     return any(_FULL_TEXT.search(cause.text) for cause in chain(error))
 
 
 def names(error: BaseException, path: str) -> bool:
-    """Whether the exception's text names the path."""
+    """True if the exception's text names the path."""
     return path in str(error)
 
 
@@ -81,7 +81,7 @@ def place(error: BaseException) -> str:
 
 
 def frames(error: BaseException) -> Iterator[str]:
-    """Where a Java exception, or one of a Python task, came from."""
+    """The places in the code that a Java exception, or one of a Python task, came from."""
     for name, text, at in _java(error) or ():
         yield f"{name} at"
         yield from (f"  {frame}" for frame in at)

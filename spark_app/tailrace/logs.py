@@ -17,7 +17,7 @@ from tailrace import privacy
 FORMS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
 FIELDS = ("table", "snapshot", "chunk", "record")
-"""What a line may carry besides its message: `log.info(…, extra={"table": …})`."""
+"""Fields that a line may carry besides its message: `log.info(…, extra={"table": …})`."""
 
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
@@ -108,7 +108,7 @@ def silence_pyspark() -> None:
 
 
 FILE_BYTES = 32 << 20
-"""Of a log file before it is moved aside, to take the place of the one before it: a process runs for years."""
+"""Size of a log file at which it replaces the former one and a new one begins: a process runs for years."""
 
 
 def configure(form: str, level: str = "INFO", file: Path | None = None) -> None:
@@ -125,8 +125,8 @@ def configure(form: str, level: str = "INFO", file: Path | None = None) -> None:
 
 
 def complain(text: str, error: BaseException | None = None) -> None:
-    """What ends a process, on standard error: in the form of the log, or as it is where the log is text. `error`: one
-    that nobody expected; its traceback, without values, follows."""
+    """Prints the end of a process on standard error: in the form of the log, or unchanged where the log is text.
+    `error`: an unexpected one; its traceback, without values, follows."""
     if any(isinstance(handler.formatter, JsonFormatter) for handler in logging.getLogger().handlers):
         logging.getLogger("tailrace").error(text, exc_info=error)
         return

@@ -24,7 +24,7 @@ VARIABLE = "TAILRACE_MASK_KEY_FILE"
 HASH, REDACT, TRUNCATE = "Hash", "Redact", "Truncate"
 REDACTED = "***"
 LEAST_BYTES = 16
-"""Of a key: nobody finds it by trying."""
+"""Smallest length of a key: it cannot be guessed by trying."""
 DIGEST = "sha256"
 _FINGERPRINTED = b"tailrace: fingerprint of a mask key"
 
@@ -44,15 +44,16 @@ class Masked(Protocol):
 @dataclass
 class _Process:
     key: bytes | None = None
-    """As it was when this process was configured; None: there is none, or this is an executor, which reads the file for
-    each batch."""
+    """The key as it was when this process was configured; None: there is none, or this is an executor, which reads the
+    file for each batch."""
 
 
 _process = _Process()
 
 
 def configure(key_file: str | None, what: str = "the mask key file") -> None:
-    """For this process and those that it starts. `what`: the file, in a message. `InvalidManifest`: it holds no key."""
+    """Configures this process and those that it starts. `what`: the file, in a message. `InvalidManifest`: it holds no
+    key."""
     _process.key = None if key_file is None else _read(key_file, what)
     if key_file is None:
         os.environ.pop(VARIABLE, None)

@@ -30,7 +30,7 @@ class Withheld(RuntimeError):
 
 
 def configure(show_values: bool) -> None:
-    """For this process and those that it starts."""
+    """Configures this process and those that it starts."""
     if show_values:
         os.environ[VARIABLE] = "1"
     else:
@@ -100,7 +100,7 @@ def withheld() -> Iterator[None]:
 
 
 def traceback_text(error: BaseException) -> str:
-    """Where it happened; what it says only as far as it may be said."""
+    """The places in the code that it passed; its text only as far as that may be shown."""
     if showing():
         return "".join(traceback.format_exception(error)).rstrip()
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
@@ -111,7 +111,7 @@ def traceback_text(error: BaseException) -> str:
 
 
 def guard_tracebacks() -> None:
-    """What nobody catches is printed in the same way."""
+    """Prints uncaught exceptions in the same way."""
 
     def tell(_: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
         print(traceback_text(error), file=sys.stderr)

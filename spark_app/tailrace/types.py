@@ -48,7 +48,7 @@ Fields = tuple[tuple[str, str], ...]
 
 
 def fields_of(logical: str) -> Fields | None:
-    """Of `struct<"name":type,…>`, with the names as in JSON; each field may be null. None: another type."""
+    """The fields of `struct<"name":type,…>`, with the names as in JSON; each field may be null. None: another type."""
     found = _STRUCT.fullmatch(logical)
     if not found:
         return None
@@ -64,7 +64,7 @@ def struct_of(fields: Iterable[tuple[str, str]]) -> str:
 
 
 def inner_types(logical: str) -> tuple[str, ...]:
-    """Of what is in each value of a list or a struct; empty: another type."""
+    """The types inside each value of a list or a struct; empty: another type."""
     element = element_of(logical)
     if element is not None:
         return (element,)
@@ -72,7 +72,7 @@ def inner_types(logical: str) -> tuple[str, ...]:
 
 
 def list_type(element: pa.DataType, metadata: dict[bytes, bytes] | None = None) -> pa.DataType:
-    """Of elements that Parquet, Delta and Iceberg call by this name."""
+    """A list type whose elements have the name that Parquet, Delta and Iceberg use."""
     return pa.list_(pa.field("element", element, metadata=metadata))
 
 

@@ -1,1 +1,1 @@
-"""What a person types: the command line."""
+"""The command line."""

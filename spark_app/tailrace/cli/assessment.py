@@ -1,4 +1,4 @@
-"""What `tailrace doctor` says about the tables: one line each, and the columns that are not copied exactly.
+"""The report of `tailrace doctor` on the tables: one line each, and the columns that are not copied exactly.
 
 Takes the report of `driver.doctor`; `document` is its form for programs, described in docs/operations.md.
 """

@@ -1,4 +1,4 @@
-"""What the commands of the command line do. Each takes the parsed options and returns the exit code."""
+"""The commands of the command line. Each takes the parsed options and returns the exit code."""
 
 import argparse
 import json
@@ -55,7 +55,7 @@ def _client_of(options: argparse.Namespace, manifest: Manifest) -> DriverClient:
 
 
 def secrets_folder() -> Path | None:
-    """Where Secrets are mounted, inside a pod; None elsewhere."""
+    """The folder in which Secrets are mounted, inside a pod; None elsewhere."""
     named = os.environ.get(SECRETS_VARIABLE)
     return Path(named) if named is not None else None
 
@@ -149,7 +149,7 @@ def reload(options: argparse.Namespace) -> int:
 
 
 FLAGS = ("where", "keys", "chunk_rows", "parallelism", "id")
-"""What goes with --tables; requests of a file say it themselves."""
+"""Options that are used with --tables; requests in a file contain them."""
 
 
 def snapshot(options: argparse.Namespace) -> int:

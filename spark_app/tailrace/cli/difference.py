@@ -50,7 +50,7 @@ class SpecDifference:
 
     @property
     def needed(self) -> Literal["nothing", "reload", "restart", "refused"]:
-        """What it takes to bring it about."""
+        """The step that puts the change into effect."""
         effects = {change.effect for change in self.fields}
         if "refused" in effects:
             return "refused"
@@ -99,7 +99,7 @@ def compare(old: Replicator, new: Replicator, secrets: Path | None) -> SpecDiffe
 def table_changes(
     session: Session, after: ReplicatorSpec, was: Mapping[str, Table], now: Mapping[str, Table]
 ) -> Iterator[TableChange]:
-    """By name. What could not be captured before is as good as not selected."""
+    """The changes by table name. A table that could not be captured before counts as not selected."""
     captured = {name for name, table in was.items() if table.stop is None}
     for name in sorted(captured | now.keys()):
         table = now.get(name)

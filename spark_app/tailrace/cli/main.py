@@ -99,7 +99,7 @@ def _extras_named() -> Iterator[None]:
 
 
 def _command(name: str) -> Callable[[argparse.Namespace], int]:
-    """By name: `--help` and `--version` need no extra, and come at once."""
+    """Imports the command when it is called: `--help` and `--version` need no extra, and print without delay."""
 
     def act(options: argparse.Namespace) -> int:
         from tailrace.cli import commands

@@ -1,4 +1,4 @@
-"""What every document of the contract is made of: the closed base model and the bounded strings.
+"""The base of every document of the contract: the closed model and the bounded strings.
 
 Every string and list has an upper bound: the same models become the CRDs' schemas, and the API server accepts a CEL
 rule only where it can bound its cost.
@@ -15,8 +15,8 @@ VERSIONS = ("v1alpha1",)
 """Versions that the CRDs serve, the oldest first; all have the same fields. One is added for a release before anything
 else depends on it, and the oldest goes when no release in use needs it."""
 VERSION = VERSIONS[0]
-"""What objects are stored as, and what operator and driver speak: the release before knows it, so one can go back to
-that (the API server refuses CRDs without a version that objects may be stored as)."""
+"""The version in which objects are stored and which operator and driver speak: the release before knows it, so a
+downgrade to that one is possible (the API server refuses CRDs without a version that objects may be stored as)."""
 API_VERSION = f"{GROUP}/{VERSION}"
 
 _NAME, _IDENTIFIER = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", r"^[a-z_][a-z0-9_]*$"
@@ -26,7 +26,7 @@ _COPIED_AS = r"^(text|double|list|struct|binary|time|decimal\(([1-9]|[12][0-9]|3
 
 
 def api_versions() -> str:
-    """What may be written, for messages."""
+    """The accepted API versions, for messages."""
     return " or ".join(f"{GROUP}/{version}" for version in VERSIONS)
 
 
@@ -51,7 +51,7 @@ FORMS = {
     ' within braces in quotes: "decimal(38,10)"',
     _LOCATION: "write file:///path, s3://bucket/prefix, gs://… or az://…",
 }
-"""What to write where a pattern does not match; for messages."""
+"""Descriptions of the accepted form where a pattern does not match; for messages."""
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=_NAME)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1024)]

@@ -1,4 +1,4 @@
-"""What a change of a Replicator's spec does, field by field. Pure.
+"""The effect of a change of a Replicator's spec, field by field. Pure.
 
 Asked by the driver (`LiveSpec`) and by `tailrace diff`; the operator's template hash leaves out the same two lists, and
 what is refused are the rules of the models themselves, as the API server enforces them.

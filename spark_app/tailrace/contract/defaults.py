@@ -17,12 +17,12 @@ Json = dict[str, Any]
 
 
 def for_reading(model: BaseModel) -> Json:
-    """What another version reads as this one does."""
+    """The form of a document that another version reads as this one does."""
     return _dump(model, (), always=True)
 
 
 def for_comparing(model: BaseModel, without: Collection[str] = ()) -> Json:
-    """The same in every version for an object that nobody has changed. `without`: names of fields."""
+    """A form that is equal in every version for an object that has not been changed. `without`: names of fields."""
     return _dump(model, without, always=False)
 
 

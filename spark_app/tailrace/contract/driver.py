@@ -67,7 +67,7 @@ class SpecBody(Model):
     """The spec to work by from now on."""
 
     generation: int | None = None
-    """Of the Replicator; None outside Kubernetes."""
+    """The generation of the Replicator; None outside Kubernetes."""
     spec: ReplicatorSpec
 
     def to_json(self) -> str:
@@ -103,7 +103,8 @@ class DropBody(Model):
 
 
 class DropReport(Model):
-    """What `tailrace drop` or `release` did. A pod's `LastWords` have it, too: a pod's end outlives its answers."""
+    """The result of `tailrace drop` or `release`. It is also part of a pod's `LastWords`, which outlive the pod's
+    answers."""
 
     owner: str
     """The Replicator that was deleted (`tailrace.contract.ownership`)."""
@@ -111,7 +112,7 @@ class DropReport(Model):
     """False: it was still at work."""
     dropped: Many[str] = ()
     kept: Many[str] = ()
-    """What stays, and why."""
+    """Objects that stay, each with the reason."""
     released: bool = False
     """The change log is left to whoever starts with it next, and so is what it has in the source."""
     more: int = 0
@@ -143,8 +144,8 @@ class LastWords(Model):
     retained: RetainedLog | None = None
 
     def to_message(self) -> str:
-        """As JSON, short enough for a termination message: of a fault's texts the beginning, of a report the first
-        lines; the others are counted."""
+        """Returns it as JSON, short enough for a termination message: the beginning of a fault's texts, the first lines
+        of a report; the others are counted."""
         short = self
         if self.fault is not None:
             texts = {"message": _cut(self.fault.message), "fix": _cut(self.fault.fix)}
@@ -166,7 +167,7 @@ class LastWords(Model):
 
 
 def _cut(text: str) -> str:
-    """By what JSON makes of it: a character may become six."""
+    """Shortens a text by its length in JSON: a character may become six."""
     while len(json.dumps(text)) > MAX_TEXT:
         text = text[: len(text) * 9 // 10] + "…"
     return text
@@ -176,7 +177,7 @@ class DropAnswer(Model):
     done: bool
     report: DropReport | None = None
     message: str = ""
-    """What it is at, or why it has not succeeded yet."""
+    """The current step, or the reason why it has not succeeded yet."""
 
 
 class Problem(Model):

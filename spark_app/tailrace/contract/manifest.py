@@ -24,17 +24,17 @@ from tailrace.errors import InvalidManifest
 
 _KINDS: dict[str, type[BaseModel]] = {"Replicator": Replicator, "SnapshotRequest": SnapshotRequest}
 STANDARD_INPUT = "-"
-"""In place of a file's name."""
+"""The text that stands for standard input in place of a file's name."""
 _SHOWN = 80
 """Longest value quoted in a message: a mistaken paste must not flood the terminal."""
 _NO_MAPPING = "input should be a mapping of fields"
 _SHAPES = ("model_type", "model_attributes_type", "dict_type")
-"""What pydantic calls a text or a list in place of a mapping: a URL with a password, for example."""
+"""Pydantic's names for the error of a text or a list in place of a mapping: a URL with a password, for example."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What one file holds, or several together."""
+    """The contents of one file, or of several together."""
 
     replicators: tuple[Replicator, ...]
     requests: tuple[SnapshotRequest, ...]
@@ -204,7 +204,7 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
 
 
 def _syntax(error: Exception) -> str:
-    """Where, and what is wrong, without the line itself and without names from it."""
+    """The place of an error and its cause, without the line itself and without names from it."""
     said = str(error)
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         said = f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"

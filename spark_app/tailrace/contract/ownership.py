@@ -1,4 +1,4 @@
-"""Who owns a change log, and what the objects are called that Tailrace makes in a source for it. Pure.
+"""The owner of a change log, and the names of the objects that Tailrace creates in a source for it. Pure.
 
 Capture writes the owner into the journal, `tailrace drop` and every start compare with it, and the operator names the
 objects in its messages.
@@ -23,18 +23,18 @@ def owner(replicator: Replicator) -> str:
 
 
 def owner_of(namespace: str, name: str, uid: str) -> str:
-    """Of an object in Kubernetes."""
+    """The owner's name for an object in Kubernetes."""
     return f"{namespace}/{name}@{uid}"
 
 
 def goes_to(owner_of_log: str, replicator: Replicator) -> bool:
-    """Whether a start of this Replicator may continue a change log of this owner."""
+    """True if a start of this Replicator may continue a change log of this owner."""
     return owner_of_log in (owner(replicator), replicator.spec.storage.adopt)
 
 
 def may_go_to(owner_of_log: str, replicator: Replicator) -> bool:
-    """The same as far as a manifest without uid can tell, which may be that of an object in Kubernetes: by the name,
-    and by the namespace if the manifest names one."""
+    """Checks the same as far as a manifest without uid can tell, which may be that of an object in Kubernetes: by the
+    name, and by the namespace if the manifest names one."""
     meta = replicator.metadata
     if goes_to(owner_of_log, replicator) or meta.uid is not None:
         return goes_to(owner_of_log, replicator)
@@ -52,7 +52,7 @@ def made_name(name: str, mark: str) -> str:
 
 
 def is_made(name: str) -> bool:
-    """Whether it has the form of `made_name`."""
+    """True for a name in the form of `made_name`."""
     return re.fullmatch(rf"{PREFIX}\w*_[0-9a-f]{{{MARK_DIGITS}}}", name) is not None
 
 

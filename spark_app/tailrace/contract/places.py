@@ -1,4 +1,4 @@
-"""Where rows come from and go to: the source database, object storage, the target with its catalog."""
+"""The places that rows come from and go to: the source database, object storage, the target with its catalog."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ ANEW = "create another Replicator, with its own locations"
 
 
 class Credentials(Model):
-    """Where to find a secret, never the secret itself. Give exactly one of the two."""
+    """A reference to a secret, never the secret itself. Give exactly one of the two."""
 
     model_config = rules(("has(self.secretName) != has(self.file)", "give exactly one of secretName and file"))
 
@@ -90,7 +90,7 @@ def _fixed(field: str) -> tuple[str, str]:
 
 _DATABASE = "give database with type postgresql, and only there"
 PORTS = {"postgresql": 5432, "mysql": 3306}
-"""By type of source: where its servers listen unless told otherwise."""
+"""The default port of each type of source."""
 
 
 class PostgreSql(Model):
@@ -142,7 +142,7 @@ class SourceSpec(Model):
     username: Text
     """User to connect as; it needs the rights to replicate and to read the tables."""
     credentials: Credentials | None = None
-    """Where to find the password. Unset: no password is sent (trust, peer or certificate authentication)."""
+    """A reference to the password. Unset: no password is sent (trust, peer or certificate authentication)."""
     password_file: Text | None = None
     """Short form of `credentials: {file: …}`."""
     tls: Tls = Tls()
@@ -164,13 +164,13 @@ class SourceSpec(Model):
 
     @property
     def unread_log(self) -> str:
-        """For people: what becomes of the source's log while nobody reads it."""
+        """A text for people: the fate of the source's log while no reader consumes it."""
         keeps = "keeps its log meanwhile"
         return f"the source {keeps}" if self.keeps_log else f"the source {keeps} only until it expires"
 
     @property
     def address(self) -> str:
-        """For people: `host:port/database`, or without a database."""
+        """A text for people: `host:port/database`, or without a database."""
         return f"{self.host}:{self.tcp_port}" + (f"/{self.database}" if self.database is not None else "")
 
     @model_validator(mode="before")
@@ -223,7 +223,7 @@ class StorageLocation(StoreAccess):
 
 
 class StorageSpec(StorageLocation):
-    """Where the change log is kept."""
+    """The location of the change log."""
 
     adopt: Text | None = None
     """Take over the change log of the owner named here, written as the error about another owner prints it. Has no
@@ -231,7 +231,8 @@ class StorageSpec(StorageLocation):
 
 
 _SECRET = "(?i)(//[^/?#]*:[^/?#]*@|[?&;(,][a-z]*(password|token|secret|credential)=)"
-"""In an address: `//user:password@host`, or a parameter. In the words of RE2 and of Python."""
+"""A pattern for a secret in an address: `//user:password@host`, or a parameter. In the syntax of both RE2 and
+Python."""
 _NO_SECRET = (
     "uri and warehouse must not contain a password or a token; write it into the file or Secret that credentials names"
 )
@@ -270,7 +271,7 @@ _FOLDER = "a folder catalog has no atomic commit on object storage; set catalog.
 
 
 class TargetSpec(StoreAccess):
-    """Where the tables are written: `<location>/<schema>/<table>`."""
+    """The location of the tables: `<location>/<schema>/<table>`."""
 
     model_config = rules(
         ("has(self.location)", _NO_LOCATION),

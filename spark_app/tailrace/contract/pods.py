@@ -1,8 +1,9 @@
-"""What users may say about the driver's and the executors' pods, in Kubernetes' own words where it has them.
+"""The settings of the driver's and the executors' pods that users may choose, in Kubernetes' own words where it has
+them.
 
 Read by the operator when it builds the StatefulSet and the executors' pod template; `tailrace run` uses `cores` and
-`memory` of the driver and passes over the rest. Not the whole pod: what the operator sets itself (security, probes,
-commands, ports) cannot be taken away from it here, and no volume reaches the node's own files.
+`memory` of the driver and ignores the rest. Not the whole pod: what the operator sets itself (security, probes,
+commands, ports) cannot be overridden here, and no volume reaches the node's own files.
 """
 
 from typing import Annotated, Literal
@@ -52,7 +53,7 @@ class SecretKeyRef(Model):
 
 
 class EnvSource(Model):
-    """Where to find the value of an environment variable."""
+    """A reference to the value of an environment variable."""
 
     secret_key_ref: SecretKeyRef
     """A key of a Secret."""
@@ -226,7 +227,7 @@ def _milli(cpu: str) -> int:
 
 
 def _milli_rule(field: str) -> str:
-    """The same in the API server."""
+    """The rule of `_milli` as the API server checks it."""
     amount = f"self.{field}"
     return f"({amount}.endsWith('m') ? int({amount}.substring(0, {amount}.size() - 1)) : int({amount}) * 1000)"
 
@@ -242,7 +243,7 @@ _CPU_RULE = (
 
 
 class Pod(Model):
-    """What driver and executor pods share. Outside Kubernetes only `cores` and `memory` of the driver count."""
+    """Settings of driver and executor pods. Outside Kubernetes only `cores` and `memory` of the driver are used."""
 
     model_config = rules(_CPU_RULE)
 

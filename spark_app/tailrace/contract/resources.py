@@ -92,7 +92,7 @@ class ApplySpec(Model):
 
 
 class RetrySpec(Model):
-    """What happens to a table that fails, and to a driver that is refused."""
+    """The retries of a table that fails, and of a driver that is refused."""
 
     time: Duration = "1h"
     """How long a failing table is retried (`30m`, `7d`). After that, the change log no longer waits for the table, and
@@ -155,9 +155,9 @@ class TableOptions(Model):
     masked column is `string` all the same. Once a table is captured, a change of this has it start over
     (`onSchemaChange`)."""
     as_text: Annotated[tuple[ColumnName, ...], Field(max_length=1600)] = ()
-    """The same as `as` with `text` for each of these columns."""
+    """A short form of `as` with `text` for each of these columns."""
     on_unsupported: Annotated[OnUnsupported, FormerDefault("Fail")] = "SetNull"
-    """What becomes of a value that its column's type cannot hold exactly, such as a date `infinity`. `SetNull`: it is
+    """The treatment of a value that its column's type cannot hold exactly, such as a date `infinity`. `SetNull`: it is
     NULL in the target, and counted: in the status, in a metric and, in Kubernetes, by the condition `ValuesCopied`.
     `Fail`: it stops the table. A key cannot be NULL, so there it stops the table in either case."""
     mask: Annotated[
@@ -176,9 +176,9 @@ class TableOptions(Model):
     A row that no longer matches is deleted in the target. Once a table is captured, a change of this has it
     start over (`onSchemaChange`)."""
     on_schema_change: OnSchemaChange | None = None
-    """As `spec.onSchemaChange`, for these tables; unset: what that says."""
+    """Overrides `spec.onSchemaChange` for these tables."""
     on_table_drop: OnTableDrop | None = None
-    """As `spec.onTableDrop`, for these tables; unset: what that says."""
+    """Overrides `spec.onTableDrop` for these tables."""
 
     @model_validator(mode="after")
     def _named_once(self) -> "TableOptions":
@@ -201,7 +201,7 @@ class TableOptions(Model):
 
 
 class RecoverSpec(Model):
-    """What to do once the position in the source's log is lost (`PositionLost`)."""
+    """The reaction to a lost position in the source's log (`PositionLost`)."""
 
     mode: Literal["Resnapshot"]
     """`Resnapshot`: start every table over from the present end of the source's log, and read all rows."""
@@ -216,7 +216,7 @@ _MASKS = "has(self.options) && self.options.exists(o, has(o.mask) && "
 
 
 class ReplicatorSpec(Model):
-    """What to copy, from where, and to where."""
+    """The tables to copy, their source and their target."""
 
     model_config = rules(
         ("self.storage.location == oldSelf.storage.location", f"storage.location is immutable: {ANEW}"),
@@ -229,7 +229,7 @@ class ReplicatorSpec(Model):
     tables: TablesSpec
     """Which of its tables to copy."""
     target: TargetSpec
-    """Where the copies are written."""
+    """The target of the copies."""
     storage: StorageSpec
     """Root of the change log; no other Replicator may use it. Its location is immutable."""
     suspend: bool = False
@@ -241,38 +241,39 @@ class ReplicatorSpec(Model):
     restart_nonce: Annotated[int, Field(ge=0, le=2**53 - 1)] = 0
     """Change this number to restart the driver."""
     deletion_policy: DeletionPolicy = "Retain"
-    """What goes with the Replicator. `Retain`: the slot and the publication that Tailrace created. `Delete`: also the
-    target tables and the change log. `Orphan`: nothing, so that the same manifest, applied again here or in another
-    cluster, continues without a snapshot; until then PostgreSQL keeps its log for the slot, which fills its disk."""
+    """The parts that are deleted with the Replicator. `Retain`: the slot and the publication that Tailrace created.
+    `Delete`: also the target tables and the change log. `Orphan`: nothing, so that the same manifest, applied again
+    here or in another cluster, continues without a snapshot; until then PostgreSQL keeps its log for the slot, which
+    fills its disk."""
     on_table_failure: Literal["Degrade", "NotReady"] = "Degrade"
-    """What a failing or stopped table means for `Ready` while others replicate. `Degrade`: it stays True, and
+    """The effect of a failing or stopped table on `Ready` while others replicate. `Degrade`: it stays True, and
     `TablesHealthy` is False. `NotReady`: it is False. Ignored outside Kubernetes."""
     on_schema_change: Annotated[OnSchemaChange, FormerDefault("EvolveAdditive")] = "Evolve"
-    """What happens when the columns or the key of a table change. `Evolve`: columns that are added are followed, and
-    of PostgreSQL those that are dropped, renamed or of another type, where it is proven which they are; after any other
-    change the table starts over by itself: all rows are read into a new copy, and readers see the former table until it
-    is complete. `EvolveAdditive`: any change but columns that are added stops the table, until it is resynced. `Stop`:
-    these, too."""
+    """The reaction to a change of a table's columns or key. `Evolve`: added columns are followed, and in PostgreSQL
+    also columns that are dropped, renamed or given another type, if it is proven which they are; after any other change
+    the table starts over by itself: all rows are read into a new copy, and readers see the former table until the copy
+    is complete. `EvolveAdditive`: added columns are followed; any other change stops the table until it is resynced.
+    `Stop`: added columns stop it, too."""
     on_table_drop: OnTableDrop = "Keep"
-    """What happens to the copy of a table that is dropped in the source. `Keep`: it stays as it was. `Drop`: it is
-    deleted for good, data and history, unless another table has taken the name. A copy stays in either case where the
-    table is only excluded, unpublished, renamed, moved or hidden from Tailrace's user."""
+    """The treatment of the copy of a table that is dropped in the source. `Keep`: it is kept and no longer updated.
+    `Drop`: it is deleted for good, data and history, unless another table has taken the name. A copy is kept in either
+    case if the table is only excluded, unpublished, renamed, moved or hidden from Tailrace's user."""
     snapshot: SnapshotSpec = SnapshotSpec()
     """Defaults of every snapshot."""
     apply: ApplySpec = ApplySpec()
     """How changes are applied."""
     retry: RetrySpec = RetrySpec()
-    """What happens to a table that fails, and to a driver that is refused."""
+    """The retries of a table that fails, and of a driver that is refused."""
     retention: RetentionSpec = RetentionSpec()
     """How long the change log is kept."""
     options: Annotated[tuple[TableOptions, ...], Field(max_length=1000)] = ()
     """Options for single tables; the first match counts."""
     mask_key: Credentials | None = None
-    """Where to find the key that `options[].mask` hashes with: at least 16 bytes, better 32 random ones in hexadecimal
+    """A reference to the key that `options[].mask` hashes with: at least 16 bytes, better 32 random ones in hexadecimal
     (`openssl rand -hex 32`). With another key each table with a hashed column must be read again."""
     recover: RecoverSpec | None = None
-    """What to do when the position in the source's log is lost; unset: stop, until it is set or a SnapshotRequest asks
-    for it. Ignored outside Kubernetes, where `tailrace resync --all` does it."""
+    """The reaction to a lost position in the source's log; unset: stop, until it is set or a SnapshotRequest asks for
+    it. Ignored outside Kubernetes, where `tailrace resync --all` does it."""
     driver: DriverPod = DriverPod()
     """The driver's pod."""
     executors: Executors = Executors()

@@ -42,11 +42,11 @@ class CaptureStatus(Model):
     retained_bytes: int | None = None
     """Source log that the source keeps for this Replicator."""
     log_held_by: str | None = None
-    """Of much log that is captured and kept all the same, for whom: an open transaction, its pid and since when."""
+    """The open transaction for which much captured log is kept, with its pid and start time."""
     record: int = 0
     rows_per_second: float = 0.0
     waiting_for: str | None = None
-    """What capture or a snapshot's start waits for: an old transaction with its pid and age."""
+    """The obstacle that capture or a snapshot's start waits for: an old transaction with its pid and age."""
 
 
 class TableCounters(Model):
@@ -133,17 +133,17 @@ class ApplyStatus(Model):
 
 
 class Assessment(Model):
-    """What was said of the tables before the first start."""
+    """The report on the tables before the first start."""
 
     at: float
     tables: int
     """That the patterns select."""
     copied: int
-    """Of them, those that can be copied."""
+    """The number of tables that can be copied."""
     refused: Many[str] = ()
-    """Of the others the first, with reason and fix."""
+    """The first of the tables that cannot be copied, with reason and fix."""
     inexact_columns: int = 0
-    """Of tables that are copied: columns that are copied in another form, or not at all."""
+    """The number of columns of copied tables that are copied in another form, or not at all."""
     rows: int = 0
     """That the first snapshot has to read, by the source's statistics."""
     seconds: float = 0.0
@@ -158,10 +158,12 @@ class Status(Model):
     updated_at: float
     log_id: str | None = None
     made: Many[str] = ()
-    """What the change log made in the source (`replication slot x`, `publication x`): dropped with the Replicator."""
+    """Objects that the change log created in the source (`replication slot x`, `publication x`): dropped with the
+    Replicator."""
     epoch: int = 0
     generation: int | None = None
-    """Of the Replicator's spec that the driver works by; None: the manifest has none, as outside Kubernetes."""
+    """The generation of the Replicator's spec that the driver uses; None: the manifest has none, as outside
+    Kubernetes."""
     capture: CaptureStatus = CaptureStatus()
     apply: ApplyStatus = ApplyStatus()
     tables_total: int = 0

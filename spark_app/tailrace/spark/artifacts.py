@@ -1,4 +1,4 @@
-"""Where downloaded jars live: the versions, the coordinates and the look-up; and the cache that they lie in.
+"""The downloaded jars: versions, coordinates and look-up; and the cache that holds them.
 
 `tools/bootstrap.py` fills the cache (`make setup`); the Spark session and the tests read it through the functions
 below, so a version is written down here and nowhere else (servers for demo and tests: `tools/servers.py`). Standard
@@ -69,8 +69,8 @@ AWS_SDK_MODULES = [
     "utils",
     "utils-lite",
 ]
-"""What S3A and Iceberg's S3FileIO load, in place of the SDK's bundle of 500 MB. `kms` only because a static
-initialiser of Iceberg names one of its enums."""
+"""Modules of the AWS SDK that S3A and Iceberg's S3FileIO load, in place of the SDK's bundle of 500 MB. `kms` only
+because a static initialiser of Iceberg names one of its enums."""
 
 S3_JARS = (
     "org.apache.hadoop:hadoop-aws:3.4.2",
@@ -142,7 +142,7 @@ def jar_file_name(coordinate: str) -> str:
 
 
 def is_ready(folder: Path) -> bool:
-    """Whether bootstrap finished this folder."""
+    """True if bootstrap finished this folder."""
     return (folder / READY).exists()
 
 

@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def folder() -> Path | None:
-    """Where the archive of this Java and this Spark is, whether or not it is there; None: which Java is not known."""
+    """The path of the archive of this Java and this Spark, which may not exist; None: the Java is not known."""
     java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if "JAVA_HOME" in os.environ else shutil.which("java")
     try:
         release = (Path(java or "").resolve().parents[1] / "release").read_text()
@@ -60,12 +60,12 @@ def folder() -> Path | None:
 
 
 def spark_home() -> str:
-    """Whose jars are on the JVM's classpath."""
+    """The Spark installation whose jars are on the JVM's classpath."""
     return os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
 
 
 def java_options() -> str:
-    """What the driver's JVM is started with, in quotes: a cache may have blanks in its name."""
+    """Options for the start of the driver's JVM, in quotes: a cache may have blanks in its name."""
     place = folder()
     return f'"-XX:SharedArchiveFile={place / ARCHIVE}"' if place is not None and (place / ARCHIVE).exists() else ""
 

@@ -20,7 +20,7 @@ def of(spark: SparkSession) -> Callable[[], int | None]:
 
 
 def _wanted(spark: SparkSession) -> int | None:
-    """For the tasks that run or wait, of all stages that have begun."""
+    """Executors for the tasks that run or wait, of all stages that have begun."""
     try:
         slots = int(spark.conf.get("spark.executor.cores", "1") or "1")
         tracker = spark.sparkContext.statusTracker()

@@ -1,5 +1,5 @@
-"""What Spark's JVM logs: on one machine a file in the run directory; on Kubernetes lines of JSON in the container's log
-as well, so that they outlive the pod wherever logs are collected.
+"""The log of Spark's JVM: on one machine a file in the run directory; on Kubernetes lines of JSON in the container's
+log as well, so that they outlive the pod wherever logs are collected.
 
 Called by `session` when it starts the JVM. What the JVM prints beside its log is in the file (standard error), or
 wrapped into JSON (standard output): each line of the container's log is one document.
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 CONFIGURATION = Path(__file__).with_name("log4j2.properties")
-"""Of every JVM on Kubernetes; executors find it at the same path of the same image."""
+"""Log configuration of every JVM on Kubernetes; executors find it at the same path of the same image."""
 _FILE = """rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
 appender.file.type = RollingFile
@@ -33,7 +33,7 @@ appender.file.strategy.max = 1
 
 
 def configuration(log_file: Path, forwarded: bool) -> str:
-    """Of the driver's JVM. `forwarded`: its log goes to standard output as well."""
+    """Log configuration of the driver's JVM. `forwarded`: its log goes to standard output as well."""
     console = CONFIGURATION.read_text() if forwarded else ""
     return _FILE.format(log_file=log_file) + console
 

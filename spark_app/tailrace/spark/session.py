@@ -59,7 +59,8 @@ AUTHENTICATED = {
 }
 """A master that is neither `local` nor Kubernetes must be given its secret by whoever names it."""
 SECRET_FILE = "spark.authenticate.secret.file"
-"""In driver and executors; the operator mounts it. Without it Spark writes a secret into the executors' pods."""
+"""Setting in driver and executors; the operator mounts the file. Without it Spark writes a secret into the executors'
+pods."""
 
 
 SMALL_STEPS = {
@@ -70,7 +71,7 @@ SMALL_STEPS = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-"""What makes many small tasks and commits cheap (docs/decisions/0061)."""
+"""Settings that make many small tasks and commits cheap (docs/decisions/0061)."""
 
 
 def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str], boot: str = "") -> dict[str, str]:
@@ -189,8 +190,8 @@ def _master(spec: ReplicatorSpec, environment: Mapping[str, str]) -> str:
 
 
 def scratch(run_dir: Path) -> Path:
-    """Where the JVM has its temporary files. In `/tmp`, its default, each one that is killed leaves three folders and
-    the native libraries that it unpacked (lz4, snappy, cryptography), and nobody would remove them."""
+    """The folder of the JVM's temporary files. In `/tmp`, its default, each killed JVM leaves three folders and the
+    native libraries that it unpacked (lz4, snappy, cryptography), which nothing removes."""
     return run_dir / "spark" / "tmp"
 
 
@@ -203,8 +204,8 @@ def forget_leftovers(run_dir: Path) -> None:
 
 
 def utf8_paths(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the JVM needs beside `environment` to name files in UTF-8: it takes the encoding from the locale alone, and
-    in a plain `C` it cannot open a location with an `ä`."""
+    """The variables that the JVM needs beside `environment` to name files in UTF-8: it takes the encoding from the
+    locale alone, and in a plain `C` it cannot open a location with an `ä`."""
     given = next((v for name in ("LC_ALL", "LC_CTYPE", "LANG") if (v := environment.get(name))), "")
     return {} if re.search("utf-?8", given, re.IGNORECASE) else {"LC_ALL": "C.UTF-8"}
 
@@ -276,7 +277,8 @@ def _start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: st
 
 
 def _refused(spec: ReplicatorSpec, error: Py4JJavaError) -> TailraceError:
-    """What Spark says before it has seen a row may be shown. Of a setting that it names, a user chose the value."""
+    """The error for what Spark says before it has seen a row, which may be shown. A setting that it names has a value
+    that a user chose."""
     texts = [cause.text.splitlines()[0][:500] for cause in foreign.chain(error) if cause.text]
     for one in spec.spark_conf:
         text = next((text for text in texts if one.name in text), None)

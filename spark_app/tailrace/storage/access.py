@@ -1,4 +1,4 @@
-"""Who may reach a place and how: one resolver of `StorageLocation`s for obstore, Arrow and Hadoop.
+"""Access to a place: one resolver of `StorageLocation`s for obstore, Arrow and Hadoop.
 
 `resolve` reads the credentials; the functions below turn the result into what each library wants. A result travels to
 executors inside pickles, so it holds the key itself; its text never shows it.
@@ -160,7 +160,7 @@ def _check_endpoint(config: StorageLocation, bucket: str) -> None:
 
 
 def _address(host: str) -> bool | None:
-    """Whether the host is an IP address; None: it is one that cannot be."""
+    """True if the host is an IP address; None: it is an invalid one."""
     named = not host.startswith("[") and not _NUMBER.fullmatch(host.rstrip(".").rpartition(".")[2])
     if named:
         return False

@@ -17,7 +17,7 @@ from typing_extensions import override
 from tailrace.storage import local
 
 PARTS_AT_ONCE = 8
-"""Of an upload, sent side by side."""
+"""Parts of an upload that are sent at the same time."""
 PART_SIZE = 8 << 20
 """Bytes of one part of an upload; smaller files go up in one request."""
 Errors = Callable[[], AbstractContextManager[None]]

@@ -21,8 +21,8 @@ ROOM = 1 << 20
 
 
 def probe(config: StorageLocation, *, exclusive: bool, part: Where = "storage") -> bool:
-    """Whether the file came back as it was written. `StorageRefused`: it cannot be written. `exclusive`: creation must
-    be exclusive, too."""
+    """Returns True if the file came back as it was written. `StorageRefused`: it cannot be written. `exclusive`:
+    creation must be exclusive, too."""
     name = f"{PROBES}{uuid.uuid4().hex}"
     storage = Storage.open(config, os.environ, part=part)
     content = os.urandom(ROOM) if storage.local else b"tailrace"  # zeros may take no room

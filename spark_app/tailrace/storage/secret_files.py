@@ -39,7 +39,7 @@ def read(
 
 
 def _place(credentials: Credentials, environment: Mapping[str, str], field: str) -> tuple[Path, str]:
-    """Where the values are, and what a message calls it."""
+    """The folder of the values, and its name in messages."""
     if credentials.file is not None:
         return Path(credentials.file), f"{field}.file {credentials.file!r}"
     name = str(credentials.secret_name)

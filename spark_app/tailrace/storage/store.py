@@ -54,9 +54,9 @@ _REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, e
 
 
 _UNCONFIGURED = "must be specified"
-"""In what object_store says of a setting that it needs and was not given."""
+"""Text of object_store about a setting that it needs and was not given."""
 LASTING = (errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP)
-"""What trying again does not heal: a file system that is mounted read-only, a path that cannot exist."""
+"""Errors that a retry does not heal: a file system that is mounted read-only, a path that cannot exist."""
 
 
 class NotFound(TailraceError):
@@ -292,11 +292,11 @@ class Storage:
 
     @cached_property
     def _store(self) -> Any:
-        """For everything but uploads: an answer of any size may go on while it moves."""
+        """The store for everything but uploads: an answer of any size may continue while it makes progress."""
         return self._client({"timeout": LONGEST_ANSWER, "read_timeout": f"{ANSWER_SECONDS}s"})
 
     def _upload_store(self, size: int) -> Any:
-        """For uploads of so many bytes, of which the client sends several parts at once."""
+        """The store for uploads of so many bytes, of which the client sends several parts at once."""
         power = max(SMALL, (size - 1).bit_length())
         if power not in self._uploads:
             self._uploads[power] = self._client({"timeout": f"{ANSWER_SECONDS + (1 << power) // SLOWEST}s"})

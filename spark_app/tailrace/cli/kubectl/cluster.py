@@ -19,7 +19,7 @@ KINDS = {REPLICATORS: "Replicator", REQUESTS: "SnapshotRequest"}
 CONTAINER = "tailrace"
 """The driver's, in its pod `<replicator>-driver-0`."""
 ANSWER_SECONDS = 30
-"""For any answer but a stream."""
+"""Seconds for any answer but a stream."""
 FIXES = {
     "the server doesn't have a resource type": "Install Tailrace's CRDs there, or choose another cluster with"
     " --context.",
@@ -28,7 +28,7 @@ FIXES = {
     "is invalid": "Correct the value that the message names.",
     "does not exist": "Correct --context; `kubectl config get-contexts` lists them.",
 }
-"""What kubectl says -> what to do about it."""
+"""The fix for each message of kubectl."""
 _ITS_LOG = re.compile(r"[EWI]\d{4} |Warning: ")
 Document = dict[str, Any]
 
@@ -63,7 +63,7 @@ class Cluster:
         return self._json("get", resource, name, "--show-managed-fields")
 
     def would_apply(self, document: Document, *way: str) -> Document:
-        """What `kubectl apply` would store; nothing is."""
+        """The document that `kubectl apply` would store; nothing is stored."""
         return self._json("apply", "--dry-run=server", *way, "-f", "-", stdin=json.dumps(document, default=str))
 
     def create(self, document: Document) -> Document:
@@ -80,7 +80,7 @@ class Cluster:
             return subprocess.run(full, input=stdin, check=False).returncode
 
     def from_driver(self, replicator: str, *command: str) -> str:
-        """What it prints there."""
+        """The output of a command in the driver's pod."""
         return self._call(*self._exec(replicator, command))
 
     @contextmanager

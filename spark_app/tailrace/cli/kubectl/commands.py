@@ -1,4 +1,4 @@
-"""What the commands of `kubectl tailrace` do. Each takes the parsed options and returns the exit code."""
+"""The commands of `kubectl tailrace`. Each takes the parsed options and returns the exit code."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ from tailrace.errors import InvalidManifest, TailraceError
 from tailrace.logs import visible
 
 MANIFEST = "/etc/tailrace/replicator/replicator.yaml"
-"""Of a driver, in its pod."""
+"""The manifest in a driver's pod."""
 PAUSE = 2.0
 """Seconds between two looks at the cluster."""
 PATIENCE = 120.0
@@ -77,7 +77,7 @@ def _told(options: argparse.Namespace, replicators: list[Document], requests: li
 
 
 def _looks(look: Callable[[], Found]) -> Iterator[Found]:
-    """What it sees, again and again; a cluster that does not answer for a while is waited for."""
+    """Yields the observed state again and again; a cluster that does not answer for a while is waited for."""
     seen = time.monotonic()
     while True:
         try:
@@ -252,7 +252,7 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def diff(options: argparse.Namespace) -> int:
-    """In the pod: the driver's own manifest, the Secrets and the way to the source are there."""
+    """Compares in the pod: the driver's own manifest, the Secrets and the route to the source are there."""
     changed = b"\n---\n".join(_content(path) for path in options.file)
     cluster = cluster_of(options)
     _check_driver(cluster.find(REPLICATORS, options.replicator))

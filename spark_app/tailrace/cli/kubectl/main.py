@@ -34,7 +34,7 @@ PAUSED = {
     "reconciliation": "the operator's changes to this Replicator's objects; streams keep running (an annotation)",
     "snapshot": "a SnapshotRequest: chunks being read are finished (its spec.suspend)",
 }
-"""What can be paused, and what that means."""
+"""The parts that can be paused, each with its meaning."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,7 +60,7 @@ def entry() -> None:
 
 
 def _command(name: str) -> Callable[[argparse.Namespace], int]:
-    """By name: `--help` comes at once."""
+    """Imports the command when it is called: `--help` prints without delay."""
 
     def act(options: argparse.Namespace) -> int:
         from tailrace.cli.kubectl import commands
