@@ -1,1 +1,1 @@
-"""From change log to one atomic commit per target table."""
+"""Applies the change log: one atomic commit per target table."""

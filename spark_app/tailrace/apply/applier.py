@@ -46,7 +46,7 @@ class _Entry:
     """A table's worker and when it may be entered again."""
 
     table: TableLog
-    """As first seen: what its worker is made of."""
+    """The table as first seen: its worker is made from it."""
     worker: TableWorker | None = None
     """None: not made yet, or that failed."""
     refused: Stop | None = None
@@ -192,8 +192,8 @@ class Applier:
         return needed
 
     def has_left(self, place: tuple[str, str]) -> bool:
-        """Whether no thread works at what was there for a table that is no longer captured. None will: only captured
-        ones are entered."""
+        """True if no thread works at the copy of a table that is no longer captured. None will: only captured ones are
+        entered."""
         live = {table.table_id: table.generation for table in self._live()}
         with self._lock:
             here = [entry for entry in self._entries.values() if place_of(entry.table) == place]
@@ -292,7 +292,8 @@ def _one_place(one: TableLog, other: TableLog) -> bool:
 
 
 def _passes_by(entry: _Entry, table: TableLog, progress: TableProgress) -> bool:
-    """Whether nothing that was recorded since is the table's: with thousands of them, most records are for a few."""
+    """True if nothing that was recorded since belongs to the table: with thousands of them, most records are for a
+    few."""
     healthy = entry.worker is not None and entry.worker.settled and progress.fault is None and not progress.replacing
     kept = table.removed_through <= progress.applied_seq and table.forgotten_record <= progress.committed_record
     return healthy and kept and last_record(table) <= progress.applied_record

@@ -25,13 +25,13 @@ class TableProgress:
     """Since this driver's start."""
     fault: Fault | None = None
     failing_since: float | None = None
-    """Of the same failures as `fault.since`, by a clock that nobody sets."""
+    """Monotonic time of the first of these failures."""
     stopped: bool = False
     """A fault that trying again will not heal."""
     replacing: bool = False
     """All of this is of a new copy; readers still see the former one."""
     refused_record: RecordNumber = RecordNumber(-1)
-    """What the last attempt that failed was to bring the table to."""
+    """The record to which the last attempt that failed was to bring the table."""
 
 
 NOTHING = TableProgress()

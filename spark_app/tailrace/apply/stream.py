@@ -89,7 +89,7 @@ class ApplyStream:
 
     @property
     def running(self) -> bool:
-        """Whether batches come: a query is active long before its first, and a loaded machine may keep it there."""
+        """True if batches come: a query is active long before its first, and a loaded machine may keep it there."""
         query = self._query
         return self._delivers and query is not None and query.isActive
 

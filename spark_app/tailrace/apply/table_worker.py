@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 MAX_ROWS = 400_000
 """Change rows that one batch takes at most, unless a single record has more: bounds memory and the time to a commit."""
 MAX_BYTES = 128 << 20
-"""The same for the segments' bytes."""
+"""The bound for the segments' bytes."""
 MAX_CHUNK_ROWS = 4_000_000
-"""The same for the rows of chunks, of which only the keys are read."""
+"""The bound for the rows of chunks, of which only the keys are read."""
 MAX_CHUNKS = 400
-"""The same for their files: each is looked at before it is adopted."""
+"""The bound for their files: each is examined before it is adopted."""
 PATIENCE = 50
 """Batches for which a new copy that is complete waits for rows that are withheld."""
 
@@ -46,7 +46,7 @@ class TableWorker:
     ) -> None:
         self.table_id = table_id
         self.generation = generation
-        """Of the journal's table that this worker brings forward; it is over with it."""
+        """The generation of the journal's table that this worker brings forward; it ends with it."""
         self._target = target
         self._progress = progress
         self._lock = RLock()
@@ -57,7 +57,7 @@ class TableWorker:
         self._withheld: frozenset[Key] | None = None
         """Keys that a new copy, otherwise complete, still lacks; None: it is not complete."""
         self._waits = 0
-        """For how many batches it has waited for them."""
+        """The number of batches for which it has waited for them."""
 
     def advance(self, state: LogState, through: RecordNumber) -> bool:
         """One batch; False: there is nothing more up to record `through`. Raises what the target raises; afterwards the
@@ -75,18 +75,19 @@ class TableWorker:
 
     @property
     def opened(self) -> bool:
-        """Whether the target is known right now; asks no lock, so that it may be called while a batch runs."""
+        """True if the target is known right now; takes no lock, so that it may be called while a batch runs."""
         return self._applied is not None
 
     @property
     def settled(self) -> bool:
-        """Whether the target is known and lacks nothing: where there is a gap, every batch asks who will fill it."""
+        """True if the target is known and lacks nothing: where there is a gap, every batch checks which snapshot will
+        fill it."""
         applied = self._applied
         return applied is not None and applied.gap is None
 
     def chunk_writer(self, schema: TableSchema) -> ChunkWriter | None:
-        """For chunks of this schema version; None: the target is not open, or does not have this version yet (its
-        columns' ids are known only once it does). Waits for no batch once it is known."""
+        """A writer for chunks of this schema version; None: the target is not open, or does not have this version yet
+        (its columns' ids are known only once it does). Waits for no batch once it is known."""
         known, applied = self._writers.get(schema.version), self._applied
         if known is not None or applied is None or schema.version > applied.schema_version:
             return known
@@ -170,7 +171,7 @@ class TableWorker:
 
 
 def read_whole(table: TableLog, state: LogState, applied: AppliedState) -> bool:
-    """Whether the table's rows have been read since its generation began, the target holds all that was read, and
+    """True if the table's rows have been read since its generation began, the target holds all that was read, and
     nothing calls for another reading."""
     read = table.read_record > max(table.added_record, table.reread_record) and table.unread is None
     if not read or applied.gap is not None or any(True for _ in calls.owed(state, table)):
@@ -180,14 +181,14 @@ def read_whole(table: TableLog, state: LogState, applied: AppliedState) -> bool:
 
 
 def _reads(snapshot: SnapshotState, table: TableLog) -> bool:
-    """Whether it is reading the whole table."""
+    """True if it is reading the whole table."""
     part, plan = snapshot.tables.get(table.table_id), snapshot.plan
     under_way = part is not None and part.finished is None and snapshot.ended is None
     return under_way and plan.where is None and plan.keys is None
 
 
 def snapshot_open(table: TableLog, state: LogState, applied: AppliedState) -> bool:
-    """Whether a snapshot of the table has not ended, or the target does not hold its end yet."""
+    """True if a snapshot of the table has not ended, or the target does not hold its end yet."""
     running = any(s.ended is None and table.table_id in s.tables for s in state.snapshots.values())
     return running or any(finish.record > applied.applied_record for finish in table.finishes)
 
@@ -221,8 +222,8 @@ def without_lost(state: LogState, part: TableSlice | None) -> TableSlice | None:
 
 
 def _awaited(state: LogState, part: TableSlice, spoiled: Set[str]) -> Iterator[RecordNumber]:
-    """For each snapshot that makes up for these, and whose end the target does not hold yet, a gap that it fills: it
-    may have been planned before what the target holds, and may be over before the one that lost the files."""
+    """Yields, for each snapshot that replaces these and whose end the target does not hold yet, a gap that it fills: it
+    may have been planned before what the target holds, and may have ended before the one that lost the files."""
     applied = part.applied.applied_record
     to_come = {f.snapshot_id for f in state.tables[part.table_id].finishes if f.record > applied}
     for snapshot in state.snapshots.values():
@@ -260,7 +261,7 @@ def _parts(table: TableLog, after: RecordNumber, through: RecordNumber) -> Itera
 
 
 def counted(part: TableSlice) -> TableCounters:
-    """What the batch brought, by operation. A segment of a record is applied whole or not at all."""
+    """The changes of the batch, by operation. A segment of a record is applied whole or not at all."""
     new = part.new_segments
     return TableCounters(
         inserts=sum(s.inserts for s in new),

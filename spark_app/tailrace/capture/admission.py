@@ -18,7 +18,8 @@ def check_owner(replicator: Replicator, root: str, owner: str) -> None:
 
 
 def check_manifest(replicator: Replicator, root: str, owner: str) -> None:
-    """The same for a command: the manifest that it reads may be the one that was applied in Kubernetes, without uid."""
+    """Makes the same check for a command: the manifest that it reads may be the one that was applied in Kubernetes,
+    without uid."""
     if not ownership.may_go_to(owner, replicator):
         raise _foreign(replicator, root, owner)
 

@@ -77,8 +77,8 @@ class CaptureClient:
         self._ask(ReportApplied(tables=tuple(tables), cut_off=tuple(cut_off)))
 
     def close(self) -> None:
-        """For good: a thread that waits for an answer hears that there is none, and one that asks later does not open
-        a connection that nobody would close."""
+        """Closes the client for good: a thread that waits for an answer gets an error, and one that asks later does not
+        open a connection that nothing would close."""
         self._over = True
         connection = self._socket
         if connection is not None:

@@ -33,7 +33,8 @@ class FilteredRows:
     deletes: int
 
     def counted(self, segment: Segment) -> Segment:
-        """By what happened in the source to rows that are copied; one that left the filter counts as deleted."""
+        """The segment with counts of what happened in the source to rows that are copied; one that left the filter
+        counts as deleted."""
         counts = {"inserts": self.inserts, "updates": self.updates, "deletes": self.deletes}
         return segment.model_copy(update=counts)
 

@@ -39,11 +39,11 @@ class Timing:
     record: float = 0.2
     """Oldest finished transaction without a record."""
     block: int = 32 << 20
-    """What the stream holds in memory before it becomes segments."""
+    """Bytes that the stream holds in memory before they become segments."""
     poll: float = 3.0
     """Between looks at the catalog, at least."""
     rarest_poll: float = 30.0
-    """The same, at most: the first look reads every partition, and takes longest."""
+    """The longest interval: the first look reads every partition, and takes longest."""
     heartbeat: float = 10.0
     """A moved position is recorded and acknowledged this often when no captured table changes."""
     waiting_heartbeat: float = 0.2

@@ -93,7 +93,7 @@ def _named(error: TailraceError | OSError, run_dir: Path) -> TailraceError:
 def capture(
     replicator: Replicator, options: argparse.Namespace, ends: tuple[Inbox, Board], stopping: threading.Event
 ) -> None:
-    """From the manifest to the end of the process."""
+    """Runs capture from the manifest to the end of the process."""
     inbox, board = ends
     socket = options.socket or options.run_dir / "capture.sock"
     server = CaptureServer(socket, inbox, board)
@@ -116,7 +116,7 @@ def capture(
 
 @dataclass(frozen=True)
 class Following:
-    """What is captured, and how."""
+    """The captured tables, and how they are captured."""
 
     replicator: Replicator
     source: Source

@@ -1,4 +1,4 @@
-"""What the driver asks of capture, over a local Unix socket: one JSON document per line each way, many connections.
+"""The driver's requests to capture, over a local Unix socket: one JSON document per line each way, many connections.
 
 Capture is the journal's only writer, so everything that planner and apply want recorded goes through here. A request is
 answered only when what it asked for is durable. The answer to a failed request is `{"error": {name, message, fix}}`.
@@ -47,8 +47,8 @@ class Append(Closed):
         ...,
     ]
     added: dict[int, RecordNumber] = Field(default_factory=dict)
-    """What the events say of these tables holds for the table that this record added: where another was added since,
-    nothing is recorded, and the answer is `Retry`."""
+    """The record that added each of these tables, for which the events hold: where another was added since, nothing is
+    recorded, and the answer is `Retry`."""
 
 
 class BeginChunk(Closed):
@@ -68,11 +68,11 @@ class RegisterChunk(Closed):
     chunk: ChunkRegistered
     """Capture sets `replay_point`, and as `schema_version` the newest that has the columns of the one that is sent."""
     snapshot: str
-    """What the chunk's transaction saw, in the source's words (`sources.api.ChunkRead`)."""
+    """The snapshot of the chunk's transaction, in the source's form (`sources.api.ChunkRead`)."""
     columns: tuple[str, ...]
     """Names of the columns that were read, to be matched with a schema version."""
     further: tuple[ChunkRegistered, ...] = ()
-    """Of a table without a key: more files of the same reading, recorded together with `chunk`."""
+    """More files of the same reading of a table without a key, recorded together with `chunk`."""
 
 
 class ReportApplied(Closed):
@@ -101,7 +101,8 @@ class StateAnswer(Closed):
     epoch: int
     position: Position
     behind_bytes: int | None = None
-    """Of the source's log, between the newest record and its end when last asked; None: not yet, or it cannot say."""
+    """Bytes of the source's log between the newest record and its end when last asked; None: not yet, or it cannot be
+    measured."""
     lag_seconds: float | None = None
     retained_bytes: int | None = None
     log_held_by: str | None = None
@@ -112,7 +113,7 @@ class StateAnswer(Closed):
 class Recorded(Closed):
     record: RecordNumber
     replay_point: Seq | None = None
-    """Of a registered chunk."""
+    """The replay point of a registered chunk."""
 
 
 class Answer(Closed):

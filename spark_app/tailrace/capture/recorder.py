@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class RecordRows:
-    """What the transactions of the record being built bring."""
+    """The rows of the transactions of the record being built."""
 
     segments: list[Segment] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Requested:
     """Answered when they are durable, or when they do not fit."""
     replay_point: Seq | None = None
     added: Mapping[int, RecordNumber] = field(default_factory=dict)
-    """As in `protocol.Append`."""
+    """The record that added each table, as in `protocol.Append`."""
 
 
 class Recorder:
@@ -121,7 +121,7 @@ class Recorder:
 
     @property
     def requested(self) -> Iterator[Event]:
-        """What others have asked for, and the next record brings."""
+        """The events that others have requested, which the next record brings."""
         return (event for requested in self._requested for event in requested.events)
 
     def request(self, requested: Requested) -> None:
@@ -153,7 +153,7 @@ class Recorder:
         self.counters.rows += segment.rows
 
     def _goes_on(self, transactions: list[TransactionStart]) -> bool:
-        """Whether the first of them has taken sequences before."""
+        """True if the first of them has taken sequences before."""
         before = self._rows.transactions
         return bool(before and transactions) and before[-1][:2] == transactions[0][:2]
 
@@ -217,7 +217,7 @@ class Recorder:
             log.warning(said, place[1], extra={"table": table, "record": record.number})
 
     def _written(self, leaves: list[tuple[int, int]]) -> list[Event]:
-        """In the record of the rows: the partition may be gone by the next look."""
+        """Events in the record of the rows: the partition may be gone by the next look."""
         new: dict[int, set[str]] = {}
         for root, leaf in leaves:
             known = self.journal.state.tables[root].fingerprint
@@ -236,7 +236,7 @@ class Recorder:
             requested.reply.set_exception(error)
 
     def _refuse_outdated(self, ours: Sequence[Event]) -> None:
-        """What was asked for tables that were added again since then, be it in this very record."""
+        """Refuses events that were requested for tables that were added again since then, be it in this very record."""
         again = {event.table.table_id for event in ours if isinstance(event, TableAdded)}
         known = self.journal.state.tables
         kept: list[Requested] = []
@@ -253,7 +253,7 @@ class Recorder:
 
 
 def _merged(of_rows: Sequence[Event], own: Sequence[tuple[int, Event]]) -> list[Event]:
-    """In the order in which they came."""
+    """The events in the order in which they came."""
     merged, taken = list[Event](), 0
     for before, event in own:
         merged += of_rows[taken:before]

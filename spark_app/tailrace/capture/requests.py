@@ -22,7 +22,7 @@ from tailrace.sources.visibility import Visibility
 ChunkId = tuple[str, int, int]
 """Snapshot, table, ordinal."""
 MOST_RANGES = 10_000
-"""Of sequences, in one record: each is a few dozen bytes."""
+"""The most ranges of sequences in one record: each is a few dozen bytes."""
 
 
 class ChunkTooOld(Retry):
@@ -65,7 +65,7 @@ class ChunkRequests:
         return max((w.request.chunk.high for w in self._waiting), default=None)
 
     def floors(self) -> dict[int, Seq]:
-        """By table: the sequence from which chunks being read may have to be replayed."""
+        """The sequences, by table, from which chunks being read may have to be replayed."""
         floors: dict[int, Seq] = {}
         for (_, table_id, _), (_, floor) in self._begun.items():
             floors[table_id] = min(floor, floors.get(table_id, floor))
@@ -76,7 +76,7 @@ class ChunkRequests:
         return self._replay_point(self._visibility(self._stream.seen_now()))
 
     def take_applied(self) -> list[Applied]:
-        """What targets have reported since; for the next record."""
+        """The progress that targets have reported since; for the next record."""
         known = self._recorder.journal.state
         reported = [
             a
@@ -184,7 +184,7 @@ class ChunkRequests:
             raise ChunkTooOld(f"chunk {chunk.chunk} of {table.name} is no part of its snapshot: {why}", BEGIN_AGAIN)
 
     def _other_columns(self, table_id: int, read: int, named: int) -> bool:
-        """Whether the version that has the chunk's names has other columns under them than the one it was read for, or
+        """True if the version that has the chunk's names has other columns under them than the one it was read for, or
         may have: the log has forgotten that one."""
         schemas = self._recorder.journal.state.tables[table_id].schemas
         forms = {s.table.version: {c.id for c in s.table.columns} for s in schemas}
@@ -218,7 +218,7 @@ class ChunkRequests:
         return replay_point(snapshot, state.transactions, Seq(state.last_seq + 1))
 
     def _seen(self, request: RegisterChunk, point: Seq) -> SeqRanges:
-        """What a chunk of a table without a key has already, of the changes from its replay point on."""
+        """The changes after its replay point that a chunk of a table without a key has already."""
         state, chunk = self._recorder.journal.state, request.chunk
         table = state.tables[chunk.table_id].schema
         if not table.keyless:

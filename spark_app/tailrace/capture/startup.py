@@ -34,13 +34,13 @@ class Ids:
     """Randomness of this process, made by the caller."""
 
     log_id: str
-    """Of a new change log."""
+    """The id of a new change log."""
     nonce: str
 
 
 @dataclass(frozen=True)
 class StartContext:
-    """Where capture works."""
+    """The environment in which capture works."""
 
     replicator: Replicator
     source: Source

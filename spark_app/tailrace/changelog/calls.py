@@ -20,8 +20,8 @@ class OwedSnapshot:
 
 
 def owed(state: LogState, table: TableLog) -> Iterator[OwedSnapshot]:
-    """What the table calls for and the journal does not hold yet. A table that is no longer captured calls for
-    nothing."""
+    """The snapshots that the table calls for and the journal does not hold yet. A table that is no longer captured
+    calls for nothing."""
     if not table.removed and table.stopped is None:
         # What called for a snapshot before a plan that the state has forgotten has had its own. Calls from that record
         # on are looked up by id.

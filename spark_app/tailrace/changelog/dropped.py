@@ -29,7 +29,7 @@ def due(state: LogState) -> list[DroppedTable]:
 
 
 def is_blocked(state: LogState, place: Place) -> bool:
-    """Whether a former table's copy is being deleted there: nothing may be written."""
+    """True if a former table's copy is being deleted there: nothing may be written."""
     return any(d.begun and _folded(d.place) == _folded(place) for d in state.dropped)
 
 
@@ -51,14 +51,15 @@ def table_dropped(work: Folding, table: TableLog) -> None:
 
 
 def place_taken(work: Folding, place: Place) -> None:
-    """From now on the table that is there tells by itself whether the place is free."""
+    """Records that the place has a table again, which decides from now on if the place is free."""
     found = _at(work, place)
     if found is not None:
         _put(work, found.model_copy(update={"free": True}))
 
 
 def copy_removal(work: Folding, event: CopyRemoval) -> None:
-    """What does not fit any more is without effect: who asked looks at the state afterwards."""
+    """Records a step of a copy's removal. A step that no longer fits has no effect: its author reads the state
+    afterwards."""
     place = event.schema_name, event.table_name
     found = _at(work, place)
     if found is None:
@@ -78,7 +79,7 @@ def copy_removal(work: Folding, event: CopyRemoval) -> None:
 
 
 def _taken(tables: Iterable[TableLog]) -> Set[Place]:
-    """By captured tables. Names that differ in case only may be one place to a catalog."""
+    """The places of captured tables. Names that differ in case only may be one place to a catalog."""
     return {_folded(place_of(table)) for table in tables if not table.removed}
 
 

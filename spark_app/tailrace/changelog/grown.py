@@ -78,7 +78,7 @@ class Grown(Sequence[T]):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """As a list in documents, whose items are validated like any others."""
+        """The schema of a list in documents, whose items are validated like any others."""
         item = handler.generate_schema(get_args(source)[0])
         listed = core_schema.tuple_schema([item], variadic_item_index=0)
         return core_schema.no_info_after_validator_function(

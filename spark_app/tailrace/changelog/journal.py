@@ -46,7 +46,7 @@ def parse_record(data: bytes, number: RecordNumber) -> Record:
 
 
 def _check_format(data: bytes) -> None:
-    """Of record 0: in another format the other fields may not be what this version expects."""
+    """Checks the format of record 0: in another format the other fields may not be what this version expects."""
     try:
         (version,) = (e["format_version"] for e in json.loads(data)["events"] if e["kind"] == "origin")
     except (ValueError, KeyError, TypeError):
@@ -55,7 +55,7 @@ def _check_format(data: bytes) -> None:
 
 
 def read_origin(storage: Storage) -> Origin | None:
-    """What the change log belongs to, without reading all of it; None: there is no change log."""
+    """The origin of the change log, without reading all of it; None: there is no change log."""
     _, rolled_up = Rollups.load(storage)
     if rolled_up.origin is not None:
         return rolled_up.origin
@@ -79,7 +79,7 @@ class JournalReader:
         """When the records after `state` were last known to be there or to come."""
         self.rollups, self.state = Rollups.load(self.storage)
         self.bytes = 0
-        """Of the records read since the roll-up."""
+        """Bytes of the records read since the roll-up."""
 
     @classmethod
     def open(cls, storage: Storage, clock: Clock = time.time) -> "JournalReader":
@@ -130,10 +130,10 @@ class JournalReader:
         return next((number for number in numbers if number is not None), None)
 
     def _passed_by(self) -> bool:
-        """Whether retention took the next record before it was read; then `state` is now that of a roll-up. Whoever
-        sleeps, or reads more slowly than records grow old, would else wait for ever for a record that has gone. The
-        record last read tells: the journal's head is never removed, and records go in order, so while it stands,
-        nothing after it is gone."""
+        """True if retention removed the next record before it was read; then `state` is now that of a roll-up. A reader
+        that sleeps, or reads more slowly than records grow old, would otherwise wait forever for a record that is gone.
+        The record read last is the test: the journal's head is never removed, and records go in order, so while it
+        exists, nothing after it is gone."""
         number, now = self.state.number, self._clock()
         if number >= 0 and not self.storage.exists(record_path(number)):
             self._load()

@@ -30,7 +30,7 @@ _SPECIAL = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def texts(column: pa.Array) -> list[str]:
-    """Of a key column, which has no nulls."""
+    """The texts of a key column, which has no nulls."""
     if column.null_count:
         raise ValueError("a key has no nulls")
     return list(map(str, _texts(column)))
@@ -54,7 +54,7 @@ def _texts(column: pa.Array) -> Sequence[str]:
 
 
 def keys(key_columns: Sequence[pa.Array]) -> list[Key]:
-    """Of rows whose key columns, in key order, these are."""
+    """The keys of rows with these key columns, in key order."""
     return list(zip(*map(texts, key_columns), strict=True))
 
 

@@ -86,7 +86,7 @@ class TableLog(Closed):
     begin_seq: Seq = Seq(0)
     """The last sequence before the generation."""
     conceals: bool = Field(default=False, exclude_if=is_false)
-    """As in `TableAdded`."""
+    """The value of `TableAdded.conceals`."""
     resync: str | None = None
     """The snapshot that had the table added."""
     serves: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class TableLog(Closed):
     edge: str
     initial_snapshot: bool
     schemas: tuple[LoggedSchema, ...]
-    """In order of versions; never empty."""
+    """The schemas in order of versions; never empty."""
     segments: SegmentList = SegmentList()
     truncates: Grown[LoggedTruncate] = Grown()
     chunks: Grown[LoggedChunk] = Grown()
@@ -107,8 +107,8 @@ class TableLog(Closed):
     forgotten_record: RecordNumber = RecordNumber(-1)
     """Chunks up to this record were in the target and are no longer in the state."""
     reread_record: RecordNumber = RecordNumber(-1)
-    """Where the log last said that the table must be read again: since then rows may be there that no change tells of,
-    and a snapshot whose first chunk is not younger does not know them all."""
+    """The record at which the log last called for reading the table again: since then rows may exist that no change
+    reports, and a snapshot whose first chunk is not younger does not know them all."""
     read_record: RecordNumber = RecordNumber(-1)
     """The first chunk's record of a snapshot that has read the whole table, the largest of all that have."""
     unread: ReadFailure | None = None
@@ -116,7 +116,7 @@ class TableLog(Closed):
     looked_seq: Seq = Seq(0)
     """The sequence when `fingerprint` was recorded."""
     fingerprint: Parts | None = None
-    """As last recorded; None: not yet."""
+    """The fingerprint as last recorded; None: not yet."""
     nulled: Nulled = Field(default=(), exclude_if=is_empty)
     """Sums over all segments and chunks since the table was added; what was read twice counts twice."""
     stopped: TableStopped | None = None
@@ -140,9 +140,9 @@ class DroppedTable(Closed):
     """A table that was dropped in the source, and whose copy is to go: `tailrace.changelog.dropped`."""
 
     place: tuple[str, str]
-    """Of the copy."""
+    """The place of the copy."""
     table_ids: tuple[int, ...]
-    """Of the tables that had this place and were dropped: the copy may still be the one of any of them."""
+    """The ids of the tables that had this place and were dropped: the copy may still belong to any of them."""
     generation: RecordNumber
     """The last one of theirs: a copy of a later one is of somebody else."""
     free: bool = False
@@ -186,7 +186,7 @@ class SnapshotState(Closed):
     ended: SnapshotEnded | None = None
 
     def awaits(self, table: TableLog) -> bool:
-        """Whether the table has still to be taken in again for this resync."""
+        """True if the table must still be added again for this resync."""
         return self.unserved(table) and not table.removed
 
     def unserved(self, table: TableLog) -> bool:
@@ -197,7 +197,7 @@ class SnapshotState(Closed):
         return asked and (table.resync is None or self.record > table.added_record)
 
     def reads(self, table: TableLog) -> bool:
-        """Whether its chunks are of the table as it was added last: it was planned since, or had it added, or waited
+        """True if its chunks are of the table as it was added last: it was planned since, or had it added, or waited
         for that, so that nothing of it can be older."""
         own = self.plan.snapshot_id
         return self.record >= table.added_record or table.resync == own or own in table.serves
@@ -207,7 +207,7 @@ class TransactionLog(Closed):
     """Known transactions in log order: the id of each, and its first sequence."""
 
     prefixes: tuple[str, ...] = ()
-    """Of ids, in the order in which they first came."""
+    """The prefixes of ids, in the order in which they first came."""
     rows: PackedRows = PackedRows(3)
     """(number, first sequence, place of the prefix)"""
     removed_through: Seq = Seq(0)
@@ -265,9 +265,9 @@ class LogState(Closed):
     """Microseconds since the Unix epoch."""
     origin: Origin | None = None
     source_since: Position = Position(0)
-    """Where the server began that the source is now (`SourceMoved`)."""
+    """The position at which the source's present server began (`SourceMoved`)."""
     owner: str = ""
-    """Whose change log this is; empty: nobody's yet."""
+    """The owner of this change log; empty: none yet."""
     released: bool = False
     """Its owner has left it behind."""
     renewed: str | None = None
@@ -295,7 +295,7 @@ class LogState(Closed):
         return ResumePoint(self.position, self.source_state)
 
     def has_done(self, request: str) -> bool:
-        """Whether the request to begin anew was carried out, or was a resync of the running process before."""
+        """True if the request to restart the stream was carried out, or was a resync of the running process before."""
         return request == self.renewed or request in self.renewals or request in self.snapshots
 
 

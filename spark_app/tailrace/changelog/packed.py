@@ -125,7 +125,7 @@ class PackedRows:
         return np.concatenate(parts) if parts else np.empty((0, self.width), np.int64)
 
     def pieces(self, start: int = 0, stop: int | None = None) -> Iterator[Matrix]:
-        """The same, block by block."""
+        """Yields the rows block by block."""
         stop = len(self) if stop is None else min(stop, len(self))
         skip = self.offset - self.first_block * BLOCK
         at, until = start + skip, stop + skip

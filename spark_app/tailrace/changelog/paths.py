@@ -30,7 +30,7 @@ def rollup_path(number: int) -> str:
 
 
 def part_path(number: int) -> str:
-    """Of the roll-up after record `number`: the blocks that it stores."""
+    """The path of the roll-up part after record `number`: the blocks that it stores."""
     return f"{PARTS}{number:020d}.json"
 
 

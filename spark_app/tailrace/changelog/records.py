@@ -30,12 +30,12 @@ class Closed(BaseModel):
 
 
 class ResumePoint(NamedTuple):
-    """From where on the source's log is read."""
+    """The place from which the source's log is read."""
 
     position: Position
     source_state: str | None = None
-    """What the source must know beside the position to continue, such as the set of executed transactions; only the
-    source reads it. None: nothing."""
+    """The knowledge that the source needs beside the position to continue, such as the set of executed transactions;
+    only the source reads it. None: nothing."""
 
 
 class Column(Closed):
@@ -54,7 +54,7 @@ class Column(Closed):
     key: int | None = None
     """Position in the row's key, from 0; None: not part of it."""
     mask: str | None = None
-    """What its values were replaced by (`tailrace.masking`); None: they are the source's."""
+    """The mask that replaced its values (`tailrace.masking`); None: they are the source's."""
 
 
 def is_unset(where: str | None) -> bool:
@@ -76,9 +76,9 @@ class TableSchema(Closed):
     schema_name: str
     table_name: str
     version: int
-    """From 1, without gaps, for each table id."""
+    """The version, from 1, without gaps, for each table id."""
     columns: tuple[Column, ...]
-    """In the source's order; the segment's columns have the same order and names."""
+    """The columns in the source's order; the segment's columns have the same order and names."""
     where: str | None = Field(default=None, exclude_if=is_unset)
     """Only rows for which this is true are copied (`tailrace.conditions`, in canonical text); None: all. Absent in the
     record then, as in all older ones."""
@@ -97,8 +97,8 @@ class TableSchema(Closed):
 
     @property
     def form(self) -> Form:
-        """What rows look like, in whatever order their columns stand, and which there are. By id as well as by name:
-        names may have been exchanged. By mask: a column never holds values of two."""
+        """The form of rows: the set of columns, whatever their order. Columns are compared by id as well as by name,
+        because names may have been exchanged, and by mask: a column never holds values of two."""
         return frozenset((c.id, c.name, c.type, c.mask) for c in self.columns), self.where
 
 
@@ -142,7 +142,8 @@ class Segment(Closed):
     deletes: int = 0
     """Counters by operation; a key change counts as one update (its D row is not counted)."""
     nulled: Nulled = Field(default=(), exclude_if=is_empty)
-    """For people: nothing depends on it. Absent in the record where it is empty, as in all older ones."""
+    """Counts of values that became NULL, for people: nothing depends on them. Absent in the record where it is empty,
+    as in all older ones."""
 
 
 class Transactions(Closed):
@@ -152,7 +153,7 @@ class Transactions(Closed):
     prefixes: tuple[str, ...] = ()
     """Those that occur, once each."""
     prefix: tuple[int, ...] = ()
-    """Of each transaction, its place in `prefixes`; empty: all have the only one."""
+    """The place in `prefixes` of each transaction; empty: all have the only one."""
     numbers: tuple[int, ...] = ()
     first_seqs: tuple[int, ...] = ()
 
@@ -177,8 +178,9 @@ class TableAdded(Closed):
     resync: str | None = None
     """The snapshot that asked for it: the target begins a new generation, even for the same table in the same form."""
     conceals: bool = Field(default=False, exclude_if=is_false)
-    """What the target shows so far may hold what must no longer be shown (a mask, a row filter, a column left out): it
-    is emptied at once. Else it stays until the table has been read. Absent in the record if false, as in older ones."""
+    """True if the target may show values that must no longer be shown (a mask, a row filter, a column left out): it
+    is emptied at once. Otherwise it stays until the table has been read. Absent in the record if false, as in older
+    ones."""
 
 
 class TableRemoved(Closed):
@@ -269,7 +271,7 @@ class SnapshotPlanned(Closed):
     keys: tuple[Key, ...] | None = None
     """Only these keys."""
     keys_digest: str | None = None
-    """Of the keys as they were asked for, by which the same request is known again; None: nobody asked for keys."""
+    """A digest of the requested keys, by which the same request is recognised; None: no keys were requested."""
     makes_up_for: tuple[tuple[str, int], ...] = ()
     """A re-read of one table, because of these chunks (snapshot, ordinal) whose files were lost before their adoption.
     Tables pass over them, and over the replacement that their snapshots would have ended with."""
@@ -315,10 +317,10 @@ class ChunkRegistered(Closed):
     """Digest of the physical names and field ids of the file's columns: a target that has others, because it was
     replaced or re-created since, does not adopt it."""
     nulled: Nulled = Field(default=(), exclude_if=is_empty)
-    """As in `Segment`."""
+    """Counts of values that became NULL, as in `Segment`."""
     seen: SeqRanges = Field(default=(), exclude_if=is_empty)
-    """Of a table without a key: changes from the replay point on that the chunk has already. Where rows have a key, to
-    apply them again changes nothing."""
+    """Changes after the replay point that a chunk of a table without a key has already. Rows with a key need none:
+    applying a change again makes no difference."""
 
 
 class ReadFailure(Closed):
@@ -410,9 +412,10 @@ class Origin(Closed):
     identity: dict[str, str]
     """Which source it is, and what there is read, in the product's words; only the source reads them."""
     made: tuple[str, ...] = ()
-    """What Tailrace made in the source, and drops on deletion, as people read it: `publication tailrace_shop_1f2e`."""
+    """The objects that Tailrace created in the source, and drops on deletion, as people read them: `publication
+    tailrace_shop_1f2e`."""
     owner: str
-    """Whose change log this is (`tailrace.contract.ownership`)."""
+    """The owner of this change log (`tailrace.contract.ownership`)."""
 
 
 class SourceRenewed(Closed):
@@ -421,19 +424,19 @@ class SourceRenewed(Closed):
 
     kind: Literal["source-renewed"] = "source-renewed"
     id: str
-    """Of the request."""
+    """The id of the request."""
     identity: dict[str, str]
     """The origin's from now on."""
     request: str
     """The request's name: the tables that the next look finds are read by one snapshot, with the request's id."""
     chunk_rows: int | None = None
     parallelism: int | None = None
-    """As in `SnapshotPlanned`."""
+    """The parallelism, as in `SnapshotPlanned`."""
 
 
 class SourceMoved(Closed):
-    """The same log is read from another server from the record's position on, which lies behind the last one: nothing
-    is missing, and nothing comes twice. Chunks that were read before are of the other server."""
+    """A change of server: the log is read from another one from the record's position on, which lies behind the last
+    one: nothing is missing, and nothing comes twice. Chunks that were read before are of the other server."""
 
     kind: Literal["source-moved"] = "source-moved"
     identity: dict[str, str]
@@ -445,7 +448,7 @@ class EpochStarted(Closed):
 
     kind: Literal["epoch-started"] = "epoch-started"
     owner: str | None = None
-    """Whose change log this is from now on; None: whose it was."""
+    """The new owner of this change log; None: unchanged."""
     released: bool = False
     """The owner has been deleted and left the log behind: whoever starts next owns it."""
 
@@ -499,7 +502,8 @@ class Record(Closed):
     position: Position
     """Everything the source committed up to here is in records up to this one."""
     source_state: str | None = None
-    """What the source must know beside `position` to continue (`ResumePoint`); None: what held before."""
+    """The knowledge that the source needs beside `position` to continue (`ResumePoint`); None: unchanged since the last
+    one."""
     commit_time: tuple[int, int] | None = None
     """Oldest and newest commit, microseconds since the Unix epoch; None: no transaction."""
     written_at: int

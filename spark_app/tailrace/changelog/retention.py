@@ -23,12 +23,12 @@ from tailrace.changelog.state import LogState, SnapshotState, TableLog
 
 @dataclass(frozen=True)
 class Pins:
-    """What capture knows and the journal does not."""
+    """The parts of the log that capture must keep and the journal does not name."""
 
     now: Seq
     """The replay point of a snapshot taken just now, on the primary: no later chunk gets a smaller one."""
     reading: Mapping[int, Seq] = field(default_factory=dict)
-    """By table id: the smallest `now` that was known when a chunk that is still being read was begun."""
+    """The smallest `now`, by table id, that was known when a chunk that is still being read was begun."""
     cut_off: frozenset[int] = frozenset()
     """Tables whose target has failed for longer than the retry time."""
 
@@ -53,7 +53,7 @@ class LogRemoval:
 
 
 def removal(state: LogState, pins: Pins, ages: Ages) -> LogRemoval:
-    """What may go from the log as it is."""
+    """The parts of the log that may be removed."""
     events: list[SegmentsRemoved | TransactionsRemoved | TableForgotten] = []
     paths: list[str] = []
     size = 0

@@ -28,14 +28,14 @@ TRANSACTIONS, COMMIT_TIMES = "transactions", "commit-times"
 
 
 class Rollups:
-    """What the newest roll-up holds, as its loader or its writer knows it. `number` -1: there is none."""
+    """The contents of the newest roll-up, as its loader or its writer knows them. `number` -1: there is none."""
 
     def __init__(
         self, number: RecordNumber = RecordNumber(-1), parts: Mapping[RecordNumber, Mapping[str, int]] | None = None
     ) -> None:
         self.number = number
         self._parts = dict(parts or {})
-        """By part: of each packed rows in it, the number of the block after its last."""
+        """The number of the block after its last, by part, of each packed rows in it."""
 
     @classmethod
     def load(cls, storage: Storage) -> tuple["Rollups", LogState]:
@@ -132,7 +132,7 @@ def _packed(state: LogState) -> Iterator[tuple[str, PackedRows]]:
 
 
 def _row_documents(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The same in a head's document."""
+    """The packed rows in a head's document."""
     yield TRANSACTIONS, state["transactions"]["rows"]
     yield COMMIT_TIMES, state["commit_times"]
     for table in state["tables"].values():

@@ -22,7 +22,7 @@ SEQ, OP, COMMIT_TS, UNCHANGED, OLD_KEY = "_seq", "_op", "_commit_ts", "_unchange
 LOG_COLUMNS = (SEQ, OP, COMMIT_TS, UNCHANGED, OLD_KEY)
 INSERT, UPDATE, DELETE, MOVE = "I", "U", "D", "M"
 ROW_GROUP_ROWS = 131_072
-"""What a reader holds at least at a time."""
+"""Rows that a reader holds at least at a time."""
 RESTORE = "Put the file back as it was, or start with a new change log and new target tables."
 
 

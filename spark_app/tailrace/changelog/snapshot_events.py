@@ -1,8 +1,8 @@
-"""What the events of snapshots mean for the log's state. Called by `state.fold` only.
+"""The effect of snapshots' events on the log's state. Called by `state.fold` only.
 
 A chunk is kept twice: with its snapshot until the table is finished (progress, resumption), and with its table until
-the target holds it (apply). What a snapshot brings that was planned before the table's generation began stays with the
-snapshot: its rows are of another target.
+the target holds it (apply). The results of a snapshot that was planned before the table's generation began stay with
+the snapshot: its rows belong to another target.
 """
 
 from collections.abc import Mapping
@@ -120,7 +120,7 @@ def _has_read(snapshot: SnapshotState, table: TableLog) -> bool:
 
 
 def _has_not_read(snapshot: SnapshotState, table: TableLog) -> bool:
-    """For good. One that was stopped and that the table can do without does not count."""
+    """True if it will never read the table. One that was stopped and that the table can do without does not count."""
     finished = snapshot.tables[table.table_id].finished
     if finished is None:
         return snapshot.ended is not None and _needed(snapshot, table)
@@ -128,13 +128,13 @@ def _has_not_read(snapshot: SnapshotState, table: TableLog) -> bool:
 
 
 def _needed(snapshot: SnapshotState, table: TableLog) -> bool:
-    """Whether rows are missing without it: something called for it, or the table was emptied for it."""
+    """True if rows are missing without it: something called for it, or the table was emptied for it."""
     return snapshot.plan.request is None or table.resync == snapshot.plan.snapshot_id
 
 
 def _called(snapshot: SnapshotState, table: TableLog) -> bool:
-    """Whether the table's last addition or `reread_record` is why there is this snapshot: both are as old as its plan,
-    and a reading that is not overtaken has seen all that they brought."""
+    """True if the table's last addition or `reread_record` is the reason for this snapshot: both are as old as its
+    plan, and a reading that is not overtaken has seen all that they brought."""
     own = snapshot.plan.snapshot_id
     return snapshot.plan.reason in ("initial", "schema") or own == table.resync or own in table.serves
 
@@ -144,7 +144,7 @@ def _was_read(table: TableLog) -> bool:
 
 
 def _overtaken(snapshot: SnapshotState, table: TableLog) -> bool:
-    """Whether rows may be there that its first chunk has not seen and no change tells of."""
+    """True if rows may exist that its first chunk has not seen and no change reports."""
     records = snapshot.tables[table.table_id].chunk_records
     return len(records) == 0 or records[0] <= table.reread_record or not snapshot.reads(table)
 

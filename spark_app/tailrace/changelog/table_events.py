@@ -1,4 +1,4 @@
-"""What the events of tables and of retention mean for the log's state. Called by `state.fold` only.
+"""The effect of tables' events and of retention on the log's state. Called by `state.fold` only.
 
 A handler checks its event against the working copy and raises `CorruptLog` if it does not fit.
 """

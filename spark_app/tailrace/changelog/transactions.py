@@ -27,7 +27,7 @@ class TransactionIds:
 
     prefixes: tuple[str, ...]
     prefix: NDArray[np.int64]
-    """Of each, its place in `prefixes`."""
+    """The place in `prefixes` of each transaction."""
     number: NDArray[np.int64]
 
     def __len__(self) -> int:

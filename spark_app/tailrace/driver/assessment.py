@@ -1,7 +1,6 @@
-"""What can be said of a Replicator's tables before it starts: which are copied, which columns not exactly, and how much
-the first snapshot has to read. From `driver.doctor`'s report; told by `tailrace doctor`, and in Kubernetes by the
-driver at its first start.
-"""
+"""The report on a Replicator's tables before it starts: tables that are copied, columns that are not exact, and the
+amount that the first snapshot has to read. Made from `driver.doctor`'s report; shown by `tailrace doctor`, and in
+Kubernetes by the driver at its first start."""
 
 import logging
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class Reading:
-    """What a snapshot of all tables that can be copied has to read: estimates."""
+    """The amount that a snapshot of all tables that can be copied has to read: estimates."""
 
     tables: int
     unknown: int
@@ -44,7 +43,7 @@ class Reading:
 
     @property
     def seconds(self) -> float:
-        """From the plan to the commit; 0: there is nothing to read."""
+        """Seconds from the plan to the commit; 0: there is nothing to read."""
         return BEGIN + self.tables * EACH + self.rows / ROWS + self.bytes / BYTES if self.tables else 0.0
 
     @staticmethod

@@ -43,7 +43,7 @@ class PositionQuestion:
     def __init__(self, ask: Callable[[LogState], Position]) -> None:
         self._ask = ask
         self._asked: tuple[Position, Question[Position]] | None = None
-        """Where the log of the server begins that was asked."""
+        """The position at which the log of the server that was asked begins."""
 
     def __call__(self, state: LogState) -> Position:
         """`Retry`: the source has not answered yet; or what it answered with, and is asked again then."""

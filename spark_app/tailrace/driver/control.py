@@ -1,4 +1,5 @@
-"""What the running driver does for its HTTP server and main loop on snapshots and status (`driver.server.Control`)."""
+"""The running driver's operations on snapshots and status, for its HTTP server and main loop
+(`driver.server.Control`)."""
 
 import logging
 import threading
@@ -58,7 +59,7 @@ class DriverControl:
         self.runner: SnapshotRunner | None = None
         self.client: CaptureClient | None = None
         self.watch: CaptureClient | None = None
-        """For questions that are answered at once: `client` may be waiting for a record."""
+        """A client for questions that are answered at once: `client` may be waiting for a record."""
         self.loops: dict[str, Loop] = {}
         self.dropped: DroppedCopies | None = None
         self.final_drop: FinalDrop | None = None
@@ -69,7 +70,7 @@ class DriverControl:
         self.capture_fault: Fault | None = None
         """Why capture ended, while it is being started again."""
         self.assessment: Assessment | None = None
-        """Of a first start in a pod."""
+        """The assessment of a first start in a pod."""
         self.of_manifest: Mapping[str, SnapshotBody] = {}
         """Requests that came with the manifest, by the id of the snapshot."""
         self.request_fault: str | None = None
@@ -80,7 +81,7 @@ class DriverControl:
         self._started = clock()
         self._capture: StateAnswer | None = None
         self._executors_wanted = 0
-        """By Spark's tasks."""
+        """The number of executors that Spark's tasks call for."""
         self._table_rates = Rates[int]()
         self._snapshot_rates = Rates[str]()
         self._rates_lock = threading.Lock()
@@ -133,7 +134,8 @@ class DriverControl:
         )
 
     def _capture_answer(self) -> StateAnswer | None:
-        """What a snapshot waits for is told under the same heading as capture's own waits."""
+        """The last answer of capture; the obstacle that a snapshot waits for is reported under the same heading as
+        capture's own."""
         answer = self._capture if self.capture_fault is None else None
         waits = self._snapshots_wait()
         if answer is None or answer.waiting_for is not None or waits is None:
@@ -303,6 +305,6 @@ class ManifestRequests:
 
 
 def _rows_read(state: LogState) -> dict[str, int]:
-    """By snapshot that has not ended."""
+    """The rows read by each snapshot that has not ended."""
     running = {key: snapshot for key, snapshot in state.snapshots.items() if snapshot.ended is None}
     return {key: sum(t.rows_done for t in snapshot.tables.values()) for key, snapshot in running.items()}

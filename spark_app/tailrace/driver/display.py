@@ -1,6 +1,5 @@
-"""What `tailrace run` and `tailrace status` show: a live table on a terminal, one line every few seconds elsewhere,
-JSON lines with `--json`, events of the log where that is JSON. Renders status documents; knows nothing else.
-"""
+"""The output of `tailrace run` and `tailrace status`: a live table on a terminal, one line every few seconds elsewhere,
+JSON lines with `--json`, events of the log where that is JSON. Renders status documents; knows nothing else."""
 
 import logging
 import os
@@ -36,7 +35,7 @@ MAX_FAULTS = 5
 PIPED_COLUMNS = 1000
 """Width of a status that no terminal shows: what reads it searches for names and whole sentences."""
 SHARE = 0.02
-"""Of a core's time: what showing may cost, with however many tables."""
+"""The share of a core's time that the display may cost, with however many tables."""
 COLUMNS = ("table", "state", "behind", "rows/s", "inserts", "updates", "deletes", "snapshot rows", "holes", "fault")
 SPARED = ("snapshot rows", "holes", "fault", "deletes", "updates", "inserts", "rows/s", "behind")
 """Left out of a narrow view, in this order; what is wrong stands in full below."""
@@ -126,7 +125,7 @@ def on_terminal(json: bool) -> bool:
 
 
 def console() -> Console:
-    """For one status: as wide as the terminal, or as COLUMNS says; else nothing is cut."""
+    """A console for one status: as wide as the terminal, or as COLUMNS says; else nothing is cut."""
     free = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     return Console(width=PIPED_COLUMNS if free else None)
 
@@ -206,7 +205,7 @@ def _name(snapshot: SnapshotStatus) -> str:
 
 
 def _named(snapshot: SnapshotStatus, among: Sequence[SnapshotStatus]) -> str:
-    """Of two with one name, `pause`, `resume` and `stop` take the id."""
+    """The name of a snapshot; of two with one name, `pause`, `resume` and `stop` take the id."""
     name = _name(snapshot)
     alone = sum(_name(s) == name for s in among) == 1
     return name if alone else f"{name} ({snapshot.id})"
@@ -237,7 +236,7 @@ def _nulled(status: Status) -> list[RenderableType]:
 
 
 def _faults(status: Status) -> list[RenderableType]:
-    """What is wrong and what to do about it, in full."""
+    """The faults and their fixes, in full."""
     found = [(status.name, status.fault), *((table.name, table.fault) for table in status.tables)]
     found += [(f"snapshot {_name(snapshot)} failed", snapshot.fault) for snapshot in failed(status)]
     failing = [(name, fault) for name, fault in found if fault is not None]

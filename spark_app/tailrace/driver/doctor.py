@@ -44,7 +44,7 @@ class Line:
     message: str
     fix: str = ""
     exit_code: int = 0
-    """Of a failure: what a start would end with."""
+    """The exit code with which a start would end after this failure."""
 
     def __post_init__(self) -> None:
         if self.level == "fail" and not self.exit_code:
@@ -153,7 +153,7 @@ class _Log:
     reader: JournalReader | None = None
     """None: the storage or the journal cannot be read."""
     noted: Origin | None = None
-    """Of a first start that was interrupted."""
+    """The origin that an interrupted first start noted."""
     asked: Renewal | None = None
     corrupt: CorruptLog | None = None
 
@@ -189,7 +189,7 @@ class _Log:
 
 
 def _change_log(replicator: Replicator, log: _Log, subscription: Subscription) -> Iterator[Line]:
-    """What a start asks of the change log before it takes it over, or of the source before it makes one."""
+    """Checks what a start checks in the change log before it continues it, or in the source before it creates one."""
     if log.corrupt is not None:
         raise log.corrupt
     if log.reader is None:
@@ -227,7 +227,7 @@ def _place(subject: str, config: StorageSpec | TargetSpec) -> Iterator[Line]:
 
 
 def _java() -> Iterator[Line]:
-    """Where Spark looks for it. Only a warning: the source may be examined from a machine that runs nothing."""
+    """The Java that Spark would find. Only a warning: the source may be examined from a machine that runs nothing."""
     home = os.environ.get("JAVA_HOME")
     if Path(home, "bin", "java").is_file() if home else shutil.which("java"):
         return

@@ -59,7 +59,7 @@ SHORTEST_TAIL = 0.05
 
 
 def run(settings: DriverSettings) -> int:
-    """From start to end."""
+    """Runs the driver from start to end."""
     if settings.replicator.spec.suspend:
         log.warning("spec.suspend is true: nothing is started, and %s", settings.replicator.spec.source.unread_log)
         return 0
@@ -90,7 +90,7 @@ class Driver:
         self._reporter = Reporter(control.watch, control.progress, lambda: seconds(self._spec.retry.time))
         self._ending = Ending()
         self._failing: list[TableStatus] = []
-        """As the last status has them; the last lines of the log name them."""
+        """The failing tables of the last status; the last lines of the log name them."""
         self._final_drop = control.final_drop = FinalDrop(
             settings.replicator, settings.secrets, self._folder, self._ending, reread=settings.reread
         )
@@ -100,7 +100,7 @@ class Driver:
 
     @property
     def _spec(self) -> ReplicatorSpec:
-        """As it is now."""
+        """The current spec."""
         return self._live.spec
 
     def run(self) -> int:
@@ -168,7 +168,7 @@ class Driver:
                 without_jvm_errors("Spark", lambda: session.stop(spark))
 
     def _has_work(self, source: Source, capture: CaptureProcess, view: display.Paced) -> bool:
-        """What `position_at_start` refuses is refused before Spark starts. False: a signal came first."""
+        """Asks `position_at_start`, whose refusals then come before Spark starts. False: a signal came first."""
         question = Question(lambda: position_at_start(source, self._spec), "position-at-start")
         if self._answered(question, capture, view):
             question.answer()
@@ -418,7 +418,7 @@ def without_jvm_errors(what: str, stop: Callable[[], None]) -> None:
 
 
 def bound(source: Source, journal: SharedJournal) -> Source:
-    """As the change log knows it now."""
+    """The source as the change log knows it now."""
     origin = journal.state.origin
     assert origin is not None, "there is a journal from record 0 on, which holds it"
     return source.bound_to(origin)

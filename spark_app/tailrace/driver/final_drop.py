@@ -1,8 +1,9 @@
-"""What a driver does at its source before it goes for good. It holds the credentials; later nobody may have them.
+"""The driver's last work at its source before the Replicator is deleted. The driver holds the credentials, which may be
+gone later.
 
-Asked over HTTP by the operator (`ask`, `POST /drop`), when the Replicator is deleted; or by itself, when a signal ends
-it because its whole namespace is being deleted: no Job can run there any more. The driver calls `carry_out` after
-capture and Spark have ended.
+Requested over HTTP by the operator (`ask`, `POST /drop`) when the Replicator is deleted; or by the driver itself, when
+a signal ends it because its whole namespace is being deleted: no Job can run there any longer. The driver calls
+`carry_out` after capture and Spark have ended.
 """
 
 import logging
@@ -109,7 +110,8 @@ class FinalDrop:
             self._pause(LINGER_TURN_SECONDS)
 
     def _policy(self) -> DeletionPolicy:
-        """By the manifest of now: a changed deletionPolicy restarts no driver. Nothing is deleted on a guess."""
+        """The policy in the current manifest: a changed deletionPolicy restarts no driver. Nothing is deleted on a
+        guess."""
         if self._reread is None:
             return "Retain"
         try:

@@ -43,15 +43,15 @@ class _Lookup:
 
 
 class KeyLookups:
-    """Of requests that are not planned yet, by the id of the snapshot. Called from any thread."""
+    """The look-ups of requests that are not planned yet, by the id of the snapshot. Called from any thread."""
 
     def __init__(self, ask: CanonicalKeys) -> None:
         self._ask = ask
         self._lock = threading.Lock()
         self._open: dict[str, _Lookup] = {}
-        """In the order in which they were asked for. An answer stays until the snapshot is planned."""
+        """Look-ups in the order of their requests. An answer stays until the snapshot is planned."""
         self._forgotten = deque[str](maxlen=MOST)
-        """Whose answers made room for others."""
+        """Requests whose answers were removed to make room for others."""
         self._thread: threading.Thread | None = None
 
     @property

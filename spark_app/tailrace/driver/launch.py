@@ -44,7 +44,7 @@ BATCH_PATIENCE = 2.0
 RECORD_SECONDS = 60.0
 """That capture has to record something that somebody asked for."""
 ANSWER_SECONDS = 5.0
-"""What the main loop asks of capture is answered at once, or asked again in the next turn."""
+"""Seconds for an answer of capture to the main loop: it comes at once, or the question is repeated in the next turn."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class DriverSettings:
 
 @dataclass(frozen=True)
 class DriverParts:
-    """What turns while the driver runs."""
+    """The parts that run in turns while the driver runs."""
 
     capture: CaptureProcess
     applier: Applier
@@ -197,7 +197,7 @@ def parts(
 
 
 def _reads(runner: SnapshotRunner, table: DroppedTable) -> bool:
-    """Whether chunks of it are still being read, and written beside its copy."""
+    """True if chunks of the table are still being read, and written beside its copy."""
     return any(run.reading for (_, table_id), run in runner.runs.items() if table_id in table.table_ids)
 
 

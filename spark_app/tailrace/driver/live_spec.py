@@ -55,7 +55,7 @@ class LiveSpec:
 
     @property
     def generation(self) -> int | None:
-        """Of the newest spec that all parts work by."""
+        """The generation of the newest spec that all parts use."""
         return self._generation
 
     def offer(self, body: SpecBody, patience: float = PATIENCE) -> SpecAnswer:
@@ -88,14 +88,14 @@ class LiveSpec:
         return SpecAnswer(changed=changed)
 
     def _withdraw(self) -> None:
-        """What waits is wanted no more."""
+        """Withdraws the waiting spec."""
         offer, self._offer = self._offer, None
         if offer is not None:
             offer.error = Retry("the spec was changed back meanwhile", "Ask again.")
             offer.settled.set()
 
     def next(self) -> Offer | None:
-        """What somebody wants."""
+        """The next offered spec."""
         return self._offer
 
     def take(self, offer: Offer) -> bool:
@@ -136,18 +136,18 @@ def _within(name: str, old: Any, new: Any) -> Iterator[str]:
 
 
 def of_capture(spec: ReplicatorSpec) -> tuple[object, ...]:
-    """What capture reads of it, at its start."""
+    """The fields that capture reads at its start."""
     policies = spec.on_schema_change, spec.on_table_drop
     return spec.tables, spec.options, *policies, spec.snapshot.initial, spec.retry.time, spec.retention
 
 
 def of_chunks(spec: ReplicatorSpec) -> tuple[object, ...]:
-    """What the form of a chunk depends on: none may be under way while it changes."""
+    """The fields that decide the form of a chunk: no chunk may be under way while they change."""
     return spec.tables, spec.options
 
 
 def keep(folder: Path, replicator: Replicator) -> bool:
-    """For capture, and for `newest`. False: the very same is there."""
+    """Stores the manifest for capture, and for `newest`. False: the same one is stored already."""
     copy = path(folder)
     document = replicator.model_dump_json(by_alias=True, exclude_none=True, exclude_unset=True)
     with writing(folder):
@@ -173,7 +173,7 @@ def newest(folder: Path, mounted: Replicator) -> Replicator:
 
 
 def kept(folder: Path) -> Replicator:
-    """What the driver of this run directory works by, or the last one did."""
+    """The manifest that the driver of this run directory uses, or the last one used."""
     try:
         return Replicator.model_validate_json(path(folder).read_text("utf-8"))
     except (OSError, ValidationError, UnicodeDecodeError) as error:
@@ -184,5 +184,5 @@ def kept(folder: Path) -> Replicator:
 
 
 def path(folder: Path) -> Path:
-    """Of the manifest that capture reads."""
+    """The path of the manifest that capture reads."""
     return folder / "replicator.json"

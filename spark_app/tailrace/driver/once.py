@@ -41,11 +41,12 @@ class OnceCheck:
         self._ask = ask
         self._position = Position(0)
         self._server_since: Position | None = None
-        """Where the log of the server begins whose position that is; None: it was not asked yet."""
+        """The position at which the log of the server with that position begins; None: it was not asked yet."""
         self._record: RecordNumber | None = None
         self._since: RecordNumber | None = None
         self._owed: dict[int, frozenset[Key]] | None = None
-        """By table: what was withheld when all tables had covered the record, and has not been seen since."""
+        """The keys, by table, that were withheld when all tables had covered the record, and have not been seen
+        since."""
         self._repaired: dict[str, RecordNumber] = {}
         """Repairs that ended since, with the record at which that was noticed."""
         self._asked: dict[str, frozenset[Key]] = {}

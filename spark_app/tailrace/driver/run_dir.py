@@ -26,7 +26,8 @@ LOCK_TRIES, LOCK_PAUSE = 3, 0.1
 ONE_EACH = "Stop it first. Only another Replicator needs another --run-dir."
 CHOOSE_ANOTHER = "Choose another --run-dir."
 UNFIT = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ENAMETOOLONG)
-"""What another start in the same place would only meet again. Anything else may pass: memory, open files, a disk."""
+"""Errors that another start in the same place would only meet again. Anything else may pass: memory, open files, a
+disk."""
 MAX_SOCKET_PATH = 100
 """Unix socket addresses end at 107 bytes."""
 
@@ -113,8 +114,9 @@ class RunFolder:
             self._lock = None
 
     def refuse_if_fenced(self) -> None:
-        """In a container of the operator's that starts again where a driver was fenced: it would take the change log
-        back from its new owner, before the operator can stop it. A new pod has a new folder; people start by hand."""
+        """Refuses to start in a container of the operator that is restarted where a driver was fenced: it would take
+        the change log back from its new owner, before the operator can stop it. A new pod has a new folder; people
+        start by hand."""
         if not in_a_pod():
             return
         try:
@@ -125,7 +127,7 @@ class RunFolder:
         raise Fenced(message, "Stop the other writer, then change spec.restartNonce.")
 
     def remember_fenced(self, error: Fenced) -> None:
-        """For the next container of this pod. A disk that is full must not hide what happened."""
+        """Stores the error for the next container of this pod. A disk that is full must not hide what happened."""
         if in_a_pod():
             with suppress(OSError):
                 self._fenced.write_text(error.message, "utf-8")

@@ -51,7 +51,7 @@ class Unknown(TailraceError):
 
 
 class Control(Protocol):
-    """What the driver does for the server. Methods may block until the journal holds what was asked."""
+    """The driver's operations for the server. Methods may block until the journal holds what was asked."""
 
     def status(self) -> Status: ...
     def unhealthy(self) -> str | None:

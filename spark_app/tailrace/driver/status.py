@@ -49,11 +49,11 @@ class Moment:
     snapshot_rates: Mapping[str, float] = field(default_factory=dict)
     """Rows per second by snapshot."""
     generation: int | None = None
-    """Of the spec that all parts work by."""
+    """The generation of the spec that all parts use."""
     suspended: bool = False
     stopped: bool = False
     fault: Fault | None = None
-    """What stops, or keeps failing, the whole."""
+    """The fault of the whole Replicator."""
     assessment: Assessment | None = None
     not_deleted: Mapping[tuple[str, str], Fault] = field(default_factory=dict)
     """Why copies of dropped tables are still there, by place."""
@@ -178,7 +178,8 @@ def _table(at: Moment, log: TableLog) -> TableStatus:
 
 
 def _worst(met: Fault | None, stopped: Fault | None) -> Fault | None:
-    """What the target meets; but what a stopped table lacks in the log, only what brings the table back brings."""
+    """The fault to show: the one that the target meets; but what a stopped table lacks in the log, only the fix of the
+    stop repairs."""
     if stopped is not None and (met is None or met.name == LogTrimmed.__name__):
         return stopped
     return met

@@ -117,7 +117,7 @@ class CaptureProcess:
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
     def _may_rotate(self, code: int) -> bool:
-        """Whether the password's file, which every start reads, may soon hold the one that the source wants."""
+        """True if the password's file, which every start reads, may soon hold the one that the source wants."""
         if STOPPING[code] is not AuthenticationFailed or self._reached < 0:
             return False
         if self._refused is None:
@@ -168,7 +168,7 @@ class CaptureProcess:
 
     @property
     def fault_file(self) -> Path:
-        """Where capture leaves the error that ended it: a `Fault` as JSON."""
+        """The file in which capture leaves the error that ended it: a `Fault` as JSON."""
         return last_fault.of(self._run_dir)
 
     def _spawn(self) -> None:

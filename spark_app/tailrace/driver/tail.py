@@ -1,4 +1,4 @@
-"""What the driver knows of the journal's end without asking the storage: capture, which writes every record, says it.
+"""The journal's end as the driver knows it without asking the storage: capture, which writes every record, reports it.
 
 Given to the `SharedJournal` that all of the driver reads by. On an object store each look for a record that is not
 there yet is a request, several in a second, for as long as the Replicator lives.

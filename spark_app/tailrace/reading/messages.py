@@ -1,4 +1,4 @@
-"""What the steps of a snapshot tell the runner when they are over: one class for each way in which they end.
+"""The messages of a snapshot's steps to the runner when they have ended: one class for each way in which they end.
 
 Put into the runner's queue by the pool's threads, taken by the thread that owns all state (`reading.runner`).
 """
@@ -26,7 +26,7 @@ class StepDone:
     key: RunKey
     event: chunks.Started | chunks.Cut | chunks.Finished
     table: Table | None = None
-    """As the source's catalog has it; None: it was not looked up."""
+    """The table as the source's catalog has it; None: it was not looked up."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class EndFailed:
 
 @dataclass(frozen=True)
 class StepFailed:
-    """The same, or the look at the edge."""
+    """The failure of a step, or of the look at the edge."""
 
     key: RunKey
     error: Exception

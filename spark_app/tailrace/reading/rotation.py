@@ -20,17 +20,17 @@ class Rotation:
     _due: float = 0.0
 
     def refused(self, now: float) -> bool:
-        """Whether it may be tried again: its file is read at each connect, and may soon hold the new one."""
+        """True if it may be tried again: its file is read at each connect, and may soon hold the new one."""
         if self._since is None:
             self._since = now
         self._due = now + PAUSE_SECONDS
         return now - self._since <= ROTATION_SECONDS
 
     def accepted(self, now: float) -> None:
-        """What comes before the next try was let in before the change."""
+        """Ends the wait: what comes before the next try was admitted before the change."""
         if now >= self._due:
             self._since = None
 
     def rests(self, now: float, under_way: int) -> bool:
-        """Whether no step may begin now, beside so many."""
+        """True if no step may begin now, beside so many."""
         return self._since is not None and (now < self._due or under_way > 0)

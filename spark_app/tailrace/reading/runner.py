@@ -112,7 +112,7 @@ class SnapshotRunner:
         self._rotation = Rotation()
         self._stopping = False
         self._hold: object | None = None
-        """What `hold` has asked for, until `release`."""
+        """The object that `hold` has asked for, until `release`."""
         self._still: object | None = None
         """The `hold` for which nothing is under way."""
         self.turned = time.monotonic()
@@ -442,7 +442,8 @@ class SnapshotRunner:
             self._give_up(entry, fault)
 
     def _end_failed(self, entry: _Entry, error: Exception) -> None:
-        """Of a table that was given up, perhaps because it came back for this very snapshot: that is asked again."""
+        """Ends a table that failed for good, perhaps because it returned for this very snapshot: that is checked
+        again."""
         self._failed(entry, error, None)
         snapshot = self._tools.journal.state.snapshots.get(entry.run.snapshot_id)
         if entry.run.given_up is not None and snapshot is not None:

@@ -41,7 +41,8 @@ ChunkWriters = Callable[[int, TableSchema], ChunkWriter | None]
 
 
 class TargetNotOpen(Retry):
-    """As at each start: the snapshot waits until its table's target has been opened. Elsewhere it is a `Retry`."""
+    """The target is not open, as at each start: the snapshot waits until its table's target has been opened. Elsewhere
+    it is a `Retry`."""
 
     @property
     @override
@@ -51,18 +52,18 @@ class TargetNotOpen(Retry):
 
 @dataclass(frozen=True)
 class Tools:
-    """What every step needs."""
+    """The tools that every step needs."""
 
     anywhere: Source
-    """As the manifest names it."""
+    """The source as the manifest names it."""
     options: Callable[[], Sequence[TableOptions]]
-    """As the manifest has them now."""
+    """The options of the current manifest."""
     socket: Path
     spark: SparkSession
     journal: SharedJournal
     writers: ChunkWriters
     opened: Callable[[int], bool]
-    """Whether the table's target is open; without waiting."""
+    """Returns True if the table's target is open; without waiting."""
     lost: Callable[[], Iterable[ChunkRegistered]]
     """Registered chunks whose file is gone."""
 
@@ -82,7 +83,7 @@ class Start:
 
 
 def check_edge(tools: Tools, log_table: TableLog) -> str | None:
-    """Who stands in the way of the first chunk; None: nobody."""
+    """The obstacle to the first chunk; None: there is none."""
     with tools.source.session() as session:
         return session.obstacle(log_table.edge)
 
@@ -170,14 +171,14 @@ def read(tools: Tools, run: TableRun, part: Range, table: Table) -> ChunkFile:
 
 
 def _keys(tools: Tools, table: Table, writer: ChunkWriter, planned: Sequence[Key]) -> tuple[Key, ...]:
-    """Of the plan's keys those that the target can hold. Translated once more: a key's type may have changed since."""
+    """The keys of the plan that the target can hold. Translated once more: a key's type may have changed since."""
     with tools.source.session() as session:
         normal = session.normal_keys(table, planned)
     return writer.possible(normal)
 
 
 def canonical_keys(tools: Tools, log_table: TableLog, asked: Sequence[Key]) -> tuple[Key, ...]:
-    """For a plan: `planner.CanonicalKeys`."""
+    """The canonical keys for a plan: `planner.CanonicalKeys`."""
     try:
         with tools.source.session() as session:
             return session.normal_keys(look_up(tools, session, log_table), asked)

@@ -1,4 +1,4 @@
-"""What an executor does for one chunk: read it from the source and write it where the target wants it.
+"""The executor's work for one chunk: read it from the source and write it where the target wants it.
 
 Sent by the snapshot runner as a one-task Spark job; everything it needs travels in `ChunkTask`, everything it found
 comes back in `ChunkFile`. Errors come back as values, so that they keep their names through Spark.
@@ -24,7 +24,8 @@ from tailrace.targets.api import ChunkWriter, WrittenChunk
 WAITING_BATCHES = 4
 """Batches read ahead of the writer."""
 FILE_BYTES = 256 << 20
-"""Of rows in memory, about: a table without a key is one chunk however large it is, and a file is built in memory."""
+"""Bytes of rows in memory, about: a table without a key is one chunk however large it is, and a file is built in
+memory."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def perform(task: ChunkTask) -> ChunkFile:
 
 
 def _portions(tables: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:
-    """The same rows in stretches of a file each; one is taken to its end before the next begins."""
+    """Divides the rows into portions of a file each; one is taken to its end before the next begins."""
 
     def stretch(first: pa.Table) -> Iterator[pa.Table]:
         size = first.nbytes

@@ -1,18 +1,19 @@
-"""What Tailrace asks of a source database. Whoever adds a product implements these protocols, and nothing else.
+"""The interface of a source database. A new product implements these protocols, and nothing else.
 
-    Source ── session() ──────> Session       one SQL connection: tables, keys, where chunks end
+    Source ── session() ──────> Session       one SQL connection: tables, keys, ends of chunks
        ├───── reader() ───────> ChunkReader   travels to executors: the rows of one chunk, and what it saw
        ├───── visibility() ───> Visibility    which transactions of the change log that chunk holds; capture asks
        └───── subscription() ─> Subscription  what one change log has in the source: proven, made, continued, removed
                  └── stream() ─> ChangeStream the source's log, read by capture's one thread ──> Sink
 
-`tailrace.sources.open` finds the product of a manifest; no other room knows one. Opaque outside of a source's folder
-are what a chunk saw, the edge of a table and the source's state beside a position (texts), the identity in an origin,
-and a position in the source's log, an integer of which only the order counts. A key is
-the change log's text of the key columns (`changelog.keys`), into which a source translates its own and back.
+`tailrace.sources.open` finds the product of a manifest; no other room knows one. Opaque outside of a source's folder:
+the snapshot of a chunk, the edge of a table and the source's state beside a position (texts), the identity in an
+origin, and a position in the source's log, an integer of which only the order counts. A key is the change log's text of
+the key columns (`changelog.keys`); a source translates its own keys into this text and back.
 
-Every error is one of `tailrace.errors`: `Retry` where trying again may help, `TableStop` for what concerns one table,
-`SourceRefused` or another `Stop` for what a person must put right. No error of a driver library leaves the folder.
+Every error is one of `tailrace.errors`: `Retry` where another attempt may help, `TableStop` for what concerns one
+table, `SourceRefused` or another `Stop` for what requires manual action. No error of a driver library leaves the
+folder.
 """
 
 import threading
@@ -50,7 +51,7 @@ class Table(Protocol):
         """Why it cannot be captured; None: it can."""
 
     def shows(self, version: TableSchema) -> bool:
-        """Whether its columns are those of this version of the change log, in any order."""
+        """True if its columns are those of this version of the change log, in any order."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,11 @@ class KeyList:
 
 @dataclass(frozen=True)
 class ChunkRead:
-    """What one chunk's transaction brought."""
+    """The result of one chunk's transaction."""
 
     rows: int
     snapshot: str
-    """What the transaction saw, in the source's words: capture decides with it which transactions the chunk holds."""
+    """The transaction's snapshot, in the source's form: capture decides with it which transactions the chunk holds."""
     high: Position
     """A position that lies behind everything the transaction saw: registered when capture has come so far."""
     columns: tuple[str, ...]
@@ -101,19 +102,19 @@ class TableRows:
 
     schema: TableSchema
     rows: pa.Table
-    """In sequence order."""
+    """The rows in sequence order."""
     nulled: Nulled = ()
-    """Of rows that are not deleted."""
+    """The counts of values that became NULL, without deleted rows."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What a stretch of the source's log brings, numbered: the first change has the sequence that the sink asked for.
-    A transaction may go on in the next stretch."""
+    """The changes of a stretch of the source's log, numbered: the first one has the sequence that the sink asked for. A
+    transaction may continue in the next stretch."""
 
     tables: list[TableRows]
     events: list[Event]
-    """In log order: TRUNCATE, schema changes, tables that stop."""
+    """The events in log order: TRUNCATE, schema changes, tables that stop."""
     last_seq: Seq
     transactions: list[TransactionStart]
     """Each transaction that took a sequence here."""
@@ -124,7 +125,8 @@ class Changes:
 
 
 class Sink(Protocol):
-    """Where a source's changes go; `tailrace.capture.recorder.Recorder` makes segments and journal records of them."""
+    """The receiver of a source's changes; `tailrace.capture.recorder.Recorder` makes segments and journal records of
+    them."""
 
     @property
     def next_seq(self) -> Seq:
@@ -132,7 +134,7 @@ class Sink(Protocol):
 
     @property
     def state(self) -> LogState:
-        """What is durable: the journal's."""
+        """The durable state: the journal's."""
 
     def add(self, *events: Event) -> None:
         """Put events into the next record: tables that come and go, and what the catalog says about them."""
@@ -150,18 +152,18 @@ class Distance:
     """The source's side of the lag."""
 
     end: Position
-    """Where the source writes its log now."""
+    """The position at which the source writes its log now."""
     behind_bytes: int | None
     """Log between a position and the end; None: the source cannot measure it."""
     retained_bytes: int | None
     """Log that the source keeps for us; None: it does not say."""
     held_by: str | None = None
-    """Who makes the source keep log that is read already, for people; None: nobody is known."""
+    """The reason, for people, why the source keeps log that has been read already; None: unknown."""
 
 
 @dataclass(frozen=True)
 class Wiring:
-    """What a stream is connected to."""
+    """The objects that a stream is connected to."""
 
     sink: Sink
     settle: Callable[[], Position]
@@ -230,7 +232,7 @@ class ChangeStream(Protocol):
         """The newest schema version of a captured table that has exactly these columns; None: no version does."""
 
     def seen_now(self) -> str:
-        """What a chunk that is read now would see, as `ChunkRead.snapshot` says it."""
+        """The snapshot that a chunk would have if it were read now, in the form of `ChunkRead.snapshot`."""
 
     def distance(self, position: Position) -> Distance: ...
 
@@ -242,7 +244,8 @@ class Interrupted(Retry):
 
 
 class Beaten(Exception):
-    """What `begin` was about to make was made by somebody else meanwhile, so it is not ours to drop."""
+    """The object that `begin` was about to create was created by another client meanwhile, so Tailrace must not drop
+    it."""
 
     def __init__(self, refusal: SourceRefused) -> None:
         super().__init__(str(refusal))
@@ -270,7 +273,7 @@ class RemovalStep:
     what: str
     outcome: Literal["dropped", "kept", "absent", "released"]
     why: str = ""
-    """Of what is kept."""
+    """The reason for keeping it."""
 
     @override
     def __str__(self) -> str:
@@ -280,7 +283,7 @@ class RemovalStep:
 
 @dataclass(frozen=True)
 class RemovalProof:
-    """What may be dropped, as the change log says now."""
+    """The objects that may be dropped, as the change log knows them now."""
 
     origin: Origin | None
     """It names what was made; None: there is no change log, so only what has this Replicator's own uid in its name."""
@@ -289,7 +292,7 @@ class RemovalProof:
 
 
 class Subscription(Protocol):
-    """What one change log has in its source so that the log can be read, on one SQL connection.
+    """The objects of one change log in its source that make the log readable, on one SQL connection.
 
     A first start calls prepare, begin, resume is not needed; every later one admit, moved, resume; one that a resync
     asked for admit, renew, moved, resume. Then stream. Dying between any two is repaired by the next start."""
@@ -326,11 +329,11 @@ class Subscription(Protocol):
         """Everything that a start would look at, without changing anything. `origin`: as far as there is one."""
 
     def check(self, origin: Origin, point: Callable[[], ResumePoint], renewing: bool) -> None:
-        """What `admit` and `resume` would refuse, beside a capture that may be at work: `point` reads the journal's
-        newest, and is asked after the source."""
+        """Checks what `admit` and `resume` would refuse, beside a capture that may be running: `point` reads the
+        journal's newest, and is called after the source was asked."""
 
     def check_free(self, noted: Origin | None) -> None:
-        """What `prepare` would refuse because somebody else has it."""
+        """Checks what `prepare` would refuse because it is in use."""
 
     def retained_bytes(self, origin: Origin) -> int | None:
         """Log that the source keeps for this change log now, whether capture runs or not; None: none."""
@@ -357,14 +360,15 @@ class Session(Protocol):
         """Why a captured table cannot be continued in its new form, which other options give it; None: it can."""
 
     def obstacle(self, edge: str) -> str | None:
-        """Who is in the way of a table's first chunk; None: all that began before `edge` has ended, so that a chunk
-        sees what the log does not hold."""
+        """The obstacle to a table's first chunk; None: all transactions that began before `edge` have ended, so that a
+        chunk sees what the log does not hold."""
 
     def estimated_rows(self, table: Table, where: str | None) -> int:
-        """For progress only. `ReadRefused` unless `where` is one expression over the table."""
+        """The estimated number of rows, for progress only. `ReadRefused` unless `where` is one expression over the
+        table."""
 
     def at_most(self, table: Table, rows: int) -> bool:
-        """Whether the table has no more rows than that; costs no more than to walk so many."""
+        """True if the table has no more rows than that; costs no more than to walk so many."""
 
     def max_key(self, table: Table) -> Key | None:
         """None: the table is empty."""
@@ -382,22 +386,22 @@ class Source(Protocol):
 
     @property
     def place(self) -> str:
-        """For messages."""
+        """The name of the source in messages."""
 
     def text(self, position: Position) -> str:
         """A position as people who run this database write it."""
 
     def bound_to(self, origin: Origin) -> "Source":
-        """The same, but only the very server that the change log belongs to is accepted, in the state in which the
-        log knows it."""
+        """A copy that accepts only the very server that the change log belongs to, in the state in which the log knows
+        it."""
 
     def session(self) -> AbstractContextManager[Session]: ...
 
     def reader(self) -> ChunkReader: ...
 
     def subscription(self, replicator: Replicator, root: str) -> AbstractContextManager[Subscription]:
-        """Of the change log at `root` (for messages)."""
+        """The subscription of the change log at `root` (for messages)."""
 
     def visibility(self, seen: str) -> Visibility:
-        """What a chunk holds, by its `ChunkRead.snapshot`; `CorruptLog` where that is no such text. `Retry`: it
-        was read from another server than the one that this source is bound to."""
+        """The content of a chunk, by its `ChunkRead.snapshot`; `CorruptLog` where that is no such text. `Retry`: it was
+        read from another server than the one that this source is bound to."""

@@ -11,7 +11,7 @@ from tailrace.types import decimal_parts, inner_types
 
 _LOGICAL = {"text": "string", "double": "float64"}
 _NESTED = {"list": "list<string>", "struct": 'struct<"":string>'}
-"""What stands for these where a column's type can be none."""
+"""Types that stand for these where a column's type can be none."""
 _DIGITS = {"int32": (10, 0), "int64": (19, 0)}
 
 
@@ -29,20 +29,20 @@ def asked(options: TableOptions | None, column: str, nested: str | None = None) 
 
 
 def named(logical: str) -> str:
-    """As users write it."""
+    """The type as users write it."""
     if inner_types(logical):
         return logical.partition("<")[0]
     return next((name for name, found in _LOGICAL.items() if found == logical), logical)
 
 
 def allowed(logical: str, native: str | None, others: Collection[str]) -> bool:
-    """Whether a column can be copied as `logical`. `native`: what its type becomes by itself; `others`: what else it
+    """True if a column can be copied as `logical`. `native`: what its type becomes by itself; `others`: what else it
     can become, as users write it, a decimal without its digits."""
     return logical in ("string", native) or named(logical).partition("(")[0] in others
 
 
 def refused(table: str, column: str, source_type: str, logical: str, why: str) -> ReadRefused:
-    """Of a column that is not `allowed`."""
+    """The error for a column that is not `allowed`."""
     what = f"options[].as: column {column!r} of {table} cannot be copied as {named(logical)}"
     return ReadRefused(table, f"{what}: its type is {source_type}{why}", way_out(column))
 
@@ -52,7 +52,7 @@ def way_out(column: str) -> str:
 
 
 def loss(logical: str, native: str, finite: bool = False) -> tuple[str, str]:
-    """What becomes of a column's numbers in the type that the options give it, and `limit`; empty: nothing."""
+    """The loss of a column's numbers in the type that the options give it, and `limit`; empty: none."""
     rounded = decimal_parts(logical) is None and native != "int32"
     return "rounded to the nearest double" if rounded else "", limit(logical, native, finite)
 

@@ -1,4 +1,5 @@
-"""Whether a table that is captured again must no longer be shown as the target shows it. Pure; asked by both products.
+"""The check that decides if a table that is captured again must no longer be shown in the target's present form. Pure;
+asked by both products.
 
 A target stays for its readers until the table has been read again. That is wrong where the new form hides something:
 a mask, a row filter, a column that is left out. Such a target is emptied at once.
@@ -31,18 +32,18 @@ def _former(state: LogState, now: TableSchema) -> Iterator[TableLog]:
 
 
 def _unshown(table: TableLog) -> bool:
-    """Whether readers may see a form before the one that the log knows: the new copy may not be complete."""
+    """True if readers may see a form before the one that the log knows: the new copy may not be complete."""
     return table.read_record <= table.added_record or table.applied_record < table.read_record
 
 
 def _masked_anew(before: TableSchema, now: TableSchema) -> bool:
-    """Whether a mask is of a column that this form lacks, and one before it may have in clear."""
+    """True if a mask is set on a column that this form lacks, and that a form before it may have in clear."""
     known = {key for column in before.columns for key in (column.name, column.id)}
     return any(column.mask is not None and not known & {column.name, column.id} for column in now.columns)
 
 
 def hides(before: TableSchema, now: TableSchema) -> bool:
-    """By a mask or a row filter."""
+    """True if a mask or a row filter hides something."""
     if now.where is not None and now.where != before.where:
         return True
     # A column is known again by its name or by its number.

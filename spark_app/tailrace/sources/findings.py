@@ -1,6 +1,5 @@
-"""What an examination of a source finds, before anything is made: whether a start may go on with it, and how well each
-table is copied. Each source makes them, `tailrace doctor` shows them. Pure.
-"""
+"""The findings of an examination of a source, before anything is created: the checks that a start must pass, and how
+well each table is copied. Each source makes them, `tailrace doctor` shows them. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -42,7 +41,7 @@ class ColumnSupport:
 
 @dataclass(frozen=True)
 class TableSize:
-    """As the source's catalog estimates it."""
+    """The size of a table as the source's catalog estimates it."""
 
     rows: int | None = None
     """None: the source has no estimate yet."""
@@ -55,7 +54,7 @@ class TableSupport:
     """A table that the patterns select, and how well it is copied."""
 
     schema: TableSchema
-    """Of the columns that are copied."""
+    """The schema of the columns that are copied."""
     columns: tuple[ColumnSupport, ...]
     size: TableSize = TableSize()
     stopped: bool = False
@@ -70,7 +69,7 @@ class TableSupport:
 @dataclass(frozen=True)
 class Examination:
     findings: tuple[Finding, ...]
-    """In the order in which a reader should see to them."""
+    """The findings in the order in which a reader should see to them."""
     tables: tuple[TableSupport, ...]
     """Those that the patterns select."""
 

@@ -11,7 +11,7 @@ from tailrace.sources.secret_files import file_place
 from tailrace.sources.stops import STOP_FIX
 
 SECRET_KEY = "maskKey"
-"""In the Secret that `spec.maskKey` names."""
+"""The key in the Secret that `spec.maskKey` names."""
 
 
 def configure(spec: ReplicatorSpec, secrets: Path | None) -> None:
@@ -31,7 +31,7 @@ def configure(spec: ReplicatorSpec, secrets: Path | None) -> None:
 
 
 def mask_of(options: TableOptions | None, column: str) -> str | None:
-    """As the change log keeps it; None: the column is not masked."""
+    """The mask as the change log keeps it; None: the column is not masked."""
     asked = next((m for m in options.mask if m.column == column), None) if options is not None else None
     if asked is None:
         return None
@@ -80,5 +80,5 @@ def require_own(schema: TableSchema) -> None:
 
 
 def described(type: str, mask: str | None) -> str:
-    """For people: how a column is copied."""
+    """A text for people: how a column is copied."""
     return type if mask is None else f"{type} ({mask})"

@@ -23,7 +23,7 @@ def decimal(text: pa.LargeStringArray, type: str) -> pa.Array:
 
 
 def _small(text: pa.LargeStringArray, scale: int) -> bool:
-    """Whether no text has more than 38 digits, also when it is given so many after the point."""
+    """True if no text has more than 38 digits, also when it is given so many after the point."""
     length = pc.binary_length(text)
     if (pc.max(length).as_py() or 0) + scale <= MAX_PRECISION:
         return True

@@ -13,8 +13,8 @@ from tailrace.contract.resources import TableOptions, TablesSpec
 
 @cache
 def _regex(pattern: str) -> re.Pattern[str]:
-    """What stands between two stars has a fixed length, so its first place is as good as any: `(?>…)` keeps the engine
-    from trying the others, of which a hostile pattern (`*?*?*?…`) has exponentially many."""
+    """The expression of a pattern. The part between two stars has a fixed length, so its first place is as good as any:
+    `(?>…)` keeps the engine from trying the others, of which a hostile pattern (`*?*?*?…`) has exponentially many."""
     first, *rest = ("".join("." if c == "?" else re.escape(c) for c in part) for part in re.split(r"\*+", pattern))
     middle = "".join(f"(?>.*?{part})" for part in rest[:-1])
     return re.compile(first + middle + (f".*{rest[-1]}" if rest else ""), re.DOTALL)

@@ -1,7 +1,8 @@
-"""What a source's look must obey, whatever the product: tables that a resync asks for, and a stream that began anew.
+"""The rules that a source's look obeys, whatever the product: tables that a resync asks for, and a stream that was
+restarted.
 
 A table that is asked for ends (`TableRemoved`) and begins as it is now (`TableAdded` with `resync`), in one record. The
-first look after a stream began anew adds every table in one record with the plan that reads them. Pure.
+first look after a restart of the stream adds every table in one record with the plan that reads them. Pure.
 """
 
 from collections.abc import Iterable
@@ -29,8 +30,8 @@ def ending(table_id: int, snapshot_id: str) -> TableRemoved:
 
 
 def renewal_plan(renewal: SourceRenewed, tables: Iterable[int]) -> SnapshotPlanned:
-    """By which all that the stream began anew with is read; under the request's id, by which others follow it. In the
-    record that adds these tables, each with that id as its `resync`."""
+    """The plan by which everything that a restarted stream covers is read; under the request's id, by which others
+    follow it. In the record that adds these tables, each with that id as its `resync`."""
     return SnapshotPlanned(
         snapshot_id=renewal.id,
         request=renewal.request,

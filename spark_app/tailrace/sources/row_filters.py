@@ -46,7 +46,7 @@ def filtered(
 
 
 def _require_plain(schema: TableSchema, options: TableOptions, condition: Condition, texts: Collection[str]) -> None:
-    """What the source has and what is copied are compared equally."""
+    """Checks that the source's values and the copied ones compare equally."""
     columns = {column.name: column for column in schema.columns}
     for name in filter(columns.__contains__, conditions.columns_of(condition)):
         if columns[name].mask is not None:
@@ -68,7 +68,8 @@ def _require_length(condition: Condition, padded: Mapping[str, int]) -> None:
 
 
 def _require_uuids(condition: Condition, uuids: Collection[str]) -> None:
-    """As the log and chunks have them: the source takes other texts for the same uuid, and here they are compared."""
+    """Checks that uuids are written as the log and chunks have them: the source takes other texts for the same uuid,
+    and here they are compared."""
     for name, value in conditions.values_of(condition):
         if name not in uuids:
             continue

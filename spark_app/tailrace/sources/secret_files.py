@@ -48,7 +48,8 @@ def read_password(path: str) -> bytes:
 
 
 def file_place(path: str, what: str) -> str:
-    """What a message calls it: in a pod nobody knows the path, but the Secret that is mounted there."""
+    """The name of the file in a message: in a pod the path is unknown to the user, but not the Secret that is mounted
+    there."""
     mounted = os.environ.get(SECRETS_VARIABLE)
     if mounted and Path(path).is_relative_to(mounted):
         secret, _, key = str(Path(path).relative_to(mounted)).partition("/")

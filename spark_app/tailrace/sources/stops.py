@@ -24,7 +24,7 @@ def stopped(table_id: int, seq: Seq, error: TableStop) -> TableStopped:
 
 
 def stopping(table_id: int, seq: Seq, error: TableStop) -> TableStopped:
-    """The same of a table that was captured until there; the log says it."""
+    """The event that stops a table that was captured until there; the log says it."""
     log.warning("%s is stopped: %s", error.table, error)
     return stopped(table_id, seq, error)
 
@@ -42,24 +42,24 @@ def reserved(schema: TableSchema) -> TableStop | None:
 
 
 def starts_over(table: TableLog, spec: ReplicatorSpec) -> bool:
-    """Whether the table is stopped by a change of its form after which it is to be captured as it is then."""
+    """True if the table is stopped by a change of its form after which it is to be captured in the new form."""
     if table.stopped is None or table.stopped.error != SchemaChangeUnsupported.__name__:
         return False
     return evolves(table.schema, spec)
 
 
 def evolves(schema: TableSchema, spec: ReplicatorSpec) -> bool:
-    """Whether the table goes on by itself after any change of its form."""
+    """True if the table continues by itself after any change of its form."""
     return _policy(schema, spec) == "Evolve"
 
 
 def stands_still(schema: TableSchema, spec: ReplicatorSpec) -> bool:
-    """Whether even a column that is added stops the table."""
+    """True if even a column that is added stops the table."""
     return _policy(schema, spec) == "Stop"
 
 
 def not_awaited(schema: TableSchema, added: Iterable[str]) -> SchemaChangeUnsupported:
-    """Of a table that `stands_still`, when it has these new columns."""
+    """The error of a table that `stands_still`, when it has these new columns."""
     names = ", ".join(repr(name) for name in added)
     what = f"{schema.name} has the new column {names}, and onSchemaChange is Stop"
     fix = f"{STOP_FIX} Or set onSchemaChange: Evolve, which does so by itself."

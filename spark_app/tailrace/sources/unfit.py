@@ -18,12 +18,12 @@ SET_NULL = "onUnsupported: SetNull"
 
 
 def sets_null(options: TableOptions | None) -> bool:
-    """Whether such values of the table's columns become NULL. (Never those of its key.)"""
+    """True if such values of the table's columns become NULL. (Never those of its key.)"""
     return options is None or options.on_unsupported == "SetNull"
 
 
 def without_unfit(values: pa.Array, fits: Callable[[pa.Array], bool]) -> pa.Array:
-    """The same with nulls where a value does not fit. `fits`: whether all values of an array do; each is judged by
+    """The values with nulls where one does not fit. `fits`: checks if all values of an array do; each is judged by
     itself, so it may be asked for any part of them."""
     distinct = values.unique()  # `infinity` may be in every row
     unfit: list[int] = []
@@ -60,7 +60,7 @@ def or_null(table: str, key: bool) -> str:
 
 AS_TEXT = "Where such values occur, copy the column as text (options[].as)"
 RARE = "Correct such values in the source"
-"""Where the text of a value does not help."""
+"""A fix where the text of a value does not help."""
 
 
 def limited(limit: str, key: bool, nulls: bool, way: str = AS_TEXT) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""What a source's snapshot contains; of the protocols in `tailrace.sources.api`, the one that pure code asks."""
+"""The content of a source's snapshot; of the protocols in `tailrace.sources.api`, the one that pure code uses."""
 
 from typing import Protocol
 
@@ -9,10 +9,10 @@ from tailrace.changelog.transactions import TransactionIds
 
 
 class Visibility(Protocol):
-    """What the transaction of one chunk saw: made by the source of what `ChunkRead.snapshot` says."""
+    """The view of one chunk's transaction: made by the source of the text in `ChunkRead.snapshot`."""
 
     def sees(self, transactions: TransactionIds) -> NDArray[np.bool_]:
-        """For each of these committed transactions of the change log: whether the chunk contains its changes."""
+        """Returns for each of these committed transactions of the change log if the chunk contains its changes."""
 
     def past(self, edge: str) -> bool:
-        """Whether everything that began before a table's edge had ended."""
+        """True if everything that began before a table's edge had ended."""

@@ -1,15 +1,15 @@
-"""What Tailrace asks of a target, the place where the copies go. Whoever adds a product implements these protocols.
+"""The interface of a target, the place where the copies go. A new product implements these protocols.
 
     Target ── tables() ──> TargetTable    one table's copy: opened, brought forward by one atomic commit a batch, tidied
        │                       └── chunk_writer() ──> ChunkWriter    travels to executors: puts a chunk's rows there
-       └───── removal() ───> Removal      the tables of a Replicator that goes for good
+       └───── removal() ───> Removal      the tables of a Replicator that is deleted
 
 `tailrace.targets.open` finds the product of a manifest; no other room knows one. What a target stores of Tailrace is
 the applied state (`tailrace.batch.applied`), in the same commit as the rows. Two things are opaque outside of the
 target's folder: the path of a chunk, and the form in which it was written.
 
-Every error is one of `tailrace.errors`: `Retry` where trying again may help, `TableStop` for what concerns one table,
-`TargetRefused` or another `Stop` for what a person must put right.
+Every error is one of `tailrace.errors`: `Retry` where another attempt may help, `TableStop` for what concerns one
+table, `TargetRefused` or another `Stop` for what requires manual action.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ class NeededChunks:
 @dataclass(frozen=True)
 class WrittenChunk:
     path: str
-    """Where it lies, in the target's words: `ChunkRegistered.path`."""
+    """The location in the target's form: `ChunkRegistered.path`."""
     rows: int
     size: int
     """Bytes."""
@@ -69,12 +69,12 @@ class ChunkWriter(Protocol):
 
     @property
     def schema(self) -> TableSchema:
-        """Of the rows that it takes."""
+        """The schema of the rows that it takes."""
 
     @property
     def form(self) -> str:
-        """What the chunks are written for: `ChunkRegistered.layout`. A target whose form has changed since does not
-        take them any more."""
+        """The form that the chunks are written for: `ChunkRegistered.layout`. A target whose form has changed since no
+        longer takes them."""
 
     def possible(self, keys: Sequence[Key]) -> tuple[Key, ...]:
         """Without the keys of which the target cannot hold a row."""
@@ -98,8 +98,8 @@ class TargetTable(Protocol):
 
     @property
     def replacing(self) -> bool:
-        """Whether what `open` gave, and what batches are applied to, is a new copy that readers do not see yet: what
-        they see is the table of the generation before."""
+        """True if the copy that `open` returned, and that batches are applied to, is a new one that readers do not see
+        yet: they see the table of the generation before."""
 
     def publish(self) -> None:
         """The new copy is complete: in one commit it takes the place of what readers see. Open it again then."""
@@ -109,7 +109,7 @@ class TargetTable(Protocol):
         changed the table since. `ChunkLost`: the batch needs chunks that the target cannot take."""
 
     def chunk_writer(self, schema: TableSchema) -> ChunkWriter:
-        """For this schema version, which the opened table has."""
+        """The writer for this schema version, which the opened table has."""
 
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         """Upkeep that changes no row, between batches and not too long: compaction, old versions, left files. Cheap
@@ -118,14 +118,14 @@ class TargetTable(Protocol):
 
 @dataclass(frozen=True)
 class Whose:
-    """What a table of the target says of itself."""
+    """The owner that a table of the target names."""
 
     log_id: str
-    """Of the change log that wrote it."""
+    """The id of the change log that wrote it."""
     table_id: int | None
-    """Of the source table; None: an older format does not say."""
+    """The id of the source table; None: an older format does not name it."""
     generation: RecordNumber | None
-    """Likewise."""
+    """The generation of the source table; None: an older format does not name it."""
     altered: bool
     """Somebody else may have changed its rows since, or put another table in its place."""
 
@@ -137,13 +137,13 @@ class TargetRemoval(Protocol):
         """The table's place, for messages."""
 
     def holds(self, name: TableName) -> bool:
-        """Whether anything lies there."""
+        """True if anything exists there."""
 
     def lists(self, name: TableName) -> bool:
-        """Whether the target knows a table of this name; what `holds` finds may be in use under another one."""
+        """True if the target knows a table of this name; what `holds` finds may be in use under another one."""
 
     def whose(self, name: TableName) -> Whose | None:
-        """By the state that the table carries; None: it carries none that can be read."""
+        """The owner by the state that the table carries; None: it carries none that can be read."""
 
     def drop(self, name: TableName, admit: Admit | None = None) -> None:
         """Delete the table; what says whose it is goes last, so that the next call can finish an interrupted one.
@@ -155,7 +155,7 @@ class TargetRemoval(Protocol):
 
 @dataclass(frozen=True)
 class SparkNeeds:
-    """What a session must be started with."""
+    """The settings with which a session must be started."""
 
     jars: tuple[str, ...]
     """Names of sets, see `tailrace.spark.artifacts`."""
@@ -167,15 +167,15 @@ class Target(Protocol):
 
     @property
     def place(self) -> str:
-        """For messages."""
+        """The name of the target in messages."""
 
     @property
     def folder(self) -> Access | None:
         """The part of a storage that is the target's alone; None: it lies on no storage."""
 
     def examine(self) -> bool:
-        """Whether a small thing that is written comes back the same, and goes again. Without a JVM: what Spark will be
-        told is checked, but not tried."""
+        """True if a small file that is written comes back the same, and can be deleted again. Without a JVM: what Spark
+        will be told is checked, but not tried."""
 
     def shown(self, schema: TableSchema) -> TableSchema:
         """The table under the names that its columns have in the target: others than in the source where its readers

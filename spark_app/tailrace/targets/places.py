@@ -29,7 +29,7 @@ def require(spec: ReplicatorSpec) -> None:
 
 
 def examine(config: StorageSpec | TargetSpec) -> bool:
-    """Whether the place gives back what is written to it. A change log needs exclusive creation, too."""
+    """True if the place returns what is written to it. A change log needs exclusive creation, too."""
     return targets.open(config).examine() if isinstance(config, TargetSpec) else probe(config, exclusive=True)
 
 

@@ -15,7 +15,7 @@ from tailrace.sources.postgresql.names import DATABASE, PUBLICATION, SLOT, SYSTE
 
 
 def identity(server: slots.ServerIdentity, names: Names) -> dict[str, str]:
-    """For an origin."""
+    """The identity of the source, for an origin."""
     return {
         SYSTEM: server.system_identifier,
         TIMELINE: str(server.timeline),

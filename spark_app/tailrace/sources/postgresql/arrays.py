@@ -28,7 +28,7 @@ class NoList(NoSuchNumber):
 @dataclass(frozen=True)
 class Elements:
     elements: pa.LargeBinaryArray
-    """Of all values, one after the other."""
+    """The elements of all values, one after the other."""
     counts: Numbers
     """How many of them each value has that is not null."""
 

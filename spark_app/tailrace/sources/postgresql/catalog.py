@@ -139,13 +139,13 @@ def table_by_oid(connection: Connection, oid: int, options: Sequence[TableOption
 
 
 def exists(connection: Connection, oid: int) -> bool:
-    """Whether there is anything with this oid, whatever kind of relation it is, and whoever may see it."""
+    """True if anything has this oid, whatever kind of relation it is, and whichever users may see it."""
     row = connection.execute("SELECT 1 FROM pg_catalog.pg_class WHERE oid = %s::int8::oid", [oid]).fetchone()
     return row is not None
 
 
 def is_taken(connection: Connection, schema: str, table: str) -> bool:
-    """Whether there is a table of this name."""
+    """True if a table has this name."""
     statement = (
         "SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
         " WHERE c.relkind IN ('r', 'p') AND n.nspname = %s AND c.relname = %s"
@@ -187,7 +187,7 @@ class CatalogHorizon(NamedTuple):
     """The oldest transaction whose changes of the catalog the slot has not passed."""
 
     xid: str
-    """As the catalog has it: 32 bits."""
+    """The transaction id as the catalog has it: 32 bits."""
     number: int
     """Counted through, or a few more."""
 
@@ -381,7 +381,7 @@ def _unfit_leaf(schema: TableSchema, below: Tree | None) -> TableStop | None:
 
 
 def _keyless(row: DictRow, columns: Iterable[DictRow]) -> bool:
-    """Whether rows are told apart by all their values, which the log then has of each old row. Not of partitioned
+    """True if rows are told apart by all their values, which the log then has of each old row. Not of partitioned
     tables: a partition that is made later has no REPLICA IDENTITY FULL of its own, and since it is published its
     updates would fail at the source."""
     whole = row["relreplident"] == "f" and row["relkind"] == "r"

@@ -41,8 +41,8 @@ from tailrace.types import arrow_type
 
 
 def at_most(connection: Connection, table: PgTable, rows: int) -> bool:
-    """Whether the table is read at once: it has no key, or no more than `rows` rows, which a walk of so many entries
-    along the key's index tells."""
+    """True if the table is read at once: it has no key, or no more than `rows` rows, which a walk of so many entries
+    along the key's index shows."""
     if table.schema.keyless:
         return True
     beyond = sql.SQL("OFFSET {} LIMIT 1").format(sql.Literal(rows))
@@ -192,7 +192,7 @@ def _gone_or_renamed(connection: Connection, table: PgTable) -> NoReturn:
 
 
 def _shape(table: PgTable) -> Sequence[object]:
-    """What decides how the rows read as columns."""
+    """The properties that decide how the rows read as columns."""
     columns = [(c.attnum, c.name, c.source_type, c.base_type, c.logical, c.key, c.mask) for c in table.columns]
     return [table.schema.keyless, *columns]
 

@@ -159,7 +159,7 @@ def _first_bad(values: pa.LargeBinaryArray, type: str) -> bytes | None:
 
 
 def _altered(bad: bytes | None, type: str) -> bool:
-    """Whether it is a value of a composite type with another number of attributes."""
+    """True for a value of a composite type with another number of attributes."""
     fields = fields_of(type)
     if fields is None:
         return False

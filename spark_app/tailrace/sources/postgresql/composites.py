@@ -24,7 +24,7 @@ class NoStruct(NoSuchNumber):
 
 
 def split(values: pa.LargeBinaryArray, count: int) -> list[pa.LargeBinaryArray]:
-    """For each of `count` fields the texts of all values that are not null. Raises `NoStruct`."""
+    """Returns for each of `count` fields the texts of all values that are not null. Raises `NoStruct`."""
     present = values.drop_null()
     if not len(present):
         return [pa.array([], pa.large_binary())] * count
@@ -55,7 +55,7 @@ def structs(fields: Sequence[pa.Array], names: Sequence[str], like: pa.LargeBina
 
 
 def _field(text: Bytes, starts: Numbers, ends: Numbers) -> pa.LargeBinaryArray:
-    """Of each value; null where nothing stands."""
+    """The texts of one field in each value; null where a value has none."""
     null = starts == ends
     quoted = ~null & (text[starts] == _QUOTE)
     if (quoted & ((ends - starts < 2) | (text[ends - 1] != _QUOTE))).any():

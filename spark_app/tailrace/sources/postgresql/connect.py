@@ -114,7 +114,7 @@ class PgConfig:
 
     @staticmethod
     def of(source: SourceSpec, application_name: str = "tailrace", secrets: Path | None = None) -> "PgConfig":
-        """From the manifest. `secrets`: folder in which Secret `name` is mounted as `name/<key>`."""
+        """The configuration in the manifest. `secrets`: folder in which Secret `name` is mounted as `name/<key>`."""
         files = secret_files(source, secrets)
         assert source.database is not None, "required of this type"
         return PgConfig(
@@ -134,12 +134,12 @@ class PgConfig:
         return replace(self, application_name=application_name)
 
     def bound_to(self, system_identifier: str, timeline: int) -> "PgConfig":
-        """The same, but only this very server is accepted, in the state in which the change log knows it."""
+        """A copy that accepts only this very server, in the state in which the change log knows it."""
         return replace(self, system_identifier=system_identifier, timeline=timeline)
 
     @property
     def place(self) -> str:
-        """For messages."""
+        """The name of the database in messages."""
         return f"{self.host}:{self.port}/{self.database}"
 
 
@@ -272,7 +272,7 @@ def _connect_error(config: PgConfig, error: psycopg.Error) -> TailraceError:
 
 
 def error_text(error: psycopg.Error) -> str:
-    """What the server said, without what may be a row's."""
+    """The server's message, without what may be a row's."""
     primary = None if privacy.showing() else error.diag.message_primary
     return privacy.server_text(_one_line(primary or str(error)), error.sqlstate)
 

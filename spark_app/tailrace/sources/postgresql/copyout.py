@@ -37,7 +37,7 @@ class CopyBlock:
 
     @property
     def starts(self) -> npt.NDArray[np.int64]:
-        """Where each row's column values begin, after the count."""
+        """The places where each row's column values begin, after the count."""
         return self.ends - self.sizes + 2
 
 

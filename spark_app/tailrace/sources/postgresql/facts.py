@@ -31,11 +31,12 @@ class PublicationFacts:
     all_tables: bool
     via_root: bool
     operations: frozenset[str]
-    """Of insert, update, delete, truncate."""
+    """A subset of insert, update, delete, truncate."""
     tables: frozenset[int]
     """Oids, as published (with `via_root` the partitioned root) and as added."""
     unfit: Mapping[int, TableStop]
-    """By oid: the row filter or the column list that keeps changes back, or why the server refuses them."""
+    """The faults by oid: the row filter or the column list that keeps changes back, or the reason why the server
+    refuses them."""
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,8 @@ KINDS = (
     "membership",
 )
 UNSETTLED = "changed"
-"""In place of a selection: there was another since the last look. No column that came since then is certainly new."""
+"""A mark in place of a selection that has changed since the last look. No column that came since then is certainly
+new."""
 LONGEST = 80
 """Characters of a value; longer ones are kept as digests."""
 
@@ -99,8 +100,9 @@ class CatalogLook:
 def look(
     connection: Connection, tables: TablesSpec, options: Sequence[TableOptions], publication: str, trees: Trees
 ) -> CatalogLook:
-    """What is looked at later may be newer than what was looked at first; the next look then finds a difference. A
-    table that was dropped meanwhile is not in the look: half its parts would be missing."""
+    """The fingerprints at one look at the catalog. Parts that are read later may be newer than the first ones; the next
+    look then finds a difference. A table that was dropped meanwhile is not in the look: half its parts would be
+    missing."""
     with source_errors("looking at the catalog"):
         found = discover(connection, tables, options, trees)
         published = look_at_publication(connection, publication)

@@ -18,7 +18,7 @@ _HEX = "\\x"
 
 
 def canonical(columns: Sequence[CatalogColumn], rows: Sequence[Sequence[str]]) -> tuple[Key, ...]:
-    """Of rows of the server's texts of the key columns."""
+    """The canonical keys of rows of the server's texts of the key columns."""
     by_column = zip(columns, zip(*rows, strict=True), strict=True)
     return tuple(zip(*(_canonical(column.logical, texts) for column, texts in by_column), strict=True))
 
@@ -35,7 +35,8 @@ def _canonical(logical: str, texts: Sequence[str]) -> Sequence[str]:
 
 
 def server_text(column: CatalogColumn, text: str) -> str:
-    """What the server reads as the key's value; of people's own words it knows more than the log's (`yes`, ` 01`)."""
+    """The text that the server reads as the key's value; it understands more spellings of people than the log has
+    (`yes`, ` 01`)."""
     if column.logical != "binary":
         return text
     bare = text.removeprefix(_HEX)

@@ -38,8 +38,9 @@ def key_order(table: PgTable, descending: bool = False) -> sql.Composable:
 
 
 def _ordered(column: CatalogColumn, ops: Operators, descending: bool) -> sql.Composable:
-    """For a domain over an enum (range, composite) the type's own order by its plain name: USING does not look through
-    the domain, and cast to the base type the column would be sorted where the index has it in order."""
+    """The expression to sort by. For a domain over an enum (range, composite) it is the type's own order by its plain
+    name: USING does not look through the domain, and cast to the base type the column would be sorted where the index
+    has it in order."""
     if column.domain and column.base_type[0] != "pg_catalog" and ops.less == ("pg_catalog", "<"):
         named = sql.Identifier("t", column.name)
         return sql.SQL("{} DESC").format(named) if descending else named
@@ -114,8 +115,8 @@ def _key(table: PgTable) -> list[tuple[CatalogColumn, Operators]]:
 
 
 def _column(column: CatalogColumn) -> sql.Composable:
-    """As the operators take it: those of enums do not look through a domain. The index serves a relabelled column, too,
-    and a collation survives the cast."""
+    """The column in the form that the operators take: those of enums do not look through a domain. The index serves a
+    relabelled column, too, and a collation survives the cast."""
     return _collated(_undomained(column), column)
 
 

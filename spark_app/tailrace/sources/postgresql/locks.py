@@ -1,4 +1,4 @@
-"""Who holds a lock that is in our way. Asked after a wait was given up, for messages only."""
+"""The holder of a lock that blocks Tailrace. Asked after a wait was given up, for messages only."""
 
 from collections.abc import Sequence
 
@@ -15,8 +15,8 @@ AGAINST_PUBLISHING = (
 
 
 def holder(connection: Connection, oid: int, modes: Sequence[str]) -> str:
-    """Who holds, or is first in the queue for, a lock of one of these modes on the table, a partition of it or an index
-    of these."""
+    """The session that holds, or is first in the queue for, a lock of one of these modes on the table, a partition of
+    it or an index of these."""
     row = connection.execute(_HOLDER, (oid, list(modes))).fetchone()
     if row is None:
         return "another session held a lock on it"

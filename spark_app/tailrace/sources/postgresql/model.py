@@ -1,4 +1,4 @@
-"""What the catalog says about one table: made by discovery, used by capture, chunk readers and preflight."""
+"""The catalog's facts about one table: made by discovery, used by capture, chunk readers and preflight."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -43,15 +43,15 @@ class CatalogColumn:
     nullable: bool
     key: int | None
     operators: Operators | None
-    """Of key columns."""
+    """The operators of a key column."""
     collation: tuple[str, str] | None
-    """Of a key column whose index has another collation than the column."""
+    """The collation of a key column whose index has another one than the column."""
     has_default: bool
     """New rows get a value of their own accord."""
     has_missing: bool
     """Rows older than the column show a constant that the log never carried: a column added so needs a re-read."""
     mask: str | None = None
-    """As in `changelog.records.Column`."""
+    """The mask, as in `changelog.records.Column`."""
     padded: int | None = None
     """Length of a `character(n)`, or of a domain over one: its values are filled up with blanks."""
     nested: str | None = None
@@ -106,7 +106,7 @@ class PgTable:
     names: Mapping[int, str] = field(default_factory=dict)
     """attnum -> name of every column that is not generated, copied or not."""
     stored: Mapping[int, str] = field(default_factory=dict)
-    """The same of generated columns that are stored: since 18 a publication may bring them."""
+    """Generated columns that are stored, in the same form: since 18 a publication may bring them."""
     whole_identity: str | None = None
     """The table, or a partition of it, whose old rows are logged whole (REPLICA IDENTITY FULL), as SQL writes it."""
     attributes: int = 0
@@ -138,7 +138,7 @@ class PgTable:
         return {attnum: name for attnum, name in self.names.items() if attnum not in copied}
 
     def leaves_out(self, column: Column) -> bool:
-        """Whether what was this column once is left out now."""
+        """True if the column that once had this id is left out now."""
         return number(column) in self.left_out or column.name in self.left_out.values()
 
     @property
@@ -151,5 +151,5 @@ class PgTable:
 
     @property
     def relation(self) -> sql.Composable:
-        """For FROM: inheriting tables are tables of their own, partitions belong to their root."""
+        """The text after FROM: inheriting tables are separate tables, partitions belong to their root."""
         return self.identifier if self.partitioned else sql.SQL("ONLY ") + self.identifier

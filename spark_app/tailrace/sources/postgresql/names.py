@@ -1,7 +1,7 @@
-"""What a change log's objects in the source are called: slot and publication, made by Tailrace or given.
+"""The names of a change log's objects in the source: slot and publication, made by Tailrace or named by the user.
 
-From the manifest for a new change log, from the journal's origin for one that exists. The origin's identity holds what
-makes a source the same: system, timeline, database, slot and publication.
+They come from the manifest for a new change log, from the journal's origin for one that exists. The origin's identity
+holds what makes a source the same: system, timeline, database, slot and publication.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ SYSTEM, TIMELINE, DATABASE, SLOT, PUBLICATION = "system identifier", "timeline",
 
 
 def slot_text(name: str) -> str:
-    """In an origin's `made`."""
+    """The slot in an origin's `made`."""
     return f"replication slot {name}"
 
 
@@ -26,7 +26,7 @@ def publication_text(name: str) -> str:
 
 @dataclass(frozen=True)
 class Names:
-    """Of the source's objects that belong to one change log."""
+    """The names of the source's objects that belong to one change log."""
 
     slot: str
     publication: str
@@ -41,13 +41,13 @@ class Names:
 
     @property
     def made(self) -> tuple[str, ...]:
-        """What Tailrace makes, for an origin."""
+        """The objects that Tailrace creates, for an origin."""
         slot = (slot_text(self.slot),) if self.slot_is_ours else ()
         return (*slot, publication_text(self.publication)) if self.publication_is_ours else slot
 
     @staticmethod
     def of(replicator: Replicator, log_id: str = "") -> "Names":
-        """For a change log that is still to be made."""
+        """The names for a change log that is still to be created."""
         source, made = replicator.spec.source.postgresql, ownership.made_by(replicator)
         return Names(
             slot=source.slot or made,
@@ -59,7 +59,8 @@ class Names:
 
     @staticmethod
     def of_log(replicator: Replicator, origin: Origin | None) -> "Names":
-        """For a change log that exists: what its origin says it made keeps the name that it has there."""
+        """The names for a change log that exists: objects that its origin lists as made keep the names that they have
+        there."""
         if origin is None:
             return Names.of(replicator)
         source, made = replicator.spec.source.postgresql, ownership.made_by(replicator)
@@ -74,13 +75,13 @@ class Names:
 
     @property
     def application(self) -> str:
-        """Of the log connection. It names the change log: another Replicator that reads the same given slot is never
-        taken for a predecessor of ours."""
+        """The name of the log connection. It contains the change log's id: another Replicator that reads the same given
+        slot is never taken for a predecessor."""
         return f"tailrace capture {self.log_id}"[:MAX_IDENTIFIER]
 
     @property
     def maker(self) -> str:
-        """Of the connection that makes the slot."""
+        """The name of the connection that creates the slot."""
         return f"tailrace slot {self.log_id}"[:MAX_IDENTIFIER]
 
     @property

@@ -1,4 +1,4 @@
-"""What capture asks and tells the source in SQL: identity, slot, publication, edge, markers.
+"""The SQL of capture towards the source: identity, slot, publication, edge, markers.
 
 Every function is one or a few statements on capture's own SQL connection (never the log connection).
 """
@@ -29,7 +29,7 @@ deadlock_timeout (1 s by default). Seconds for the locks of one look. Meanwhile 
 
 @dataclass(frozen=True)
 class ServerIdentity:
-    """Who the source is."""
+    """The identity of the source."""
 
     system_identifier: str
     timeline: int
@@ -120,7 +120,7 @@ def drop_publication(connection: Connection, name: str) -> bool:
 
 
 def slot_waits_for(connection: Connection, slot_maker: str) -> str | None:
-    """What the backend with this application name waits for: the oldest transaction in its way."""
+    """The obstacle that the backend with this application name waits for: the oldest transaction in its way."""
     with source_errors("looking for what the slot waits for"):
         row = connection.execute(
             "SELECT b.pid, b.backend_xid::text, extract(epoch FROM now() - b.xact_start)::int, b.application_name"
@@ -202,7 +202,8 @@ def _set_tables(connection: Connection, name: str, tables: Iterable[PgTable]) ->
 
 
 def _drop_tables(connection: Connection, publication: sql.Identifier, oids: Sequence[int]) -> None:
-    """What is locked stays in until a later look, which begins elsewhere."""
+    """Drops tables from the publication. A table that is locked stays in it until a later look, which begins
+    elsewhere."""
     named = "SELECT c.oid::regclass::text FROM pg_catalog.pg_class c WHERE c.oid = ANY(%s::int8[]::oid[])"
     names = connection.execute(named, (list(oids),))
     tables = [sql.SQL(name) for (name,) in names.fetchall()]
@@ -232,7 +233,8 @@ def _unless_locked(connection: Connection, statement: sql.Composed, wait: int = 
 
 
 def unpublishable(connection: Connection, name: str, tables: Sequence[PgTable], ours: bool) -> dict[int, TableStop]:
-    """Of these tables, which the publication does not hold, by oid: those that we may not put into ours, or all."""
+    """The tables that the publication does not hold and may not get, by oid: in Tailrace's publication those that it
+    cannot add, in another one all."""
     if not ours:
         return {t.oid: left_out(t, name) for t in tables}
     if not tables:
@@ -327,9 +329,9 @@ def type_name(connection: Connection, oid: int, modifier: int) -> str:
 
 
 def has_ended(connection: Connection, xid: int, table_id: int) -> bool:
-    """Whether the catalog shows what this transaction, whose commit the log has, did to the table. It comes later than
-    the log: by an instant, or, where commits wait for a standby, for as long as these do. Until then who has altered
-    the table keeps it locked."""
+    """True if the catalog shows the effect on the table of this transaction, whose commit the log has. It comes later
+    than the log: by an instant, or, where commits wait for a standby, for as long as these do. Until then who has
+    altered the table keeps it locked."""
     with source_errors("asking whether the catalog shows a transaction"):
         row = connection.execute(
             "SELECT pg_catalog.pg_visible_in_snapshot(%s::text::xid8, pg_catalog.pg_current_snapshot()) OR NOT EXISTS ("
@@ -343,7 +345,7 @@ def has_ended(connection: Connection, xid: int, table_id: int) -> bool:
 
 
 def snapshot(connection: Connection) -> str:
-    """What a transaction that began now would see."""
+    """The snapshot of a transaction that would begin now."""
     with source_errors("asking for a snapshot"):
         row = connection.execute("SELECT pg_catalog.pg_current_snapshot()::text").fetchone()
     assert row is not None

@@ -49,7 +49,7 @@ class OldestTransaction:
         return self.asked - self.begun if self.begun is not None else 0.0
 
     def named(self, age: bool = True) -> str:
-        """For people. `age`: it is asked once; else when it began, so that the text stays the same."""
+        """A text for people. `age`: it is asked once; else the start time, so that the text stays equal."""
         when = f"{self.age:.0f} s old" if age else f"open since {_time(self.begun)}"
         if self.prepared is not None:
             end = "COMMIT PREPARED or ROLLBACK PREPARED it"
@@ -67,8 +67,8 @@ def oldest(connection: Connection) -> OldestTransaction:
 
 
 class LogHolder:
-    """For whom the server keeps log that has been read: a slot's log begins where the oldest transaction began that was
-    open at its position."""
+    """The transaction for which the server keeps log that has been read: a slot's log begins where the oldest
+    transaction began that was open at its position."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

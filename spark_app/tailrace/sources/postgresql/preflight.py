@@ -19,7 +19,7 @@ OLDEST, NEWEST = 14, 18
 SMALL_KEEP = 1024
 """Megabytes: less kept log than this is written in minutes by a busy server."""
 SLOT_LOG = "slot_log"
-"""Of the finding that a renewal of the stream puts right by itself, if the slot is Tailrace's own."""
+"""The name of the finding that a renewal of the stream repairs by itself, if the slot is Tailrace's."""
 RESYNC = (
     "Run `tailrace resync -f <manifest> --all`, then start; in Kubernetes, create a SnapshotRequest with resync: true"
     " and tables: ['*.*']. Every table is read again."
@@ -34,7 +34,7 @@ def check(facts: Facts) -> tuple[Finding, ...]:
 
 
 def _summary(facts: Facts, failed: Collection[str | None]) -> Iterator[Finding]:
-    """Of the tables: without those that have a failure of their own."""
+    """A summary of the tables, without those that have a failure of their own."""
     total, good = len(facts.tables), sum(t.table.name not in failed for t in facts.tables)
     hopeless = all(t.table.stop is not None for t in facts.tables)
     level: Level = "ok" if good else "fail" if hopeless else "warn"

@@ -91,7 +91,7 @@ class Publication:
     schemas: Mapping[str, int]
     """Whole schemas: name -> oid in pg_publication_namespace."""
     generated: bool = False
-    """Whether it brings stored generated columns, too."""
+    """True if it brings stored generated columns, too."""
     since_18: bool = False
     """The server's version."""
 

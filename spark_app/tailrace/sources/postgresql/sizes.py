@@ -13,11 +13,11 @@ _FILES = """
 SELECT o, pg_catalog.pg_table_size(o::oid::regclass)::int8, pg_catalog.pg_relation_size(o::oid::regclass)::int8
   FROM unnest(%s::int8[]) AS o
 """
-"""Of a table with its TOAST values, and of its rows alone."""
+"""A query for the size of a table with its TOAST values, and of its rows alone."""
 
 
 def sizes(connection: Connection, tables: Sequence[PgTable]) -> Mapping[int, TableSize]:
-    """By the table's oid; of a partitioned one, that of its partitions together."""
+    """The sizes by the table's oid; a partitioned table has that of its partitions together."""
     files = sorted({file for table in tables for file, _ in table.storage})
     with source_errors("looking at the sizes of tables"):
         rows: dict[int, float] = dict(connection.execute(_ROWS, (files,)).fetchall())

@@ -1,4 +1,5 @@
-"""What a change log has in PostgreSQL, behind `sources.api.Subscription`: a slot, a publication, and who the server is.
+"""PostgreSQL's objects of a change log, behind `sources.api.Subscription`: a slot, a publication, and the server's
+identity.
 
 On capture's SQL connection, and on those of `tailrace doctor` and `tailrace drop`.
 """
@@ -37,7 +38,7 @@ class PgSubscription:
         self._replicator = replicator
         self._root = root
         self._to_publish: list[PgTable] = []
-        """What `prepare` found fit."""
+        """The tables that `prepare` accepted."""
 
     def admit(
         self, origin: Origin, point: ResumePoint, renewing: bool, stopping: threading.Event | None = None

@@ -1,4 +1,4 @@
-"""What becomes of each column of a table, before it is copied: for `tailrace doctor`. No I/O.
+"""The form in which each column of a table will be copied, determined in advance: for `tailrace doctor`. No I/O.
 
 Types and limits are those of `types`, of which the catalog and docs/types.md are made, too.
 """

@@ -17,7 +17,7 @@ SHORTEN = "Shorten the value in the source, or take its table out of tables.incl
 
 
 def too_large(sqlstate: str, message: str) -> bool:
-    """Of an error that the server ended a log stream, or a COPY, with."""
+    """True for an error by which the server ended a log stream, or a COPY, because a value was too large."""
     if sqlstate == PROGRAM_LIMIT_EXCEEDED:
         return True
     found = _ALLOCATION.search(message)

@@ -73,7 +73,7 @@ SELECT m.root AS root, c.oid::int8 AS oid, {_NAME} AS name, c.relkind::text AS r
  ORDER BY c.oid
 """
 TREES_AT_A_TIME = 50
-"""Of which the details are read at once: a row of them is large until it is sorted out."""
+"""Trees whose details are read at once: a row of them is large until it is sorted out."""
 Stamp = tuple[object, ...]
 
 
@@ -93,16 +93,16 @@ class Tree:
 
     storage: FileNodes
     shapes: Mapping[Shape, str]
-    """Of the leaves; with the name of one that has it."""
+    """The shapes of the leaves; each with the name of one that has it."""
     missing: frozenset[str]
     """Columns whose older rows have a value in some leaf that the log never carried."""
     parts: Parts
-    """Of the fingerprint: what members have."""
+    """The members' parts of the fingerprint."""
     emptied_by: Mapping[str, int]
 
 
 NOTHING = Tree((), {}, frozenset(), {}, {})
-"""Of a table that was dropped while the look was under way: the next look will not see it."""
+"""The tree of a table that was dropped while the look was under way: the next look will not see it."""
 
 
 class Trees:

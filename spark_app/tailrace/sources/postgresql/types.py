@@ -14,18 +14,19 @@ LOGICAL = {
     "timestamp": "timestamp",
     "timestamptz": "timestamptz",
 }
-"""Of the types in pg_catalog. `numeric` goes by its digits; all others are the text of their output function."""
+"""The logical types of the types in pg_catalog. `numeric` goes by its digits; all others are the text of their output
+function."""
 NUMBERS = frozenset(("int2", "int4", "int8", "numeric"))
 """Types that `options[].as` can make a decimal or a double."""
 OTHERS = dict.fromkeys(NUMBERS, ("decimal", "double")) | {"uuid": ("binary",), "time": ("time",)}
-"""What `options[].as` can make of a type, besides text, and lists of arrays."""
+"""The other types that `options[].as` can choose, besides text, and lists of arrays."""
 IN_KEYS = ("binary",)
-"""Of these what a column of the key can become: the same values in the same order."""
+"""The types among them that a column of the key may have: equal values in equal order."""
 TEXT = frozenset(("text", "varchar", "bpchar", "name", "uuid", "citext"))
 """Types that are text, as enums are. What else is not in `LOGICAL` becomes text, as its output function says it."""
 AS_TEXT = "exact text of the server's output function"
 NOT_UTF8 = "holds no text that is not UTF-8 (`SQL_ASCII` databases)"
-"""Of all texts."""
+"""A limit of all texts."""
 _YEARS = "holds no infinity, no BC and no years after 9999"
 LIMITS = {
     "date": _YEARS,
@@ -34,7 +35,7 @@ LIMITS = {
     "decimal": "holds no NaN",
     "time": "holds no 24:00",
 }
-"""What a logical type cannot hold; of decimals without their digits."""
+"""The limits of each logical type; those of decimals without their digits."""
 LISTS = "holds no array of more than one dimension, and none that does not begin at index 1"
 
 

@@ -1,4 +1,4 @@
-"""What a PostgreSQL snapshot shows: the text of `pg_current_snapshot()`, read and asked.
+"""The visibility of a PostgreSQL snapshot: the text of `pg_current_snapshot()`, read and asked.
 
 64-bit transaction ids, epoch included. Called by capture when it registers a chunk, through `tailrace.sources.api`.
 """
@@ -19,7 +19,7 @@ LOGGED_XID = 2**63
 
 @dataclass(frozen=True)
 class PgSnapshot:
-    """What one transaction can see: everything below `xmin`, nothing from `xmax` on, and between them all but `xip`."""
+    """The view of one transaction: everything below `xmin`, nothing from `xmax` on, and between them all but `xip`."""
 
     xmin: int
     xmax: int
@@ -35,7 +35,7 @@ class PgSnapshot:
         return f"{self.xmin}:{self.xmax}:{','.join(map(str, sorted(self.xip)))}"
 
     def sees(self, transactions: TransactionIds) -> NDArray[np.bool_]:
-        """Of (committed, top-level) transactions, whether their rows are visible."""
+        """Returns for each (committed, top-level) transaction if its rows are visible."""
         running = np.array([xid for xid in self.xip if xid < LOGGED_XID], np.int64)
         return (transactions.number < self.xmax) & ~np.isin(transactions.number, running)
 

@@ -19,7 +19,7 @@ the partition that it went to."""
 
 
 class Mark(NamedTuple):
-    """From message `at` on, changes belong to this transaction. (One per transaction: a tuple is made fastest.)"""
+    """The start of a transaction's changes: from message `at` on. (One per transaction: a tuple is made fastest.)"""
 
     at: int
     xid: int
@@ -68,12 +68,12 @@ class MessageBlock:
 
 @dataclass(frozen=True)
 class FlatBlock:
-    """The same bytes in one buffer: what can be looked at by column."""
+    """The bytes of a block in one buffer, to be read by column."""
 
     data: bytes
     buffer: NDArray[np.uint8]
     starts: NDArray[np.int64]
-    """Of each message."""
+    """The start of each message."""
     ends: NDArray[np.int64]
     """Behind each message."""
     kinds: NDArray[np.uint8]

@@ -57,7 +57,7 @@ def _waits(table: PgTable, holder: str) -> PgTable:
 
 @dataclass(frozen=True)
 class PollContext:
-    """Where it looks."""
+    """The connection and the settings that a look uses."""
 
     replicator: Replicator
     connection: Connection

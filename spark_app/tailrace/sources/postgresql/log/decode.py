@@ -46,11 +46,11 @@ class Form:
 
     schema: TableSchema
     wire: tuple[int, ...]
-    """For each column of the schema its place in the message's tuples."""
+    """The place in the message's tuples of each column of the schema."""
     wire_columns: int
     """Columns in the message's tuples."""
     sets_null: bool = False
-    """What a type cannot hold becomes NULL."""
+    """True if values that a type cannot hold become NULL."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,14 @@ class Forms(Protocol):
 
 @dataclass
 class _Pass:
-    """What is known about the block before sequences are given."""
+    """The state of a block before sequences are assigned."""
 
     flat: FlatBlock
     spans: list[tuple[int, Form, Indexes]] = field(default_factory=list)
     """Row messages of one table and form: (table id, form, message indexes)."""
     schema_events: list[tuple[int, Evolved]] = field(default_factory=list)
     stops: dict[int, tuple[int, TableStop]] = field(default_factory=dict)
-    """By table id: from this message on the table is not captured."""
+    """The stops by table id: from this message on the table is not captured."""
     truncates: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
     leaves: list[tuple[int, int]] = field(default_factory=list)
 
@@ -246,7 +246,7 @@ class Decoder:
         ]
 
     def _events(self, now: _Pass, firsts: Indexes) -> list[Event]:
-        """In log order."""
+        """The events in log order."""
         events: list[tuple[int, Event]] = []
         for index, evolved in now.schema_events:
             stop = now.stops.get(evolved.form.schema.table_id)
@@ -264,7 +264,7 @@ class Decoder:
 
 
 class Decoding:
-    """What the assembler gives its blocks to: decoded, they go on to the sink."""
+    """The receiver of the assembler's blocks: decoded, they are passed to the sink."""
 
     def __init__(self, decoder: Decoder, sink: Sink) -> None:
         self._decoder = decoder

@@ -1,4 +1,4 @@
-"""What each difference between two looks at a table means: one table, and the comparison that is made by it.
+"""The meaning of each difference between two looks at a table: one table, and the comparison that uses it.
 
 Called by the catalog's poll with the fingerprint of the journal and that of the look, and by `tables.compare` with the
 schema version in force. docs/postgresql.md shows the same table; a test compares the two. The order of the rules is the
@@ -43,7 +43,7 @@ class DifferenceRule:
 
 
 WRITTEN_BY = " @"
-"""In a value: the transaction that wrote the catalog's row follows."""
+"""A separator in a value: the transaction that wrote the catalog's row follows."""
 
 _H, _R, _S = Action.HARMLESS, Action.READ_AGAIN, Action.STOP
 DIFFERENCES: tuple[DifferenceRule, ...] = (
@@ -119,7 +119,7 @@ class Difference:
     now: str
 
     def text(self, table: str, columns: Mapping[str, str]) -> str:
-        """For people: without the transactions that values are told apart by."""
+        """A text for people: without the transactions that values are told apart by."""
         before, now = (value.rpartition(WRITTEN_BY)[0] or value for value in (self.before, self.now))
         column = columns.get(self.item, self.item)
         return self.rule.text.format(table=table, column=column, item=self.item, before=before, now=now)
@@ -138,12 +138,12 @@ def differences(before: Parts, now: Parts) -> Iterator[Difference]:
 
 
 def as_change(difference: Difference, change: Change) -> Difference:
-    """The same difference, of which more is known."""
+    """The difference with the details that are known in addition."""
     return Difference(_RULES[(difference.rule.kind, change)], difference.item, difference.before, difference.now)
 
 
 def schema_parts(schema: TableSchema) -> Parts:
-    """What the journal knows of the columns without a fingerprint."""
+    """The columns as the journal knows them without a fingerprint."""
     return {
         "name": {"": schema.name},
         "column": {str(number(c)): c.name for c in schema.columns},

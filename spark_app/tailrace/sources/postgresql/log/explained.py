@@ -63,7 +63,7 @@ def known_to_the_log(
 
 
 def _altered_since(difference: Difference, before: TableLog, now: PgTable) -> bool:
-    """Whether the item came with a new column, whose rows the log may have from before its type was altered. What was
+    """True if the item came with a new column, whose rows the log may have from before its type was altered. What was
     altered below the edge was so before the table was read."""
     altered = now.altered.get(difference.item)
     if altered is None or difference.rule.change != "added":
@@ -74,7 +74,7 @@ def _altered_since(difference: Difference, before: TableLog, now: PgTable) -> bo
 
 
 def _same_toast(item: str, before: TableLog, now: PgTable) -> bool:
-    """Whether it is proven that nothing but TRUNCATE made the file. `SET UNLOGGED`, rows and `SET LOGGED` in the same
+    """True if it is proven that nothing but TRUNCATE made the file. `SET UNLOGGED`, rows and `SET LOGGED` in the same
     transaction, or an ALTER with USING, leave no other trace; a table without TOAST has not even this one."""
     kept = (before.fingerprint or {}).get("toast", {}).get(item, "0")
     return kept != "0" and kept == now.parts["toast"].get(item)
@@ -85,7 +85,7 @@ def written(table: TableLog) -> list[str]:
 
 
 def _followed(seq: Seq, table: TableLog, state: LogState) -> bool:
-    """Whether rows of the table may come after this place in the same transaction."""
+    """True if rows of the table may follow this place in the same transaction."""
     following = state.transactions.first_after(seq)
     end = state.last_seq if following is None else following - 1
     segment = table.segments.ended_through(seq)

@@ -20,9 +20,9 @@ from tailrace.sources.row_filters import filter_columns
 
 
 def has_all(names: Mapping[int, str], attributes: int | None, now: PgTable) -> bool:
-    """Whether it is known of all columns that were there at the last look which number each has in the log. `names`,
-    `attributes`: as `tables.Captured` has them. Not where the publication leaves columns out: it may have had another
-    list of them when a message was sent."""
+    """True if the number in the log is known of every column that existed at the last look. `names`, `attributes`: as
+    `tables.Captured` has them. Not where the publication leaves columns out: it may have had another list of them when
+    a message was sent."""
     if attributes is None or not names:
         return False
     return not any(n <= attributes and n not in names for n in now.names)

@@ -18,7 +18,7 @@ INSERT, UPDATE, DELETE = b"IUD"
 STREAM_START, STREAM_STOP, STREAM_COMMIT, STREAM_ABORT = b"SEcA"
 ROWS = frozenset((INSERT, UPDATE, DELETE))
 NEW, KEY, OLD = b"NKO"
-"""What precedes a tuple: the new row, the old row's identity columns, the whole old row (REPLICA IDENTITY FULL)."""
+"""Marks in front of a tuple: the new row, the old row's identity columns, the whole old row (REPLICA IDENTITY FULL)."""
 
 POSTGRES_EPOCH = 946_684_800_000_000
 """2000-01-01 in microseconds since the Unix epoch."""
@@ -54,7 +54,7 @@ class Begin(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """Of an ordinary or (with `xid`) a streamed transaction. `end_lsn` is the position after it."""
+    """The commit of an ordinary or (with `xid`) a streamed transaction. `end_lsn` is the position after it."""
 
     commit_lsn: int
     end_lsn: int
@@ -93,7 +93,7 @@ class LogicalMessage:
     transactional: bool
     lsn: int
     prefix: bytes
-    """As it came: of another application it may hold anything, and nobody reads it."""
+    """The prefix as it came: another application's may hold anything, and is not read."""
     content: bytes
 
 

@@ -32,7 +32,8 @@ class Rejoin:
 def rejoins(
     state: LogState, known: Mapping[int, Captured], found: Mapping[int, PgTable], spec: ReplicatorSpec
 ) -> dict[int, Rejoin]:
-    """By table id. Tables that the source no longer has, or that are no longer selected, just end."""
+    """The tables that start over, by table id. Tables that the source no longer has, or that are no longer selected,
+    just end."""
     asked = resyncs(state)
     due = {}
     for table_id, table in known.items():
@@ -54,15 +55,15 @@ def _starts_over(table: TableLog, now: PgTable, spec: ReplicatorSpec) -> bool:
 
 
 def bares(before: TableSchema, now: PgTable) -> bool:
-    """Whether a column that was masked would be copied in clear under another name, because the options know only
-    names: nobody but a person decides that (a resync)."""
+    """True if a column that was masked would be copied in clear under another name, because the options know only
+    names: only a resync by the user decides that."""
     clear = {number(column): column.name for column in now.schema.columns if column.mask is None}
     masked = (column for column in before.columns if column.mask is not None)
     return any(clear.get(number(column), column.name) != column.name for column in masked)
 
 
 def name_is_free(known: Mapping[int, Captured], table: PgTable) -> bool:
-    """Whether no other table that is not over has the name, and with it the target."""
+    """True if no other table that has not ended has the name, and with it the target."""
     names = (table.schema_name, table.table_name)
     held = (c.schema for i, c in known.items() if i != table.oid)
     return all((schema.schema_name, schema.table_name) != names for schema in held)

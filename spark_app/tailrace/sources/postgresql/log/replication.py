@@ -56,7 +56,7 @@ class LogConnection:
     def __init__(self, config: PgConfig, slot: str, publication: str, position: Position) -> None:
         """`position`: the journal's; the server sends every commit that ends behind it."""
         self.durable = position
-        """What status updates acknowledge; raised by capture after each durable record."""
+        """The position that status updates acknowledge; raised by capture after each durable record."""
         self._slot = slot
         self._heard = self._told = time.monotonic()
         self._reply_wanted = False
@@ -211,8 +211,8 @@ def lost(seen: str, useless: str | None = None, before: str = "") -> PositionLos
 
 
 def start_error(slot: str, state: str, message: str) -> Exception:
-    """By the server's SQLSTATE, for its message may be in any language. A slot that has lost its log comes as a
-    `Retry`: the next start asks the catalog, which says so."""
+    """The error for the server's SQLSTATE, because its message may be in any language. A slot that has lost its log
+    comes as a `Retry`: the next start asks the catalog, which says so."""
     if state == UNDEFINED_OBJECT:
         return lost(f"slot {slot!r}: {message}")
     if state == INSUFFICIENT_PRIVILEGE:

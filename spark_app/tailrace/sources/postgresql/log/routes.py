@@ -40,16 +40,16 @@ class _Tree:
 
 @dataclass(frozen=True)
 class Moved:
-    """What the connection can have decided wrongly."""
+    """The decisions of the connection that may have been wrong."""
 
     anew: frozenset[int] = frozenset()
     """Another connection must decide about these tables."""
     tables: frozenset[int] = frozenset()
-    """Of these it can have sent rows wrongly, or kept them back."""
+    """Tables of which it can have sent rows wrongly, or kept them back."""
 
 
 class Routes:
-    """Of one stream. `kept`: the server is one that stays with what it decided; for others nothing ever differs."""
+    """The routes of one stream. `kept`: the server keeps what it decided; for others nothing ever differs."""
 
     def __init__(self, server_version: int, fingerprints: Mapping[int, Parts | None]) -> None:
         """`fingerprints`: of the tables that the log has had."""
@@ -66,7 +66,7 @@ class Routes:
         return new
 
     def new_files(self, found: Mapping[int, PgTable]) -> set[str]:
-        """The same of files."""
+        """The new files of the tables found."""
         new = set[str]()
         for table_id, table in found.items() if self.kept else ():
             known, now = self._known.get(table_id), _Tree.of(table.parts)
@@ -80,8 +80,8 @@ class Routes:
         settled: Collection[str] = (),
         unwritten: Collection[str] = (),
     ) -> Moved:
-        """Of the tables found. `brought`: partitions that the log had brought rows of before any look saw them;
-        `unwritten`: files that hold no row now, and of which no row can have been sent that still counts."""
+        """The tables found that have moved. `brought`: partitions that the log had brought rows of before any look saw
+        them; `unwritten`: files that hold no row now, and of which no row can have been sent that still counts."""
         tables, anew = set[int](), set[int]()
         for table_id, table in found.items() if self.kept else ():
             known, now = self._known.get(table_id), _Tree.of(table.parts)
@@ -96,8 +96,9 @@ class Routes:
         return Moved(frozenset(anew | tables), frozenset(tables))
 
     def follow(self, found: Mapping[int, PgTable], but: Collection[int] = ()) -> None:
-        """Of those that have moved the rows come right from here on, as those of all others. `but`: of these they do
-        not yet. A table that is not found may have become a partition, and is a new one when it comes back."""
+        """Marks those that have moved: their rows are routed correctly from here on, as those of all others. `but`:
+        tables for which they are not yet. A table that is not found may have become a partition, and is a new one when
+        it comes back."""
         if self.kept:
             known = {i: tree for i, tree in self._known.items() if i in but}
             self._known = known | {i: _Tree.of(table.parts) for i, table in found.items() if i not in but}

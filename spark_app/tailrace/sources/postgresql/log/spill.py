@@ -125,7 +125,7 @@ class Spill:
 
     @property
     def oldest_arrival(self) -> int | None:
-        """Of the Relation messages of undecided transactions."""
+        """The arrival of the oldest Relation message of undecided transactions."""
         return min((t.relation_arrivals[0] for t in self._transactions.values() if t.relation_arrivals), default=None)
 
     @property

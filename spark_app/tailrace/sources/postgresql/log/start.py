@@ -1,5 +1,5 @@
-"""Where PostgreSQL's stream begins: publication and slot of a change log, made at its first start and made again when
-its position was lost.
+"""The start of PostgreSQL's stream: publication and slot of a change log, created at its first start and re-created
+when its position was lost.
 
 Called by `sources.postgresql.subscription`. What concerns one table only stops that table, at the first look at the
 catalog: the start refuses what concerns the whole source.
@@ -73,7 +73,7 @@ def drop_ours(connection: Connection, names: Names) -> bool:
 
 @dataclass(frozen=True)
 class Making:
-    """Of what one change log has in the source."""
+    """The creation of one change log's objects in the source."""
 
     config: PgConfig
     connection: Connection
@@ -92,8 +92,8 @@ class Making:
         return position
 
     def renew(self, tables: list[PgTable]) -> Position:
-        """The same with another slot. Dying before the record is safe: the request is still there, and the slot that
-        was made is dropped by the next start."""
+        """Makes the same with another slot. Dying before the record is safe: the request is still there, and the slot
+        that was made is dropped by the next start."""
         self._publication(tables)
         if self.names.slot_is_ours:
             drop_ours(self.connection, self.names)

@@ -70,7 +70,8 @@ class PgStream:
         self._connect()
 
     def _from_here(self) -> Assembler:
-        """For a log connection that begins: the server sends every undecided transaction from its beginning."""
+        """The assembler for a log connection that begins: the server sends every undecided transaction from its
+        beginning."""
         return Assembler(self._decoding, Spill(self._wiring.scratch), self._extend, self._wiring.memory)
 
     def _connect(self) -> None:

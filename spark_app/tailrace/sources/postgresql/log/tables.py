@@ -34,7 +34,7 @@ Lookup = Callable[[int], PgTable | None]
 HasEnded = Callable[[int, int], bool]
 """(transaction, table oid) -> whether the catalog shows, after a short wait, what the transaction did to the table."""
 Asked = Callable[[TableSchema], bool]
-"""Whether the policy of the table (`onSchemaChange`) says so."""
+"""A question to the policy of the table (`onSchemaChange`)."""
 
 
 def never(schema: TableSchema) -> bool:
@@ -80,14 +80,14 @@ class Captured:
     names: Mapping[int, str] = field(default_factory=dict)
     """attnum -> name at the last look, of the columns that the log carries."""
     selection: str | None = None
-    """As the fingerprint has it; None: it is one of before."""
+    """The selection in the fingerprint; None: the fingerprint is of an older form."""
     history: list[TableSchema] = field(default_factory=list)
     """Older versions, for chunks read before a change."""
 
 
 @dataclass(frozen=True)
 class ColumnChanges:
-    """What the catalog says about a captured table that the journal does not know."""
+    """The facts of the catalog about a captured table that the journal does not know."""
 
     evolved: TableSchema | None = None
     reread: bool = False
@@ -133,7 +133,7 @@ class CapturedTables:
         table.names = {int(number): names[number] for number in sorted(names, key=int)}
 
     def reselected(self, table_id: int) -> bool:
-        """Whether other columns are to be copied than at the last look: one that came since may have been left out at
+        """True if other columns are to be copied than at the last look: one that came since may have been left out at
         first, so its rows are not all in the log."""
         known = self.known[table_id]
         options = options_of(self._options, known.schema.schema_name, known.schema.table_name)
@@ -220,7 +220,7 @@ class CapturedTables:
     def _follow(
         self, schema: TableSchema, table: Captured, relation: Relation, ask: Ask
     ) -> tuple[TableSchema | None, bool]:
-        """From this version on."""
+        """Returns the schema version that holds from this message on."""
         name = schema.name
         if (relation.schema_name, relation.table_name) != (schema.schema_name, schema.table_name):
             # The journal has the catalog's name: the message is older than a rename back, or than a schema's rename, of
@@ -301,7 +301,7 @@ def _same_columns(one: TableSchema, other: TableSchema) -> bool:
 
 
 def _published_otherwise(schema: TableSchema, sent: Sequence[str], names: Mapping[int, str], now: PgTable) -> bool:
-    """Whether the message has more or fewer columns than at the last look because the publication has another list of
+    """True if the message has more or fewer columns than at the last look because the publication has another list of
     them: all are where the catalog has them, under their names. What that means for the rows, the next look says."""
     there = {**now.names, **now.stored}
     rest = iter([there[number] for number in sorted(there)])
@@ -386,6 +386,6 @@ def compare(
 
 
 def is_retyped(before: TableSchema, after: TableSchema) -> bool:
-    """Whether a column has become another one under its number: the rows that are there have no value of it."""
+    """True if a column has become another one under its number: the rows that exist have no value of it."""
     ids = {number(column): column.id for column in before.columns}
     return any(ids.get(number(column), column.id) != column.id for column in after.columns)

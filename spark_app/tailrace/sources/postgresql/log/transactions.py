@@ -28,7 +28,7 @@ MANY_RELATIONS = 1000
 
 
 class Blocks(Protocol):
-    """What becomes of the blocks; `decode.Decoding`."""
+    """The consumer of the blocks; `decode.Decoding`."""
 
     def rows(self, block: MessageBlock) -> None:
         """Decode the block's rows; they belong to the record being built."""
@@ -68,7 +68,7 @@ class Relations:
         self._apply(relation_id, message, block)
 
     def replay(self, message: bytes, arrival: int, seen: dict[int, tuple[int, bytes]], block: MessageBlock) -> None:
-        """Of a stream that has committed; `seen` collects them for `end_replay`."""
+        """Replays a message of a stream that has committed; `seen` collects them for `end_replay`."""
         relation_id = _relation_id(message)
         seen[relation_id] = (arrival, message)
         self._apply(relation_id, message, block)
@@ -133,7 +133,7 @@ class Assembler:
         self._open_in_segments = False
         """A part of the open transaction has left the block."""
         self._streamed: StreamedTransaction | None = None
-        """Of the stream that is open now."""
+        """The transaction of the stream that is open now."""
         self.position = Position(0)
         """Behind the last finished transaction; 0: none yet."""
         self.markers: list[bytes] = []
@@ -194,7 +194,7 @@ class Assembler:
                 self._detail(kind, message)
 
     def _detail(self, kind: int, message: bytes) -> None:
-        """What can stand inside a transaction or a stream."""
+        """Handles a message that can stand inside a transaction or a stream."""
         match kind:
             case pgoutput.RELATION | pgoutput.TRUNCATE if self._streamed is not None:
                 if kind == pgoutput.RELATION:

@@ -91,7 +91,7 @@ def _group(
 
 
 def _check(schema: TableSchema, whole: np.bool_) -> None:
-    """Whether every row fills its message: a value must not reach into the next one."""
+    """Checks that every row fills its message: a value must not reach into the next one."""
     if not whole:
         raise pgoutput.UnknownMessage(f"a row of {schema.name} that is not as long as its message")
 
