@@ -125,6 +125,8 @@ def _bytes(walk: _Walk, valid: Valid, column: MysqlColumn) -> pa.Array:
     starts, sizes = _lengths(walk, valid)
     if column.type.name == "bit":
         return values.integers(_bits(walk, starts, sizes, valid), column.form)
+    if column.type.name == "json" and (sizes == 0 if valid is None else (sizes == 0) & valid).any():
+        raise values.Unsent  # no JSON value has an empty text
     found = _gathered(walk.data, starts, sizes, valid)
     if column.type.name == "decimal":
         text = values.unfilled(found) if column.type.zerofill else found

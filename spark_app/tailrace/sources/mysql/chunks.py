@@ -17,7 +17,7 @@ from tailrace.changelog.records import Nulled, with_nulled
 from tailrace.errors import CorruptLog, Locked, ReadRefused, Retry, TableGone
 from tailrace.seams import seam
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Writer
-from tailrace.sources.mysql import charsets, ends, faults, sql
+from tailrace.sources.mysql import answer_warnings, charsets, ends, faults, sql
 from tailrace.sources.mysql.binary_rows import to_arrow
 from tailrace.sources.mysql.catalog import TRANSACTIONAL, table_by_name
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, rows, server_of, source_errors
@@ -165,6 +165,10 @@ def _batches(
     for block in answer.blocks():
         arrays, lost = to_arrow(block, answer.columns, columns, table.name)
         yield pa.RecordBatch.from_arrays(arrays, schema=schema), lost
+    if answer.warnings:
+        codes = [int(code) for _, code, _ in execute(connection, "SHOW WARNINGS")]
+        answer_warnings.require_harmless(table.name, answer.warnings, codes)
+    answer.close()
 
 
 def _selected(column: MysqlColumn) -> str:

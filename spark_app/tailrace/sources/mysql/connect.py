@@ -44,6 +44,9 @@ SETTINGS = (
     # Where an index makes no order of long keys, the server sorts: by the whole key, and with the room that it takes.
     f"max_sort_length = {SORTED}",
     "sort_buffer_size = 16777216",
+    # PyMySQL sets it only where the greeting says otherwise, and MySQL's greeting does not know the server's default.
+    # Without it a session that has looked at a table keeps a lock on its definition.
+    "autocommit = 1",
     # A COMMIT ends the transaction, and not the connection as well.
     "completion_type = 0",
     # Names in definitions.

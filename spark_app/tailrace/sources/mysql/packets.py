@@ -22,6 +22,7 @@ BLOCK = 4 << 20
 SLACK = 16
 """Bytes behind the last row: gathers read whole words."""
 _HEADER = struct.Struct("<I")
+_WARNINGS = struct.Struct("<H")
 _WHOLE = 0xFFFFFF
 """Bytes of a packet that another one continues."""
 _PREPARE, _EXECUTE, _CLOSE = 0x16, 0x17, 0x19
@@ -64,6 +65,9 @@ class PreparedAnswer:
         self._from = self._at = self._to = 0
         """Where what is not yet taken begins, how far its rows have been found, and where it ends."""
         self._ended = False
+        self.warnings = 0
+        """How many the server gave, once all rows have been taken; it forgets them at the next statement but
+        SHOW WARNINGS."""
         self._connection._execute_command(_PREPARE, statement)
         self._statement, columns, parameters = struct.unpack_from("<IHH", self._packet(), 1)
         for _ in range((columns + 1 if columns else 0) + (parameters + 1 if parameters else 0)):
@@ -74,13 +78,16 @@ class PreparedAnswer:
         self._packet()
 
     def blocks(self) -> Iterator[Block]:
-        """All rows. The connection is free for the next statement once the last has been taken."""
+        """All rows. The connection is free for the next statement once the last has been taken; `close` comes after."""
         while not self._ended:
             starts = self._gather()
             if starts:
                 yield self._cut(starts)
             elif not self._ended:
                 yield self._large()
+
+    def close(self) -> None:
+        """Let the server forget the statement; it answers nothing."""
         self._connection._execute_command(_CLOSE, struct.pack("<I", self._statement))
 
     def _packet(self) -> bytes:
@@ -127,6 +134,7 @@ class PreparedAnswer:
                 self._ended = True
                 if buffer[at + 4] == _ERROR:
                     raise_mysql_exception(bytes(buffer[at + 4 : at + 4 + size]))
+                self.warnings = _WARNINGS.unpack_from(buffer, at + 5)[0]
                 break
             add(at + 4)
             at += 4 + size

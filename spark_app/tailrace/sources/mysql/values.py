@@ -41,6 +41,13 @@ class Undecodable(Unfit):
     """Bytes that are no text in the column's character set; `value` says what is wrong, and shows none of them."""
 
 
+class Unsent(Unfit):
+    """A value that the server did not send: the text of its JSON is longer than its limit."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+
 @dataclass(frozen=True)
 class Clock:
     """Dates with times as the server spells them, parts that are zero included; no time zone."""
@@ -67,6 +74,14 @@ def fitted(table: str, column: str, form: Form, key: bool) -> Iterator[None]:
     """Turn a value that does not fit into `ValueUnsupported`."""
     try:
         yield
+    except Unsent:
+        raise ValueUnsupported(
+            table,
+            f"column {column!r} of {table} has a JSON value whose text is longer than the server's max_allowed_packet:"
+            " the server sends an empty text in its place",
+            "Run SET GLOBAL max_allowed_packet = 1073741824 on the server, or leave the column out (spec.options:"
+            f" [{{match: {table}, columns: [<all others>]}}], {CHANGED}); then {RESYNC}.",
+        ) from None
     except Undecodable as error:
         kept = f"spec.options: [{{match: {table}, columns: [<all others>]}}], {CHANGED}"
         raise ValueUnsupported(
