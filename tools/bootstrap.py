@@ -47,7 +47,7 @@ VENV = ROOT / ".venv"
 STAMP = VENV / ".tailrace-setup"
 """Holds the digest of what the environment was made from."""
 LAST_LINES = 30
-"""Of what a failed command has said."""
+"""Lines of a failed command's output that are shown."""
 
 
 class SetupFailed(Exception):
@@ -75,8 +75,8 @@ def main() -> int:
 
 
 def make_all(parts: list[str]) -> int:
-    """In their order; those that only wait at the same time. An exit code: a failure is told at once, while other parts
-    are still being made."""
+    """Makes the parts in their order; those that only wait at the same time. Returns an exit code: a failure is
+    reported at once, while other parts are still being made."""
     try:
         for _, together in groupby(parts, key=lambda name: "" if name in FETCHED else name):
             with ThreadPoolExecutor() as pool:

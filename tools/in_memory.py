@@ -60,7 +60,7 @@ def available(root: Path = Path("/")) -> int:
 
 
 def habitable(place: Path) -> bool:
-    """Whether a program there may be started (containers often forbid it), and a file may have attributes (an S3
+    """True if a program there may be started (containers often forbid it), and a file may have attributes (an S3
     server's metadata; not before Linux 6.6)."""
     probe = place / "probe"
     probe.write_text("#!/bin/sh\n")

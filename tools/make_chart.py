@@ -54,7 +54,7 @@ class Value:
 
 
 def values(text: str) -> Iterator[Value]:
-    """What `text` sets, with the comment directly above."""
+    """Yields the values that `text` sets, with the comment directly above."""
     parents, comment = list[str](), list[str]()
     for line in text.splitlines():
         found = LINE.match(line)

@@ -112,7 +112,7 @@ class Line:
     types: tuple[str, ...]
     remark: str = ""
     more: str = ""
-    """Of the same kind, in words."""
+    """More types of this kind, in words."""
 
 
 POSTGRESQL = (

@@ -28,7 +28,7 @@ class NoServer(Exception):
 
 @dataclass(frozen=True)
 class Release:
-    """Where a server comes from."""
+    """The origin of a server."""
 
     suite: str
     packages: tuple[str, ...]
@@ -52,7 +52,7 @@ RELEASES = {
 }
 """The oldest MySQL (8.0.15) and the newest, MariaDB's oldest of a supported Debian and its newest."""
 _ARCHIVE = "mysql-Linux-amd64.tar.gz"
-"""In the jar."""
+"""The archive in the jar."""
 
 
 def command(folder: Path, name: str) -> list[str]:

@@ -38,7 +38,7 @@ def differing(root: Path, version: str) -> Iterator[str]:
 
 
 def unreleasable(root: Path, version: str) -> Iterator[str]:
-    """What else keeps `version` from being released."""
+    """Yields the other reasons that keep `version` from being released."""
     if f"## [{version}]" not in (root / "CHANGELOG.md").read_text():
         yield f"CHANGELOG.md: no section ## [{version}]"
     status = subprocess.run(["git", "status", "--porcelain"], cwd=root, capture_output=True, text=True, check=True)

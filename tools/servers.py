@@ -45,7 +45,7 @@ def mysql(name: str) -> Path:
 
 
 def versitygw_path() -> Path:
-    """Where the S3 server's program is, whether or not it is there."""
+    """The path of the S3 server's program, which may not exist."""
     return artifacts.cache_dir() / f"versitygw-{VERSITYGW_VERSION}" / "versitygw"
 
 

@@ -1,4 +1,4 @@
-"""What the machine itself must bring: Python, Java and, for what is built from Go, a Go compiler, each new enough.
+"""The requirements on the machine itself: Python, Java and, for what is built from Go, a Go compiler, each new enough.
 
 Called by `bootstrap.py` first of all, with whatever Python is there: both files must parse under Python 3.8.
 """
@@ -16,7 +16,7 @@ JAVA = 17
 GO = {"s3": ((1, 24), "the S3 test server"), "kubernetes": ((1, 26), "Kubernetes' programs"), "helm": ((1, 26), "Helm")}
 """Part of the setup -> the oldest Go that builds it, and what it is."""
 SWITCHES = (1, 21)
-"""From this version on, a `go` fetches the newer one that a module asks for, unless GOTOOLCHAIN=local."""
+"""The version from which a `go` fetches the newer one that a module asks for, unless GOTOOLCHAIN=local."""
 
 
 def python_missing(version: tuple[int, ...] = tuple(sys.version_info[:2])) -> str | None:
@@ -54,7 +54,7 @@ def go_missing(part: str) -> str | None:
 
 
 def _said(*command: str) -> str:
-    """What the program prints; empty: there is none, or it fails."""
+    """The output of the program; empty: there is none, or it fails."""
     if not shutil.which(command[0]):
         return ""
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=os.sep)

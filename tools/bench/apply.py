@@ -80,7 +80,7 @@ class Side:
     format: str
     table: FormatTable
     ours: str
-    """As Spark's SQL names it."""
+    """Tailrace's table as Spark's SQL names it."""
     copy: str
 
 
@@ -114,7 +114,7 @@ class Bench:
         return side
 
     def _sorted(self, side: Side) -> Any:
-        """As many files with ranges of keys as ours."""
+        """A copy with as many files with ranges of keys as Tailrace's table."""
         return self.spark.table(side.ours).repartitionByRange(FILES, "id").sortWithinPartitions("id")
 
     def _fill(self, side: Side) -> None:

@@ -43,7 +43,7 @@ class Capture:
         self._client = CaptureClient(self._folder / "c.sock", timeout=60)  # one that was closed stays closed
 
     def holds(self, position: int) -> bool:
-        """Whether the journal holds everything below this position of the source's log."""
+        """True if the journal holds everything below this position of the source's log."""
         if self.process.poll() is not None:
             raise RuntimeError((self._folder / "capture.log").read_text()[-2000:])
         try:

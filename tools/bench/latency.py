@@ -1,4 +1,4 @@
-"""From the source's commit to the row in the target, through the real `tailrace run`; and what it costs when idle.
+"""The time from the source's commit to the row in the target, through the real `tailrace run`; and its cost when idle.
 
 Each transaction inserts one row. Sequences are contiguous and only this table is written, so the n-th row has the n-th
 sequence after the start; a row is visible from the first table version on whose applied sequence reaches it. Versions

@@ -1,4 +1,4 @@
-"""What every stage measures: wall time, CPU seconds of the processes concerned, rows; and how it is printed."""
+"""The measurements of every stage: elapsed time, CPU seconds of the processes concerned, rows; and their output."""
 
 import json
 import platform
@@ -21,7 +21,7 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 Times = dict[psutil.Process, tuple[float, float]]
-"""Of each living process: its own CPU seconds, and those of children that it has waited for."""
+"""Own CPU seconds of each living process, and those of children that it has waited for."""
 
 
 def cpu_times(pid: int, without: int | None = None) -> Times:
@@ -66,9 +66,9 @@ class Result:
     rows: int
     wall: float
     cpu: float
-    """Of the readers and writers, without the source's server."""
+    """CPU seconds of the readers and writers, without the source's server."""
     source_cpu: float | None = None
-    """Of the source's server."""
+    """CPU seconds of the source's server."""
     note: str = ""
 
     @property

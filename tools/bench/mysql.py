@@ -45,7 +45,7 @@ ROW = """
     g % 3 = 0, '2026-01-01' + INTERVAL g SECOND, '2026-01-01' + INTERVAL g % 365 DAY,
     CASE WHEN g % 5 > 0 THEN CONCAT('note ', LEFT(SHA2(g, 256), 32)) END
 """
-"""As the rows of the stages over PostgreSQL."""
+"""A row as in the stages over PostgreSQL."""
 TABLE = "bench.read_me"
 SNAPSHOT, ROWS = "MySQL: snapshot", 2_000_000
 READER_ID = 4_100_000_000
@@ -121,7 +121,7 @@ def drain(server: MysqlServer, executed: str, to: Position) -> float:
 
 
 def replicate(server: MysqlServer, executed: str, rows: int) -> float:
-    """The same by python-mysql-replication, as Python values, until it has given so many rows; CPU seconds."""
+    """Replicates with python-mysql-replication, as Python values, until it has given so many rows; CPU seconds."""
     settings = {"host": server.host, "port": server.port, "user": server.user, "password": ""}
     kinds = [WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent]
     stream = BinLogStreamReader(settings, READER_ID, only_events=kinds, auto_position=executed, blocking=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
 WEIGHTS = {"cpu.shares": "8192", "cpu.weight": "800"}
-"""Of the CPU, by version; eight times the default."""
+"""Weights of the CPU, by version; eight times the default."""
 
 
 def make(name: str) -> None:
@@ -24,7 +24,7 @@ def make(name: str) -> None:
 
 
 def remove(name: str) -> None:
-    """From the leaves up; a group that still holds a process stays."""
+    """Removes the groups from the leaves up; a group that still holds a process stays."""
     for hierarchy in _hierarchies():
         inner = [path for path in (hierarchy / name).rglob("*") if path.is_dir()]
         for folder in [*sorted(inner, reverse=True), hierarchy / name]:

@@ -24,7 +24,7 @@ AUDIT_POLICY = {
         {"level": "None"},
     ],
 }
-"""Of the pods that are not the cluster's own, without contents."""
+"""The audit policy for the pods that are not the cluster's own, without contents."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class ControlPlane:
     manager_port: int = 10257
     scheduler_port: int = 10259
     kubelets: bool = False
-    """Whether nodes join: pods get service accounts, the API server finds kubelets and advertises its address."""
+    """True if nodes join: pods get service accounts, the API server finds kubelets and advertises its address."""
 
     @property
     def server(self) -> str:
@@ -90,7 +90,7 @@ class ControlPlane:
 
     @property
     def audit_log(self) -> Path:
-        """What pods asked of the API server: a line of JSON for each answer. Only with kubelets."""
+        """The log of the pods' requests to the API server: a line of JSON for each answer. Only with kubelets."""
         return self.folder / "audit.log"
 
     def write_audit_policy(self) -> None:

@@ -40,7 +40,7 @@ def unpack(folder: Path) -> None:
 
 
 def environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """For the unpacked programs and for what they start themselves."""
+    """The environment of the unpacked programs and of those that they start themselves."""
     root = places.node_tools_dir()
     libraries = [str(path) for path in sorted(root.glob("usr/lib/*-linux-gnu*"))]
     tables = next((str(path) for path in sorted(root.glob("usr/lib/*/xtables"))), "")

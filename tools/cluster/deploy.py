@@ -170,7 +170,7 @@ class Cluster:
             shutil.rmtree(workload.volume_folder(self.node, space), ignore_errors=True)
 
     def _not_foreign(self, space: str) -> None:
-        """In a cluster that was given, a namespace of this name may hold somebody's work."""
+        """Refuses a namespace with foreign work: a cluster that was given may have one of this name."""
         found = self.get("default", "namespace", space) if self.node is None else None
         if found is not None and not workload.OURS.items() <= found["metadata"].get("labels", {}).items():
             raise CommandFailed(f"namespace {space} of this cluster was not made by `make cluster`: it is left alone")
@@ -233,7 +233,7 @@ def wait_for(what: str, seconds: float, check: Callable[[], bool], pause: float 
 
 
 def _stays_open(port: int) -> bool:
-    """Whether somebody is at the other end: a forwarder that finds nobody hangs up at once."""
+    """True if something answers at the other end: a forwarder that finds nothing hangs up at once."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as probe:
             probe.settimeout(0.5)

@@ -79,7 +79,7 @@ def load(node: "Node", names: Sequence[str]) -> None:
 
 
 def _digest(name: str) -> str:
-    """Of everything that the image is made from."""
+    """The digest of everything that the image is made from."""
     if name in ("pause", "coredns"):
         return places.kubernetes_dir().name
     files = ("Dockerfile", "constraints.txt", "pyproject.toml", "tools/requirements.py", "tools/cluster/entrypoint.sh")
@@ -119,7 +119,7 @@ def _base() -> None:
 
 
 def _mirror() -> list[str]:
-    """Where this machine's apt gets Debian from; empty: debootstrap's own default."""
+    """The mirror from which this machine's apt gets Debian; empty: debootstrap's own default."""
     for path in (Path("/etc/apt/sources.list.d/debian.sources"),):
         for line in path.read_text().splitlines() if path.exists() else ():
             if line.startswith("URIs:"):

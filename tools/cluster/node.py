@@ -53,7 +53,7 @@ class Node:
 
     @property
     def kubeconfig(self) -> Path:
-        """For use from outside the namespace."""
+        """The configuration for use from outside the namespace."""
         return self.state / "kubeconfig"
 
     @property
@@ -67,7 +67,7 @@ class Node:
         return _run([*self.services.prefix, *command], environment, check=check, stdin=stdin)
 
     def ready(self) -> bool:
-        """Whether the node says so itself."""
+        """True if the node reports that it is ready."""
         path = 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'
         if not self.namespace.exists() or not (self.plane.pki / "admin.conf").exists():
             return False
@@ -177,7 +177,7 @@ class Node:
             (self.services.folder / f"{name}.log").unlink(missing_ok=True)
 
     def _end_lent(self, ends: Callable[[str], bool]) -> None:
-        """Of those whose owner's process id `ends` says so."""
+        """Ends the nodes whose owner's process id `ends` accepts."""
         for file in self.services.folder.glob(f"{LENT}*.pid"):
             if ends(file.stem.split("-")[1]):
                 self.services.stop(file.stem)
@@ -228,7 +228,7 @@ class Node:
             self.ctr("containers", "rm", container, check=False)
 
     def _unmount(self) -> None:
-        """What kubelet, containerd and CNI would have unmounted; the last mount first."""
+        """Unmounts what kubelet, containerd and CNI would have unmounted; the last mount first."""
         inside = f"{self.state}/"
         mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
         for path in reversed([mount for mount in mounts if mount.startswith(inside)]):

@@ -1,4 +1,4 @@
-"""Where a cluster's parts are kept, and which versions they have: the look-up for bootstrap, the tests and the cluster.
+"""The folders of a cluster's parts, and their versions: the look-up for bootstrap, the tests and the cluster.
 
 Standard library only, as `tailrace.spark.artifacts` (whose cache folder it shares): bootstrap imports it with the
 system's Python. The versions of Kubernetes, etcd and CoreDNS are those of `programs/go.mod`, and written down nowhere
@@ -15,7 +15,7 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 """The Go module of the programs."""
 
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl")
-"""What the one program `kubernetes` is called as; links in its folder."""
+"""The names of the one program `kubernetes`; links in its folder."""
 
 
 HELM_MODULE = "helm.sh/helm/v4"
@@ -24,7 +24,7 @@ HELM_VERSION = "v4.2.4"
 
 
 def kubernetes_version() -> str:
-    """As in go.mod, with its leading v."""
+    """The version in go.mod, with its leading v."""
     found = re.search(r"^\s*k8s\.io/kubernetes (v\S+)$", (PROGRAMS / "go.mod").read_text(), re.MULTILINE)
     if found is None:
         raise artifacts.ArtifactMissing(f"{PROGRAMS / 'go.mod'} requires no k8s.io/kubernetes.", "Restore the file.")
@@ -70,7 +70,7 @@ def node_tools_dir() -> Path:
 
 
 NODE_PACKAGES = ("containerd", "runc", "containernetworking-plugins", "iptables", "buildah", "debootstrap")
-"""What a node and its images need beside Kubernetes."""
+"""The packages that a node and its images need beside Kubernetes."""
 
 
 def images_dir() -> Path:

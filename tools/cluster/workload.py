@@ -1,4 +1,4 @@
-"""What runs in the cluster beside the operator: a PostgreSQL in a pod, a volume, a Replicator and a SnapshotRequest.
+"""The objects in the cluster beside the operator: a PostgreSQL in a pod, a volume, a Replicator and a SnapshotRequest.
 
 Plain documents, for `make cluster` and for the tests. On the one-node cluster the PostgreSQL is that of `make setup`,
 which the pod sees through the node's disk, and the volume is a folder of the node; elsewhere they are the public image
@@ -15,7 +15,7 @@ from .node import Node
 
 Document = dict[str, Any]
 DATA = "/data"
-"""Where driver and executors see the volume."""
+"""The folder in which driver and executors see the volume."""
 USER = 185
 OURS = {"app.kubernetes.io/managed-by": "tailrace-make-cluster"}
 """Label of the namespaces that are made here, and therefore may be deleted here."""

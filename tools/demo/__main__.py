@@ -40,7 +40,7 @@ class Source(Protocol):
 
     title: str
     faults: tuple[type[Exception], ...]
-    """What its client raises."""
+    """The exceptions of its client."""
 
     def __enter__(self) -> Self: ...
 
@@ -62,7 +62,7 @@ class Source(Protocol):
         """The shop's customers."""
 
     def log_end(self) -> int:
-        """Where the log ends now, as `number` counts."""
+        """The present end of the log, as `number` counts."""
 
     def number(self, position: str) -> int:
         """A position as the status writes it, to be compared."""

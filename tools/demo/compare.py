@@ -98,7 +98,7 @@ _KEY = (
 def differences(
     connection: psycopg.Connection, schema: str, table: str, target: pa.Table, where: str = "true"
 ) -> list[str]:
-    """As of `compared`. `where`: of the source's rows, those that the target is to have."""
+    """The differences, as in `compared`. `where`: of the source's rows, those that the target is to have."""
     identifier = sql.Identifier(schema, table)
     name = identifier.as_string(connection)
     columns, key = _catalog_names(connection, name, _COLUMNS), _catalog_names(connection, name, _KEY)

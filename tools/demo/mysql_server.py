@@ -115,7 +115,7 @@ class MysqlServer:
 
     @property
     def pid(self) -> int:
-        """Of the running server."""
+        """The process id of the running server."""
         assert self._process is not None, "start() comes first"
         return self._process.pid
 
@@ -135,7 +135,7 @@ class MysqlServer:
         shutil.rmtree(self._home, ignore_errors=True)
 
     def connect(self, **options: Any) -> "Connection[Any]":
-        """As root, every statement its own transaction."""
+        """Connects as root; every statement is a transaction."""
         given = {"host": self.host, "port": self.port, "user": self.user, "autocommit": True, **options}
         return pymysql.connect(**given)
 

@@ -20,7 +20,7 @@ from tailrace.errors import TailraceError
 from tailrace.spark import artifacts
 
 UNPRIVILEGED = "nobody"
-"""Who runs the server when root asks for one."""
+"""The user that runs the server when root asks for one."""
 
 INITDB = ("--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync")
 
@@ -38,7 +38,7 @@ class PostgresFiles:
     template: Path
     """An initialised data directory; only copied, never started."""
     user: str | None
-    """Who runs the programs; None: whoever runs this process."""
+    """The user that runs the programs; None: the user of this process."""
 
     def run(self, program: str, *arguments: str) -> str:
         """Run a program to its end and return what it printed."""

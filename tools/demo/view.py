@@ -1,4 +1,4 @@
-"""What the demo shows while it waits, which is what `tailrace run` shows, and the figures of the end."""
+"""The output of the demo while it waits, which is that of `tailrace run`, and the figures of the end."""
 
 import subprocess
 import time

@@ -1,1 +1,1 @@
-"""What one commit must contain. Pure."""
+"""The contents of one commit. Pure."""

@@ -1,4 +1,5 @@
-"""What a target table says of itself: how much of which change log it holds, and whose rows. Pure.
+"""The state that a target table keeps about itself: how much of which change log it holds, and which table's rows.
+Pure.
 
 Read by `apply.table_worker` when it opens a table, kept by the target in the same commit as the data.
 """
@@ -13,7 +14,7 @@ class AppliedState:
     """Stored in the target in the same commit as the data (docs/dev/design.md#the-commit)."""
 
     log_id: str
-    """Of the change log that fills the target."""
+    """The id of the change log that fills the target."""
     applied_seq: Seq = Seq(0)
     """The applied sequence: the last change that the target holds."""
     applied_record: RecordNumber = RecordNumber(0)
@@ -33,9 +34,9 @@ class AppliedState:
 
 @dataclass(frozen=True)
 class Generation:
-    """Whose rows a target holds. Names and column numbers cannot tell: a table that was dropped and made again, or that
-    took another's name, has the same ones for other columns. A target of another generation is replaced in one commit:
-    its columns get new identities, its rows go, and the state begins with the generation."""
+    """The identity of the rows that a target holds. Names and column numbers do not suffice: a table that was dropped
+    and re-created, or that took another's name, has the same ones for other columns. A target of another generation is
+    replaced in one commit: its columns get new identities, its rows go, and the state begins with the generation."""
 
     number: RecordNumber = RecordNumber(0)
     """The journal's record that began it."""
@@ -46,7 +47,7 @@ class Generation:
     Else its rows go at once."""
 
     def holds(self, applied: AppliedState, table_id: int) -> bool:
-        """Whether a target with this state is of this generation."""
+        """True if a target with this state is of this generation."""
         return applied.table_id == table_id and applied.generation == self.number
 
     def begin(self, schema: TableSchema, log_id: str) -> AppliedState:

@@ -65,12 +65,12 @@ class Finish(Generic[K]):
 
 @dataclass(frozen=True)
 class Batch(Generic[K]):
-    """What the log holds of one table, up to record `record`, whose last sequence is `through`."""
+    """The log's content for one table, up to record `record`, whose last sequence is `through`."""
 
     record: int
     through: int
     changes: Sequence[Change[K]] = ()
-    """In order; those at or below the applied sequence are needed from the chunks' replay points on."""
+    """The changes in order; those at or below the applied sequence are needed from the chunks' replay points on."""
     chunks: Sequence[Chunk[K]] = ()
     finishes: Sequence[Finish[K]] = ()
     repair: bool = False
@@ -132,7 +132,7 @@ class ApplyRule(Generic[K]):
         )
 
     def done(self, target: TargetState[K], batch: Batch[K]) -> bool:
-        """By record, not by sequence: a record may bring a chunk and no change."""
+        """True if the target holds the batch, by record, not by sequence: a record may bring a chunk and no change."""
         return batch.record <= target.applied_record
 
     def new_chunks(self, target: TargetState[K], batch: Batch[K]) -> list[Chunk[K]]:
@@ -207,7 +207,8 @@ class ApplyRule(Generic[K]):
                 rows[key] = self.placed(change.values, self.moved(rows, key, deleted[1] if adjacent else None))
 
     def moved(self, rows: Rows[K], key: K, old: Row | None) -> Row:
-        """What a move may take over: the old key's row from just before its D, never the new key's older row."""
+        """The row from which a move may take values: the old key's row from just before its D, never the new key's
+        older row."""
         if old is None:
             return self.unknown
         return Row(tuple(UNKNOWN if i in old.stale else value for i, value in enumerate(old.values)))

@@ -42,7 +42,7 @@ class TableSlice:
     """The target before the batch."""
     table_id: int
     schema: TableSchema
-    """Of the target after the batch; rows of older versions are promoted to it."""
+    """The schema of the target after the batch; rows of older versions are promoted to it."""
     versions: Mapping[int, TableSchema]
     start_seq: Seq
     """New changes begin after it: the applied sequence, or the last TRUNCATE after that."""
@@ -51,7 +51,7 @@ class TableSlice:
     clear: bool
     """A TRUNCATE removed what the target holds, holes included."""
     segments: tuple[Segment, ...]
-    """In order; also those at or below `start_seq` that a chunk or a finished snapshot replays."""
+    """The segments in order; also those at or below `start_seq` that a chunk or a finished snapshot replays."""
     truncates: tuple[Seq, ...]
     chunks: tuple[ChunkRegistered, ...]
     finished: tuple[FinishedSnapshot, ...]
@@ -59,7 +59,8 @@ class TableSlice:
     """A complete snapshot is under way, or called for: the target's rows may be stale, so a move takes nothing from
     them."""
     gap: RecordNumber | None = None
-    """As in `AppliedState`, before the snapshots that end here; set also by the slice that passes over something."""
+    """The gap as in `AppliedState`, before the snapshots that end here; set also by the slice that passes over
+    something."""
     whole: bool = False
     """The target was read whole and is not under repair: it has every row that the log changes."""
 
@@ -70,7 +71,7 @@ class TableSlice:
         return gap if gap is None or all(finish.planned <= gap for finish in self.finished) else None
 
     def applied_after(self, holes: frozenset[Key]) -> AppliedState:
-        """What the target says of itself once it holds the batch, which leaves these holes."""
+        """The target's state once it holds the batch, which leaves these holes."""
         return replace(
             self.applied,
             applied_seq=self.through_seq,
@@ -87,7 +88,7 @@ class TableSlice:
 
     @property
     def before(self) -> TableSchema | None:
-        """Of the target before the batch; None: the log has forgotten it, or the target is new."""
+        """The schema of the target before the batch; None: the log has forgotten it, or the target is new."""
         return self.versions.get(self.applied.schema_version)
 
     @property
@@ -166,7 +167,7 @@ def last_record(table: TableLog) -> RecordNumber:
 
 
 def _needed(result: TableSlice) -> list[Seq]:
-    """From where on the log is needed: for the table, for each chunk, for each end of a snapshot."""
+    """The sequences from which the log is needed: for the table, for each chunk, for each end of a snapshot."""
     points = [*map(result.replayed_from, result.chunks), *(finish.replay_point for finish in result.finished)]
     return [Seq(result.start_seq + 1), *points]
 
@@ -214,7 +215,7 @@ def _planned(log: LogState, finish: LoggedFinish) -> RecordNumber:
 
 
 def _under_repair(log: LogState, table: TableLog, applied: AppliedState) -> bool:
-    """Whether a complete snapshot of the table began, or is about to, whose end the target does not hold."""
+    """True if a complete snapshot of the table began, or is about to, whose end the target does not hold."""
     return any(True for _ in _finishes(table, applied)) or any(True for _ in _complete_running(log, table))
 
 

@@ -1,4 +1,5 @@
-"""Whose change log is it? `tailrace drop` drops only what this Replicator's change log says it made. Pure.
+"""The claim of a Replicator to a change log: `tailrace drop` drops only the objects that this Replicator's change log
+lists as made. Pure.
 
 What the change log made in the source is the source's to prove (`sources.api.Subscription.remove`).
 """
@@ -13,15 +14,15 @@ from tailrace.contract.resources import Replicator
 
 @dataclass(frozen=True)
 class Known:
-    """What a decision stands on."""
+    """The facts on which a decision is based."""
 
     replicator: Replicator
     root: str
-    """Of the change log."""
+    """The root of the change log."""
     log: LogState | None = None
     """None: there is no change log, or it cannot be read."""
     noted: Origin | None = None
-    """Of a first start that was interrupted."""
+    """The origin that an interrupted first start noted."""
 
     @property
     def owner(self) -> str:

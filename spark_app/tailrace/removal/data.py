@@ -26,7 +26,7 @@ from tailrace.storage.store import NotFound, Storage
 from tailrace.targets.api import TableName, TargetRemoval
 
 OURS = (paths.SEGMENTS, PROBES, paths.ROLLUPS, paths.PARTS, paths.JOURNAL)
-"""What lies at a change log's location. The journal goes after everything that it alone names; a roll-up before the
+"""The folders at a change log's location. The journal goes after everything that it alone names; a roll-up before the
 parts that it names. In each of them the newest goes first, so that what is left is an older journal, or none."""
 NOTES = (paths.FIRST_START, paths.RENEWAL, paths.DROPPED)
 """The one that makes the deletion repeatable goes last."""
@@ -40,7 +40,7 @@ class Proven(Closed):
 
     owner: str
     log_id: str
-    """Of the change log that is being deleted: the note says nothing about another one."""
+    """The id of the change log that is being deleted: the note proves nothing about another one."""
     epoch: int
     """The log's newest: the note is void for whoever has started with the log since."""
     tables: tuple[TableName, ...]
@@ -89,7 +89,7 @@ def _not_ours(known: Known, before: Proven | None) -> str | None:
 
 
 def _prove(known: Known, before: Proven | None, tables: TargetRemoval) -> Generator[Line, None, Proven]:
-    """What is to go; tells what stays."""
+    """Determines what is deleted; yields a line for what stays."""
     begun, origin = () if before is None else before.tables, None if known.log is None else known.log.origin
     begun += () if known.log is None else tuple(d.place for d in known.log.dropped if d.begun)
     log_id = origin.log_id if origin is not None else "" if before is None else before.log_id
@@ -105,7 +105,7 @@ def _prove(known: Known, before: Proven | None, tables: TargetRemoval) -> Genera
 
 
 def _begun_since(note: Proven, now: Known) -> str | None:
-    """Who has started with this change log since it was read; None: nobody."""
+    """The owner that has started with this change log since it was read; None: there is none."""
     log = now.log
     if log is None or log.origin is None or (log.origin.log_id == note.log_id and log.epoch <= note.epoch):
         return None
@@ -178,8 +178,8 @@ def _unproven(tables: TargetRemoval, name: TableName, log_id: str, *, begun: boo
 
 
 def _places(known: Known) -> list[TableName]:
-    """Where this log may have written: of every table, for a target is there before the journal says so, and of those
-    that came before them."""
+    """The places where this log may have written: of every table, for a target exists before the journal says so, and
+    of those that came before them."""
     log = known.log
     if log is None:
         return []

@@ -77,7 +77,7 @@ def release(replicator: Replicator, secrets: Path | None, run_dir: Path) -> Iter
 
 
 def leave(replicator: Replicator, secrets: Path | None, run_dir: Path, policy: DeletionPolicy) -> Iterator[RemovalStep]:
-    """What a Replicator that is deleted does by its policy."""
+    """Carries out the policy of a Replicator that is deleted."""
     if policy == "Orphan":
         return release(replicator, secrets, run_dir)
     return drop(replicator, secrets, run_dir, data=policy == "Delete")

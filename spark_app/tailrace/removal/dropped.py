@@ -146,7 +146,7 @@ class DroppedCopies:
             log.warning("%s was dropped in the source: its copy stays, because %s", _name(dropped), why)
 
     def _record(self, dropped: DroppedTable, step: Literal["begun", "dropped", "kept"]) -> bool:
-        """Whether the journal says it then."""
+        """Records the step. Returns True if the journal holds it afterwards."""
         schema, table = dropped.place
         self._client.append([CopyRemoval(schema_name=schema, table_name=table, step=step)])
         known = {now.place: now for now in self._journal.look().dropped}

@@ -43,7 +43,7 @@ class TableRun:
     chunks_done: int = 0
     rows_done: int = 0
     failures: int = 0
-    """In a row, over all chunks; a registered chunk sets it back."""
+    """Failures in a row, over all chunks; a registered chunk resets the number."""
     fault: Fault | None = None
     given_up: RecordNumber | None = None
     """The record that added the table that was given up."""
@@ -181,7 +181,7 @@ def _with_ranges(run: TableRun, max_key: Key | None, registered: Sequence[ChunkR
 
 
 def next_work(run: TableRun, ahead: int) -> Work | None:
-    """What to do now; None: wait for what is under way. `ahead`: how many cut chunks may wait to be read."""
+    """The next step; None: wait for what is under way. `ahead`: how many cut chunks may wait to be read."""
     match run.phase:
         case Phase.EDGE:
             return CheckEdge()

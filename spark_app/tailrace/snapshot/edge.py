@@ -1,4 +1,4 @@
-"""What looks at older transactions have shown, for all tables together. Pure; owned by the snapshot runner.
+"""The results of looks at older transactions, for all tables together. Pure; owned by the snapshot runner.
 
 A table's chunks must see what began before its capture (docs/dev/design.md#the-edge). Only the source can compare
 edges; tables that were added together have the same one, so one look answers for all of them.
@@ -15,14 +15,14 @@ SECONDS = 1.0
 class EdgeLook:
     edge: str
     waits_for: str | None
-    """Who is in the way; None: the edge has passed."""
+    """The obstacle; None: the edge has passed."""
 
 
 @dataclass
 class Edges:
     _passed: set[str] = field(default_factory=set)
     _waits_for: dict[str, str] = field(default_factory=dict)
-    """What the last look at each found in the way."""
+    """The obstacle that the last look found, by edge."""
     _due: dict[str, float] = field(default_factory=dict)
 
     def passed(self, edge: str) -> bool:
@@ -33,7 +33,7 @@ class Edges:
         return self._waits_for.get(edge)
 
     def rests(self, edge: str, now: float) -> bool:
-        """Whether to wait with a look at this edge: one is under way, or has just found somebody in the way."""
+        """True if the next look at this edge must wait: one is under way, or has just found an obstacle."""
         return now < self._due.get(edge, 0.0)
 
     def looks(self, edge: str, now: float) -> None:

@@ -33,7 +33,7 @@ NAMED = 20
 
 @dataclass(frozen=True)
 class Holes:
-    """What a table lacked after it had applied record `applied_record`."""
+    """The keys that a table lacked after it had applied record `applied_record`."""
 
     applied_record: RecordNumber
     keys: frozenset[Key]
@@ -163,13 +163,14 @@ def request_plan(
 
 
 def stopped_unplanned(snapshot_id: str, body: SnapshotBody) -> tuple[SnapshotPlanned, SnapshotEnded]:
-    """For a request that is stopped before it was planned, and that would be asked again: it was asked, and is over."""
+    """The plan and the end of a request that is stopped before it was planned, and that would be repeated: it was made,
+    and has ended."""
     plan = _plan_of(snapshot_id, body, (), None if body.spec.keys is None else ())
     return plan, SnapshotEnded(snapshot_id=snapshot_id, outcome="stopped", message=STOPPED)
 
 
 def is_plan_of(known: SnapshotState, snapshot_id: str, body: SnapshotBody) -> bool:
-    """Whether this was asked. Tables that match may have come and gone since; what was asked counts."""
+    """True if this was the request. Tables that match may have come and gone since; what was asked counts."""
     return known.plan == _plan_of(snapshot_id, body, known.plan.tables, known.plan.keys)
 
 

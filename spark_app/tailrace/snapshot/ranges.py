@@ -20,7 +20,7 @@ from tailrace.changelog.state import SnapshotTable
 KEYS_PER_CHUNK = 1000
 """A list of keys goes to the source as parameters of one statement."""
 BEGIN_AGAIN = "Restart the driver: it then takes up the snapshot as the change log has it."
-"""For a driver whose ranges are not those of the journal."""
+"""The fix for a driver whose ranges are not those of the journal."""
 
 
 class IllegalEvent(RuntimeError):
@@ -61,8 +61,8 @@ def key_lists(keys: tuple[Key, ...]) -> Iterator[Range]:
 
 
 def gaps_of(registered: Sequence[ChunkRegistered], max_key: Key) -> tuple[Gap, ...]:
-    """What the walk (ordinals from 1) still lacks. A gap between two registered chunks has exactly the ordinals that
-    were planned for it, so that ordinals stay in key order however often a snapshot is resumed."""
+    """The gaps that the walk (ordinals from 1) still has. A gap between two registered chunks has exactly the ordinals
+    that were planned for it, so that ordinals stay in key order however often a snapshot is resumed."""
     gaps: list[Gap] = []
     lower: Key | None = None
     expected = 1

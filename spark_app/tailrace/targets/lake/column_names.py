@@ -1,5 +1,5 @@
-"""What columns are called in a target, where no reader could use the source's name: of a reserved one, of one that only
-differs in case from another's, and of one that is written as something inside another column is. Pure."""
+"""The names of columns in a target where no reader could use the source's name: a reserved one, one that only differs
+in case from another, and one that is written like something inside another column. Pure."""
 
 from collections.abc import Collection, Iterable
 from itertools import count

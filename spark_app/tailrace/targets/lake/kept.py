@@ -1,4 +1,4 @@
-"""What stays of a target table whatever its versions say: for how long, and which chunk files. Pure.
+"""The parts of a target table that are kept whatever its versions say: for how long, and which chunk files. Pure.
 
 `LakeTable` tells a table's clean-up (`FormatTable.expire`, `sweep`) by these; `cleanup` and the formats go by them.
 """

@@ -1,7 +1,8 @@
-"""Whose a table is: what its newest state says of change log, table and generation. Read without Spark, by who deletes.
+"""The owner of a table: the change log, table and generation in its newest state. Read without Spark, before a
+deletion.
 
-Apply has the full readers of the state; these need no JVM, and tell the file that says it: deleted last, it proves to
-the next `drop` whose the rest is.
+Apply has the full readers of the state; these need no JVM, and also return the file that holds it: deleted last, it
+proves to the next `drop` whose the rest is.
 """
 
 import json
@@ -22,7 +23,7 @@ from tailrace.targets.lake.iceberg.state import STATE, Broken, parse_snapshot, w
 _COMMIT = re.compile(r"\d{20}\.json")
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint.*\.parquet")
 _METADATA = re.compile(r"(?:v(\d+)|(\d{5,})-[-\w]+)\.metadata\.json")
-"""As a folder catalog names it, and as all others do."""
+"""File names of metadata as a folder catalog and all others write them."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class LogMark:
 
 
 def delta(lake: Storage, folder: str) -> LogMark | None:
-    """Of the newest commit or checkpoint that carries it. None: no change log wrote the table."""
+    """The mark in the newest commit or checkpoint that carries it. None: no change log wrote the table."""
     names = [path for path, _ in lake.list(f"{folder}/_delta_log/")]
     altered = False
     for path in reversed([p for p in names if _COMMIT.fullmatch(p.rpartition("/")[2])]):
@@ -55,7 +56,7 @@ def delta(lake: Storage, folder: str) -> LogMark | None:
 
 
 def iceberg_folder(lake: Storage, folder: str) -> LogMark | None:
-    """Of the newest metadata in the folder. None: no change log wrote the table."""
+    """The mark in the newest metadata in the folder. None: no change log wrote the table."""
     names = [path for path, _ in lake.list(f"{folder}/metadata/")]
     numbered = {int(m[1] or m[2]): p for p in names if (m := _METADATA.fullmatch(p.rpartition("/")[2]))}
     if not numbered:
@@ -69,8 +70,8 @@ def iceberg_folder(lake: Storage, folder: str) -> LogMark | None:
 
 
 def iceberg(metadata: dict[str, Any]) -> Whose | None:
-    """Of a table's metadata, as Iceberg has it in JSON: the property that mirrors the state, which a table that
-    replaces another one inherits."""
+    """The owner in a table's metadata, as Iceberg has it in JSON: the property that mirrors the state, which a table
+    that replaces another one inherits."""
     text = metadata.get("properties", {}).get(STATE)
     return None if text is None else _whose(text, altered=_altered(metadata, json.loads(text)))
 

@@ -1,4 +1,4 @@
-"""What apply and the lake committers exchange: data files, one commit. No Spark, no format.
+"""The data that apply and the lake committers exchange: data files, one commit. No Spark, no format.
 
 A lake table is a set of immutable Parquet data files, each with an optional deletion vector (positions of dead rows,
 from 0, in file order). Paths are absolute URIs (`file:///…`, `s3://…`).
@@ -19,7 +19,7 @@ from tailrace.targets.lake.kept import KeptChunks
 
 
 def always() -> None:
-    """For tables without a change log that could be taken over."""
+    """The check of tables without a change log that could be taken over."""
 
 
 OTHERS = (
@@ -27,8 +27,8 @@ OTHERS = (
     " Replicator wrote the table, the storage.location of the change log that it wrote it from (in Kubernetes, create"
     " another Replicator for that). If nobody else reads or writes it, it can be moved away: it is then read again."
 )
-"""What to do about a table that another change log, or another program, has filled. Whose that log is stands in the
-log alone, which may lie anywhere."""
+"""The fix for a table that another change log, or another program, has filled. The owner of that log is named in the
+log alone, which may be anywhere."""
 
 
 def belongs(generation: Generation, applied: AppliedState, schema: TableSchema, name: str) -> bool:
@@ -104,7 +104,7 @@ class Naming:
     shown: Callable[[TableSchema], TableSchema]
     """The schema under the names that its columns have in the target; raises `TableStop` for what it cannot have."""
     physical: Callable[[Column, int], str] | None = None
-    """As in `Columns.extended`."""
+    """Physical names, as in `Columns.extended`."""
     key_required: bool = False
     """Key columns are written as such that hold no NULL."""
 

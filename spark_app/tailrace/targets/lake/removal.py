@@ -1,5 +1,5 @@
-"""What goes of the lake when a Replicator goes for good, or a table is dropped in the source: whole tables. A catalog
-that is no folder is spoken to through a JVM, for which a session is asked when it is first needed.
+"""The removal of whole tables from the lake when a Replicator is deleted, or a table is dropped in the source. A
+catalog that is no folder is spoken to through a JVM, for which a session is asked when it is first needed.
 
 Driven by `removal.data` and `removal.dropped`, which decide what goes.
 """
@@ -46,7 +46,7 @@ class LakeRemoval:
         return next(self._lake.list(table_folder(*name) + "/"), None) is not None
 
     def lists(self, name: TableName) -> bool:
-        """In a folder catalog, and for Delta, the files are the entry."""
+        """True if the catalog lists the table: in a folder catalog, and for Delta, the files are the entry."""
         return not self._by_catalog or self._entry(name) is not None
 
     def whose(self, name: TableName) -> Whose | None:

@@ -1,4 +1,4 @@
-"""What Spark must bring for the lake: jars, settings, access to the bucket, the log store of Delta.
+"""Spark's needs for the lake: jars, settings, access to the bucket, the log store of Delta.
 
 `spark.session` asks for it through `LakeTarget`.
 """
@@ -25,7 +25,7 @@ SETTINGS = {
     "spark.databricks.delta.allFilesInCrc.enabled": "false",
     **log_store.SETTINGS,
 }
-"""The same for both formats: one archive of classes serves them."""
+"""Settings for both formats: one archive of classes serves them."""
 
 
 def needs(target: resources.TargetSpec) -> SparkNeeds:

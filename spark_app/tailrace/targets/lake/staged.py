@@ -75,8 +75,9 @@ class StagedTable:
     def ensure(
         self, schema: TableSchema, log_id: str, generation: Generation, last_id: int, shown: int
     ) -> AppliedState:
-        """What it has applied; it begins if there is none of this generation. `last_id`: of the table; `shown`: the
-        generation that readers see. Copies between the two were never shown and never will be: they go."""
+        """The state that the copy has applied; a new one begins if there is none of this generation. `last_id`: of the
+        table; `shown`: the generation that readers see. Copies between the two were never shown and never will be: they
+        go."""
         self._at = self._files = None
         found = self._documents()
         if generation.number in found:
@@ -141,7 +142,7 @@ class StagedTable:
         return Replacement(at.applied, at.schema, at.columns, files)
 
     def forget(self) -> None:
-        """What was made beside the table, up to this generation, is over; the files are left to the next sweep."""
+        """Ends the copies beside the table, up to this generation; the files are left to the next sweep."""
         mine, self._at, self._files = self._known.applied.generation, None, None
         with suppress(TailraceError):
             self._discard(path for number, paths in self._documents().items() if number <= mine for path in paths)

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 SWEEP_RECORDS = 20_000
 """Records of the log after which a changed table's folder is listed for files that nobody names: hours when busy."""
 SWEEP_SECONDS = 24 * 3600.0
-"""The same by time, for tables that rarely change."""
+"""The interval in seconds, for tables that rarely change."""
 READ_AGAIN = "They are read again."
 CHECKS = 8
 """Chunk files looked at together: each look is one small request."""
@@ -46,7 +46,7 @@ class LakeTable:
         """`log`: the change log's root. `spread` works large batches elsewhere; None: here."""
         self._format = table
         self._staged: StagedTable | None = None
-        """Where the next generation is made while readers see the former one."""
+        """The copy in which the next generation is built while readers see the former one."""
         self._log, self._lake, self._admit = log, lake, admit
         self._spread = spread
         self._swept: tuple[int, float] | None = None
@@ -79,7 +79,7 @@ class LakeTable:
 
     @property
     def _table(self) -> FileTable:
-        """What batches are applied to."""
+        """The table that batches are applied to."""
         return self._staged or self._format
 
     def apply(self, part: TableSlice) -> AppliedState:

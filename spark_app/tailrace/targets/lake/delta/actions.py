@@ -106,7 +106,7 @@ def _vectors(out: Plan, adds: Mapping[str, tuple[Action, BitMap64]], file_id: uu
 
 
 def _plain(add: Action) -> Action:
-    """What an `add` needs; what a snapshot's listing carries besides (nulls, parsed forms) stays out."""
+    """The fields that an `add` needs; what a snapshot's listing carries besides (nulls, parsed forms) stays out."""
     kept = {name: add[name] for name in _ADD if add.get(name) is not None}
     return kept | {"partitionValues": add.get("partitionValues") or {}}
 

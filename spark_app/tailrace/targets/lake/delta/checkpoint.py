@@ -58,12 +58,12 @@ SCHEMA = pa.schema({
 
 
 def due(version: int, metadata: Action) -> bool:
-    """Whether the table wants a checkpoint at this version."""
+    """True if the table needs a checkpoint at this version."""
     return version > 0 and version % int(metadata["configuration"].get(_INTERVAL, _DEFAULT_INTERVAL)) == 0
 
 
 def understood(protocol: Action, metadata: Action) -> bool:
-    """Whether a checkpoint as written here holds all that the table's must. Without a protocol no reader takes it."""
+    """True if a checkpoint as written here holds all that the table's must. Without a protocol no reader takes it."""
     features = {*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ())}
     settings = metadata["configuration"]
     return (
@@ -93,8 +93,8 @@ def write(access: FileAccess, location: str, version: int, state: State, now: fl
 
 
 def write_checksum(access: FileAccess, location: str, version: int, text: str | None) -> None:
-    """Of the checkpoint's version, from Delta's memory. When Delta finds the checkpoint it begins anew from there, and
-    without this reads protocol, metadata and files in Spark jobs."""
+    """Writes the checksum of the checkpoint's version, from Delta's memory. When Delta finds the checkpoint it starts
+    again from there, and without this reads protocol, metadata and files in Spark jobs."""
     if text is not None:
         with suppress(AlreadyExists):
             _create(access, location, f"{version:020d}.crc", text.encode())
@@ -124,7 +124,7 @@ def actions(state: State, now: float) -> Iterator[tuple[str, Action]]:
 
 
 def _stored(value: Any, kind: pa.DataType) -> Any:
-    """As Arrow takes it: a map as pairs."""
+    """The value in the form that Arrow takes: a map as pairs."""
     if value is None:
         return None
     if pa.types.is_map(kind):

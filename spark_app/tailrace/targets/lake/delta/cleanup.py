@@ -30,7 +30,8 @@ _OURS = re.compile(
     rf"/data/(?:{_UUID}\.parquet|{CHUNK}[^/]*\.parquet)$|/deletion_vector_{_UUID}\.bin$|{_HOLES}[^/]*\.json$"
     r"|/_tailrace/next/[^/]*\.json$"
 )
-"""What a writer of ours may have left. Names of other writers stay: an OPTIMIZE of theirs may take hours to commit."""
+"""Names of files that a writer of Tailrace may have left. Names of other writers stay: an OPTIMIZE of theirs may take
+hours to commit."""
 _LOG = re.compile(r"(\d{20})\.(json|crc|checkpoint\.parquet|checkpoint\.\d{10}\.\d{10}\.parquet)")
 _DURATION = re.compile(r"(?:interval\s+)?(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
@@ -49,7 +50,7 @@ class CurrentTable:
 
 
 class DeltaCleaner:
-    """Of one table; remembers what versions of the last hour gave up."""
+    """The clean-up of one table; remembers the files that versions of the last hour removed."""
 
     def __init__(self, access: FileAccess, location: str) -> None:
         self._access = access
@@ -75,7 +76,7 @@ class DeltaCleaner:
             self.removed[path] = max(when, self.removed.get(path, when))
 
     def due(self, version: int, older_than: float) -> bool:
-        """Whether there may be something to delete; a table without commits costs nothing."""
+        """True if there may be something to delete; a table without commits costs nothing."""
         return self._checkpoint(version) or any(when < older_than for when in self.removed.values())
 
     def forget(self, present: CurrentTable, older_than: float, chunks: KeptChunks) -> bool:
@@ -117,7 +118,8 @@ class DeltaCleaner:
         return bool(gone)
 
     def _checkpoint(self, version: int) -> bool:
-        """Whether a checkpoint may have been written since the log was last looked at: only then can log files go."""
+        """True if a checkpoint may have been written since the log was last examined: only then can log files be
+        deleted."""
         return version // CHECKPOINT_VERSIONS > (self._log_cleaned or 0) // CHECKPOINT_VERSIONS
 
     def _log(self) -> Iterator[tuple[str, float]]:

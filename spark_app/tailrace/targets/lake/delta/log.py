@@ -158,7 +158,7 @@ class DeltaLog:
             raise OutcomeUnknown(f"Delta commit was interrupted: {privacy.error_text(error)}") from error
 
     def checksum(self, snapshot: DeltaSnapshot) -> str | None:
-        """What Delta has in memory of the version, as the file of it says it; None: nothing."""
+        """The checksum that Delta has in memory of the version, in the form of its file; None: there is none."""
         try:
             found = snapshot.handle.checksumOpt()
             mapper = self._delta.util.JsonUtils.mapper()
@@ -185,8 +185,9 @@ class DeltaLog:
         return self._jvm.dev.tailrace.Transaction(self._log, self._none, on)
 
     def _operation(self, actions: Sequence[Action]) -> Any:
-        """What the table's history calls the commit: a streaming update of the record's number. For a `ManualUpdate`
-        Delta derives no checksum from the last one: it would read its whole log again after every commit."""
+        """The operation as the table's history names it: a streaming update of the record's number. For a
+        `ManualUpdate` Delta derives no checksum from the last one: it would read its whole log again after every
+        commit."""
         txn = next((action["txn"] for action in actions if "txn" in action), {"appId": "tailrace", "version": 0})
         mode = self._jvm.org.apache.spark.sql.streaming.OutputMode.Update()
         return self._operation_class(mode, txn["appId"], txn["version"], self._none)

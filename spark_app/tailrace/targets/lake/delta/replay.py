@@ -38,7 +38,7 @@ class State:
     protocol: Action = field(default_factory=dict)
     metadata: Action = field(default_factory=dict)
     transactions: dict[str, Action] = field(default_factory=dict)
-    """By application, the last `txn` action."""
+    """The last `txn` action by application."""
     domains: dict[str, str] = field(default_factory=dict)
     """Domain -> configuration."""
     files: Sequence[Action] = ()
@@ -114,7 +114,7 @@ def _checkpoint(access: FileAccess, uri: str) -> Iterator[tuple[str, Action]]:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """As the JSON of a commit has it: maps as objects, nothing that is null."""
+    """The value as the JSON of a commit has it: maps as objects, nothing that is null."""
     if pa.types.is_map(kind):
         return dict(value)
     if pa.types.is_struct(kind):

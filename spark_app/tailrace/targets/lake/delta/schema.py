@@ -41,7 +41,8 @@ _DELTA = {
 _LOGICAL = {delta: logical for logical, delta in _DELTA.items()}
 
 RESERVED = frozenset({"_metadata", "_tmp_metadata_row_index", "__delta_internal_is_row_deleted"})
-"""In lower case: Spark reads nothing of a table with deletion vectors that has a column of such a name."""
+"""Reserved names in lower case: Spark reads nothing of a table with deletion vectors that has a column of such a
+name."""
 HISTORY = {
     # For other tools, and for what checkpoints carry of removed files; Tailrace deletes by the same time itself.
     "delta.logRetentionDuration": "interval 1 hour",
@@ -322,8 +323,8 @@ def _fields(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _stats_columns(schema: TableSchema) -> str:
-    """What others' writers (OPTIMIZE) keep statistics of: the key first, then as many as Delta would. Delta refuses to
-    be told of columns whose type it does not skip by."""
+    """The columns of which others' writers (OPTIMIZE) keep statistics: the key first, then as many as Delta would
+    choose. Delta refuses columns whose type it does not skip by."""
     rest = [column for column in schema.columns if column.key is None]
     chosen = [column for column in (*schema.key_columns, *rest[:32]) if _skipped_by(column.type)]
     names = [column.name for column in chosen]

@@ -116,7 +116,7 @@ def bounds(stats: str | None, fields: Mapping[str, pa.Field]) -> tuple[dict[str,
 
 
 def _reader(kind: pa.DataType) -> Callable[[Any, bool], object] | None:
-    """From JSON to a value of the column's type; None: its bounds are not used."""
+    """A function from JSON to a value of the column's type; None: its bounds are not used."""
     if pa.types.is_integer(kind) or pa.types.is_string(kind):
         return lambda value, up: value
     if pa.types.is_decimal(kind):

@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Version:
-    """What is known of the version last read or written."""
+    """The facts about the version last read or written."""
 
     snapshot: DeltaSnapshot
     stored: StoredDomain
@@ -60,7 +60,7 @@ class _Version:
 
 @dataclass(frozen=True)
 class _Former:
-    """Of a former generation, which is kept until another is complete."""
+    """The facts about a former generation, which is kept until another is complete."""
 
     generation: int
     last_id: int
@@ -172,7 +172,7 @@ class DeltaTable:
         return CurrentTable(at.snapshot.version, newest, at.metadata, frozenset(names_of(files)))
 
     def _present_former(self) -> CurrentTable:
-        """The same of a table that is kept for its readers, as far as that asks for no row and no list of holes."""
+        """Reads a table that is kept for its readers, as far as that asks for no row and no list of holes."""
         snapshot, state, text = self._newest_former()
         self._admit()
         stored = delta_state.decode(text, lambda _: b"[]", self.location)
@@ -433,7 +433,7 @@ class DeltaTable:
             log.warning("%s: checkpoint of version %d failed: %s", self._name, at.snapshot.version, what)
 
     def write_checkpoint(self) -> None:
-        """Of the version last read or written, without Spark; Delta goes on from there."""
+        """Writes a checkpoint of the version last read or written, without Spark; Delta continues from there."""
         at = self._version
         version = at.snapshot.version
         state = replay(self._access, self.location, at.snapshot.log_files())
@@ -449,7 +449,7 @@ class DeltaTable:
 
 
 def _left_to_delta(snapshot: DeltaSnapshot, metadata: Action) -> bool:
-    """Whether Delta writes the table's checkpoints: it has features that we do not know."""
+    """True if Delta writes the table's checkpoints: it has features that Tailrace does not know."""
     return not checkpoint.understood(snapshot.protocol(), metadata)
 
 

@@ -32,7 +32,7 @@ class RowChanges:
     keys: Columns
     rows: pa.Table
     unchanged: dict[int, Mask]
-    """By the column's place, where some row does not carry it."""
+    """The unchanged values by the column's place, where some row does not carry it."""
 
     @property
     def count(self) -> int:

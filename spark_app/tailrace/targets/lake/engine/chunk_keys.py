@@ -76,7 +76,8 @@ def gathered(work: PartInput, pieces: Sequence[tuple[int, Ints, Columns]]) -> Ch
 
 @dataclass(frozen=True)
 class ChunkChoice:
-    """By key number: the deciding row among the `ChunkKeys` (-1: no chunk has the key), and from where to replay."""
+    """The choice by key number: the deciding row among the `ChunkKeys` (-1: no chunk has the key), and the start of its
+    replay."""
 
     row: Ints
     low: Ints

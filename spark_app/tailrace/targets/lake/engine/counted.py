@@ -18,13 +18,13 @@ class RowCounts:
     """Changes in order of sequence; those of equal rows are a group."""
 
     removes: Mask
-    """Of each change, whether it is a delete."""
+    """True for each change that is a delete."""
     order: Ints
     """The changes group by group, in each by sequence."""
     group: Ints
-    """Of each change in that order."""
+    """The group of each change in that order."""
     writes: Ints
-    """Of each group, rows to write if the target's own that it takes are marked."""
+    """The rows to write of each group if the target's own that it takes are marked."""
     needy: Ints
     """Groups whose deletes want rows of the target,"""
     sought: Digests

@@ -1,4 +1,4 @@
-"""What becomes of each key of one part: its new row, a hole or nothing, and which rows that are there are superseded.
+"""The result for each key of one part: its new row, a hole or nothing, and the existing rows that are superseded.
 
 The second of three steps in which `engine.build` works a part. Most keys stand alone: their newest values come from
 arrays (`engine.newest`). The few whose rows depend on others' (the slow ones) are worked by the plain rule
@@ -32,13 +32,13 @@ class Decided:
     rows: OutputRows
     """To be written."""
     base: Sequence[Base]
-    """Where the rows are under those that do not carry every column: read when they are written."""
+    """The rows underneath those that do not carry every column: read when they are written."""
     holes: Mask
-    """By number: the key's row stays withheld."""
+    """True, by key number, if the key's row stays withheld."""
     dead: dict[str, BitMap64]
     """Superseded rows, by file."""
     pool: list[pa.Table]
-    """What `rows` points into: the log's rows, then those that were read for the slow keys."""
+    """The tables that `rows` points into: the log's rows, then those that were read for the slow keys."""
 
 
 def decide(work: PartInput, numbered: NumberedKeys, located: Located) -> Decided:
@@ -129,7 +129,7 @@ def _fetch(pool: _Pool, numbered: NumberedKeys, located: Located, slow: Mask) ->
 
 
 def _base(work: PartInput, numbered: NumberedKeys, located: Located, plain: Newest, slow: Mask) -> list[Base]:
-    """Where the rows lie under the keys that stand alone and do not carry every column."""
+    """The places of the rows under the keys that stand alone and do not carry every column."""
     partial = plain.partial & ~plain.reset
     needed = np.zeros(numbered.count, np.bool_)
     needed[plain.keys[partial]] = True

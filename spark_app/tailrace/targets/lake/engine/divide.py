@@ -38,7 +38,7 @@ _PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def to_divide(work: PartInput) -> list[Source]:
-    """What the parts may need; sources of a kind stand together."""
+    """The sources that the parts may need; those of a kind stand together."""
     first = first_needed(work)
     found = [(SEGMENT, place) for place, segment in enumerate(work.slice.segments) if segment.last_seq >= first]
     found += [(CHUNK, number) for number in range(len(work.slice.chunks))]
@@ -110,7 +110,7 @@ def _positions(work: PartInput, kind: str, place: int) -> Iterator[tuple[Ints, C
 
 
 def _gathered(work: PartInput, some: Iterable[Placed]) -> Iterator[Placed]:
-    """The same, as many at a time as make good pieces."""
+    """The pieces, as many at a time as make good ones."""
     enough, held, count = min(work.parts * PIECE_ROWS, MOST_ROWS), list[Placed](), 0
     for placed in some:
         held.append(placed)

@@ -27,12 +27,12 @@ from tailrace.targets.lake.files.write import write_files
 from tailrace.targets.lake.model import DataFile, NewFile, TableCommit
 
 HELD_BYTES = 128 << 20
-"""Of change rows that are kept from counting to writing; more are read a second time."""
+"""Bytes of change rows that are kept from counting to writing; more are read a second time."""
 
 
 @dataclass(frozen=True)
 class BatchBase:
-    """What the batch's changes are counted over, and which they are."""
+    """The rows over which the batch's changes are counted, and the changes."""
 
     files: tuple[DataFile, ...]
     first: Seq
@@ -44,7 +44,7 @@ class BatchBase:
     adopted: bool = False
     """The files are a reading's, and not in the target yet."""
     replaces: bool = False
-    """What the target has goes."""
+    """True if the target's rows are removed."""
 
     @classmethod
     def of(cls, work: PartInput) -> "BatchBase":
@@ -148,7 +148,7 @@ class _Changes:
         return RowCounts.of(blocks), spans.known
 
     def rows(self, written: Mask | None = None) -> Iterator[pa.Table]:
-        """Of all changes those to write; None: all."""
+        """Yields, of all changes, the rows to write; None: all."""
         at = 0
         for block in self._read() if self._held is None else self._held:
             end = at + block.rows.num_rows
@@ -175,7 +175,7 @@ class _Changes:
 
 
 class _Spans:
-    """By column, between which values all rows lie; columns in which one is NULL, or says nothing, are left out."""
+    """The bounds of all rows' values, by column; columns in which one is NULL, or says nothing, are left out."""
 
     def __init__(self) -> None:
         self._known: dict[str, Span] | None = None

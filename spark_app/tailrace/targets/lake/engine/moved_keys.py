@@ -111,7 +111,7 @@ def _chunk(work: PartInput, number: int, numbered: NumberedKeys, chosen: Mask, b
 
 
 def value_rows(rows: Sequence[tuple[object, ...]], columns: int) -> list[Ints]:
-    """By column, the pool row of each value."""
+    """The pool row of each value, by column."""
     matrix = np.array([list(row) for row in rows], np.int64).reshape(len(rows), columns)
     return [np.ascontiguousarray(matrix[:, place]) for place in range(columns)]
 

@@ -26,7 +26,7 @@ class Newest:
     reset: Mask
     """The rows underneath do not count."""
     values: list[Ints]
-    """By column: the row that the value comes from, or `FROM_BASE`."""
+    """The row that each value comes from, or `FROM_BASE`, by column."""
 
     @property
     def partial(self) -> Mask:

@@ -24,17 +24,17 @@ class NumberedKeys:
     chunk_keys: ChunkKeys
     """The chunk rows, chunk by chunk."""
     key: Ints
-    """By log row: its key's number."""
+    """The number of each log row's key."""
     chunk_key: Ints
-    """By chunk row: its key's number."""
+    """The number of each chunk row's key."""
     hole: Mask
-    """By number: the key was a hole before the batch."""
+    """True, by key number, if the key was a hole before the batch."""
     choice: ChunkChoice
-    """By number: the chunk row that decides the key."""
+    """The chunk row that decides the key, by key number."""
     touched: Mask
-    """By number: a new change or a chunk concerns the key. Others are here because a chunk might have."""
+    """True, by key number, if a new change or a chunk concerns the key. Others are here because a chunk might have."""
     values: Columns
-    """By number: the key itself."""
+    """The keys by their numbers."""
 
     @property
     def count(self) -> int:

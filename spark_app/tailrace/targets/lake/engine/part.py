@@ -1,4 +1,4 @@
-"""What one batch's work needs and what it yields; picklable, because large batches are worked by Spark tasks.
+"""The input and the result of one batch's work; picklable, because large batches are processed by Spark tasks.
 
 `engine.build.build` gets a `PartInput`, `engine.build.do_part` answers one part of it with a `PartResult`. A part is
 the keys that `PartInput.owner` gives to it; key by key, parts do not touch each other.
@@ -42,7 +42,7 @@ class MovedKeys:
 class PartInput:
     slice: TableSlice
     layout: Layout
-    """Of the target after `slice.evolve`."""
+    """The layout of the target after `slice.evolve`."""
     log: FileAccess
     """The change log's root; segments are relative to it."""
     lake: FileAccess
@@ -61,8 +61,7 @@ class PartInput:
 
     @cached_property
     def places(self) -> dict[str, BitMap64]:
-        """What the target will consist of besides new rows: its files and adopted chunks, with their rows dead so
-        far."""
+        """The contents of the target besides new rows: its files and adopted chunks, with their rows dead so far."""
         files = {} if self.slice.clear else {file.path: file.dead for file in self.files}
         return files | {chunk.path: BitMap64() for chunk in self.slice.chunks if chunk.path is not None}
 

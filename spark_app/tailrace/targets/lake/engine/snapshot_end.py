@@ -24,18 +24,19 @@ Placed = tuple[Ints, Ints, Columns]
 
 
 class PartKeys(Protocol):
-    """Where a part's keys come from: out of all (`Own`), or divided before (`divide.Arrived`)."""
+    """The source of a part's keys: selected from all (`Own`), or divided before (`divide.Arrived`)."""
 
     def standing(self, finished: FinishedSnapshot) -> Iterator[Placed]:
-        """Of files that the snapshot may clear, by `PartInput.standing`; no rows that were dead before the batch."""
+        """Yields the keys of files that the snapshot may clear, by `PartInput.standing`; no rows that were dead before
+        the batch."""
         ...
 
     def finished(self, finished: FinishedSnapshot) -> Iterator[Columns]:
-        """Of the snapshot's chunk files."""
+        """Yields the keys of the snapshot's chunk files."""
         ...
 
     def since(self, seq: Seq) -> Iterator[Columns]:
-        """What changed at or after this sequence."""
+        """Yields the keys that changed at or after this sequence."""
         ...
 
 
@@ -98,7 +99,7 @@ def find_deletions(work: PartInput, source: PartKeys, written: Candidates, dead:
 
 
 def since(work: PartInput, segment: Segment) -> bool:
-    """Whether the segment holds changes since the first chunk of a snapshot that ends here."""
+    """True if the segment holds changes since the first chunk of a snapshot that ends here."""
     return any(segment.last_seq >= finished.replay_point for finished in work.slice.finished)
 
 

@@ -59,7 +59,8 @@ def spread(spark: SparkSession, work: PartInput, demand: Demand = DEMAND) -> Ite
 
 
 def _executors(context: SparkContext) -> bool:
-    """Whether one runs, with the driver's own entry beside those of executors. A JVM that is gone ends the job, too."""
+    """True if one runs; the driver's own entry stands beside those of executors. A JVM that is gone ends the job,
+    too."""
     try:
         return int(context._jsc.sc().getExecutorMemoryStatus().size()) > 1
     except (Py4JError, OSError):

@@ -79,7 +79,7 @@ BATCH_ROWS = 64 * 1024
 BATCH_BYTES = 32 << 20
 """Rows of a file that are decoded at a time, and their bytes."""
 _TEXT_ROWS = 2048
-"""The same where the footer does not tell: of texts that are equal, a dictionary holds one."""
+"""Rows of text columns to read at a time where the footer does not tell: of equal texts a dictionary holds one."""
 
 
 def batch_rows(file: pq.ParquetFile, names: Sequence[str], dictionaries: bool = True) -> int:

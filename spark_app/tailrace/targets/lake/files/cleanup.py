@@ -24,15 +24,16 @@ _TEMPORARY = re.compile(rf"{re.escape(TEMPORARY)}[0-9a-f]+|\..+\.{_UUID}(?:\.TID
 
 
 def abandoned(found: Iterable[tuple[str, float]], needed: Set[str], *, before: float, chunks: KeptChunks) -> list[str]:
-    """Of the files found (with the time of their last change), those older than `before` whose name nobody needs."""
+    """The files found (with the time of their last change) that are older than `before` and whose name is not
+    needed."""
     return [
         path for path, changed in found if changed < before and name_of(path) not in needed and not chunks.keeps(path)
     ]
 
 
 def left_by_killed(access: FileAccess, location: str, before: float) -> list[str]:
-    """What killed writers left in a local folder, older than `before`: files that never got their name, and checksums
-    of files that are gone. An object store has neither."""
+    """The files of killed writers in a local folder, older than `before`: files that never got their name, and
+    checksums of files that are gone. An object store has neither."""
     found = list(access.aged(location)) if location.startswith("file:") else []
     there = {path for path, _ in found}
     return [path for path, changed in found if changed < before and (_unfinished(path) or _lonely(path, there))]

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tailrace.targets.lake.files.key_words import Words, key_words
 
 MANY_FILES = 10_000
-"""Of which it is remembered that they are too large for an index."""
+"""The number of files that are remembered as too large for an index."""
 Matches = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Row positions, and the number of the key that each row matches."""
 
@@ -31,7 +31,7 @@ class FileIndex:
 
     @classmethod
     def build(cls, columns: Sequence[pa.Array]) -> "FileIndex":
-        """From canonical key columns in file order."""
+        """Builds the index from canonical key columns in file order."""
         keyed = key_words(columns)
         words, rows = keyed.words, None
         if keyed.valid is not None:
@@ -77,7 +77,7 @@ class FileIndex:
 
 
 def search_once(columns: Sequence[pa.Array], wanted: Sequence[pa.Array]) -> Matches:
-    """The same without keeping an index: only rows whose word is one of the keys' are sorted."""
+    """Searches without keeping an index: only rows whose word is one of the keys' are sorted."""
     words, keys = key_words(columns).words, key_words(wanted).words
     rows = np.flatnonzero(np.asarray(pc.is_in(pa.array(words), value_set=pa.array(keys))))
     positions, which = FileIndex.build([column.take(pa.array(rows)) for column in columns]).search(wanted)
@@ -106,7 +106,7 @@ class IndexCache:
         return self._limit // 4
 
     def too_large(self, path: str) -> bool:
-        """Whether it was found that the file has more than that."""
+        """True if the file was found to have more than that."""
         return path in self._too_large
 
     def note_too_large(self, path: str) -> None:
@@ -130,7 +130,7 @@ class IndexCache:
             return entry[0]
 
     def admits(self, size: int) -> bool:
-        """Whether an entry of about this size would be kept; asked before the file is read."""
+        """True if an entry of about this size would be kept; asked before the file is read."""
         with self._lock:
             pinned = sum(index.size for index, used in self._entries.values() if used == self._pass)
             return pinned + size <= self._limit

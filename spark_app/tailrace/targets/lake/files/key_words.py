@@ -30,7 +30,7 @@ class KeyWords:
 
 
 def canonical(column: pa.Array) -> pa.Array:
-    """The same values where every class of equal floats has one representative."""
+    """The column with one representative for every class of equal floats."""
     if pa.types.is_floating(column.type):
         zero, nan = pa.scalar(0.0, column.type), pa.scalar(float("nan"), column.type)
         column = pc.if_else(pc.equal(column, zero), zero, column)

@@ -62,7 +62,8 @@ class Layout:
 
     @cached_property
     def digest(self) -> str:
-        """Of the physical names and field ids: what a file was written for (`ChunkRegistered.layout`)."""
+        """The digest of the physical names and field ids: the form that a file was written for
+        (`ChunkRegistered.layout`)."""
         columns = [(field.name, (field.metadata or {}).get(FIELD_ID, b"").decode()) for field in self.arrow]
         return hashlib.sha256(json.dumps(columns).encode()).hexdigest()[:16]
 

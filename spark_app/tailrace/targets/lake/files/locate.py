@@ -29,7 +29,7 @@ Positions = npt.NDArray[np.int64]
 CACHE = IndexCache(512 << 20)
 """One for the process, all tables together."""
 _ROW_BYTES = 32
-"""Of an index, roughly: what a file is thought to need before it is read."""
+"""Bytes of an index for each row, roughly: the estimate for a file before it is read."""
 
 
 Span = tuple[pa.Scalar, pa.Scalar] | None

@@ -22,7 +22,7 @@ from tailrace.targets.lake.model import DataFile
 
 Counts = npt.NDArray[np.int64]
 _ROW_BYTES = 32
-"""Of an index."""
+"""Bytes of an index for each row."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Sought:
     counts: Counts
     """How many of each, at most."""
     spans: Mapping[str, Span]
-    """By column, between which values all of them lie, where that is known."""
+    """The bounds of all values, by column, where they are known."""
 
 
 def locate_rows(
@@ -84,7 +84,7 @@ def _scan(access: FileAccess, file: DataFile, layout: Layout, wanted: list[pa.Ar
 
 
 def _digests(opened: pq.ParquetFile, layout: Layout) -> Iterator[tuple[int, Digests]]:
-    """Of some rows at a time; with the position of the first."""
+    """Yields the digests of some rows at a time; with the position of the first."""
     names = [column.name for column in layout.schema.columns]
     present = set(opened.schema_arrow.names)
     read = [name for name in layout.physical(names) if name in present]

@@ -17,11 +17,12 @@ Halves = npt.NDArray[np.int64]
 Digests = tuple[Halves, Halves]
 """128 bits of each row, in two halves."""
 MOST_COLUMNS = 40
-"""In one query: DuckDB plans it in a time that grows with their square, 1,600 columns for many seconds."""
+"""The most columns in one query: DuckDB plans it in a time that grows with their square, 1,600 columns for many
+seconds."""
 
 
 def digests(columns: Sequence[pa.ChunkedArray | pa.Array]) -> Digests:
-    """Of the rows whose columns, in the order of the table, these are; at least one column."""
+    """The digests of the rows with these columns, in the order of the table; at least one column."""
     if len(columns) > MOST_COLUMNS:
         parts = [digests(columns[at : at + MOST_COLUMNS]) for at in range(0, len(columns), MOST_COLUMNS)]
         return digests([pa.array(half) for part in parts for half in part])
@@ -44,7 +45,7 @@ def _plainly(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """In a type whose text is exact: floats by their bits, times by their numbers."""
+    """The values in a type whose text is exact: floats by their bits, times by their numbers."""
     kind = values.type
     if pa.types.is_list(kind):
         ends = pc.cumulative_sum(pc.fill_null(pc.list_value_length(values), 0))
@@ -64,7 +65,7 @@ def _plain(values: pa.Array) -> pa.Array:
 
 
 def _text(name: str, kind: pa.DataType) -> str:
-    """What no other value, and no two values of neighbours together, can be taken for."""
+    """A text that no other value, and no two neighbouring values together, can have."""
     if pa.types.is_list(kind):
         elements = f"list_transform({name}, lambda x: concat({_text('x', kind.value_type)}))"
         return f"coalesce('[' || array_to_string({elements}, '') || ']', 'n'), ';'"
@@ -79,7 +80,7 @@ def _text(name: str, kind: pa.DataType) -> str:
 
 
 def numbered_within(groups: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Of each, how many of its group stand before it."""
+    """The number of earlier entries of the same group, for each."""
     order = np.argsort(groups, kind="stable")
     begins = np.flatnonzero(np.diff(groups[order], prepend=-1))
     numbers = np.empty(len(groups), np.int64)

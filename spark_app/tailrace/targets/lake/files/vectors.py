@@ -168,7 +168,7 @@ def _counted(dead: BitMap64, vector: DeltaVector, where: str) -> BitMap64:
 
 @dataclass(frozen=True)
 class PuffinBlob:
-    """Where a data file's vector lies in a Puffin file."""
+    """The place of a data file's vector in a Puffin file."""
 
     offset: int
     length: int

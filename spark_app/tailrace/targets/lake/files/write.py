@@ -68,7 +68,7 @@ def write_files(
 def write_physical(
     access: FileAccess, location: str, schema: pa.Schema, batches: Iterable[pa.Table], file_bytes: int = FILE_BYTES
 ) -> Iterator[Written]:
-    """The same for rows that have the data files' schema already."""
+    """Writes rows that have the data files' schema already."""
     sink: pa.BufferOutputStream = pa.BufferOutputStream()
     writer: pq.ParquetWriter | None = None
     for group in _groups(batches):
@@ -82,7 +82,7 @@ def write_physical(
 
 
 def _groups(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows in tables of a row group's size."""
+    """Yields the rows in tables of a row group's size."""
     held: list[pa.Table] = []
     rows = size = 0
     for batch in batches:

@@ -32,7 +32,8 @@ _OURS = re.compile(
     r"|/metadata/(?:snap-[^/]*\.avro|[0-9a-f-]{36}-m\d+\.avro|[^/]*\.metadata\.json)$"
     r"|/_tailrace/(?:holes-|next/)[^/]*\.json$"
 )
-"""What a writer of ours may have left. Names of other writers stay: a rewrite of theirs may take hours to commit."""
+"""Names of files that a writer of Tailrace may have left. Names of other writers stay: a rewrite of theirs may take
+hours to commit."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ class IcebergCleaner:
         return True
 
     def _may_be_due(self, older_than: float, at_once: int) -> bool:
-        """By the times alone, which cost little; the table's own property may keep versions for longer."""
+        """True if an expiry may be due, by the times alone, which cost little; the table's own property may keep
+        versions for longer."""
         log = self.reader.table.history()
 
         def replaced(number: int) -> float:

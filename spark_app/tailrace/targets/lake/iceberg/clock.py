@@ -13,7 +13,7 @@ from tailrace.errors import RESYNC, Retry
 from tailrace.targets.lake.iceberg.java import Java, is_bad_argument
 
 TOLERATED_MS = 60_000
-"""By which Iceberg lets a version be older than the one before it."""
+"""Milliseconds by which Iceberg lets a version be older than the one before it."""
 
 
 @contextmanager
@@ -41,7 +41,8 @@ def behind(name: str, newest: int, now: int) -> Retry:
 
 
 def _newest(metadata: Any) -> int:
-    """Of the dates that Iceberg compares: of the metadata, of its newest snapshot, of the file before it."""
+    """The newest of the dates that Iceberg compares: those of the metadata, of its newest snapshot, of the file before
+    it."""
     dated = [*list(metadata.snapshotLog())[-1:], *list(metadata.previousFiles())[-1:]]
     return max(int(metadata.lastUpdatedMillis()), *(int(entry.timestampMillis()) for entry in dated), 0)
 

@@ -31,7 +31,7 @@ class Vector:
 
     path: str
     size: int
-    """Of the whole Puffin file."""
+    """Bytes of the whole Puffin file."""
     blob: PuffinBlob
 
 
@@ -53,7 +53,7 @@ def absolute(location: str) -> str:
 
 
 def data_file(doc: Mapping[str, Any], keys: tuple[Column, ...], columns: Columns) -> DataFile:
-    """From Iceberg's JSON of a data file. Bounds of key columns only: nobody searches by others."""
+    """Reads Iceberg's JSON of a data file. Bounds of key columns only: no search uses others."""
     lower = {c.name: v for c in keys if (v := _bound(doc, "lower-bounds", c, columns)) is not None}
     upper = {c.name: v for c in keys if (v := _bound(doc, "upper-bounds", c, columns)) is not None}
     return DataFile(
@@ -90,7 +90,7 @@ def plan(
 def listed(
     java: Java, table: Any, name: str, *, keys: tuple[Column, ...], columns: Columns
 ) -> tuple[dict[str, Tracked], set[int]]:
-    """The same by the table's metadata alone: no file is read, and no row is known to be dead."""
+    """Lists the files by the table's metadata alone: no file is read, and no row is known to be dead."""
     specs, parser = table.specs(), java.iceberg.ContentFileParser
     found: dict[str, Tracked] = {}
     sequences: set[int] = set()

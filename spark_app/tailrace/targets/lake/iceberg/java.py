@@ -47,7 +47,7 @@ class Java:
 
     @classmethod
     def of(cls, spark: Any) -> "Java":
-        """From a classic SparkSession (Spark Connect has no JVM at hand)."""
+        """The JVM of a classic SparkSession (Spark Connect has none)."""
         return cls(spark.sparkContext._gateway, spark._jsc.hadoopConfiguration())
 
     @property
@@ -85,7 +85,7 @@ def _name_and_text(error: Exception) -> tuple[str, str]:
 
 
 def is_bad_argument(error: BaseException | None) -> bool:
-    """Whether Java's IllegalArgumentException is what it was made of."""
+    """True if Java's IllegalArgumentException is among its causes."""
     return isinstance(error, Exception) and "IllegalArgumentException" in _name_and_text(error)[0]
 
 

@@ -44,7 +44,8 @@ _NO_IDENTIFIER = {"float32", "float64"}
 RESERVED = frozenset(
     {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
 )
-"""Of Iceberg's metadata columns, in lower case: Spark reads nothing of a table that has a column of such a name."""
+"""Names of Iceberg's metadata columns, in lower case: Spark reads nothing of a table that has a column of such a
+name."""
 
 
 def shown(schema: TableSchema) -> TableSchema:
@@ -70,7 +71,8 @@ def unlike(columns: Columns, present: Sequence["PresentField"]) -> dict[int, str
 
 
 def first_columns(schema: TableSchema) -> Columns:
-    """As Iceberg numbers the fields of a new table: from 1, what is in a field after all fields."""
+    """The columns with the numbers that Iceberg gives to the fields of a new table: from 1, what is in a field after
+    all fields."""
     schema = shown(schema)
     ids = {column.id: number for number, column in enumerate(schema.columns, 1)}
     later, inner = count(len(ids) + 1), {}
@@ -137,7 +139,7 @@ def properties(schema: TableSchema) -> dict[str, str]:
 
 
 def arrow_schema(schema: TableSchema, columns: Columns, last_id: int) -> pa.Schema:
-    """What data files of this schema version look like; columns not in the table yet get the ids they will have."""
+    """The schema of data files of this version; columns not in the table yet get the ids they will have."""
     known = columns.extended(shown(schema), last_id)
     if known.ids != columns.ids and schema.version <= columns.version:
         raise Retry(f"{schema.name} version {schema.version} has a column that version {columns.version} does not know")

@@ -47,7 +47,7 @@ class Mirror:
 
 @dataclass(frozen=True)
 class IcebergSnapshot:
-    """What the walk needs of a snapshot."""
+    """The fields of a snapshot that the walk needs."""
 
     id: int
     parent: int | None
@@ -109,7 +109,7 @@ def decode_mirror(text: str, table: str) -> Mirror:
 
 
 def parse_snapshot(text: str) -> IcebergSnapshot:
-    """From Iceberg's own JSON of a snapshot."""
+    """Parses Iceberg's own JSON of a snapshot."""
     doc = json.loads(text)
     summary: Mapping[str, str] = doc.get("summary", {})
     return IcebergSnapshot(

@@ -55,7 +55,7 @@ DAMAGED = (
     "If it persists, a power cut may have damaged the newest file in the table's metadata folder:"
     " see docs/operations.md (power cut)."
 )
-"""Of a folder catalog, whose metadata Iceberg does not force to a local disk."""
+"""The error for a folder catalog, whose metadata Iceberg does not force to a local disk."""
 
 
 class IcebergTable:
@@ -188,8 +188,8 @@ class IcebergTable:
         return self._version.stored.applied
 
     def _replaced(self, detail: str) -> CommitConflict:
-        """What becomes of it shows when it is opened: it is created again, and filled from the log as far as that goes;
-        another's table in its place is refused."""
+        """The conflict of a table that was replaced. The result shows when it is opened: it is created again, and
+        filled from the log as far as possible; another's table in its place is refused."""
         return CommitConflict(
             f"the target table {self.name} was dropped or re-created ({detail})", "It is opened again."
         )
@@ -322,7 +322,7 @@ class IcebergTable:
     def _evolve(
         self, transaction: Any, wanted: TableSchema | None, base: Version
     ) -> tuple[Columns, int, frozenset[int]]:
-        """What the table has then: columns, the highest field id ever used, and its fields."""
+        """Changes the schema. Returns the new columns, the highest field id ever used, and the fields."""
         staged, java = transaction.table(), self._java.iceberg
         text = java.SchemaParser.toJson(staged.schema())
         present = iceberg_schema.present_fields(text)
