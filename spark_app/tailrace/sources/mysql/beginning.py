@@ -1,6 +1,5 @@
-"""Where a change log may begin, and whether it may be continued. Reads only: MySQL keeps nothing for its readers, so
-there is nothing to make. Called by `subscription`.
-"""
+"""The checks that a change log may begin at a place, or may be continued. Reads only: MySQL keeps nothing for its
+readers, so there is nothing to create. Called by `subscription`."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -36,7 +35,7 @@ LOOK = 0.5
 _OURS = 1 << 31
 """Ids from here on are Tailrace's: people number their servers from below."""
 Files = Mapping[int, tuple[str, int]]
-"""Of the log, by number: names and sizes."""
+"""The files of the log, by number: names and sizes."""
 _PAGE = 1000
 """Events."""
 _LONG = 200
@@ -44,7 +43,8 @@ _LONG = 200
 
 
 def identity(server: Server, replicator: Replicator, log_id: str) -> dict[str, str]:
-    """For an origin. `log_id`: of which our id as a client is made, unless the manifest names one."""
+    """The identity of the server, for an origin. `log_id`: the change log from which Tailrace's id as a client is
+    derived, unless the manifest names one."""
     return {PRODUCT: server.product, SERVER: server.identity, SERVER_ID: str(server_id(replicator, log_id))}
 
 
@@ -54,7 +54,7 @@ def server_id(replicator: Replicator, log_id: str) -> int:
 
 
 def bound(config: MyConfig, origin: Origin) -> MyConfig:
-    """The same, but only the origin's server is accepted, and its files are counted as in the change log."""
+    """A copy that accepts only the origin's server, and counts its files as in the change log."""
     return config.bound_to(origin.identity[SERVER], Numbering(int(origin.identity.get(SHIFT, "0"))))
 
 
@@ -157,7 +157,8 @@ def moved(
 
 
 def _check_passed_over(config: MyConfig, connection: Connection, files: Files, at: Position, done: str) -> None:
-    """What was written while `gtid_mode` was off has no GTID, and may stand in files that the server passes over."""
+    """Checks the files that the server passes over: what was written while `gtid_mode` was off has no GTID, and may be
+    in them."""
     number = succession.first_sent(connection, files, done)
     for passed in (n for n in sorted(files) if file_of(at) <= n < number):
         begin = max(offset_of(at), witness.FIRST) if passed == file_of(at) else witness.FIRST
@@ -165,7 +166,8 @@ def _check_passed_over(config: MyConfig, connection: Connection, files: Files, a
 
 
 def _check_anonymous(connection: Connection, file: str, begin: int, read: str) -> None:
-    """From this place of the file to its end. If no event begins there, it is another log, as the witness will say."""
+    """Checks the file from this place to its end. If no event begins there, it is another log, as the witness will
+    say."""
     while True:
         with source_errors("looking for transactions without GTIDs"):
             try:
@@ -226,8 +228,8 @@ def _check_successor(log: NewLog, origin: Origin, state: SourceState) -> None:
 
 
 def _mysql_lead(log: NewLog, done: str, texts: tuple[str, str]) -> tuple[ReadBefore, str]:
-    """What was read, and the new server's log as it is now. That it has all that was read comes before what it has
-    purged: a server that was never a copy may have purged anything."""
+    """Compares what was read with the new server's log as it is now. That it has all that was read comes before what it
+    has purged: a server that was never a copy may have purged anything."""
     ours = GtidSet(done)
     purged, executed = _gtids(log.connection)
     if not executed >= ours:
@@ -239,8 +241,8 @@ def _mysql_lead(log: NewLog, done: str, texts: tuple[str, str]) -> tuple[ReadBef
 
 
 def _mariadb_lead(log: NewLog, done: str, texts: tuple[str, str]) -> tuple[ReadBefore, str]:
-    """The same. Of a server that the new log does not know, transactions can only stand before the log's beginning:
-    numbers of a domain grow, so they do if the log begins behind them."""
+    """Makes the same comparison for MariaDB. Of a server that the new log does not know, transactions can only stand
+    before the log's beginning: numbers of a domain grow, so they do if the log begins behind them."""
     ours, logged = MariaPosition(done), _logged(log.connection)
     if not ours.within(logged):
         raise _lacks(texts[0])
@@ -275,7 +277,7 @@ def _logged(connection: Connection) -> str:
 
 
 def _gtids(connection: Connection) -> tuple[GtidSet, GtidSet]:
-    """What a MySQL has purged, and all that it has executed."""
+    """The transactions that a MySQL has purged, and all that it has executed."""
     with source_errors("looking at the source's transactions"):
         purged, executed = execute(connection, "SELECT @@GLOBAL.gtid_purged, @@GLOBAL.gtid_executed")[0]
     return GtidSet(str(purged)), GtidSet(str(executed))

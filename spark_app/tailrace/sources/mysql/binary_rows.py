@@ -34,7 +34,7 @@ _FLOATS = {_FLOAT: (4, "<f4"), _DOUBLE: (8, "<f8")}
 
 @dataclass
 class _Walk:
-    """Where each row has come to."""
+    """The place that the walk has reached in each row."""
 
     data: Bytes
     at: Ints

@@ -27,7 +27,7 @@ Row = dict[str, Any]
 _SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
 TRANSACTIONAL = frozenset(("InnoDB", "ROCKSDB"))
 ENGINES = TRANSACTIONAL | {"MyISAM", "Aria"}
-"""Of those whose changes are in the log and whose rows outlive a restart."""
+"""The engines whose changes are in the log and whose rows outlive a restart."""
 PRIMARY = "PRIMARY"
 """The index of every primary key."""
 _TABLES = """
@@ -66,14 +66,15 @@ def table_by_id(connection: Connection, table_id: int, options: Sequence[TableOp
 
 
 def table_by_name(connection: Connection, schema: str, table: str, options: TableOptions | None) -> MysqlTable | None:
-    """The same by its name, with these very options."""
+    """The table of this name, with these very options."""
     wanted = identity(schema, table)
     found = [r for r in rows(connection, _TABLES.format(_where([schema], [table]))) if _identity(r) == wanted]
     return next(iter(_with_columns(connection, found, (), options)), None)
 
 
 def hidden(connection: Connection, schema: str, table: str) -> bool:
-    """Whether we have no right on the table, which the server then leaves out of its catalog as if it were gone."""
+    """True if the user has no right on the table, which the server then leaves out of its catalog as if it did not
+    exist."""
     try:
         execute(connection, f"SELECT 1 FROM {quoted(schema)}.{quoted(table)} LIMIT 0")
     except pymysql.MySQLError as error:
@@ -211,7 +212,7 @@ def _column(row: Row, key: list[str], options: TableOptions | None, of_session: 
 
 
 def unsupported(column: MysqlColumn) -> tuple[str, str] | None:
-    """What the column has of which no value can be copied, and the fix; None: nothing."""
+    """A feature of the column for which no value can be copied, and the fix; None: there is none."""
     if column.native is None:
         return f"the type {column.type.text}, which is not supported", "Leave the column out with options[].columns."
     if column.type.charset not in (None, *charsets.KNOWN):

@@ -55,9 +55,9 @@ _OWN = {
     "hebrew": {0xAF: "\u203e"},
     "koi8u": {0x95: "\u2022"},
 }
-"""Where the server's tables differ from Python's: found by a comparison of all codes."""
+"""The codes for which the server's tables differ from Python's: found by a comparison of all codes."""
 _OWN_CHARACTERS = {"sjis": ("\uff3c", "\\"), "gb18030": ("\ue7c7", "\u1e3f")}
-"""The same of multi-byte sets: Python's character, and the server's."""
+"""The differing characters of multi-byte sets: Python's, and the server's."""
 _WIDE = frozenset(("ucs2", "utf16", "utf16le", "utf32"))
 """Their ASCII characters are not one byte."""
 AMBIGUOUS = frozenset(("big5", "cp932", "sjis", "ujis"))
@@ -67,7 +67,7 @@ KNOWN = _UTF8 | {_ASCII, "latin1"} | _BYTE.keys() | _CODECS.keys()
 
 
 def raw(type: ColumnType) -> bool:
-    """Whether a chunk asks for the column's own bytes; labels are converted by the server, in the catalog as well."""
+    """True if a chunk asks for the column's own bytes; labels are converted by the server, in the catalog as well."""
     return type.charset is not None and type.charset not in _UTF8 and type.name not in ("enum", "set")
 
 
@@ -130,7 +130,7 @@ def _by_codec(values: pa.Array, codec: str) -> pa.Array:
 
 @cache
 def _table(charset: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """For each byte its UTF-8 form, padded to four bytes, and that form's length; 0: the byte has no meaning."""
+    """The UTF-8 form of each byte, padded to four bytes, and that form's length; 0: the byte has no meaning."""
     forms, sizes = np.zeros((256, 4), np.uint8), np.zeros(256, np.int64)
     for code in range(256):
         form = _character(code, charset).encode()

@@ -28,7 +28,7 @@ from tailrace.types import arrow_type
 
 
 def at_most(connection: Connection, table: MysqlTable, rows: int) -> bool:
-    """Whether the table has no more than `rows` rows: a walk of so many entries along the key's index."""
+    """True if the table has no more than `rows` rows: a walk of so many entries along the key's index."""
     return not _keys(connection, table, _key_statement(table, "TRUE", f"LIMIT 1 OFFSET {rows}"))
 
 

@@ -65,7 +65,7 @@ _WHO = (
     " user requires one."
 )
 SERVER_ID_PREFIX = "server_id "
-"""Of a MariaDB's identity."""
+"""The prefix of a MariaDB's identity."""
 TRANSACTIONS = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 """No statement of ours writes: the server makes sure."""
 FIRST = (
@@ -78,7 +78,7 @@ comments' numbers mean for it: MySQL's from a version on, MariaDB's its own."""
 
 @dataclass(frozen=True)
 class Server:
-    """Who answers."""
+    """The server that answers."""
 
     product: str
     """`mysql` or `mariadb`."""
@@ -95,7 +95,7 @@ class MyConfig:
     database: str | None
     username: str
     program: str
-    """What the server shows our connections as."""
+    """The name that the server shows for Tailrace's connections."""
     password_file: str | None = None
     tls_mode: str = "prefer"
     ca_file: str | None = None
@@ -105,7 +105,7 @@ class MyConfig:
     identity: str | None = None
     """Only this very server is accepted; None: any."""
     numbering: Numbering = OWN
-    """Of its files."""
+    """The numbering of its files."""
 
     @staticmethod
     def of(source: SourceSpec, program: str, secrets: Path | None = None) -> "MyConfig":
@@ -125,12 +125,12 @@ class MyConfig:
         )
 
     def bound_to(self, identity: str, numbering: Numbering = OWN) -> "MyConfig":
-        """The same, but only this very server is accepted."""
+        """A copy that accepts only this very server."""
         return replace(self, identity=identity, numbering=numbering)
 
     @property
     def place(self) -> str:
-        """For messages."""
+        """The name of the server in messages."""
         return f"{self.host}:{self.port}"
 
 
@@ -231,7 +231,7 @@ def execute(connection: Connection, statement: str) -> list[tuple[Any, ...]]:
 
 
 def rows(connection: Connection, statement: str) -> list[dict[str, Any]]:
-    """The same by lower-case column names."""
+    """The rows by lower-case column names."""
     with connection.cursor(DictCursor) as cursor:
         cursor.execute(statement)
         return [{name.lower(): value for name, value in row.items()} for row in cursor.fetchall()]

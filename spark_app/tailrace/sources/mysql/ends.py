@@ -1,4 +1,5 @@
-"""Where a server's log ends, and what a read that begins now will see. Called by chunks, sessions and the log.
+"""The end of a server's log, and the transactions that a read that begins now will see. Called by chunks, sessions and
+the log.
 
 The chunk rule (docs/dev/design.md#the-chunk-rule) needs what a read sees *before* it and the log's end *after* it: a
 transaction is in the log before others see it, and in the executed set only after.
@@ -11,7 +12,7 @@ from tailrace.sources.mysql.position import Numbering
 from tailrace.sources.mysql.visibility import GTIDS, POSITION, position_text
 
 LISTING = "looking for prepared XA transactions, for which MySQL asks the right XA_RECOVER_ADMIN"
-"""What is being done; without the right the server speaks of a fatal error instead."""
+"""A description of the step; without the right the server reports a fatal error instead."""
 
 
 def log_end(connection: Connection, numbering: Numbering) -> Position:
@@ -26,8 +27,8 @@ def log_end(connection: Connection, numbering: Numbering) -> Position:
 
 
 def seen(connection: Connection, numbering: Numbering) -> str:
-    """What every read that begins later sees at least: `gtid:<set>`, or `maria:<position>` but for the XA transactions
-    that were listed after it, if there are any: `maria:<position>/<numbers>` (`visibility`)."""
+    """The transactions that every read that begins later sees at least: `gtid:<set>`, or `maria:<position>` but for the
+    XA transactions that were listed after it, if there are any: `maria:<position>/<numbers>` (`visibility`)."""
     with source_errors("looking at what is visible"):
         if server_of(connection).product == "mysql":
             executed = str(execute(connection, "SELECT @@GLOBAL.gtid_executed")[0][0])

@@ -1,4 +1,4 @@
-"""What the server says about itself and about our rights, for preflight. Called by `subscription`."""
+"""The server's answers about itself and the user's rights, for preflight. Called by `subscription`."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ _GRANT = re.compile(r"GRANT (?P<rights>.+) ON (?P<place>\S+) TO ", re.IGNORECASE
 class Facts:
     server: Server
     user: str
-    """As GRANT names it: `'tailrace'@'%'`."""
+    """The user as GRANT names it: `'tailrace'@'%'`."""
     variables: Mapping[str, str]
     """Lower-case names; those that the server does not have are missing."""
     rights: frozenset[str]
@@ -52,14 +52,14 @@ class Facts:
     """Names of tables that reading must lock (their engine has no transactions), without the right to."""
     cascades: tuple[Cascade | Unseen, ...]
     filters: filters.Rules
-    """What it may have left out as a replica."""
+    """The filters by which it may have left out changes as a replica."""
 
     def on(self, name: str) -> bool:
         return self.variables.get(name, "OFF").upper() in ("ON", "1")
 
     @property
     def logs_what_it_applies(self) -> bool:
-        """As a replica."""
+        """True if, as a replica, it logs what it applies."""
         return self.on("log_replica_updates") or self.on("log_slave_updates")
 
 
@@ -87,7 +87,7 @@ def observe(connection: Connection, tables: Sequence[MysqlTable]) -> Facts:
 
 
 def rights(connection: Connection) -> frozenset[str]:
-    """Of the user and its active roles on everything."""
+    """The rights of the user and its active roles on everything."""
     held: set[str] = set()
     for (grant,) in execute(connection, "SHOW GRANTS"):
         found = _GRANT.match(str(grant))
@@ -102,7 +102,7 @@ def _user(connection: Connection) -> str:
 
 
 def is_replica(connection: Connection, server: Server) -> bool | None:
-    """Whether it applies the log of another server; None: the right to see it is missing."""
+    """True if it applies the log of another server; None: the right to see it is missing."""
     found = _try(connection, replica_status(server))
     return None if found is None else bool(found)
 
@@ -128,7 +128,7 @@ def _refused(connection: Connection, tables: Sequence[MysqlTable], what: str) ->
 
 
 def _lockable(connection: Connection, table: MysqlTable) -> bool:
-    """As far as it must be."""
+    """True if the table can be locked as far as it must be."""
     return (
         table.stop is not None
         or table.engine in TRANSACTIONAL

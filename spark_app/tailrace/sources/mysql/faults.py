@@ -1,4 +1,4 @@
-"""What an error of the server, of PyMySQL or of the socket means for whoever asked. Called by `connect` and `chunks`.
+"""The meaning of an error of the server, of PyMySQL or of the socket for the caller. Called by `connect` and `chunks`.
 
 Errors are told apart by their numbers, which never change; texts do, with the server's language.
 """
@@ -14,7 +14,7 @@ START_OVER = (
     "Run `tailrace resync -f <manifest> --all`, then start; in Kubernetes, create a SnapshotRequest with resync: true"
     " and tables: ['*.*']. Every table is read again."
 )
-"""For fixes: what brings back a copy that the log no longer leads on to."""
+"""The step, for fixes, that restores a copy that the log no longer continues."""
 Kind = Literal["authentication", "refused", "right", "gone", "locked", "statement", "passing"]
 
 _OF_ROWS = (1062, 1292, 1366, 1367, 1411, 1525, 1690, 3140, 3141)
@@ -45,7 +45,7 @@ HELP = {
     1021: "Make room on the disk of the server.",
     3032: "Run `SET GLOBAL offline_mode = OFF` on the server.",
 }
-"""What helps where the server runs, and lets nobody in, or can do nothing."""
+"""The fixes for a server that is running but refuses connections, or can do nothing."""
 
 
 def number(error: Exception) -> int:
@@ -63,7 +63,7 @@ def kind(error: Exception) -> Kind:
 
 
 def text(error: Exception) -> str:
-    """What was said, without what may be a row's."""
+    """The error's message, without what may be a row's."""
     found = number(error)
     if not isinstance(error, pymysql.MySQLError):
         return _line(f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""What a server may have left out as a replica: its replication filters, judged by database.
+"""The replication filters by which a server may have left out changes as a replica, judged by database.
 
 A server that follows the source must have all its changes. Tables that a filter has always kept away are not there to
 be looked for, so a rule that names tables counts against the whole database, and one that names servers or domains
@@ -12,7 +12,7 @@ from tailrace.errors import SourceRefused
 from tailrace.sources.mysql.connect import Connection, Server, execute, replica_status, rows, source_errors
 
 Rules = Mapping[str, frozenset[str]]
-"""By name (`do_db`, `wild_ignore_table`, …) what the rule names."""
+"""The items that each rule names, by the rule's name (`do_db`, `wild_ignore_table`, …)."""
 NAMES = ("do_db", "ignore_db", "do_table", "ignore_table", "wild_do_table", "wild_ignore_table", "rewrite_db")
 OF_ALL = ("do_domain_ids", "ignore_domain_ids", "ignore_server_ids")
 """They name no database."""
@@ -25,8 +25,8 @@ _WORD = re.compile(r"[^\s,()]+")
 
 
 def rules(connection: Connection, server: Server) -> Rules:
-    """Of all channels, as far as they can be seen: MySQL shows a server that is no replica any more its filters only
-    with SELECT on performance_schema, and those of a removed channel not at all."""
+    """The rules of all channels, as far as they can be seen: MySQL shows a server that is no longer a replica its
+    filters only with SELECT on performance_schema, and those of a removed channel not at all."""
     found: dict[str, set[str]] = {name: set() for name in (*NAMES, *OF_ALL)}
     for name, value in _seen(connection, server):
         known = name.lower().removeprefix("replicate_")
@@ -64,7 +64,8 @@ def left_out(found: Rules, databases: Collection[str]) -> dict[str, str]:
 
 
 def _concerns(name: str, items: frozenset[str], database: str, found: Rules) -> bool:
-    """Of what differs only in case the settings of both servers decide: here it counts against the database."""
+    """True if the rule concerns the database. Names that differ only in case depend on the settings of both servers:
+    here they count against the database."""
     match name:
         case "do_db":
             return database not in items
@@ -79,7 +80,7 @@ def _concerns(name: str, items: frozenset[str], database: str, found: Rules) -> 
 
 
 def _whole(pattern: str, database: str) -> bool:
-    """Whether it selects every table of the database."""
+    """True if it selects every table of the database."""
     named, _, tables = pattern.partition(".")
     return bool(tables) and not tables.strip("%") and _like(named).fullmatch(database) is not None
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 Row = dict[str, Any]
-"""Of information_schema.columns."""
+"""A row of information_schema.columns."""
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 """MySQL's catalog shows an expression as the content of a string."""
 _QUOTED = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.|'')*'", re.DOTALL)
@@ -18,7 +18,7 @@ _BY_LANGUAGE = re.compile(r"\b(?:dayname|monthname)\b")
 _BY_ZONE = re.compile(r"\bfrom_unixtime\b")
 _FORMATTED = re.compile(r"\b(?:date_format|time_format|str_to_date)\b")
 _NAMES = re.compile(r"%[abMW]")
-"""In a format: names of days and months, in the session's language."""
+"""Parts of a format that print names of days and months in the session's language."""
 
 
 def is_generated(column: Row) -> bool:

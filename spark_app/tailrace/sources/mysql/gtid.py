@@ -67,7 +67,7 @@ class GtidSet:
         return at >= 0 and number <= intervals[at][1]
 
     def contain(self, prefix: str, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """The same of many."""
+        """Checks many numbers at once."""
         intervals = self._intervals.get(prefix)
         if not intervals:
             return np.zeros(len(numbers), np.bool_)
@@ -77,11 +77,11 @@ class GtidSet:
         return found
 
     def __ge__(self, other: "GtidSet") -> bool:
-        """Whether it contains all of the other."""
+        """True if it contains all of the other."""
         return all(self._covers(prefix, interval) for prefix, interval in other._each())
 
     def __sub__(self, other: "GtidSet") -> "GtidSet":
-        """What the other lacks."""
+        """The transactions that the other lacks."""
         left = GtidSet()
         for prefix, (first, last) in self._each():
             begins = first
@@ -92,14 +92,14 @@ class GtidSet:
         return left
 
     def __or__(self, other: "GtidSet") -> "GtidSet":
-        """What is in either."""
+        """The transactions in either."""
         both = GtidSet(str(self))
         for prefix, (first, last) in other._each():
             both._insert(prefix, first, last)
         return both
 
     def by_server(self) -> dict[str, "GtidSet"]:
-        """By the uuid of the server that wrote them."""
+        """The subsets by the uuid of the server that wrote them."""
         found: dict[str, GtidSet] = {}
         for prefix, (first, last) in self._each():
             found.setdefault(prefix.partition(":")[0], GtidSet())._insert(prefix, first, last)
@@ -109,7 +109,7 @@ class GtidSet:
         return any(first <= interval[0] and interval[1] <= last for first, last in self._intervals.get(prefix, []))
 
     def __bool__(self) -> bool:
-        """Whether there is a transaction in it."""
+        """True if it contains a transaction."""
         return any(self._intervals.values())
 
     def _each(self) -> Iterator[tuple[str, Interval]]:
@@ -117,7 +117,7 @@ class GtidSet:
 
     @override
     def __str__(self) -> str:
-        """As the server writes it, without tags that hold on: each prefix is a part."""
+        """The set as the server writes it, without tags that hold on: each prefix is a part."""
         parts = []
         for prefix in sorted(self._intervals):
             numbers = (str(a) if a == b else f"{a}-{b}" for a, b in self._intervals[prefix])
@@ -125,7 +125,8 @@ class GtidSet:
         return ",".join(parts)
 
     def encoded(self) -> bytes:
-        """For COM_BINLOG_DUMP_GTID. The form with tags only where there is one: older servers know the other."""
+        """The set in the form of COM_BINLOG_DUMP_GTID. The form with tags only where there is one: older servers know
+        the other."""
         tagged = any(prefix.count(":") > 1 for prefix in self._intervals)
         count = len(self._intervals)
         head = _TAGGED | count << 8 | _TAGGED << 56 if tagged else count
@@ -177,7 +178,7 @@ class MariaPosition:
         return ",".join(f"{domain}-{server}-{number}" for domain, server, number in found)
 
     def within(self, logged: str) -> bool:
-        """Whether a server has our place in its log, and nothing less of any server that it knows. `logged`: its
+        """True if a server has this place in its log, and nothing less of any server that it knows. `logged`: its
         `gtid_binlog_state`."""
         state = MariaPosition(logged).numbers()
         last = {(domain, server) for domain, server in self._last.items()}

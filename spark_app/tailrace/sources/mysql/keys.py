@@ -14,7 +14,7 @@ _MOST_MEMBERS = 63
 
 
 def refused(table: str, columns: Sequence[MysqlColumn]) -> ReadRefused | None:
-    """Of a table with these columns; None: its key is fit."""
+    """The error of a table with these columns; None: its key is fit."""
     for column in columns:
         unfit = _unfit(column) if column.key is not None else None
         if unfit is not None:
@@ -25,7 +25,7 @@ def refused(table: str, columns: Sequence[MysqlColumn]) -> ReadRefused | None:
 
 
 def _unfit(column: MysqlColumn) -> tuple[str, str, str] | None:
-    """What it has, why that is no key, and what helps."""
+    """The feature that makes the column unfit for a key, the reason, and the fix."""
     kind, labels = column.type, column.type.labels
     if kind.charset in charsets.AMBIGUOUS:
         why = "which has characters with two codes: different keys can become the same text"

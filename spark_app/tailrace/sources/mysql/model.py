@@ -1,4 +1,4 @@
-"""What the catalog says about one table: made by `catalog`, used by the log, the chunk reader and preflight."""
+"""The catalog's facts about one table: made by `catalog`, used by the log, the chunk reader and preflight."""
 
 import hashlib
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ def number_of(name: str) -> int:
 
 
 def identity(schema: str, table: str) -> str:
-    """What tells tables apart: table `c` of schema `a.b` is not table `b.c` of schema `a`."""
+    """The text that tells tables apart: table `c` of schema `a.b` is not table `b.c` of schema `a`."""
     between = "\0" if "." in schema else "."
     return f"{schema}{between}{table}"
 
@@ -38,7 +38,7 @@ class MysqlColumn:
     """Computed by the server from other columns."""
     copied: bool
     mask: str | None = None
-    """As in `changelog.records.Column`."""
+    """The mask, as in `changelog.records.Column`."""
     of_session: bool = False
     """Computed by each session that reads or writes the row, and not by all alike: never copied."""
 
@@ -63,7 +63,7 @@ class MysqlTable:
     key_index: str
     """Name of the index that the key is of; empty: there is no key."""
     schema: TableSchema
-    """Of the columns that are copied. Version 0: capture numbers the versions."""
+    """The schema of the columns that are copied. Version 0: capture numbers the versions."""
     stop: TableStop | None
     """Why the table cannot be captured; None: it can."""
     engine: str | None = None

@@ -47,7 +47,7 @@ class Block:
 
 
 class _Wire(Protocol):
-    """What PyMySQL does not show: the socket, TLS included, and a command that is only sent."""
+    """The parts that PyMySQL does not expose: the socket, TLS included, and a command that is only sent."""
 
     _sock: socket.socket
 
@@ -63,7 +63,7 @@ class PreparedAnswer:
         self._socket.settimeout(ANSWER_SECONDS)
         self._buffer = bytearray(1 << 16)
         self._from = self._at = self._to = 0
-        """Where what is not yet taken begins, how far its rows have been found, and where it ends."""
+        """The places where what is not yet taken begins, how far its rows have been found, and where it ends."""
         self._ended = False
         self.warnings = 0
         """How many the server gave, once all rows have been taken; it forgets them at the next statement but

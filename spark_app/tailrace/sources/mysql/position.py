@@ -28,7 +28,7 @@ class Numbering:
 
 
 OWN = Numbering()
-"""As the server counts."""
+"""The server's own numbering."""
 
 
 def file_of(position: Position) -> int:

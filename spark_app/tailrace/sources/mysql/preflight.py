@@ -83,7 +83,7 @@ def _unlogged(facts: Facts) -> Finding:
 
 
 def _see(facts: Facts) -> str:
-    """What the right to see a replica's status takes."""
+    """The right that is needed to see a replica's status."""
     right = {"mysql": "REPLICATION CLIENT", "mariadb": "SLAVE MONITOR"}[facts.server.product]
     if facts.server.product == "mariadb" and facts.server.version < (10, 5, 9):
         right = "REPLICATION SLAVE ADMIN"
@@ -94,7 +94,7 @@ _FORMAT = {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metad
 
 
 def row_format(facts: Facts) -> Iterator[Finding]:
-    """What a session changes for itself, the stream finds, event by event."""
+    """Checks the server's setting. A session's own setting is found by the stream, event by event."""
     for name, wanted in _FORMAT.items():
         found = facts.variables.get(name, wanted)
         good = found.upper() == wanted
@@ -105,7 +105,7 @@ def row_format(facts: Facts) -> Iterator[Finding]:
 
 
 def durable_log(facts: Facts) -> Iterator[Finding]:
-    """What a crash of the host takes from the log may have been captured already."""
+    """Checks if a crash of the host may lose log that has been captured already."""
     found = facts.variables.get("sync_binlog", "1")
     if found == "1":
         yield Finding("sync_binlog", "ok", "the server writes its log to disk with each commit")
@@ -216,8 +216,8 @@ def cascades(facts: Facts) -> Iterator[Finding]:
 
 
 def whole_copy(facts: Facts, databases: Collection[str], follows: bool = False) -> Iterator[Finding]:
-    """Of these databases. What a replica leaves out it lacks; who reads it alone gets what it has. `follows`: another
-    server was read before."""
+    """Checks that the server has a whole copy of these databases. A replica lacks what it leaves out; if it alone is
+    read, its own rows are copied. `follows`: another server was read before."""
     for rule, database in filters.left_out(facts.filters, databases).items():
         items = ", ".join(sorted(facts.filters[rule.removeprefix("replicate_")]))
         what = f"as a replica the server may have left out changes of {database} ({rule}: {items})"

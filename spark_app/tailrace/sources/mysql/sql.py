@@ -108,7 +108,8 @@ def _float(kind: str, value: str) -> str:
 
 
 def _labelled(of: MysqlColumn, value: str) -> str:
-    """By number: that is their order in an index, while a comparison with text would go by the text."""
+    """A label as its number: that is the order of labels in an index, while a comparison with text would use the
+    text."""
     known = {label: i for i, label in enumerate(of.type.labels)}
     if of.type.name == "enum":
         return str(known[value] + 1) if value in known else "0"

@@ -1,4 +1,5 @@
-"""What a change log keeps beside a position: the transactions that need not be sent again, and a witness of the log.
+"""The state that a change log keeps beside a position: the transactions that need not be sent again, and a witness of
+the log.
 
 A position is a place in one server's log, and a server can be replaced at its address, restored from a backup, or lose
 the end of its log in a crash: a place alone would then mean other changes. The witness is a digest of an event that was
@@ -16,7 +17,7 @@ from tailrace.sources.mysql.log.events import Kind
 from tailrace.sources.mysql.log.framing import Event
 
 _CREATED = 52
-"""Where a FORMAT_DESCRIPTION event says whether the server began with it, behind the server's version."""
+"""The place where a FORMAT_DESCRIPTION event says if the server began with it, behind the server's version."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Witness:
     """An event of the log."""
 
     at: Position
-    """Where it begins."""
+    """The place where it begins."""
     digest: str
 
     @staticmethod

@@ -1,5 +1,5 @@
-"""What a change log has in MySQL or MariaDB, behind `sources.api.Subscription`: nothing is made there, so a start only
-proves that the server's log can be followed, and a removal finds nothing.
+"""The objects of a change log in MySQL or MariaDB, behind `sources.api.Subscription`: none are created there, so a
+start only proves that the server's log can be followed, and a removal finds nothing.
 
 On capture's SQL connection, and on those of `tailrace doctor` and `tailrace drop`.
 """

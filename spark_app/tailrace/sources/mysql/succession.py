@@ -1,4 +1,4 @@
-"""Whether the log of another server leads on from what was read of the one before it. Called by `beginning`.
+"""The check that the log of another server continues what was read of the one before it. Called by `beginning`.
 
 What was read is applied; what was not is applied after it, in the new log's order. So in the new log nothing that was
 not read may stand before something that was: `Unread before read` (docs/decisions/0068). Two things may, for they do
@@ -40,7 +40,7 @@ _READ_BYTES, _READ_SECONDS = 1 << 22, 1.0
 
 @dataclass(frozen=True)
 class NewLog:
-    """Of the server that is to be followed."""
+    """The log of the server that is to be followed."""
 
     config: MyConfig
     connection: Connection
@@ -53,24 +53,24 @@ class NewLog:
 
 
 class ReadBefore(Protocol):
-    """What was read, held against the state of a log at some place."""
+    """The transactions that were read, compared with the state of a log at some place."""
 
     @property
     def former(self) -> str:
         """The server that it was read from."""
 
     def unread(self, state: str) -> Mapping[Writer, str]:
-        """What stands before the place and was not read: by who wrote it, as people name it."""
+        """The unread transactions before the place: by their writer, as people name it."""
 
     def missing(self, state: str) -> Set[Writer]:
-        """Who wrote what was read and does not stand before the place."""
+        """The writers of transactions that were read and are not before the place."""
 
     def writer(self, transaction: Transaction) -> Writer: ...
 
     def name(self, transaction: Transaction) -> str: ...
 
     def has(self, transaction: Transaction) -> bool:
-        """Whether it was read."""
+        """True if it was read."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class MysqlRead:
     read: GtidSet
     former: str
     purged: GtidSet
-    """Of the new server: all of it was read."""
+    """The transactions that the new server has purged: all of them were read."""
 
     def unread(self, state: str) -> dict[Writer, str]:
         left = GtidSet(state) - self.read
@@ -125,7 +125,7 @@ class MariadbRead:
 
 
 def disordered(unread: Mapping[Writer, str], behind: Set[Writer], former: str) -> list[str]:
-    """What may not stand before something by one of `behind` that was read."""
+    """The unread transactions that may not come before something by one of `behind` that was read."""
     return [name for writer, name in unread.items() if any(_clash(writer, other, former) for other in behind)]
 
 

@@ -1,4 +1,5 @@
-"""What becomes of each column of a table, before it is copied: for `tailrace doctor`. No I/O but for the sizes.
+"""The form in which each column of a table will be copied, determined in advance: for `tailrace doctor`. No I/O but for
+the sizes.
 
 Types and limits are those of `types`, of which the catalog and docs/types.md are made, too.
 """
@@ -53,7 +54,7 @@ def _column(column: MysqlColumn) -> ColumnSupport:
 
 
 def _loss(column: MysqlColumn) -> tuple[str, str]:
-    """Of numbers that become other ones (`as`)."""
+    """The loss of numbers that become other ones (`as`)."""
     kind = column.type
     digits = f"decimal({kind.precision},{kind.scale or 0})" if kind.name == "decimal" else str(column.native)
     return as_types.loss(column.form.logical, digits, finite=True)
@@ -63,8 +64,8 @@ _KINDS = {"string": "text", "binary": "bytes"}
 
 
 def sizes(connection: Connection, tables: Sequence[MysqlTable], caches: bool) -> Mapping[str, TableSize]:
-    """By the table's `identity`. `caches`: the server keeps such estimates for a day, unless a session asks for new
-    ones; it writes them down, so that looking would change something."""
+    """The sizes by the table's `identity`. `caches`: the server keeps such estimates for a day, unless a session asks
+    for new ones; it writes them down, so that looking would change something."""
     if not tables:
         return {}
     with source_errors("looking at the sizes of tables"):

@@ -39,7 +39,7 @@ UNREADABLE = {
 NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal")
 """Types that `options[].as` can make a decimal or a double."""
 OTHERS = dict.fromkeys(NUMBERS, ("decimal", "double")) | {"uuid": ("binary",), "time": ("time",)}
-"""What `options[].as` can make of a type besides text, except in keys."""
+"""The other types that `options[].as` can choose besides text, except in keys."""
 NAMES = frozenset(("decimal", "bit", *_SIMPLE, *_TEXT, *_BYTES))
 """DATA_TYPEs that have a logical type."""
 _DATES = "holds no dates that do not exist (0000-00-00)"
@@ -49,7 +49,7 @@ LIMITS = {
     "timestamptz": _DATES,
     "time": "holds no time below 0 or of 24 hours and more",
 }
-"""What a logical type cannot hold."""
+"""The limits of each logical type."""
 _EXACT = "the server's exact text"
 _DIGITS = f"{_EXACT}, without the zeros of `ZEROFILL`"
 _SHAPE = "as stored: SRID (4 bytes, little endian), then WKB"
@@ -60,7 +60,7 @@ OTHER_FORM = {
     "vector": "4 bytes per number, little endian",
     **dict.fromkeys(GEOMETRY, _SHAPE),
 }
-"""What becomes text or bytes though the source has a type of its own for it, and in which form; a `decimal`, where it
+"""Types that become text or bytes though the source has a separate type for them, and the form; a `decimal`, where it
 has more digits than the target's."""
 _ESCAPES = {"0": "\0", "n": "\n", "r": "\r"}
 
@@ -81,7 +81,7 @@ class ColumnType:
     length: int | None = None
     """Bytes at most."""
     charset: str | None = None
-    """Of text; None: bytes, or no text."""
+    """The character set of text; None: bytes, or no text."""
     logged: tuple[str, ...] = ()
     """Labels as rows in the log name them; the catalog has `?` for what lies beyond U+FFFF."""
 
@@ -96,7 +96,7 @@ class ColumnType:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Of an enum or a set, in order; the first has the number 1, or bit 0."""
+        """The labels of an enum or a set, in order; the first has the number 1, or bit 0."""
         if self.name not in _LABELLED:
             return ()
         return self.logged or labels(self.text)
@@ -111,7 +111,7 @@ class Form:
     fraction: int = 0
     """Digits of a second's fraction in text."""
     sets_null: bool = False
-    """What the type cannot hold becomes NULL; never in a key."""
+    """True if a value that the type cannot hold becomes NULL; never in a key."""
 
 
 def logical(type: ColumnType) -> str | None:

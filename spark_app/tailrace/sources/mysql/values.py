@@ -62,7 +62,7 @@ class Clock:
 
     @staticmethod
     def of(seconds: Ints, micros: Ints) -> "Clock":
-        """Of seconds since the Unix epoch, UTC; 0 is the zero date, as in a timestamp column."""
+        """Makes it from seconds since the Unix epoch, UTC; 0 is the zero date, as in a timestamp column."""
         days, rest = np.divmod(seconds, _DAY)
         year, month, day = _civil(days)
         some = ((seconds != 0) | (micros != 0)).astype(np.int64)
@@ -123,7 +123,7 @@ def unfilled(text: pa.Array) -> pa.Array:
 
 
 def other_numbers(numbers: pa.Array, form: Form) -> pa.Array:
-    """What `as` makes of integers, and of decimals in the server's text."""
+    """The numbers that `as` makes of integers, and of decimals in the server's text."""
     text = numbers.cast(pa.large_string())
     try:
         return _number(text, form.logical)

@@ -1,4 +1,4 @@
-"""What a chunk contains: `gtid:` and the GTID set that MySQL had executed before the chunk, or `maria:` and the place
+"""The content of a chunk: `gtid:` and the GTID set that MySQL had executed before the chunk, or `maria:` and the place
 that MariaDB's snapshot had then, with the XA transactions that it still listed as prepared afterwards (`/1,2`); behind
 an `@` the server that was read, as the change log counts its files.
 
@@ -64,12 +64,12 @@ class SeenPosition:
 
 
 def xa_number(xid: str) -> int:
-    """Of an XA transaction, as `Transaction.prepares` names it; fits into int64."""
+    """The number of an XA transaction, as `Transaction.prepares` names it; fits into int64."""
     return int.from_bytes(blake2b(xid.encode(), digest_size=8).digest()) >> 1
 
 
 def position_text(position: Position, listed: Collection[str]) -> str:
-    """Of a place in MariaDB's log, and of the xids that were listed as prepared after it was read."""
+    """The text of a place in MariaDB's log, and of the xids that were listed as prepared after it was read."""
     numbers = ",".join(map(str, sorted(map(xa_number, listed))))
     return f"{position}/{numbers}" if listed else str(position)
 
@@ -87,8 +87,8 @@ def seen_on(seen: str, server: str, numbering: Numbering) -> str:
 
 
 def visibility(text: str, server: str | None = None, numbering: Numbering = OWN) -> Visibility:
-    """Of `ChunkRead.snapshot`; `CorruptLog` if it is no such text. `Retry` unless it was seen on this server (None: any
-    will do): it may hold what this one has never had."""
+    """The visibility in the text `ChunkRead.snapshot`; `CorruptLog` if it is no such text. `Retry` unless it was seen
+    on this server (None: any will do): it may hold what this one has never had."""
     seen, _, where = text.partition("@")
     if server is not None and text != seen_on(seen, server, numbering):
         raise Retry(

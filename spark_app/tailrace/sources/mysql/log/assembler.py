@@ -61,7 +61,7 @@ class Assembler:
         self._filling = Filling(sink, limit)
         self._start = start.position
         self._again = not start.exact
-        """What comes is recorded already."""
+        """True while what comes is recorded already."""
         self.reached = Reached(start)
         self._maps: dict[bytes, bytes] = {}
         """Table id -> the form in force."""
@@ -73,7 +73,7 @@ class Assembler:
         self._began = False
         """The open transaction ends with an event of its own, not with its statement."""
         self._xid: str | None = None
-        """Of the XA transaction that is open."""
+        """The id of the XA transaction that is open."""
         self._now: Event = _NO_EVENT
 
     @property
@@ -93,7 +93,7 @@ class Assembler:
 
     @property
     def exact(self) -> bool:
-        """Whether the state is all that was read."""
+        """True if the state is all that was read."""
         return self.executed.exact and not self._again
 
     def tables_changed(self) -> None:
@@ -128,7 +128,7 @@ class Assembler:
         return fed
 
     def feed_many(self, batch: EventBatch) -> None:
-        """The same as `feed` with each, for less."""
+        """Does the work of `feed` for each, at a lower cost."""
         at = 0
         for run in plain.runs(batch):
             self._feed_each(batch, at, int(run.opens[0]))
@@ -141,7 +141,7 @@ class Assembler:
             self.feed(event)
 
     def _run(self, run: plain.Run) -> None:
-        """As many at a time as the block has room for; the one that fills it is fed event by event."""
+        """Takes as many at a time as the block has room for; the one that fills it is fed event by event."""
         taken = 0
         while taken < len(run):
             rest = run.part(taken, len(run))
@@ -430,7 +430,7 @@ class Assembler:
             self.cut()
 
     def _tell(self) -> None:
-        """What tables were touched, behind what came before."""
+        """Reports the tables that were touched, behind what came before."""
         self._filling.give_finished()
         self._sink.ended()
 

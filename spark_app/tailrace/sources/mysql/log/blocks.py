@@ -18,7 +18,7 @@ TRUNCATE = 0
 
 
 class Mark(NamedTuple):
-    """From event `at` on, changes belong to this transaction."""
+    """The start of a transaction's changes: from event `at` on."""
 
     at: int
     prefix: str

@@ -27,8 +27,8 @@ _ALL_ONES = 0xFFFFFFFF
 
 
 def intact(data: bytes, start: Places, behind: Places, between: int) -> bool:
-    """Whether each event ends with the CRC32 of what is before it. `start`, `behind`: where they begin and end in the
-    data, in order. `between`: bytes from one to the next, which no checksum covers."""
+    """True if each event ends with the CRC32 of what is before it. `start`, `behind`: where the events begin and end in
+    the data, in order. `between`: bytes from one to the next, which no checksum covers."""
     cell = behind // (STRETCH // 2)
     first = [0, *(np.flatnonzero(np.diff(cell)) + 1).tolist(), len(start)]
     return all(_stretch(data, start[a:b], behind[a:b], between) for a, b in pairwise(first) if a < b)

@@ -184,7 +184,7 @@ def _uuid(raw: bytes) -> str:
 
 
 def _inet6(raw: bytes) -> str:
-    """As everywhere, but the server also shortens one group of zeros that stands alone."""
+    """The address in the usual form, but the server also shortens one group of zeros that stands alone."""
     text = socket.inet_ntop(socket.AF_INET6, raw.ljust(16, b"\0"))
     groups = text.split(":")
     if "" in groups or "0" not in groups:
@@ -248,7 +248,7 @@ def _small_decimals(buffer: Buffer, sent: MapColumn, cells: Cells) -> pa.Array:
 
 
 def _decimal_texts(buffer: Buffer, sent: MapColumn, cells: Cells) -> pa.Array:
-    """As the server writes them. Arrow would write a small one with an exponent."""
+    """The decimals as the server writes them. Arrow would write a small one with an exponent."""
     spelled = [np.char.zfill(group.astype(str), digits) for digits, group in _digit_groups(buffer, sent, cells)]
     joined = spelled[0]
     for part in spelled[1:]:

@@ -42,7 +42,7 @@ SILENCE_LIMIT = 60.0
 READ_BYTES = 1 << 20
 _OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
 _SQLSTATE_BYTES = 9
-"""Of an error: its head, number and `#` with five characters, before its text."""
+"""Bytes in front of an error's text: its head, number and `#` with five characters."""
 _FORMAT_DESCRIPTION = int(Kind.FORMAT_DESCRIPTION)
 """Members of an enum take longer to look up: this is asked of every event."""
 _PURGED = (1236, 1789, 1790)
@@ -56,12 +56,12 @@ MANY = 64
 
 @dataclass(frozen=True)
 class Request:
-    """What the server shall send: all that comes behind a state, or its log from a place on."""
+    """The request to the server: all that comes behind a state, or its log from a place on."""
 
     server_id: int
     """Ours, which no other client of the server may have; 0: of a short look, which disturbs nobody."""
     state: str = ""
-    """What need not be sent: a GTID set, or MariaDB's position."""
+    """The state whose transactions need not be sent: a GTID set, or MariaDB's position."""
     place: tuple[str, int] | None = None
     """Name of a file and an offset below 4 GiB: from there to the end, whatever the state."""
 
@@ -187,7 +187,7 @@ class BinlogConnection:
         self._awaited = 4 + int.from_bytes(self._buffer[:3], "little")
 
     def _event(self, data: bytes, at: int, end: int) -> Event:
-        """Of a packet that stands in the data."""
+        """The event of a packet that stands in the data."""
         if at == end or data[at] != _OK:
             self.ended_with = _code(data[at:end])
             raise _ended(data[at:end])

@@ -57,7 +57,7 @@ class Forms(Protocol):
 
 @dataclass
 class _Pass:
-    """What is known about the block before sequences are given."""
+    """The state of a block before sequences are assigned."""
 
     buffer: Buffer
     starts: Places
@@ -65,7 +65,7 @@ class _Pass:
     spans: list[Span] = field(default_factory=list)
     schema_events: list[tuple[int, Evolved]] = field(default_factory=list)
     stops: dict[int, tuple[int, TableStop]] = field(default_factory=dict)
-    """By table id: from this event on the table is not captured."""
+    """The stops by table id: from this event on the table is not captured."""
     truncates: list[tuple[int, int]] = field(default_factory=list)
     """(event, table id)."""
 
@@ -178,7 +178,7 @@ class Decoder:
         return self._forms.is_captured(table_id)
 
     def _events(self, block: EventBlock, now: _Pass, firsts: Places) -> list[Event]:
-        """In log order."""
+        """The events in log order."""
         events: list[tuple[int, Event]] = []
         for index, evolved in now.schema_events:
             schema = evolved.form.schema
@@ -230,7 +230,7 @@ def _groups(block: EventBlock) -> Iterator[tuple[int, bytes, Places]]:
 
 
 def _mark_of(block: EventBlock) -> Places:
-    """Of each event, the place of its transaction's mark."""
+    """The place of its transaction's mark, for each event."""
     marks = np.array([m.at for m in block.marks], np.int64)
     return np.searchsorted(marks, np.arange(len(block.events)), side="right") - 1
 
@@ -268,7 +268,7 @@ def _old_keys(form: RowForm, parts: list[Part]) -> pa.Array:
 
 
 def _starts(marks: list[Mark], seqs: list[int]) -> list[TransactionStart]:
-    """Of each transaction, and behind it the second id of an XA COMMIT."""
+    """The start of each transaction, followed by the second id of an XA COMMIT."""
     prefixes, numbers = (map(itemgetter(place), marks) for place in (1, 2))
     # Without a call of Python's for each.
     starts = list(map(partial(tuple.__new__, TransactionStart), zip(prefixes, numbers, seqs, strict=True)))

@@ -1,6 +1,6 @@
-"""What the journal keeps of a captured table's definition, in its fingerprint, so that a restart knows what the process
-before it knew: rows that were logged before a change of the table are read as the table was then, and a column that a
-statement added is not taken for one that came without.
+"""The journal's knowledge of a captured table's definition, kept in its fingerprint, so that a restart knows what the
+process before it knew: rows that were logged before a change of the table are read as the table was then, and a column
+that a statement added is not taken for one that came without.
 
 Called by `poll`, which records it with every look that matters, and by the stream when it takes the tables over.
 """

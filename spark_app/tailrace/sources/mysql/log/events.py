@@ -29,13 +29,13 @@ CHECKSUM_BYTES = 4
 _COMPRESSED_ZSTD, _COMPRESSED_NONE = 0, 255
 _GTID = struct.Struct("<B16sq")
 GTID_TIME, GTID_TIME_BITS = 42, (1 << 55) - 1
-"""Where a GTID event has the time of its commit in eight bytes, and which bits of them are the time."""
+"""The place of the commit's time in a GTID event (eight bytes), and the bits that are the time."""
 _MARIADB_GTID, _STANDALONE, _GROUP_COMMIT, _PREPARES = 13, 1, 2, 0x40
 """Bytes of MariaDB's GTID event that are always there; its flags."""
 _GTID_LIST_COUNT = (1 << 28) - 1
 """Which bits of a GTID_LIST event's first four bytes are the number of its entries."""
 _LOADED_FILE = 26
-"""Where an EXECUTE_LOAD_QUERY event goes on like a QUERY event."""
+"""The place at which an EXECUTE_LOAD_QUERY event continues like a QUERY event."""
 _BEGIN = b"BEGIN"
 MAX_PAYLOAD = 1 << 30
 """Bytes that a compressed event may have unpacked: the greatest max_allowed_packet."""
@@ -98,7 +98,7 @@ def whole(what: str) -> Iterator[None]:
 
 
 class Transaction(NamedTuple):
-    """Who a transaction is. MariaDB's have no prefix, and the place where they begin for a number."""
+    """The identity of a transaction. MariaDB's have no prefix, and the place where they begin for a number."""
 
     prefix: str
     number: int
@@ -131,7 +131,7 @@ def piece(body: bytes, at: int, length: int) -> tuple[bytes, int]:
 
 
 def has_checksums(event: bytes) -> bool:
-    """Of a whole FORMAT_DESCRIPTION event: whether the events behind it carry a CRC32. Its own is always there."""
+    """Returns for a whole FORMAT_DESCRIPTION event if the events behind it carry a CRC32. Its own is always there."""
     return event[-1 - CHECKSUM_BYTES] == 1
 
 
@@ -154,7 +154,7 @@ def gtid(body: bytes) -> Transaction:
 
 @cache
 def prefix_of(raw: bytes) -> str:
-    """Of a server's uuid; a log has few."""
+    """The prefix for a server's uuid; a log has few."""
     return f"{_uuid(raw)}:"
 
 
@@ -220,7 +220,7 @@ def _uuid(raw: bytes) -> str:
 
 
 def begins(body: bytes) -> bool:
-    """Whether a QUERY event is the BEGIN that most transactions have."""
+    """True if a QUERY event is the BEGIN that most transactions have."""
     at = len(body) - len(_BEGIN)
     return body[-len(_BEGIN) :] == _BEGIN and at == 13 + int.from_bytes(body[11:13], "little") + body[8] + 1
 
@@ -279,7 +279,7 @@ def uncompressed_rows(body: bytes, images: int) -> bytes:
 
 
 def commits_at_once(body: bytes) -> bool:
-    """Of XA_PREPARE: the transaction is committed in one phase."""
+    """True if an XA_PREPARE commits the transaction in one phase."""
     with whole("XA_PREPARE"):
         return body[0] != 0
 
@@ -313,7 +313,7 @@ def _read(source: BinaryIO, size: int) -> bytes:
 
 
 def _payload_source(body: bytes) -> tuple[BinaryIO, int | None]:
-    """What gives the events, and how many bytes they have; None: it is not said."""
+    """The stream of the events, and their size in bytes; None: it is not given."""
     at, compression, size = 0, _COMPRESSED_NONE, None
     while True:
         field, at = number(body, at)

@@ -1,4 +1,4 @@
-"""What the server need not send any more: the state that the journal keeps beside a position.
+"""The transactions that the server need not send again: the state that the journal keeps beside a position.
 
 A prepared XA transaction must be sent again after a restart, for its rows are held in memory and scratch files only.
 MySQL: its GTID is left out of the set, and the server sends exactly what is not in it. MariaDB knows one place per
@@ -58,7 +58,7 @@ class Executed:
 
     @property
     def exact(self) -> bool:
-        """Whether the state is all that was added."""
+        """True if the state is all that was added."""
         return not self._before
 
     @property
@@ -69,5 +69,5 @@ class Executed:
 
     @property
     def place(self) -> str:
-        """The same, as the server is asked for what follows."""
+        """The state in the form of a request for what follows."""
         return MariaPosition(self.state).place if self._mariadb else self.state

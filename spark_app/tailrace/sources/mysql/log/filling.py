@@ -12,10 +12,10 @@ from tailrace.sources.mysql.log.events import Query, Transaction
 
 
 class Blocks(Protocol):
-    """What becomes of the blocks, and of statements; `stream.MysqlStream`."""
+    """The consumer of the blocks, and of statements; `stream.MysqlStream`."""
 
     def wants(self, form: bytes) -> bool:
-        """Whether rows with this table map are of a captured table."""
+        """True if rows with this table map are of a captured table."""
 
     def rows(self, block: EventBlock) -> None:
         """Decode the block's rows; they belong to the record being built."""
@@ -104,7 +104,7 @@ class Filling:
             self._sink.rows(full)
 
     def record_finished(self) -> None:
-        """What was finished before the open transaction gets its record."""
+        """Records what was finished before the open transaction."""
         if self._boundary:
             self.give_finished()
             self._sink.cut(rows=True)
@@ -116,7 +116,7 @@ class Filling:
             self._sink.rows(finished)
 
     def open_forms(self) -> set[bytes]:
-        """Of the open transaction's rows so far."""
+        """The table maps of the open transaction's rows so far."""
         return self._given | {event.form for event in self._block.events[self._boundary :]}
 
     def drop_open(self) -> set[bytes]:

@@ -31,16 +31,16 @@ class EventBatch:
 
     buffer: Buffer
     kind: Places
-    """As `events.kind_of` tells it."""
+    """The kind as `events.kind_of` returns it."""
     timestamp: Places
     server: Places
     size: Places
     end: Places
-    """In its file, as its header says: 32 bits."""
+    """The end in its file, as its header gives it: 32 bits."""
     at: Places
-    """Where the body begins in the buffer."""
+    """The place where the body begins in the buffer."""
     to: Places
-    """Where it ends."""
+    """The place where it ends."""
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -62,7 +62,8 @@ class EventBatch:
 
 
 def packets(data: bytes) -> list[int]:
-    """Where whole packets begin, and the place behind the last; not further than to one that another one continues."""
+    """The places where whole packets begin, and the place behind the last; not further than to one that another one
+    continues."""
     found: list[int] = []
     add, unpack = found.append, _LENGTH.unpack_from
     at, last = 0, len(data) - 4

@@ -25,7 +25,7 @@ class _Transaction:
     transaction: Transaction | None = None
     """Set when it is prepared."""
     file: int = 0
-    """Where."""
+    """The file of its place."""
     undone: set[bytes] = field(default_factory=set)
     """Forms of rows of which some were rolled back."""
 

@@ -24,7 +24,7 @@ _ESCAPES = {i: _SHORT_ESCAPES.get(i, f"\\u{i:04x}") for i in range(32)} | {34: '
 _LEAST_POINT, _MOST_POINT = -14, 15
 """Digits before the point of a double that is written without an exponent, unless digits behind it are left."""
 MAX_DEPTH = 101
-"""Of containers in each other: the server takes 100."""
+"""The depth of containers in each other: the server takes 100."""
 
 
 def texts(documents: pa.Array) -> pa.Array:
@@ -106,8 +106,8 @@ def _quoted(value: str) -> str:
 
 
 def double(value: float) -> str:
-    """As the server's dtoa writes it: the shortest digits, with an exponent where zeros would have to fill many places
-    (a fraction keeps its point, also behind sixteen digits), and `.0` behind what looks like an integer."""
+    """The number as the server's dtoa writes it: the shortest digits, with an exponent where zeros would have to fill
+    many places (a fraction keeps its point, also behind sixteen digits), and `.0` behind what looks like an integer."""
     if value == 0:
         return "-0.0" if math.copysign(1, value) < 0 else "0.0"
     sign = "-" if value < 0 else ""

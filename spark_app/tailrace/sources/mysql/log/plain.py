@@ -46,15 +46,15 @@ class Run:
 
     events: EventBatch
     opens: Places
-    """Of each transaction, its GTID."""
+    """The GTID event of each transaction."""
     behind: Places
-    """Of each, the place behind its XID."""
+    """The place behind the XID of each."""
     rows: Places
     """Row events."""
     owner: Places
-    """Of each row event, its transaction's place in `opens`."""
+    """The place in `opens` of each row event's transaction."""
     maps: Places
-    """Of each row event, its table map."""
+    """The table map of each row event."""
 
     def __len__(self) -> int:
         return len(self.opens)
@@ -64,7 +64,7 @@ class Run:
         return bool(self.events.kind[self.opens[0]] == Kind.MARIADB_GTID)
 
     def part(self, first: int, behind: int) -> "Run":
-        """Of its transactions, those from `first` on."""
+        """The transactions from `first` on."""
         low, high = np.searchsorted(self.owner, (first, behind))
         rows = slice(int(low), int(high))
         part = slice(first, behind)
@@ -73,11 +73,11 @@ class Run:
         )
 
     def forms(self) -> list[bytes]:
-        """Of each row event its table map, without the table's id."""
+        """The table map of each row event, without the table's id."""
         return self._bodies(self.maps, _HEAD)
 
     def filling(self, captured: Flags) -> Places:
-        """What a block grows by up to the end of each transaction, in bytes. `captured`: of each row event."""
+        """The bytes by which a block grows up to the end of each transaction. `captured`: for each row event."""
         sizes = (self.events.to[self.rows] - self.events.at[self.rows] + EVENT_OVERHEAD) * captured
         return np.cumsum(np.bincount(self.owner, sizes, len(self))).astype(np.int64)
 
@@ -88,8 +88,8 @@ class Run:
         return row_events(kinds, compress(forms, captured.tolist()), self._bodies(rows))
 
     def marks(self, captured: Flags, first: int, file: int) -> list[Mark]:
-        """Of transactions with captured rows, the first of which is event `first` of the block. `file`: position of the
-        beginning of the log's file, so that ends in it may be added."""
+        """The marks of transactions with captured rows, the first of which is event `first` of the block. `file`:
+        position of the beginning of the log's file, so that ends in it may be added."""
         counts = np.bincount(self.owner[captured], minlength=len(self))
         at, took = first + np.cumsum(counts) - counts, counts > 0
         if self.mariadb:
@@ -112,13 +112,13 @@ class Run:
 
     @property
     def mariadb_gtids(self) -> list[tuple[int, int, int]]:
-        """Of each transaction its domain, server and number."""
+        """The domain, server and number of each transaction."""
         at, buffer = self.events.at[self.opens], self.events.buffer
         numbers, domains = buffer.numbers(at, "<u8"), buffer.numbers(at + 8, "<u4")
         return list(zip(domains.tolist(), self.events.server[self.opens].tolist(), numbers.tolist(), strict=True))
 
     def _times(self) -> Places:
-        """Of each commit, in microseconds since the Unix epoch."""
+        """The time of each commit, in microseconds since the Unix epoch."""
         stamps: Places = self.events.timestamp[self.opens] * 1_000_000
         if not self.mariadb:
             at = self.events.at[self.opens] + GTID_TIME
@@ -133,7 +133,7 @@ class Run:
 
 
 def runs(events: EventBatch) -> Iterator[Run]:
-    """In log order."""
+    """The runs in log order."""
     found = _plain(events)
     if found is None:
         return
@@ -164,7 +164,7 @@ def _plain(events: EventBatch) -> Run | None:
 
 
 def _begins(events: EventBatch, opens: Places) -> Flags:
-    """Whether a GTID can be read and a BEGIN follows it (`events.begins`)."""
+    """True where a GTID can be read and a BEGIN follows it (`events.begins`)."""
     good: Flags = (events.to[opens] - events.at[opens] >= _GTID_BYTES) & (events.kind[opens + 1] == Kind.QUERY)
     at, to = events.at[opens + 1], events.to[opens + 1]
     good &= to - at > _BEGIN_HEAD + len(_BEGIN)

@@ -44,13 +44,13 @@ Found = Mapping[int, MysqlTable]
 
 @dataclass(frozen=True)
 class StreamProgress:
-    """Where the stream is."""
+    """The progress of the stream."""
 
     position: Callable[[], Position]
     edge: Callable[[], str]
-    """What it has had, as `Visibility.past` compares it."""
+    """The transactions that it has had, as `Visibility.past` compares them."""
     end: Callable[[], Position]
-    """Where the log ends now."""
+    """The present end of the log."""
 
 
 class CatalogPoll:
@@ -179,8 +179,8 @@ class CatalogPoll:
         return [i for i, known in self._tables.known.items() if not known.stopped and self._is_due(i, found)]
 
     def _is_due(self, table_id: int, found: Found) -> bool:
-        """Whether the catalog has another table than the log, also after all that was written before a look showed it
-        as it is now: rows of before do not have what came since."""
+        """True if the catalog has another table than the log, also after all that was written before a look showed it
+        as it is now: older rows do not have what came since."""
         known, form = self._tables.known[table_id], _form(found.get(table_id))
         differs = _differs(known, found.get(table_id))
         if not known.reread and not differs:
@@ -262,7 +262,8 @@ class CatalogPoll:
         return [stopping(table_id, Seq(self._sink.next_seq - 1), stop)]
 
     def _drops(self, schema: TableSchema, now: MysqlTable | None) -> bool:
-        """Of a table that the log says was dropped, and that nobody has hidden from us since."""
+        """True if the copy of a table is to be dropped, which the log says was dropped, and which has not been hidden
+        from the user since."""
         wanted = drops(self._replicator.spec, schema.schema_name, schema.table_name)
         return wanted and (now is not None or not self._is_hidden(schema))
 

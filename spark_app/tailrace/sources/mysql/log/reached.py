@@ -23,7 +23,7 @@ _BETWEEN = 1 << 20
 @dataclass(frozen=True)
 class StartingPoint:
     position: Position
-    """What ends at or before it is recorded already."""
+    """The position up to which everything is recorded already."""
     numbering: Numbering
     unended: Position | None = None
     """Beginning of the file in which the reading goes on, unless it has come to its end; None: it has."""
@@ -39,11 +39,11 @@ class Reached:
         self._recorded = start.position
         self._exact = start.exact
         self._large = offset_of(start.position) >= _WRAP - _BETWEEN
-        """Where the next transaction begins in the recorded file, ends in headers may have gone round."""
+        """True if ends in headers may have wrapped around where the next transaction begins in the recorded file."""
         self._unended = start.unended
         """Beginning of a file without an end so far (STOP, ROTATE): a server that crashed begins another one."""
         self._end = 0
-        """Of the last event that told it, in its file."""
+        """The end of the last event that told it, in its file."""
         self._untold = 0
         """Bytes of the events since then."""
         self._last: tuple[Position, Event] | None = None
@@ -78,12 +78,12 @@ class Reached:
         self._end, self._untold = max(self._end, now), 0
 
     def advance_untold(self, size: int) -> None:
-        """By an event of a transaction that does not say where it ends."""
+        """Advances by an event of a transaction that does not say where it ends."""
         self._untold += size
 
     @property
     def _expected(self) -> int:
-        """Where the last event ends, if the server has left out none since one that told it."""
+        """The place where the last event ends, if the server has left out none since one that told it."""
         return self._end + self._untold
 
     @property
@@ -91,12 +91,12 @@ class Reached:
         return self._expected // _WRAP * _WRAP
 
     def place(self, size: int) -> int:
-        """Where the last event, of so many bytes, begins."""
+        """The place where the last event, of so many bytes, begins."""
         return self._file + self._end - size
 
     def place_of_transaction(self, size: int) -> int:
-        """The same of MariaDB's first event of one. After a start the server leaves out what is recorded, and with it
-        how often the ends have gone round."""
+        """The place of MariaDB's first event of a transaction. After a start the server leaves out what is recorded,
+        and with it how often the ends have gone round."""
         while self._exact and self._in_large_file and self.place(size) < self._recorded:
             self._end += _WRAP
         return self.place(size)
@@ -112,11 +112,11 @@ class Reached:
 
     @property
     def origin(self) -> int:
-        """What the ends in event headers are to be added to."""
+        """The number to which the ends in event headers are added."""
         return self._file + self._round
 
     def goes_on(self, ends: Places) -> bool:
-        """Whether these are ends of events that follow in the file, without going round. Newer versions of MariaDB
+        """True if these are ends of events that follow in the file, without wrapping around. Newer versions of MariaDB
         say 0 of all but a transaction's first event."""
         told = ends[ends > 0]
         if self._file < 0 or not len(told):

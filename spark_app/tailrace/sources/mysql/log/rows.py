@@ -39,9 +39,9 @@ class RowForm:
     map: TableMap
     schema: TableSchema
     columns: tuple[MysqlColumn, ...]
-    """Of the schema's columns, in its order."""
+    """The source's columns for the schema's columns, in its order."""
     places: tuple[int | None, ...]
-    """Of each, its place in the rows. None: they do not have it as the version does, and it is NULL in them."""
+    """The place of each in the rows. None: they do not have it as the version does, and it is NULL in them."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,15 @@ class Part:
 
     op: str
     event: Places
-    """Of each row, its event in the block."""
+    """The event in the block of each row."""
     ordinal: Places
-    """Of each row, the sequences that its event took before it."""
+    """The number of sequences that its event took before each row."""
     columns: list[pa.Array]
-    """In the schema's order."""
+    """The columns in the schema's order."""
     old_key: list[pa.Array] | None = None
     """M only: values of the key columns, in key order."""
     nulled: Nulled = ()
-    """Of these rows, or of those of the update that it is a part of."""
+    """The counts of these rows, or of those of the update that it is a part of."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def decode(buffer: Buffer, span: Span) -> tuple[list[Part], NDArray[np.int64]]:
 
 
 def _alike(buffer: Buffer, span: Span, first: Places, present: Bits) -> tuple[list[Part], NDArray[np.int64]]:
-    """Of events whose images have the same columns."""
+    """The parts of events whose images have equal columns."""
     images = [np.flatnonzero(having) for having in present]
     columns = [[span.form.map.columns[place] for place in image] for image in images]
     walked = walk(buffer.bytes, first, span.ends, columns)
@@ -152,7 +152,7 @@ def _image(buffer: Buffer, form: RowForm, cells: dict[int, Cells], rows: int, ke
 
 
 def _nulled(form: RowForm, cells: dict[int, Cells], typed: list[pa.Array]) -> Nulled:
-    """Of an image with all columns."""
+    """The counts of an image with all columns."""
     counts = []
     for known, place, array in zip(form.columns, form.places, typed, strict=True):
         if place is None:
@@ -163,15 +163,15 @@ def _nulled(form: RowForm, cells: dict[int, Cells], typed: list[pa.Array]) -> Nu
 
 
 def _ordinals(event: Places, counts: Places, takes: Places | None = None) -> Places:
-    """Of each row the sequences that rows before it in the same event took."""
+    """The number of sequences, for each row, that rows before it in the same event took."""
     ends = np.arange(len(event)) if takes is None else np.cumsum(takes) - takes
     ordinals: Places = ends - (np.cumsum(counts) - counts)[event]
     return ordinals
 
 
 def _first_rows(buffer: Buffer, span: Span) -> tuple[Places, Bits]:
-    """Where the rows begin; and of each event and image, which columns are present. Each image must have those that are
-    needed: before a change the key, after it every captured column."""
+    """The places where the rows begin; and the columns that are present in each event and image. Each image must have
+    those that are needed: before a change the key, after it every captured column."""
     at: Places = span.starts + _HEAD
     if (span.ends - at < 4).any():
         raise UnknownEvent("the server sent a row event that is not whole")

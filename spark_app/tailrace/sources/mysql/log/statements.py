@@ -1,4 +1,4 @@
-"""What a statement in the log as text means for the captured tables.
+"""The effect of a statement that stands as text in the log on the captured tables.
 
 DDL has no row events; and a session can have its changes logged as statements. Called by the stream with each such
 text. sqlglot parses it. What is not understood beyond doubt (another quoting mode, comments that the server executes,
@@ -25,8 +25,8 @@ class Effect(Enum):
     HARMLESS = "harmless"
     """The definition may be another one; the rows are what they were."""
     KEYED = "keyed"
-    """The same, but there is a new unique index: until then the columns of the key may have had the same values in
-    several rows, unless it is a primary key."""
+    """A harmless change with a new unique index: until then the columns of the key may have had equal values in several
+    rows, unless it is a primary key."""
     REREAD = "reread"
     """Rows may have changed without row events."""
     DROPPED = "dropped"
@@ -43,13 +43,13 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True)
 class KnownTables:
-    """What a statement is looked at with."""
+    """The knowledge with which a statement is judged."""
 
     schema: str
     """The session's, for names without one."""
     captured: Collection[Name]
     temporary: Collection[Name] = ()
-    """Of the session: certainly temporary tables, which have no triggers."""
+    """The session's tables that are certainly temporary, and therefore have no triggers."""
     of_session: bool = False
     """The statement uses a temporary table, which may have been made before anybody looked."""
 
@@ -168,7 +168,7 @@ OWN_SCHEMA = "mysql"
 
 
 def effects(text: str, known: KnownTables) -> dict[Name, Effect]:
-    """What the statement means for captured tables; those that are missing it leaves alone."""
+    """The effect of the statement on captured tables; those that are missing are left alone."""
     head = bare(text)
     if _OTHER_OBJECT.match(head):
         return {}
@@ -183,7 +183,8 @@ def effects(text: str, known: KnownTables) -> dict[Name, Effect]:
 
 
 def added_columns(text: str) -> set[str]:
-    """Of a harmless statement. One that it adds only IF NOT EXISTS may have been there, with values."""
+    """The columns that a harmless statement adds. One that it adds only IF NOT EXISTS may have been there, with
+    values."""
     parsed = parsed_surely(bare(text))
     actions = parsed.args.get("actions", ()) if isinstance(parsed, exp.Alter) else ()
     return {action.name for action in actions if isinstance(action, exp.ColumnDef) and not action.args.get("exists")}
@@ -237,7 +238,7 @@ def _changes_rows(head: str, parsed: exp.Expr | None) -> bool:
 
 
 def _is_confined(parsed: exp.Expr | None, known: KnownTables) -> bool:
-    """Whether it certainly writes nothing but temporary tables and the server's own."""
+    """True if it certainly writes nothing but temporary tables and the server's own."""
     if not isinstance(parsed, exp.Insert | exp.Update | exp.Delete | exp.Create) or _calls(parsed):
         return False
     if isinstance(parsed, exp.Create) and not _is_temporary(parsed):
@@ -251,7 +252,7 @@ def _is_confined(parsed: exp.Expr | None, known: KnownTables) -> bool:
 
 
 def _calls(parsed: exp.Expr) -> bool:
-    """Whether it calls what may be a stored function."""
+    """True if it calls what may be a stored function."""
     return parsed.find(exp.Dot) is not None or any(not isinstance(f, _OWN_FUNCTIONS) for f in parsed.find_all(exp.Func))
 
 
@@ -346,7 +347,7 @@ def _gives_value(kind: exp.Expr) -> bool:
 
 
 def _by_occurrence(head: str, known: KnownTables) -> Iterator[tuple[Name, Effect]]:
-    """Of a statement that is not understood: captured tables whose names are anywhere in the text."""
+    """The effects of a statement that is not understood: on captured tables whose names are anywhere in the text."""
     replaced = _first_word(head) in ("RENAME", "DROP")
     whole = re.search(r"\b(?:DATABASE|SCHEMA)\b", head, re.IGNORECASE) is not None
     for name in known.captured:

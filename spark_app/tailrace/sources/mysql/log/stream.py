@@ -89,7 +89,7 @@ class MysqlStream:
         self._unknown: dict[str, Position] = {}
         """XA transaction that the log prepares and the server lacks -> where the log ended when that was seen."""
         self._hides = not observe(connection, ()).logs_what_it_applies
-        """As a replica the server would not log what it applies."""
+        """True if, as a replica, the server would not log what it applies."""
         self._log: BinlogConnection | None = None
 
     def _take_over(self) -> None:
@@ -117,7 +117,8 @@ class MysqlStream:
             return table_by_id(self._connection, table_id, self._options)
 
     def _edge(self) -> str:
-        """Of XA transactions that are listed, those that the log has as decided may not be carried out yet."""
+        """The edge. Of XA transactions that are listed, those that the log has as decided may not be carried out
+        yet."""
         if not self._mariadb:
             return self._executed.state
         return position_text(self.position, prepared(self._connection) - self._assembler.prepared())

@@ -20,7 +20,7 @@ _ONE_BYTE = frozenset((FLOAT, DOUBLE, BLOB, BLOB_COMPRESSED, VECTOR, JSON, GEOME
 _SIGNED = frozenset((TINY, SHORT, INT24, LONG, LONGLONG, FLOAT, DOUBLE, NEWDECIMAL, YEAR))
 """Types that have a bit in the list of signs; in early versions of MySQL years have none."""
 YEARS_HAVE_A_SIGN = (8, 0, 29)
-"""From this version of MySQL on at the latest; in 8.0.15 they had none."""
+"""The version of MySQL from which years have a sign at the latest; in 8.0.15 they had none."""
 Signs = tuple[bool, ...]
 _CHARACTER = frozenset((VARCHAR, STRING, BLOB, VECTOR))
 """Types that have a collation; in MariaDB shapes have one, too."""
@@ -42,13 +42,13 @@ class TableMap:
     table_name: str
     columns: tuple[MapColumn, ...]
     signs: tuple[Signs | None, ...]
-    """Whether each column is unsigned: one of them is right. None: the event does not say."""
+    """The possible signs of the columns: one of them is right. None: the event does not say."""
     names: tuple[str, ...] | None
     """None: `binlog_row_metadata` is MINIMAL."""
     collations: tuple[int | None, ...]
-    """Of each column its number; None: it has none."""
+    """The number of each column's collation; None: it has none."""
     labels: tuple[tuple[bytes, ...], ...]
-    """Of each enum or set column, in the column's character set; of others none."""
+    """The labels of each enum or set column, in the column's character set; others have none."""
 
     @property
     def name(self) -> str:

@@ -40,7 +40,7 @@ class Captured:
     schema: TableSchema
     stopped: bool = False
     table: MysqlTable | None = None
-    """As last seen in the catalog, with the columns that rows have; None: not looked up yet."""
+    """The table as last seen in the catalog, with the columns that rows have; None: not looked up yet."""
     history: list[TableSchema] = field(default_factory=list)
     """Older versions, for chunks read before a change."""
     reread: bool = False
@@ -57,7 +57,7 @@ class Captured:
         return self.parts
 
     def reads_again(self, evolved: TableSchema) -> bool:
-        """Whether old rows may have values in the version's new columns. One that no statement added was there before:
+        """True if old rows may have values in the version's new columns. One that no statement added was there before:
         `options[].columns` left it out, or it was added by a session that wrote no log."""
         there = {c.id for c in self.schema.columns}
         return self.reread or any(c.id not in there and c.name not in self.announced for c in evolved.columns)
@@ -167,7 +167,7 @@ class Tables(Forms):
         return resolved
 
     def _resolve(self, known: Captured, sent: TableMap) -> RowForm | Evolved:
-        """By what is known of the table; then by what the catalog says now, which may be newer than the rows."""
+        """The form by what is known of the table; then by the catalog of now, which may be newer than the rows."""
         name = known.schema.name
         unknown = next((c for c in sent.columns if c.kind not in KNOWN), None)
         if unknown is not None:
@@ -221,7 +221,7 @@ class Tables(Forms):
         return marked
 
     def followed(self, known: Captured, now: MysqlTable, only: Collection[str] | None = None) -> TableSchema | None:
-        """As the function `followed`, by the table's policy."""
+        """The result of the function `followed`, by the table's policy."""
         evolved = followed(known.schema, now, only)
         if evolved is not None and self._stands_still(known.schema) and (added := known.new_columns(evolved)):
             raise not_awaited(known.schema, added)
@@ -300,7 +300,7 @@ class _Wire:
 
 
 def is_marked(schemas: Sequence[LoggedSchema]) -> bool:
-    """Whether the newest version was recorded for a statement, and columns that came with it may be still to come."""
+    """True if the newest version was recorded for a statement, and columns that came with it may be still to come."""
     *before, last = schemas
     return last.reread and (not before or _same_columns(before[-1].table, last.table))
 

@@ -16,7 +16,7 @@ from tailrace.sources.mysql.log.statements import Name, bare, folded, name_in, p
 class TemporaryTables:
     def __init__(self) -> None:
         self._of: dict[int, set[Name]] = {}
-        """By the session's number."""
+        """The tables by the session's number."""
 
     def of(self, query: Query, captured: Collection[Name]) -> Collection[Name]:
         """Those that the statement can mean. None of the name of a captured table: the session may have dropped it

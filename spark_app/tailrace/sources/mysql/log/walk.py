@@ -17,7 +17,7 @@ from tailrace.sources.mysql.log.table_map import MapColumn
 Bytes = NDArray[np.uint8]
 Places = NDArray[np.int64]
 Layout = list[tuple[int | None, int]]
-"""Of each column its width, or None and the bytes of its length."""
+"""The width of each column, or None and the bytes of its length."""
 SLACK = 64
 """Bytes behind the last event, so that numbers can be read wider than they are."""
 _FIXED = {
@@ -35,7 +35,7 @@ _FIXED = {
     wire.DATETIME_OLD: 8,
 }
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
-"""Of so many digits of a decimal."""
+"""Bytes of so many digits of a decimal."""
 _FRACTIONAL = {wire.TIMESTAMP2: 4, wire.DATETIME2: 5, wire.TIME2: 3}
 
 
@@ -44,7 +44,7 @@ class Cells:
     """One column of one image."""
 
     at: Places
-    """Where each value begins, behind its length."""
+    """The place where each value begins, behind its length."""
     length: Places
     valid: NDArray[np.bool_] | None
     """Rows that are not NULL; None: all."""
@@ -53,7 +53,7 @@ class Cells:
 @dataclass(frozen=True)
 class Walked:
     event: Places
-    """Of each row its event, as an index into those that were given; rows are in the events' order."""
+    """The event of each row, as an index into those that were given; rows are in the events' order."""
     images: list[list[Cells]]
     """One image, or of an update the one before and the one after; of each, the columns that it has."""
 
@@ -82,7 +82,7 @@ def width(column: MapColumn) -> int | None:
 
 
 def length_bytes(column: MapColumn) -> int:
-    """Of what begins with its length."""
+    """Bytes of the length with which a value begins."""
     if column.kind in (wire.VARCHAR, wire.STRING):
         return 1 if column.meta < 256 else 2
     return column.meta

@@ -1,4 +1,5 @@
-"""Whether a column on the wire can be the column of the catalog. Asked by `tables` before a form's rows are decoded."""
+"""The check that a column on the wire can be the column of the catalog. Asked by `tables` before a form's rows are
+decoded."""
 
 from collections.abc import Mapping
 
@@ -49,8 +50,8 @@ _MARIADB_VECTOR = frozenset((wire.VECTOR, wire.VARCHAR))
 
 
 def same_text(type: ColumnType, collation: int | None, labels: tuple[bytes, ...], charsets: Mapping[int, str]) -> bool:
-    """Whether the text in the rows means what the catalog says: the same character set, the same labels. `charsets`:
-    by collation."""
+    """True if the text in the rows means what the catalog says: the same character set, the same labels. `charsets`: by
+    collation."""
     if type.name in ("enum", "set"):
         try:
             return bool(labels) and tuple(map(_as_shown, label_texts(type, labels))) == type.labels
@@ -68,7 +69,7 @@ def label_texts(type: ColumnType, labels: tuple[bytes, ...]) -> tuple[str, ...]:
 
 
 def _as_shown(label: str) -> str:
-    """By the catalog, whose texts have no characters beyond U+FFFF."""
+    """The label as the catalog shows it, whose texts have no characters beyond U+FFFF."""
     return "".join("?" if ord(character) > 0xFFFF else character for character in label)
 
 

@@ -40,8 +40,8 @@ def files(connection: Connection, numbering: Numbering) -> dict[int, tuple[str, 
 
 
 def witness_at(config: MyConfig, file: str, at: Position) -> Witness | None:
-    """Of the event that begins there in this file; None: none does. `Retry`: the server did not get so far. Behind the
-    file's end it says the same: look at the size before."""
+    """Reads the event that begins there in this file; None: none does. `Retry`: the server did not get so far. Behind
+    the file's end it returns None, too: compare the size first."""
     connection = connect(config)
     with closing(connection):
         mariadb = server_of(connection).product != "mysql"
@@ -52,7 +52,7 @@ def witness_at(config: MyConfig, file: str, at: Position) -> Witness | None:
 
 
 def ended(connection: Connection, file: str, at: Position) -> bool:
-    """Whether the server has closed this file, which a crash leaves open. `at`: where an event near its end begins; if
+    """True if the server has closed this file, which a crash leaves open. `at`: where an event near its end begins; if
     many follow, the answer is no."""
     offset = offset_of(at)
     with source_errors("looking at the end of a binary log"):
