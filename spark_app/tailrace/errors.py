@@ -82,7 +82,7 @@ def with_fix(message: str, fix: str) -> str:
 
 
 class Stop(TailraceError):
-    """Nobody should restart the process before a person has changed something."""
+    """Restarting does not help; the configuration, the source or the target must be changed first."""
 
 
 class InvalidManifest(Stop):

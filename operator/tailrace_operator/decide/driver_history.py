@@ -30,7 +30,7 @@ STEPS = {Reason.POSITION_LOST: "spec.recover", Reason.FENCED: "spec.restartNonce
 """The step that is named in any case, unless the error names it: the error's own fix alone starts no driver."""
 ON_CHANGE = "as soon as the spec (spec.restartNonce, for example) or a Secret that it names is changed"
 SLOWLY = (Reason.CONFIGURATION_REFUSED.value, Reason.AUTHENTICATION_FAILED.value)
-"""Refused by source, target or storage, where it may be put right without anything changing here."""
+"""Refused by source, target or storage, where it may be repaired without a change in the cluster."""
 BY_CHANGE = (*SLOWLY, Reason.INVALID_MANIFEST.value, Reason.RESTART_LIMIT_EXCEEDED.value)
 """Lifted by another spec, Secret or image; of the others the messages say what helps."""
 FENCED = 13

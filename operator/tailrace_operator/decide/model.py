@@ -137,13 +137,13 @@ class Limits:
     poll_seconds: float = 10.0
     """A driver is asked this often; a dead one must show within 30 s."""
     rollout: int = 5
-    """So many drivers restart at a time because the default image is another."""
+    """The number of drivers that restart at the same time for a new default image."""
     restart_limit: int = 5
-    """Ends of the driver before it is given up; `retry.time` must have passed too."""
+    """Ends of the driver before it is stopped; `retry.time` must have passed, too."""
     healthy_seconds: float = 600.0
     """After running this long, earlier ends are forgotten."""
     settle_seconds: float = 30.0
-    """A driver that has failed again and again has come right once it works this long after its start."""
+    """A driver that has failed repeatedly counts as recovered once it works this long after its start."""
     start_seconds: float = 180.0
     """A driver that has not answered for this long since its start is unreachable."""
     silent_seconds: float = 12.0
@@ -155,19 +155,19 @@ class Limits:
     retained_bytes: int = 10 << 30
     """A source that keeps more log sets `SourceLogAtRisk`."""
     cleanup_seconds: float = 600.0
-    """A deletion waits this long for source and storage, then lets go and says what stays."""
+    """A deletion waits this long for source and storage, then ends and reports what stays."""
     cancel_seconds: float = 60.0
     """The deletion of a SnapshotRequest waits this long for a driver."""
 
 
 @dataclass(frozen=True)
 class Blocker:
-    """Why the newest spec is not what runs."""
+    """The reason why the newest spec does not run."""
 
     reason: Reason
     message: str
     stuck: bool
-    """A person must act; else it may come right by itself."""
+    """True if manual action is required; otherwise it may recover without action."""
 
 
 @dataclass(frozen=True)

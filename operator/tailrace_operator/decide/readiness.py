@@ -145,8 +145,8 @@ def _crashed(pod: ObservedPod) -> Assessed:
 
 
 def _crash_loop(observed: ObservedReplicator, history: DriverHistory, limits: Limits) -> Assessed | None:
-    """A container that runs for seconds between two ends has not come right: that is told once the driver works, of
-    one that has failed again and again once it has worked for a while."""
+    """A container that runs for seconds between two ends has not recovered: recovery is reported once the driver
+    works; after repeated failures, once it has worked for a while."""
     pod = history.pod
     assert pod is not None and pod.running_since is not None
     was = next((c for c in observed.status.conditions if c.type == "Ready"), None)

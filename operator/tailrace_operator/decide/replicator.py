@@ -25,7 +25,7 @@ WARNINGS = {
     Reason.CONFIG_MAP_NOT_FOUND,
     Reason.DEGRADED,
 }
-"""Reasons that somebody should look at, though the Replicator is Ready or may come right by itself."""
+"""Reasons that need attention, though the Replicator is Ready or may recover without action."""
 
 
 def decide(observed: ObservedReplicator, limits: Limits) -> Decision[ReplicatorStatus]:

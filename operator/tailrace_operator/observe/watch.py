@@ -30,7 +30,7 @@ SILENCE = 150.0
 MAX_LINE = 16 << 20
 """Bytes of one event. etcd takes objects of 1.5 MiB; quotes in them, and in annotations, come escaped."""
 SHORT = 1.0
-"""Seconds; a watch that ended sooner is not begun again at once, lest a server that ends all of them be stormed."""
+"""Minimum seconds between two starts of a watch, so that a server that closes watches is not flooded."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 6.0
 """Seconds between attempts. A definition that comes back, or a right, is noticed within ten."""
 Document = dict[str, Any]

@@ -279,7 +279,7 @@ def _leave(options: argparse.Namespace, policy: DeletionPolicy) -> int:
                 break
             except InvalidManifest:
                 raise
-            except TailraceError as error:  # a refusal too: rights, passwords and Secrets come right while it waits
+            except TailraceError as error:  # refusals too: rights, passwords and Secrets may be repaired meanwhile
                 if time.monotonic() + DROP_PAUSE > until:
                     raise
                 log.warning("%s; trying again in %.0f s", error, DROP_PAUSE)

@@ -23,13 +23,13 @@ EXAMPLES = """examples:
   tailrace run -f shop.yaml                  copy and follow, until Ctrl-C
   tailrace run -f shop.yaml --once           up to the source's position at start, then exit (1 if a table failed)
   tailrace doctor -f shop.yaml               check source and target without changing them
-  tailrace status -f shop.yaml               how far the running process is
-  tailrace diff -f shop.yaml                 what reload, or a restart, would change
-  tailrace reload -f shop.yaml               tables, options or intervals have changed: no restart
+  tailrace status -f shop.yaml               progress of the running process
+  tailrace diff -f shop.yaml                 show what reload, or a restart, would change
+  tailrace reload -f shop.yaml               apply changed tables, options or intervals without a restart
   tailrace snapshot -f shop.yaml --tables 'public.orders' --where "region = 'eu'"
   tailrace snapshot -f request.yaml          a SnapshotRequest from a file
   tailrace resync -f shop.yaml --tables 'public.orders'   start a stopped table over
-  tailrace pause -f shop.yaml orders-again   pause a snapshot; resume and stop likewise
+  tailrace pause -f shop.yaml orders-again   pause a snapshot; also: resume, stop
 
 exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source, target or storage,
             11 authentication, 12 position lost, 13 fenced by another writer, 1 anything else
@@ -40,12 +40,12 @@ exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source, target
 ONCE = "exit when everything the source held at start is applied (exit code 1 if a table failed)"
 
 WAIT = "if it fails, keep trying for this long (30s, 5m)"
-RELOAD = "have the running process work by the changed manifest: tables, options, snapshot, apply, retry, retention"
+RELOAD = "apply the changed manifest to the running process: tables, options, snapshot, apply, retry, retention"
 MANIFEST = "manifest (YAML), - for standard input; may be repeated"
-DIFF = "what a changed manifest would do: restart the driver, read tables again, or be refused"
+DIFF = "show what a changed manifest would do: restart the driver, read tables again, or be refused"
 
 RESYNC = (
-    "a SnapshotRequest with resync: true and tables ['*.*'] (the file may be missing): start over with a new slot, once"
+    "a SnapshotRequest with resync: true and tables ['*.*'] (the file may be missing): start over once, with a new slot"
 )
 
 
@@ -113,7 +113,7 @@ def entry() -> None:
     """The console script: `main`, then out without taking the interpreter apart.
 
     A thread that never ends keeps objects alive while the interpreter is torn down, and duckdb then prints pages of
-    leaks; after an error nobody expected, the interpreter would wait for the threads of pools, for ever. By now
+    leaks; after an unexpected error the interpreter would wait for the threads of pools forever. By now
     everything that counts is durable, the applier's threads are joined and the JVM is told to stop; it ends when this
     process's end of its pipe closes.
     """
@@ -162,14 +162,14 @@ def parser() -> argparse.ArgumentParser:
     sub = _verb(verbs, "doctor", "check source and target: settings, rights, tables, columns")
     sub.add_argument("--json", action="store_true", help="print the whole report as one JSON document")
     sub.set_defaults(act=_command("doctor"))
-    sub = _verb(verbs, "retained", "how much log the source keeps for the Replicator, whether its driver runs or not")
+    sub = _verb(verbs, "retained", "show how much log the source keeps for the Replicator, even if no driver runs")
     sub.add_argument("--json", action="store_true", help="print it as one JSON document")
     sub.set_defaults(act=_command("retained"))
-    sub = _verb(verbs, "drop", "drop the slot and publication that this change log created; with --data, its data too")
+    sub = _verb(verbs, "drop", "drop the slot and publication that this change log created; with --data also its data")
     sub.add_argument("--data", action="store_true", help="delete the target tables and the change log as well")
     sub.add_argument("--wait", default="0s", metavar="TIME", help=WAIT)
     sub.set_defaults(act=_command("drop"))
-    sub = _verb(verbs, "release", "leave the change log, and slot and publication, to whichever Replicator starts next")
+    sub = _verb(verbs, "release", "release the change log, slot and publication to the next Replicator that starts")
     sub.add_argument("--wait", default="0s", metavar="TIME", help=WAIT)
     sub.set_defaults(act=_command("release"))
     return top
@@ -202,7 +202,7 @@ def _run(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
 
 
 def _status(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    sub = _verb(verbs, "status", "state, lag, counters and snapshot progress of the running process")
+    sub = _verb(verbs, "status", "show state, lag, counters and snapshot progress of the running process")
     sub.add_argument("--json", action="store_true", help="the status document")
     sub.set_defaults(act=_command("status"))
 
@@ -219,11 +219,11 @@ def _snapshot(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 
 def _resync(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    sub = _verb(verbs, "resync", "start tables over as they are now: all rows are read, then the target is replaced")
+    sub = _verb(verbs, "resync", "start tables over in their present form: read all rows, then replace the target")
     sub.add_argument("--tables", nargs="+", metavar="PATTERN", help="schema.table, * and ? allowed; stopped ones too")
     sub.add_argument("--all", action="store_true", help="every table, with a new slot if the process does not run")
     request_options.add_size(sub)
-    sub.add_argument("--id", help="name of the request; asking twice with one name and content is one resync")
+    sub.add_argument("--id", help="name of the request; repeating it with the same content does nothing")
     sub.set_defaults(act=_command("resync"))
 
 

@@ -335,7 +335,7 @@ class Driver:
         return position_at_start(source.bound_to(state.origin), self._spec)
 
     def _stopped_early(self) -> int:
-        """Asked to end: the only end of other runs, but whoever waits for `--once` must not take it for complete."""
+        """Stopped by a signal. Other runs end only so; for `--once` it is a failure: the copy is not complete."""
         if not self._settings.once:
             return 0
         log.error("stopped before everything up to the source's position at start was applied")

@@ -1,7 +1,7 @@
 """The places of a Replicator, tried before anything is made: apart from each other, and writable.
 
-Called by the driver at each start, so that what a person must put right is told in seconds, and by `tailrace doctor`,
-which reports the same. Nothing is left behind.
+Called by the driver at each start, so that faults that require manual action are reported in seconds, and by
+`tailrace doctor`, which reports the same. Nothing is left behind.
 """
 
 import logging

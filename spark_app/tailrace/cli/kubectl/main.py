@@ -17,12 +17,12 @@ from tailrace.logs import visible
 PROGRAM = "kubectl tailrace"
 EXAMPLES = """examples:
   kubectl tailrace status                        all Replicators of the namespace, -A: of all namespaces
-  kubectl tailrace status shop --watch           one of them in full, again and again
+  kubectl tailrace status shop --watch           one of them in full, updated until Ctrl-C
   kubectl tailrace logs shop --follow            the driver's log
   kubectl tailrace snapshot shop --tables 'public.orders' --where "region = 'eu'" --wait
   kubectl tailrace pause snapshot orders-again   chunks being read are finished, no new one begins
   kubectl tailrace doctor shop                   check source and target from where the driver runs
-  kubectl tailrace diff shop -f new.yaml         what a changed manifest would do, without doing it
+  kubectl tailrace diff shop -f new.yaml         show the effect of a changed manifest without applying it
   kubectl tailrace recover shop                  after PositionLost: read every table again
 
 exit codes: 0 done, 2 usage, or a name or value that is wrong, 1 anything else; doctor and diff: those of `tailrace`
@@ -89,11 +89,11 @@ def parser() -> argparse.ArgumentParser:
         sub.formatter_class = argparse.RawDescriptionHelpFormatter
         sub.epilog = "\n".join(f"  {what:15} {meaning}" for what, meaning in PAUSED.items())
         sub.add_argument("what", choices=PAUSED, help="see below")
-        sub.add_argument("name", metavar="NAME", help="of the Replicator; with `snapshot`, of the SnapshotRequest")
+        sub.add_argument("name", metavar="NAME", help="name of the Replicator; with `snapshot`, of the SnapshotRequest")
     sub = _verb(verbs, "doctor", "check source and target from where the driver runs", "doctor")
     sub.add_argument("replicator", metavar="REPLICATOR")
     sub.add_argument("--json", action="store_true", help="print the whole report as one JSON document")
-    sub = _verb(verbs, "diff", "what a changed manifest would restart, read again or refuse; changes nothing", "diff")
+    sub = _verb(verbs, "diff", "show what a changed manifest would restart, read again or refuse", "diff")
     sub.add_argument("replicator", metavar="REPLICATOR")
     sub.add_argument("-f", "--file", type=Path, action="append", required=True, metavar="FILE", help=MANIFEST)
     sub.add_argument("--json", action="store_true", help="print it as one JSON document")
@@ -113,28 +113,28 @@ def _verb(
 
 
 def _status(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    sub = _verb(verbs, "status", "state, lag, snapshots and conditions", "status")
+    sub = _verb(verbs, "status", "show state, lag, snapshots and conditions", "status")
     sub.add_argument("replicator", nargs="?", metavar="REPLICATOR", help="default: one line for each")
-    sub.add_argument("-A", "--all-namespaces", action="store_true", help="those of all namespaces")
-    sub.add_argument("-w", "--watch", action="store_true", help="show it again whenever it changes, until Ctrl-C")
+    sub.add_argument("-A", "--all-namespaces", action="store_true", help="Replicators of all namespaces")
+    sub.add_argument("-w", "--watch", action="store_true", help="show every change, until Ctrl-C")
     sub.add_argument("--json", action="store_true", help="the resources as one JSON document; with --watch one a line")
     sub.set_defaults(endless=lambda options: options.watch)
 
 
 def _tables(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    sub = _verb(verbs, "tables", "tables that are stopped, failing or behind; with --all every table", "tables")
+    sub = _verb(verbs, "tables", "show tables that are stopped, failing or behind; with --all every table", "tables")
     sub.add_argument("replicator", metavar="REPLICATOR")
     sub.add_argument("--all", action="store_true", help="ask the driver, which needs the right to exec into its pod")
     sub.add_argument("--json", action="store_true", help="as a JSON document")
 
 
 def _logs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    sub = _verb(verbs, "logs", "the driver's log", "logs")
+    sub = _verb(verbs, "logs", "print the driver's log", "logs")
     sub.add_argument("replicator", metavar="REPLICATOR")
     sub.add_argument("-f", "--follow", action="store_true", help="continue until Ctrl-C or the driver's end")
-    sub.add_argument("-p", "--previous", action="store_true", help="of the container that ran before")
+    sub.add_argument("-p", "--previous", action="store_true", help="log of the previous container")
     sub.add_argument("--tail", type=int, metavar="N", help="only the last N lines")
-    sub.add_argument("--json", action="store_true", help="as it is, one JSON document a line")
+    sub.add_argument("--json", action="store_true", help="print the unchanged JSON documents, one a line")
     sub.set_defaults(endless=lambda options: options.follow)
 
 
@@ -147,5 +147,7 @@ def _snapshot(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     sub.add_argument("--resync", action="store_true", help=what)
     request_options.add_size(sub)
     sub.add_argument("--id", help="name of the SnapshotRequest; repeating it with the same content does nothing")
-    sub.add_argument("--wait", action="store_true", help="until it has ended; exit code 1 if it did not complete")
-    sub.add_argument("--timeout", default="0s", metavar="TIME", help="with --wait: at most (30s, 2h; 0s: no limit)")
+    sub.add_argument("--wait", action="store_true", help="wait until it has ended; exit code 1 if it did not complete")
+    sub.add_argument(
+        "--timeout", default="0s", metavar="TIME", help="with --wait: at most this long (30s, 2h; 0s: no limit)"
+    )
