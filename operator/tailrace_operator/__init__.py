@@ -1,1 +1,1 @@
-"""The control plane of Tailrace: watches Replicators and SnapshotRequests, runs drivers, tells their state."""
+"""The control plane of Tailrace: watches Replicators and SnapshotRequests, runs drivers, reports their state."""

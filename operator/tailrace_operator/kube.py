@@ -128,7 +128,7 @@ class Kube:
         content: str = "application/json",
         accept: str = "application/json",
     ) -> Document:
-        """The answer's document; raises `ApiRefused` or `ApiUnavailable`. The lease waits for nobody."""
+        """The answer's document; raises `ApiRefused` or `ApiUnavailable`. The lease does not wait."""
         async with contextlib.nullcontext() if where.kind == "Lease" else self._slots:
             return await self._call(method, where, query=query, body=body, content=content, accept=accept)
 

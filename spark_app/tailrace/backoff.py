@@ -32,7 +32,7 @@ class Backoff:
         self._rest(now)
 
     def waited(self, now: float) -> None:
-        """It was in nobody's power to go on: that counts as no failure, however long it lasts."""
+        """It was impossible to continue: that counts as no failure, however long it lasts."""
         self.failing_since = None
         self._rest(now)
 
@@ -42,7 +42,7 @@ class Backoff:
         self._pause = min(pause * 2, self.longest)
 
     def succeeded(self) -> None:
-        """The next pause is a short one again. One that is under way goes on: it is another step's."""
+        """The next pause is a short one again. One that is under way continues: it is another step's."""
         self.failing_since = self._pause = None
 
     def rests(self, now: float) -> bool:

@@ -1,7 +1,7 @@
 """The demand for executors of this process's large batches.
 
-A Spark task without an executor waits for ever. `targets.lake.engine.spread` says here when it begins to wait, and is
-told when to give up: the driver works the batch itself then.
+A Spark task without an executor waits forever. `targets.lake.engine.spread` reports here when it begins to wait, and is
+notified when to stop waiting: the driver works the batch itself then.
 """
 
 import threading

@@ -1,6 +1,6 @@
 """Every error Tailrace raises on purpose, typed by what the caller must do.
 
-`Stop` ends the process with its exit code and is not retried; `TableStop` stops one table while the others go on;
+`Stop` ends the process with its exit code and is not retried; `TableStop` stops one table while the others continue;
 `Retry` is tried again with back-off; `OutcomeUnknown` must be read back before anything is repeated. The class name is
 the error's public name (logs, status, docs/operations.md). All are picklable: Spark ships them between processes.
 """
@@ -19,7 +19,7 @@ class TailraceError(Exception):
 
     exit_code = 1
     where: Where | None = None
-    """Set by the block that it leaves first (`met_at`); None: nobody has said yet."""
+    """Set by the block that it leaves first (`met_at`); None: not known yet."""
     usual_fix = ""
     """The fix of errors that are raised without one."""
 
@@ -150,7 +150,7 @@ class Locked(Retry):
 
 
 class TableStop(TailraceError):
-    """Stops one table; the others go on. `table` is `schema.name`."""
+    """Stops one table; the others continue. `table` is `schema.name`."""
 
     def __init__(self, table: str, message: str, fix: str = "") -> None:
         super().__init__(message, fix)
@@ -171,7 +171,7 @@ class ValueUnsupported(TableStop):
 
 
 class ForeignChange(TableStop):
-    """Somebody else changed rows of the target table."""
+    """Another program changed rows of the target table."""
 
     where = "target"
 

@@ -113,7 +113,7 @@ FILE_BYTES = 32 << 20
 
 def configure(form: str, level: str = "INFO", file: Path | None = None) -> None:
     """Send the log of `tailrace` to standard error, or to a file and its predecessor, in `text` or `json`; libraries
-    speak up from warnings on. Tracebacks, those of errors that nobody catches as well, hold no values of rows."""
+    speak up from warnings on. Tracebacks, those of uncaught errors included, hold no values of rows."""
     privacy.guard_tracebacks()
     silence_pyspark()
     handler = _StandardError() if file is None else RotatingFileHandler(file, maxBytes=FILE_BYTES, backupCount=1)

@@ -29,8 +29,8 @@ class _Object:
 
 class Events:
     def __init__(self, kube: Kube, instance: str, home: Where) -> None:
-        """`home`: the operator's Lease. In a namespace that is being deleted no event can be written: how the deletion
-        of a Replicator ended is told about the Lease, in the operator's namespace, where it outlives the other."""
+        """`home`: the operator's Lease. In a namespace that is being deleted no event can be written: the end of a
+        Replicator's deletion is reported on the Lease, in the operator's namespace, where it outlives the other."""
         self._kube = kube
         self._instance = instance
         self._home = home

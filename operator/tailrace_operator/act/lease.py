@@ -68,7 +68,7 @@ class Lease:
             await asyncio.sleep(RENEW_EVERY / 2)
 
     async def keep(self) -> None:
-        """Renew for ever; raises `LeaseLost`."""
+        """Renew forever; raises `LeaseLost`."""
         while True:
             await asyncio.sleep(RENEW_EVERY)
             begun = self.turned = self._monotonic()

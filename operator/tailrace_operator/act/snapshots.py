@@ -1,4 +1,4 @@
-"""Tells drivers what SnapshotRequests want, by which spec to work, and to go: the verbs of `tailrace.contract.driver`,
+"""Sends drivers the SnapshotRequests, the spec to use, and the order to end: the verbs of `tailrace.contract.driver`,
 with the token."""
 
 from urllib.parse import quote

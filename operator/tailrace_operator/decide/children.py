@@ -153,7 +153,7 @@ def _log_check(
 
 
 def _reap(observed: ObservedReplicator, history: DriverHistory) -> Iterator[Action]:
-    """Executors of earlier boots: their owner, the driver's pod, lives on, so nobody else removes them."""
+    """Executors of earlier boots: their owner, the driver's pod, lives on, so nothing else removes them."""
     start = history.pod.running_since if history.pod is not None else None
     if start is None:
         return
@@ -169,8 +169,8 @@ def _earlier(executor: ObservedPod, start: float, now: float) -> bool:
 
 
 def _strays(observed: ObservedReplicator) -> Iterable[Action]:
-    """Snapshots of SnapshotRequests that were deleted while no driver could be told. The command line's own have ids
-    that are no UUIDs."""
+    """Snapshots of SnapshotRequests that were deleted while no driver could be notified. The command line's own have
+    ids that are no UUIDs."""
     if observed.driver.status is None or observed.driver.silent_since is not None:
         return
     for snapshot in summary.active_requests(observed.driver.status):

@@ -1,6 +1,6 @@
 """Conditions of their own out of the driver's status document, which do not feed Ready. Pure.
 
-What is not known is not claimed, but for what stays true while no driver tells (`carried`).
+What is not known is not claimed, except what stays true while no driver reports (`carried`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ INITIAL = "InitialSnapshotCompleted"
 SNAPSHOT_FAILED = "SnapshotFailed"
 """The driver's name for a table whose last snapshot of all its rows failed."""
 MAX_WHY = 600
-"""Characters of a table's error in a message that goes on."""
+"""Characters of a table's error in a message that continues."""
 
 
 def claims(status: Status, before: Sequence[Condition], limits: Limits) -> Iterable[Claim]:

@@ -2,10 +2,10 @@
 
 The driver, which runs and holds the credentials, drops what it made in the source (and the data, with `deletionPolicy:
 Delete`; with `Orphan` it drops nothing and releases the change log): its Secret may be deleted together with the
-Replicator. Where no driver answers, it ends and a Job of the data
-plane does the same. All of it has a time limit: an unreachable source must not hold up a namespace for ever.
-In a namespace that is being deleted nothing can run: the driver dropped everything when it was ended, and its last
-words say so. What stays behind is named in an event. Kubernetes removes the children after the object.
+Replicator. Where no driver answers, it ends and a Job of the data plane does the same. All of it has a time limit: an
+unreachable source must not hold up a namespace forever. In a namespace that is being deleted nothing can run: the
+driver dropped everything when it was ended, and its last words say so. What stays behind is named in an event.
+Kubernetes removes the children after the object.
 """
 
 from dataclasses import replace
@@ -217,7 +217,7 @@ def _cleaned(desired: Desired) -> EmitEvent:
 
 
 def _released(observed: ObservedReplicator, desired: Desired) -> EmitEvent:
-    """Names what fills a disk if nobody continues."""
+    """Names what fills a disk if no Replicator continues."""
     place = desired.spec.storage.location if desired.spec is not None else "its location"
     text = f"the change log at {place} is released: the same manifest, applied again here or elsewhere, continues"
     made = ", ".join(_made(observed))

@@ -48,7 +48,7 @@ _EVICTED_FOR = {
 NEWS_SECONDS = 600.0
 """Seconds after an eviction for which it is given as the reason why no pod exists."""
 MAX_WORDS = 700
-"""Characters of an error in the message of a halt, which goes on with what to do."""
+"""Characters of an error in the message of a halt, which continues with the fix."""
 
 
 @dataclass(frozen=True)
@@ -174,8 +174,8 @@ def _asked(observed: ObservedReplicator, halt: Halt) -> bool:
 
 def _lifted_by(reason: str, desired: Desired) -> str | None:
     """Hash of what has to change for a driver to be started again. None: something of it is missing now. A driver that
-    was fenced takes the change log from its new owner when it starts: only a person's word for just that counts. One
-    whose position is lost gains nothing from another Secret or image."""
+    was fenced takes the change log from its new owner when it starts: only an explicit request for just that counts.
+    One whose position is lost gains nothing from another Secret or image."""
     if desired.spec is None:
         return None
     if reason == Reason.FENCED.value:
@@ -199,7 +199,8 @@ def told(halt: Halt, observed: ObservedReplicator, desired: Desired) -> str:
 
 
 def _no_help(halt: Halt, observed: ObservedReplicator) -> str:
-    """To whoever has set `spec.recover` and sees nothing happen. Of a lost position: this number has had its turn."""
+    """An event for a user who has set `spec.recover` and sees nothing happen. Of a lost position: this number has had
+    its turn."""
     recovery = observed.recovery
     if recovery is None:
         return ""

@@ -1,8 +1,8 @@
 """How many executors run, and why fewer than asked for. Pure.
 
-The driver makes them itself, when its tasks need them, so no controller tells why one is missing: their pods, which the
-operator watches, do. Where there is no pod to see, the driver says that it has tasks for some. Small batches need none
-of them, and large ones go on in the driver: the stream may be `Ready` while snapshots wait.
+The driver makes them itself, when its tasks need them, so no controller reports why one is missing: their pods, which
+the operator watches, do. Where there is no pod to see, the driver says that it has tasks for some. Small batches need
+none of them, and large ones continue in the driver: the stream may be `Ready` while snapshots wait.
 """
 
 from collections.abc import Iterable
@@ -54,8 +54,7 @@ def unwanted(observed: ObservedReplicator) -> ExecutorsSummary:
 
 
 def _wanted(own: Executors, told: Status | None, there: int) -> int:
-    """The number of executors that Spark asks for. Those that have no task any more are wanted until they go: they are
-    well."""
+    """The number of executors that Spark asks for. Those without a task are wanted until they end: they are healthy."""
     if not own.most or told is None:
         return min(own.most, max(own.min, there))
     if told.executors_wanted is None:  # an older driver, which does not know `max`
@@ -64,8 +63,8 @@ def _wanted(own: Executors, told: Status | None, there: int) -> int:
 
 
 def claims(found: ExecutorsSummary, desired: Desired, history: DriverHistory, told: Status | None) -> Iterable[Claim]:
-    """Without a driver that runs nobody asks for executors, and nothing is claimed; nor where there are to be none.
-    That none is needed is for the driver to say."""
+    """Without a running driver no executors are requested, and nothing is claimed; nor where there are to be none. That
+    none is needed is for the driver to say."""
     spec, driver = desired.spec, history.pod
     if spec is None or spec.suspend or history.halt is not None or not spec.executors.most:
         return
@@ -90,7 +89,7 @@ def _renamed(own: Executors) -> str:
 
 
 def events(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Iterable[EmitEvent]:
-    """When something keeps executors from running, and when that is over."""
+    """When something keeps executors from running, and when that has ended."""
     was, now = (next((c for c in found if c.type == TYPE), None) for found in (before, after))
     if now is None or (was is not None and was.reason == now.reason):
         return

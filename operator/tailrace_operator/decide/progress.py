@@ -63,7 +63,7 @@ def _tables(observed: ObservedReplicator, reported: Status, pod: ObservedPod) ->
 
 
 def _tables_untold(before: TableCounts | None, pod: ObservedPod | None) -> dict[str, object]:
-    """Without a driver none replicates; beside one that does not answer nobody knows how many do."""
+    """Without a driver none replicates; beside one that does not answer the number is unknown."""
     if before is None:
         return {"tables_summary": None}
     stopped = tuple(t for t in before.worst if t.state == "STOPPED")

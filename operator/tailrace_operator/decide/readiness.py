@@ -22,7 +22,7 @@ from tailrace_operator.status.conditions import Readiness, Reason
 from tailrace_operator.status.models import ReplicatorState
 
 LOOP = 3
-"""Ends, without a healthy while between them, that are no accident any more."""
+"""Ends, without a healthy while between them, that are no longer an accident."""
 TRIED = "It is tried again every minute."
 Assessed = tuple[ReplicatorState, Readiness]
 
@@ -216,7 +216,7 @@ def _as_reported(status: Status, pod: str, degrades: bool) -> Assessed:
 
 
 def _tables(status: Status, degrades: bool) -> Assessed | None:
-    """Tables that fail beside others that work, or that are all stopped, which only a person can cure; None: it is
+    """Tables that fail beside others that work, or that are all stopped, which requires manual action; None: it is
     something else that fails, or `NotReady` is asked for."""
     states = {t.state for t in status.tables}
     if status.fault is not None or not states & set(BAD):

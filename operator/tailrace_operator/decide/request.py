@@ -4,9 +4,9 @@
        |                  |                     |
        +------------------+------> Completed | Failed | Cancelled      (these three are final)
 
-The running driver does the work; here it is only told what is wanted, idempotently by the request's uid. `Ready` means
+The running driver does the work; here it only gets the desired state, idempotently by the request's uid. `Ready` means
 that the driver has taken it, so that a snapshot of a day holds up no GitOps sync; `Complete` and `Failed` (or
-cancelled) tell the end.
+cancelled) report the end.
 """
 
 from typing import Any
@@ -211,7 +211,7 @@ def _table(table: SnapshotTableProgress) -> RequestTable:
 
 
 def _finished(observed: ObservedRequest) -> Decision[SnapshotRequestStatus]:
-    """Nothing to cancel any more: no finalizer; the generation is followed (somebody may still touch `suspend`)."""
+    """Nothing is left to cancel: no finalizer; the generation is followed (a user may still change `suspend`)."""
     rest = tuple(f for f in observed.meta.finalizers if f != FINALIZER)
     actions = (SetFinalizers(rest),) if rest != observed.meta.finalizers else ()
     old = observed.status

@@ -3,7 +3,7 @@
 An upgrade of the operator brings a new image for every spec that names none, and would restart all drivers at once:
 thousands of connections to sources, and of executors to schedule, in the same minute. So each waits for its turn
 (`handlers.turns` gives it), and meanwhile everything is decided as if the image that runs were the default still. A
-spec, Secret or ConfigMap that somebody changes waits for nothing, and takes the new image with it.
+change of a spec, Secret or ConfigMap waits for nothing, and takes the new image with it.
 """
 
 from collections.abc import Iterable

@@ -20,7 +20,7 @@ PATIENCE = 600.0
 """Seconds without an answer of a driver that is meant to run: a restart or a node that is replaced takes less."""
 
 MAX_WHY = 500
-"""Characters of a reason in a message that goes on."""
+"""Characters of a reason in a message that continues."""
 FRESH = 3 * log_check.MINUTES * 60.0
 """Seconds for which a check's number counts: the next may be late."""
 

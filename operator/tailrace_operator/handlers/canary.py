@@ -1,5 +1,5 @@
-"""Compares, every minute or so, what the API server holds with what the watches brought. A watch tells
-nothing when it misses something: this does, heals the index, and lets the liveness probe fail.
+"""Compares, every minute or so, what the API server holds with what the watches brought. A watch reports nothing when
+it misses something: this does, heals the index, and lets the liveness probe fail.
 """
 
 import asyncio

@@ -37,7 +37,7 @@ LEASE_STUCK_SECONDS = 60.0
 
 
 class TaskEnded(TailraceError):
-    """A part that should run for ever has ended."""
+    """A part that should run forever has ended."""
 
 
 async def serve(settings: OperatorSettings) -> None:

@@ -33,7 +33,7 @@ Decided = Decision[ReplicatorStatus] | Decision[SnapshotRequestStatus]
 
 
 class Undecided(TailraceError):
-    """A mistake of ours, met with one object."""
+    """A bug of the operator, met with one object."""
 
 
 @contextmanager

@@ -33,7 +33,7 @@ class AnswerTooLarge(ValueError):
 
 
 class AnswerRefused(ValueError):
-    """The driver answered what no driver of ours does."""
+    """The driver answered what no driver of Tailrace does."""
 
 
 def address(ip: str) -> str:
@@ -134,7 +134,7 @@ async def _whole(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 def silence(error: Exception, seconds: float) -> str:
-    """Why there is no answer. A time that is over has no words of its own."""
+    """Why there is no answer. A timeout has no text."""
     if isinstance(error, TimeoutError):
         return f"no answer within {seconds:g} s"
     return f"{type(error).__name__}: {error}"[:300]

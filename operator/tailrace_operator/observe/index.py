@@ -1,8 +1,8 @@
 """Everything that is watched, in memory: fed by the watches, read by `gather`. Used from one event loop only.
 
 Documents are kept trimmed (no managedFields). Contents of Secrets are never here, only their versions; hashes of the
-few that are referenced are computed by `gather` and kept beside them. Each change tells `on_change` which object of
-ours it concerns.
+few that are referenced are computed by `gather` and kept beside them. Each change passes to `on_change` the Replicator
+or SnapshotRequest that it concerns.
 """
 
 from collections import defaultdict
@@ -127,13 +127,14 @@ class Index:
         self._on_change(ObjectKey("Replicator", head["namespace"], replicator))
 
     def _pod_made(self, head: Mapping[str, Any], replicator: str) -> None:
-        """Its owner was refused a pod before; that is over."""
+        """Its owner was refused a pod before; that has ended."""
         refused = self._refused.get((head["namespace"], replicator), {})
         for owner in head.get("ownerReferences", ()):
             refused.pop(owner["uid"], None)
 
     def put_refused(self, event: Mapping[str, Any]) -> None:
-        """An event that says why a pod could not be made. The names tell which are ours: events have no labels."""
+        """An event that says why a pod could not be made. The names show which belong to Tailrace: events have no
+        labels."""
         about = event.get("involvedObject", {})
         replicator = names.replicator_of(about.get("kind", ""), about.get("name", ""))
         address = (event["metadata"]["namespace"], replicator or "")
@@ -181,7 +182,7 @@ class Index:
     # ---- Secrets and ConfigMaps that specs name ----
 
     def put_data(self, kind: str, namespace: str, name: str, version: str | None, wake: bool = True) -> None:
-        """`version` None: it is gone. `wake`: tell those that use it."""
+        """`version` None: it is gone. `wake`: notify those that use it."""
         place = (kind, namespace, name)
         if version is None:
             self._data.pop(place, None)
@@ -212,14 +213,14 @@ Member = TypeVar("Member")
 
 
 def _discard(sets: dict[Place, set[Member]], place: Place, member: Member) -> None:
-    """Without leaving an empty set behind: names come and go for ever."""
+    """Without leaving an empty set behind: names come and go forever."""
     sets[place].discard(member)
     if not sets[place]:
         del sets[place]
 
 
 def trimmed(document: Mapping[str, Any]) -> Document:
-    """Without what nobody reads: for thousands of objects it is most of the memory."""
+    """Without what is never read: for thousands of objects it is most of the memory."""
     head = {k: v for k, v in document["metadata"].items() if k != "managedFields"}
     return {**document, "metadata": head}
 

@@ -9,7 +9,7 @@ from tailrace_operator.resources import names
 REFUSAL_SECONDS = 60.0
 """Seconds after which a request that the API server refused is repeated: quotas and admission rules change."""
 REMEMBER_SECONDS = 3 * REFUSAL_SECONDS
-"""It stays told while it is tried again; what is not sent any more is forgotten after this."""
+"""It stays reported while it is retried; what is no longer sent is forgotten after this."""
 
 
 @dataclass
@@ -24,8 +24,8 @@ class Memory:
     hashes: dict[tuple[str, str, str], tuple[str, str]] = field(default_factory=dict)
     """Version and hash of the data, by kind, namespace and name of a Secret or ConfigMap."""
     ending: set[str] = field(default_factory=set)
-    """UIDs of Replicators in whose namespaces nothing can be made any more. Not the namespaces' names: another one may
-    be made under the same name."""
+    """UIDs of Replicators in whose namespaces nothing can be created any longer. Not the namespaces' names: another one
+    may be made under the same name."""
     _refusals: dict[ObjectKey, tuple[float, Refusal]] = field(default_factory=dict)
 
     def refuse(self, key: ObjectKey, refusal: Refusal) -> None:

@@ -12,7 +12,7 @@ from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestSta
 
 REQUESTED_AT = "reconcile.fluxcd.io/requestedAt"
 PAUSED = "tailrace.dev/pause-reconciliation"
-"""Annotation; with the value `true` the operator watches and tells, and changes nothing."""
+"""Annotation; with the value `true` the operator watches and reports, and changes nothing."""
 FINALIZER = "tailrace.dev/finalizer"
 
 
@@ -36,7 +36,7 @@ class Meta:
     resource_version: str
     finalizers: tuple[str, ...] = ()
     deleted_at: float | None = None
-    """When somebody asked for its deletion."""
+    """The time at which its deletion was requested."""
     requested_at: str | None = None
     """Flux' annotation, as much of it as the status has room for."""
     paused: bool = False
@@ -138,11 +138,11 @@ class Child:
     succeeded: bool = False
     failed: bool = False
     drifted: bool = False
-    """Somebody else changed it after we applied it."""
+    """True if it was changed by others after the operator applied it."""
     image: str = ""
     """The image of a StatefulSet; empty for others."""
     tried_at: float | None = None
-    """When its controller was last told to try again to make its pod."""
+    """The time at which its controller was last made to retry the creation of its pod."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class LogCheck:
 
 @dataclass(frozen=True)
 class Refusal:
-    """An object cannot be made: the API server does not take it, or somebody else has one of its name."""
+    """An object cannot be made: the API server does not take it, or another owner has one of its name."""
 
     what: str
     """Kind and name."""
@@ -200,7 +200,7 @@ class ObservedResync:
     uid: str
     spec: SnapshotRequestSpec
     taken: bool
-    """A driver had it once: what it asks for is under way, and no more may come of it."""
+    """A driver had it once: what it asks for is under way, and it may have no further effect."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class ObservedReplicator:
     """Reports of pods of this name that dropped something and ended: drivers and clean-ups, including pods that are
     gone."""
     spec_answer: "DriverAnswer | None" = None
-    """How the driver answered when it was last told to work by another spec."""
+    """The driver's answer when it was last sent another spec."""
     refusal: Refusal | None = None
     refused_pods: Mapping[str, str] = field(default_factory=dict)
     """`kind/name` of a StatefulSet or Job -> why it cannot make its pod."""

@@ -49,12 +49,12 @@ def meta(document: Document) -> Meta:
 
 
 def component(document: Document) -> str:
-    """Which part of a Replicator an object of ours is."""
+    """The part of a Replicator that an object is."""
     return str(document["metadata"].get("labels", {}).get(names.COMPONENT_LABEL, ""))
 
 
 def resync(document: Document) -> ObservedResync | None:
-    """None: the SnapshotRequest does not start every table over, is suspended, or is over."""
+    """None: the SnapshotRequest does not start every table over, is suspended, or has ended."""
     head, status = document["metadata"], load(SnapshotRequestStatus, document.get("status"))
     try:
         spec = SnapshotRequestSpec.model_validate(document.get("spec", {}))
@@ -69,7 +69,7 @@ def resync(document: Document) -> ObservedResync | None:
 
 def recovery(name: str, uid: str, spec: Mapping[str, Any]) -> ObservedResync | None:
     """`spec.recover` as the SnapshotRequest that it stands for; None: the Replicator has none. Its id is no UUID, so
-    that the snapshot goes on when the field is removed."""
+    that the snapshot continues when the field is removed."""
     try:
         wanted = RecoverSpec.model_validate(spec.get("recover"))
     except ValidationError:

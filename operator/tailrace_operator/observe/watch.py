@@ -1,4 +1,4 @@
-"""List and watch of one kind, for ever: a list whenever the watch cannot go on, then events from there.
+"""List and watch of one kind, forever: a list whenever the watch cannot continue, then events from there.
 
 Made by `handlers.watching`, for our two resources and for what belongs to them. What belongs to them is selected by
 label on the server, and of Secrets only the metadata is taken, so that neither the cluster's pods nor anybody's
@@ -37,7 +37,7 @@ Document = dict[str, Any]
 
 
 class Expired(TailraceError):
-    """The version to go on from is no longer kept: list again."""
+    """The version to continue from is no longer kept: list again."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Watch:
             query["continue"] = head["continue"]
 
     async def _follow(self, version: str) -> str:
-        """Until the API server ends it; returns the version to go on from."""
+        """Until the API server ends it; returns the version to continue from."""
         async for event in self._events(version):
             document = event["object"]
             if event["type"] == "ERROR":

@@ -146,7 +146,7 @@ def _environment(name: str, spec: ReplicatorSpec, image: str) -> list[dict[str, 
 
 def spark_options(name: str, spec: ReplicatorSpec, image: str) -> dict[str, str]:
     """Spark's configuration on Kubernetes; `$(…)` is replaced by the kubelet. Without executors Spark runs in local
-    mode, as on a laptop: it starts with none of the others, and nobody has to reach it."""
+    mode, as on a laptop: it starts with none of the others, and nothing has to reach it."""
     executors, memory = spec.executors, {"spark.driver.memory": f"{pods.mebibytes(spec.driver.memory)}m"}
     if not executors.most:
         return memory

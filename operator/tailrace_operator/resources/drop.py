@@ -18,8 +18,8 @@ BACKOFF_LIMIT = 20
 def job(
     name: str, own: ReplicatorSpec, image: str, *, seconds: int, by: str = "", defaults: PodDefaults = NO_DEFAULTS
 ) -> dict[str, Any]:
-    """`by`: hash of what it works by. `seconds`: it is given up after these. The one pod keeps trying: the pauses that
-    a Job makes between pods double, and a few attempts would be all."""
+    """`by`: hash of what it works by. `seconds`: it is stopped after these. The one pod keeps trying: the pauses that a
+    Job makes between pods double, and a few attempts would be all."""
     spec = defaults.under(own)
     commands: dict[DeletionPolicy, tuple[str, ...]] = {
         "Retain": ("drop",), "Delete": ("drop", "--data"), "Orphan": ("release",),

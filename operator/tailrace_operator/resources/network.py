@@ -2,7 +2,7 @@
 
 Who may connect to them; what they connect to is not limited: sources and storage may be anywhere. Two policies, as
 drivers and executors admit different peers: the driver its executors and, over HTTP, the installation's peers; the
-executors the driver and each other, on any port, as Spark lets them choose theirs. The clean-up's pod, which nobody
+executors the driver and each other, on any port, as Spark lets them choose theirs. The clean-up's pod, which nothing
 has to reach, is covered by the executors' policy.
 """
 

@@ -26,8 +26,8 @@ def for_driver(spec: ReplicatorSpec) -> ReplicatorSpec:
 
 
 def manifest(name: str, namespace: str, uid: str, spec: ReplicatorSpec, generation: int) -> str:
-    """JSON is YAML. The uid tells this object from every namesake: it is in the name of what is made in the source, and
-    in the change log as its owner."""
+    """JSON is YAML. The uid distinguishes this object from every namesake: it is in the name of what is made in the
+    source, and in the change log as its owner."""
     document = {
         "apiVersion": API_VERSION,
         "kind": "Replicator",

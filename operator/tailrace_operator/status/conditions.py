@@ -134,7 +134,7 @@ class Readiness:
 def conditions(
     claims: Iterable[Claim], before: Sequence[Condition], generation: int, now: float
 ) -> tuple[Condition, ...]:
-    """The new conditions; those of `before` that nobody claims any more are gone."""
+    """The new conditions; those of `before` that are no longer claimed are gone."""
     old = {c.type: c for c in before}
     made = []
     for claim in claims:

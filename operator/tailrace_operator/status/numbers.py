@@ -8,7 +8,7 @@ import math
 MOST = 2**53 - 1
 """The largest whole number that every reader of JSON takes."""
 FAR_SECONDS = 365 * 86400.0
-"""An end further away than this cannot be told."""
+"""An end further away than this cannot be estimated."""
 
 
 def count(value: int) -> int:
@@ -25,6 +25,6 @@ def rate(value: float) -> float:
 
 
 def left(value: float | None) -> float | None:
-    """Seconds until an end; None while it cannot be told."""
+    """Seconds until an end; None while it cannot be estimated."""
     found = amount(value)
     return found if found is not None and found <= FAR_SECONDS else None

@@ -1,9 +1,9 @@
 """Applies all tables side by side: a worker per table on a few threads, back-off and isolation of those that fail.
 
-`offer` is called by the stream for every new end of the journal and by the driver's main loop for tables whose pause is
-over. A table that fails is retried with growing pauses, named in the status, and counted as stopped after `retry.time`
-(or at once for a `TableStop`, or where its target refuses); the others go on. A refusal that every table meets is the
-whole target's and ends the process.
+`offer` is called by the stream for every new end of the journal and by the driver's main loop for tables whose pause
+has ended. A table that fails is retried with growing pauses, named in the status, and counted as stopped after
+`retry.time` (or at once for a `TableStop`, or where its target refuses); the others continue. A refusal that every
+table meets is the whole target's and ends the process.
 """
 
 import logging
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 LONGEST_PAUSE, JITTER = 30.0, 0.25
 NOT_OF_A_TABLE = (CorruptLog, Fenced)
-"""End the process whoever meets them."""
+"""End the process, in whichever thread they occur."""
 TIDY_SECONDS = 30.0
 """Between two looks at whether a table should be compacted, while it is written to."""
 IDLE_TIDY_SECONDS = 3600.0
@@ -74,7 +74,7 @@ class Applier:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`in_pool` puts the calling thread's Spark jobs into the pool of the changes. `clock` is for people and the
-        age of files; pauses go by `monotonic`, which nobody sets back."""
+        age of files; pauses go by `monotonic`, which is never set back."""
         self._journal = journal
         self._progress = progress
         self._make = make
@@ -101,8 +101,8 @@ class Applier:
         return self._through
 
     def offer(self, through: RecordNumber, patience: float = 0.0) -> None:
-        """Let every table go on to record `through`; wait up to `patience` seconds for them. Raises a `Stop` that all
-        of them met, or one that is not about a table."""
+        """Let every table continue to record `through`; wait up to `patience` seconds for them. Raises a `Stop` that
+        all of them met, or one that is not about a table."""
         self._raise_fatal()
         self.turned = time.monotonic()
         with self._lock:
@@ -184,7 +184,7 @@ class Applier:
 
     def lost_chunks(self) -> list[ChunkRegistered]:
         """Registered chunks whose file is gone and that a batch still needs: the planner has them read again. The rest
-        is forgotten: clean-ups of others may go on for years."""
+        is forgotten: clean-ups of others may continue for years."""
         state = self._journal.state
         with self._lock:
             needed = still_needed(state, self._lost.values())
@@ -231,7 +231,7 @@ class Applier:
                 entry.running = None
 
     def _ended(self, work: Future[None]) -> None:
-        """Errors of a table are told where they are met; one that is left is nobody's, and ends the run."""
+        """Errors of a table are reported where they occur; one that is left belongs to no table, and ends the run."""
         error = None if work.cancelled() else work.exception()
         if isinstance(error, Exception):
             self._fatal = error

@@ -1,4 +1,4 @@
-"""How far each target table is, as the apply loop tells it to the status, the planner and the `--once` check.
+"""The progress of each target table, as the apply loop reports it to the status, the planner and the `--once` check.
 
 Written by the tables' workers (one thread each at a time) and the applier, read by the status server's threads: values
 are replaced, never changed.

@@ -1,9 +1,9 @@
 """Structured Streaming over the journal: each micro-batch lets the applier cut, build and commit per table.
 
-The source is Spark's own in-memory stream, which the driver, as it tails the journal anyway, tells of new records; a
-batch's rows are never computed, because the driver has the journal folded already (docs/decisions/0060). The
-checkpoint is made anew at every start: how far a table is stands in the table itself, so a lost or stale checkpoint
-costs nothing.
+The source is Spark's own in-memory stream, which the driver, as it tails the journal anyway, notifies of new records; a
+batch's rows are never computed, because the driver has the journal folded already (docs/decisions/0060). The checkpoint
+is re-created at every start: how far a table is stands in the table itself, so a lost or stale checkpoint costs
+nothing.
 """
 
 import logging
@@ -43,7 +43,7 @@ class ApplyStream:
         self._checkpoint = checkpoint
         self._interval: float | None = None
         self._turn = 0
-        """Counts what `follow` was told: a query is of one turn."""
+        """Counts the notifications of `follow`: a query is of one turn."""
         self._follows = threading.Event()
         self._apply = apply
         self._lock = threading.Lock()
@@ -60,7 +60,7 @@ class ApplyStream:
         self._thread.start()
 
     def follow(self, interval: float | None) -> None:
-        """Seconds between two batches from now on; None: no more batches come."""
+        """Seconds between two batches from now on; None: no further batches come."""
         if interval == self._interval:
             return
         with self._lock:
@@ -74,7 +74,8 @@ class ApplyStream:
             self._query.stop()  # another is begun
 
     def tell(self, number: RecordNumber) -> None:
-        """The journal holds records up to `number`. A new query is told at once, so that it proves that it works."""
+        """The journal holds records up to `number`. A new query is notified at once, so that it proves that it
+        works."""
         with self._lock:
             if self._source is None or number <= self._told:
                 return

@@ -1,7 +1,7 @@
 """Brings one target table forward: refresh, cut, build, commit, again until it holds what the journal holds.
 
 One worker per table, owned by the applier, entered by one thread at a time. Dying anywhere here is safe: the target's
-own applied record says where to go on, and nothing at or below it is applied again.
+own applied record says where to continue, and nothing at or below it is applied again.
 """
 
 import logging
@@ -61,7 +61,7 @@ class TableWorker:
 
     def advance(self, state: LogState, through: RecordNumber) -> bool:
         """One batch; False: there is nothing more up to record `through`. Raises what the target raises; afterwards the
-        target is read anew, so that whatever did happen counts."""
+        target is read again, so that whatever did happen counts."""
         with self._lock:
             log_table = state.tables.get(self.table_id)
             if log_table is None or log_table.generation != self.generation:
@@ -144,7 +144,7 @@ class TableWorker:
 
     def _published(self, state: LogState, log_table: TableLog, applied: AppliedState) -> AppliedState:
         """A new copy that is complete takes the place of what readers see: one commit, after which the target says the
-        same of itself. Rows that are withheld then are waited for, but for those of later changes, and not for ever."""
+        same of itself. Rows that are withheld then are waited for, but for those of later changes, and not forever."""
         if not self._target.replacing or not read_whole(log_table, state, applied):
             self._withheld, self._waits = None, 0
             return applied

@@ -20,7 +20,7 @@ class AppliedState:
     applied_record: RecordNumber = RecordNumber(0)
     """The applied record: the last record of the journal that it holds. One may bring a chunk and no change."""
     holes: frozenset[Key] = frozenset()
-    """Keys whose row has a column that nobody knows; the row is withheld until it is read again."""
+    """Keys whose row has a column with an unknown value; the row is withheld until it is read again."""
     schema_version: int = 0
     """Version of the source table's schema that the target table has (0: not created by a log yet)."""
     table_id: int = 0

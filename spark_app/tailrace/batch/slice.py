@@ -173,8 +173,8 @@ def _needed(result: TableSlice) -> list[Seq]:
 
 
 def _end(log: LogState, table: TableLog, through_record: RecordNumber, applied: AppliedState) -> Seq:
-    """The last sequence of the record; of an older one, the last that concerns the table: nothing lies between. What
-    the log no longer has is passed over in this batch, with a gap: the next one must not take it for a gap of its own,
+    """The last sequence of the record; of an older one, the last that concerns the table: nothing is between. What the
+    log no longer has is passed over in this batch, with a gap: the next one must not take it for a gap of its own,
     which a snapshot that began before that batch would not fill."""
     if through_record >= log.number:
         end = log.last_seq

@@ -11,8 +11,8 @@ from tailrace.errors import SourceRefused
 
 
 def check_owner(replicator: Replicator, root: str, owner: str) -> None:
-    """A copied manifest must not take a stream over: the log goes to its owner, to whoever its owner left it to, or to
-    the one who says by name whom it takes it from."""
+    """A copied manifest must not take a stream over: the log goes to its owner, to the one that its owner released it
+    to, or to the one that names the former owner."""
     if not ownership.goes_to(owner, replicator):
         raise _foreign(replicator, root, owner)
 

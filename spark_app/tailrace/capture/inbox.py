@@ -1,5 +1,5 @@
-"""Between the socket's threads and capture's one loop: calls that wait for their answer, and what can be told at
-once."""
+"""Between the socket's threads and capture's one loop: calls that wait for their answer, and those that can be answered
+at once."""
 
 import os
 import threading
@@ -66,7 +66,7 @@ OLD = 10.0
 
 
 class Board:
-    """The newest state, for whoever asks; answered without the loop, which may be waiting for the source. The number of
+    """The newest state, for all that ask; answered without the loop, which may be waiting for the source. The number of
     the newest record is that of the moment when it is asked for: the driver reads the journal by it. A loop that stands
     still measures nothing: what it said last then grows old, and the state says so."""
 

@@ -123,7 +123,7 @@ class Capture:
         return min(self._timing.turn, max(0.0, self._pending_since + self._timing.record - time.monotonic()))
 
     def _record(self) -> None:
-        """Cut a record when one is due, or when somebody waits for it."""
+        """Cut a record when one is due, or when a request waits for it."""
         now = time.monotonic()
         if self._stream.pending and self._pending_since is None:
             self._pending_since = now

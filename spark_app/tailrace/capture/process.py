@@ -1,10 +1,10 @@
 """The capture process: `python -m tailrace.capture.process --manifest FILE --run-dir DIR`. No JVM, no Spark.
 
 Started and watched by the driver. It ends with the exit code of the error that ended it (see `tailrace.errors`), and
-leaves that error in the run directory (`last_fault`). SIGTERM: what is finished is recorded and acknowledged
-first. It outlives a driver that starts again, but not for ever: of a driver that was killed for good it would fill the
-storage, trimmed by nobody, so after an hour without one it ends in the same way, and the source has its log to
-itself again.
+leaves that error in the run directory (`last_fault`). SIGTERM: what is finished is recorded and acknowledged first. It
+outlives a driver that starts again, but not forever: of a driver that was killed for good it would fill the storage,
+which is never trimmed, so after an hour without one it ends in the same way, and the source has its log to itself
+again.
 """
 
 import argparse
@@ -147,7 +147,7 @@ def follow(what: Following, ends: tuple[Inbox, Board], stopping: threading.Event
 
 
 def end_without_driver(server: CaptureServer, patience: float, stopping: threading.Event, inbox: Inbox) -> None:
-    """Tell capture to end when no driver has asked for anything for `patience` seconds."""
+    """End capture when no driver has asked for anything for `patience` seconds."""
     while not stopping.wait(min(patience / 4, 5.0)):
         silent = time.monotonic() - server.heard
         if silent > patience:

@@ -111,7 +111,7 @@ class Recorder:
 
     @property
     def has_requests(self) -> bool:
-        """Events that nobody's rows belong to wait for a record."""
+        """Events without rows that wait for a record."""
         return bool(self._events or self._requested)
 
     def add(self, *events: Event) -> None:
@@ -125,7 +125,7 @@ class Recorder:
         return (event for requested in self._requested for event in requested.events)
 
     def request(self, requested: Requested) -> None:
-        """Put somebody's events into the next record, behind our own."""
+        """Put requested events into the next record, after those of capture."""
         self._requested.append(requested)
 
     def rows(self, changes: Changes) -> None:

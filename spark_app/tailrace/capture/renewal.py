@@ -1,5 +1,5 @@
-"""A request to begin the stream anew, in the same change log: found by `startup`, for after `PositionLost` no process
-can run that could be asked.
+"""A request to restart the stream, in the same change log: found by `startup`, for after `PositionLost` no process can
+run that could be asked.
 
 `tailrace resync --all` leaves it in the storage as a note; the operator hands a SnapshotRequest to the driver that it
 starts. `startup` has the source begin again and records `SourceRenewed` with the request's id; the first look at the
@@ -41,7 +41,7 @@ class Renewal(Closed):
 
     @classmethod
     def handed_over(cls, path: Path | None) -> "Renewal | None":
-        """The request in the file; None: there is no file, so nobody has asked."""
+        """The request in the file; None: there is no file, so there is no request."""
         if path is None or not path.exists():
             return None
         requests = load(path).requests
@@ -51,7 +51,7 @@ class Renewal(Closed):
 
     @staticmethod
     def due(noted: "Renewal | None", handed_over: "Renewal | None", state: LogState) -> "Renewal | None":
-        """The one that the next start carries out; None: nobody has asked, or it is done."""
+        """The one that the next start carries out; None: there is no request, or it is done."""
         return next((r for r in (noted, handed_over) if r is not None and not state.has_done(r.id)), None)
 
     def write(self, storage: Storage) -> None:
@@ -59,7 +59,7 @@ class Renewal(Closed):
 
     @classmethod
     def read(cls, storage: Storage) -> "Renewal | None":
-        """None: nobody has asked."""
+        """None: there is no request."""
         try:
             return cls.model_validate_json(storage.get(RENEWAL))
         except NotFound:

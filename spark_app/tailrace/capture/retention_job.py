@@ -105,7 +105,7 @@ class RetentionJob:
             log.info("some files are left to delete; a later run of retention deletes them")
 
     def _trim(self) -> int:
-        """Forget what nobody needs; the time by which that was decided."""
+        """Forget what is not needed; the time by which that was decided."""
         # The pins are of the journal as it is written: nothing may be taken and not recorded.
         self._settle()
         journal = self._recorder.journal

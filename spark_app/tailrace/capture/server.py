@@ -29,7 +29,7 @@ class CaptureServer:
         self._socket: socket.socket | None = None
         self._inode = 0
         self.heard = time.monotonic()
-        """When somebody last asked for something: a driver that lives does so every second."""
+        """The time of the last request: a driver that lives does so every second."""
 
     def start(self) -> None:
         """Only this user may connect. A socket left by a dead capture is replaced."""
@@ -92,7 +92,7 @@ def _refusal(error: TailraceError) -> ErrorAnswer:
 
 
 def refuse_all(inbox: Inbox, error: TailraceError) -> None:
-    """Capture ends: nobody waits for an answer that will not come."""
+    """Capture ends: no client waits for an answer that will not come."""
     for item in inbox.take():
         if isinstance(item, Call):
             item.reply.set_exception(error)

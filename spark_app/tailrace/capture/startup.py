@@ -4,8 +4,8 @@ begin?
 Called by `process`. Out comes a journal writer whose origin and position are proven to belong to the source, or an
 error that says what was seen. Order of a first start: a note in the storage, what the change log needs in the source,
 record 0, then (by the first look at the catalog) the tables; dying between any two is repaired by the next start:
-without record 0 nothing was read from the source, and the note tells that what was made there is ours. Without the note
-it is somebody else's: it stays.
+without record 0 nothing was read from the source, and the note proves that the objects there were made by this change
+log. Without the note they are another client's: it stays.
 """
 
 import logging

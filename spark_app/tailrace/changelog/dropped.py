@@ -5,8 +5,8 @@
              └──── place taken ─────┘ when the table there has ended
 
 A copy is found by its place, which another table may take at any time. So nothing is deleted before the journal, which
-orders both, says `begun` while nobody has the place; whoever takes it later waits until the deletion has ended. Called
-by `table_events`, and by who carries it out (`tailrace.removal.dropped`).
+orders both, says `begun` while no table has the place; a table that takes it later waits until the deletion has ended.
+Called by `table_events`, and by who carries it out (`tailrace.removal.dropped`).
 """
 
 from collections.abc import Iterable, Set
@@ -16,7 +16,7 @@ from tailrace.changelog.logged import DroppedTable, LogState, TableLog, place_of
 from tailrace.changelog.records import CopyRemoval, RecordNumber
 
 KEPT_IDS = 20
-"""A copy of a table that so many others have followed is in none of their places any more."""
+"""A copy of a table that so many others have followed is no longer in any of their places."""
 Place = tuple[str, str]
 
 
@@ -88,7 +88,7 @@ def _is_free(dropped: DroppedTable, taken: Set[Place]) -> bool:
 
 
 def _forget(work: Folding, place: Place) -> None:
-    """Nothing stands there, so nobody must remember it."""
+    """Nothing is there, so it need not be remembered."""
     work.forgotten_tables = tuple(known for known in work.forgotten_tables if known != place)
     for table in [t for t in work.tables.values() if t.removed and place_of(t) == place]:
         work.update(table, applied_record=RecordNumber(0))

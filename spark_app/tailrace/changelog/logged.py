@@ -144,12 +144,12 @@ class DroppedTable(Closed):
     table_ids: tuple[int, ...]
     """The ids of the tables that had this place and were dropped: the copy may still belong to any of them."""
     generation: RecordNumber
-    """The last one of theirs: a copy of a later one is of somebody else."""
+    """The last one of theirs: a copy of a later one belongs to another table."""
     free: bool = False
     """It is known by now whether another table has taken the name: none has, or it is captured. Before, one may have
     been created that no look has seen yet."""
     begun: bool = False
-    """It may be half deleted, so whoever has the place next waits for its end."""
+    """It may be half deleted, so the next table there waits for its end."""
 
 
 class SnapshotTable(Closed):
@@ -271,7 +271,7 @@ class LogState(Closed):
     released: bool = False
     """Its owner has left it behind."""
     renewed: str | None = None
-    """The request by which the stream began anew last."""
+    """The last request that restarted the stream."""
     renewals: tuple[str, ...] = ()
     """The last `KEPT_RENEWALS` of these requests: each acts once, however often a start meets it again."""
     renewal: SourceRenewed | None = None
@@ -280,7 +280,7 @@ class LogState(Closed):
     snapshots: dict[str, SnapshotState] = Field(default_factory=dict)
     transactions: TransactionLog = TransactionLog()
     forgotten_tables: tuple[tuple[str, str], ...] = ()
-    """Schema and name under which targets stand that were written for tables since forgotten, renamed or begun anew:
+    """Schema and name under which targets stand that were written for tables since forgotten, renamed or started over:
     all that deletion needs."""
     dropped: tuple[DroppedTable, ...] = Field(default=(), exclude_if=is_nothing)
     """One for each place at most."""
@@ -300,6 +300,6 @@ class LogState(Closed):
 
 
 KEPT_RENEWALS = 100
-"""Somebody asks for each by hand, after each loss."""
+"""Each is requested by hand, after each loss."""
 KEPT_SNAPSHOTS = 50
 """Ended snapshots kept for `status`, newest last: as many of requests as of Tailrace's own, which may be frequent."""

@@ -223,11 +223,11 @@ Parts = dict[str, dict[str, str]]
 """Kind of part -> item -> its value, a digest where it is long. A kind that is absent was not looked at."""
 WRITTEN = "written"
 """Instead of a file's number: the log brought rows of a partition that no look has seen yet. If it is gone or empty by
-the next look, nothing else tells of it."""
+the next look, nothing else reports it."""
 
 
 class TableFingerprint(Closed):
-    """All that gives the table's rows their meaning and that no row event tells of, as the last look at the source's
+    """All that gives the table's rows their meaning and that no row event reports, as the last look at the source's
     catalog found it. A later look, also one after a stop, is compared with it."""
 
     kind: Literal["table-fingerprint"] = "table-fingerprint"
@@ -246,7 +246,7 @@ class Truncated(Closed):
 
 
 class TableStopped(Closed):
-    """Capture cannot go on for this table (an error's name and text); its changes after `seq` are not in the log."""
+    """Capture cannot continue for this table (an error's name and text); its changes after `seq` are not in the log."""
 
     kind: Literal["table-stopped"] = "table-stopped"
     table_id: int
@@ -346,7 +346,7 @@ class SnapshotTableFinished(Closed):
 
 
 class SnapshotEnded(Closed):
-    """The whole snapshot is over."""
+    """The whole snapshot has ended."""
 
     kind: Literal["snapshot-ended"] = "snapshot-ended"
     snapshot_id: str
@@ -381,15 +381,15 @@ class SegmentsRemoved(Closed):
 
 class TransactionsRemoved(Closed):
     """Retention: transactions that began at or below `through_seq` are visible to every snapshot that may still be
-    registered, so no replay point can lie there."""
+    registered, so no replay point can be there."""
 
     kind: Literal["transactions-removed"] = "transactions-removed"
     through_seq: Seq
 
 
 class TableForgotten(Closed):
-    """Retention: a removed table of which the log holds nothing any more leaves the state. Should it come back, it is a
-    new table to the log."""
+    """Retention: a removed table of which the log holds nothing leaves the state. Should it come back, it is a new
+    table to the log."""
 
     kind: Literal["table-forgotten"] = "table-forgotten"
     table_id: int
@@ -419,8 +419,8 @@ class Origin(Closed):
 
 
 class SourceRenewed(Closed):
-    """The stream begins anew at the record's position, which may lie before the last one: that one was lost. What was
-    captured so far is over: every table is removed, to be added again."""
+    """The stream is restarted at the record's position, which may lie before the last one: that one was lost. What was
+    captured so far has ended: every table is removed, to be added again."""
 
     kind: Literal["source-renewed"] = "source-renewed"
     id: str
@@ -450,7 +450,7 @@ class EpochStarted(Closed):
     owner: str | None = None
     """The new owner of this change log; None: unchanged."""
     released: bool = False
-    """The owner has been deleted and left the log behind: whoever starts next owns it."""
+    """The owner has been deleted and left the log behind: the next Replicator that starts owns it."""
 
 
 Event = Annotated[
@@ -496,7 +496,7 @@ class Record(Closed):
     number: RecordNumber
     epoch: int
     nonce: str
-    """Random per writer process: tells our own record from another writer's."""
+    """Random per writer process: distinguishes this writer's record from another's."""
     first_seq: Seq
     last_seq: Seq
     position: Position

@@ -1,6 +1,6 @@
-"""Retention: which part of the log nobody can need any more. Pure; `tailrace.changelog.trim` carries it out.
+"""Retention: the part of the log that is no longer needed. Pure; `tailrace.changelog.trim` carries it out.
 
-A segment goes when it is older than the retention time *and* lies below its table's floor. The floor is the smallest of
+A segment goes when it is older than the retention time *and* is below its table's floor. The floor is the smallest of
 * A + 1, what the target still lacks (advisory, so never too high);
 * the replay points of chunks that are registered and not applied, and of finished snapshots that are not applied;
 * the replay points of all chunks of a snapshot that has not finished the table: its end compares with the log since;
@@ -9,7 +9,7 @@ A segment goes when it is older than the retention time *and* lies below its tab
 A table that was stopped or removed longer ago than the retry time pins nothing. One that is cut off (its target failed
 for longer than the retry time) is kept only for snapshots: it needs one.
 
-Transactions are known back to where a replay point may still fall: the last two lines above, of all tables. What lies
+Transactions are known back to where a replay point may still fall: the last two lines above, of all tables. What is
 below is visible to every snapshot still to be registered: what one snapshot of the primary sees, every later one sees.
 """
 
@@ -95,7 +95,7 @@ def floor(state: LogState, table: TableLog, pins: Pins, ages: Ages) -> Seq:
 
 
 def _unfinished(snapshots: Mapping[str, SnapshotState], table_id: int) -> list[Seq]:
-    """Replay points of registered chunks of snapshots that go on. (Ended and finished ones hold no chunks.)"""
+    """Replay points of registered chunks of snapshots that continue. (Ended and finished ones hold no chunks.)"""
     found = (s.tables[table_id] for s in snapshots.values() if s.ended is None and table_id in s.tables)
     return [chunk.replay_point for table in found for chunk in table.chunks]
 

@@ -1,8 +1,8 @@
 """A table's segments in the state: a sequence of `LoggedSegment`, kept as packed rows (`changelog.packed`).
 
-Made and changed by the fold, read by retention and by whoever cuts batches. A segment takes some 30 bytes instead of
-two thousand: its path follows from the table's folder, its sequences and its token. Segments stand in order of records
-and of sequences, so readers ask for a range instead of walking over all.
+Made and changed by the fold, read by retention and where batches are cut. A segment takes some 30 bytes instead of two
+thousand: its path follows from the table's folder, its sequences and its token. Segments stand in order of records and
+of sequences, so readers ask for a range instead of walking over all.
 """
 
 import re

@@ -46,7 +46,7 @@ class SharedJournal:
         return self._state
 
     def look(self) -> LogState:
-        """Read to the journal's end, whoever has written it."""
+        """Read to the journal's end, whichever process has written it."""
         with self._lock:
             while self._reader.poll():
                 pass

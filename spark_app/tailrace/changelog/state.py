@@ -3,7 +3,7 @@
 `fold(state, record)` returns the next state or raises `CorruptLog`; the writer folds before it writes, so a record that
 does not fit never gets into the journal. The cost of a record is its own size plus copies of the tuples it extends.
 
-What is forgotten, and when no reader can need it any more:
+What is forgotten, and when no reader can need it any longer:
 * chunks and finishes of a table: once `Applied` says that its target holds their record;
 * segments and TRUNCATEs: by `SegmentsRemoved`, in the record before the files go;
 * removed tables: by `TableForgotten`, once nothing of them is kept; of their names those under which targets stand;

@@ -106,7 +106,7 @@ def _waiting(work: Folding, before: TableLog) -> tuple[str, ...]:
 
 
 def _goes_on(before: TableLog, event: TableAdded) -> bool:
-    """The target keeps its rows until the snapshot has replaced them: the table was only stopped, so nobody else had
+    """The target keeps its rows until the snapshot has replaced them: the table was only stopped, so no other table had
     its name meanwhile, its columns and its row filter are the same, and none of its values are hidden from now on (a
     mask). In every other case a new generation begins, which is always right."""
     old, new = before.schema, event.table
@@ -221,8 +221,8 @@ def _transactions_removed(work: Folding, event: TransactionsRemoved) -> None:
 
 
 def _remember_place(work: Folding, table: TableLog) -> None:
-    """Its target stays where it is: nobody else knows it once the table is forgotten or has another name, or until its
-    new generation is applied."""
+    """Its target stays where it is: it is known nowhere else once the table is forgotten or has another name, or until
+    its new generation is applied."""
     place = place_of(table)
     if table.applied_record > 0 and place not in work.forgotten_tables:
         work.forgotten_tables = (*work.forgotten_tables, place)

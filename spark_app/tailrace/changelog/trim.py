@@ -31,7 +31,7 @@ KEPT_ROLLUPS = 2
 
 
 def trim(writer: JournalWriter, pins: Pins, ages: Ages) -> LogRemoval:
-    """Forget what nobody needs; the caller deletes the `paths`. Readers see the event before a file is missing."""
+    """Forget what is not needed; the caller deletes the `paths`. Readers see the event before a file is missing."""
     going = removal(writer.state, pins, ages)
     if going.events:
         writer.append(writer.state.position, events=going.events)

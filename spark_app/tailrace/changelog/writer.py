@@ -1,7 +1,7 @@
 """The journal's one writer: claims an epoch, then appends records, each created exclusively.
 
-Capture makes it at its start. Of two writers the one with the lower epoch always stops: whoever creates record *n*
-first owns it, and the other, finding a record that is not its own at *n*, is fenced.
+Capture makes it at its start. Of two writers the one with the lower epoch always stops: the writer that creates record
+*n* first owns it, and the other, finding a record that is not its own at *n*, is fenced.
 """
 
 import time
@@ -71,7 +71,8 @@ class JournalWriter:
         self._rollups = Rollups() if rollups is None else rollups
         self._bytes_since_rollup = read
         self._lost: TailraceError | None = None
-        """Why this writer must not write any more: fenced, or the outcome of its last record is not known."""
+        """The reason why this writer must not write any longer: fenced, or the outcome of its last record is not
+        known."""
 
     @classmethod
     def create(
@@ -143,8 +144,8 @@ class JournalWriter:
         """Write the next record; when this returns, it is durable and folded. `last_seq` None: no changes.
         `source_state` None: what held before.
 
-        `Fenced`: another writer owns the journal. `RecordRefused`: it does not fit and was not written. `Retry`:
-        its outcome stays unknown; this writer is then of no more use, claim again.
+        `Fenced`: another writer owns the journal. `RecordRefused`: it does not fit and was not written. `Retry`: its
+        outcome stays unknown; this writer is then of no use: claim again.
         """
         last = self.state.last_seq if last_seq is None else last_seq
         record = self._record(self.state.epoch, position, last, events=events)
@@ -234,7 +235,7 @@ class JournalWriter:
         raise self._fenced(f"journal record {record.number} was written by another writer in epoch {other.epoch}")
 
     def _check_predecessor(self, record: Record) -> None:
-        """A writer that slept beyond the retention of records could create *n* anew where the real *n* was removed.
+        """A writer that slept beyond the retention of records could create *n* again where the real *n* was removed.
         Records go in order, so the real *n* cannot be gone while *n - 1* stands."""
         if record.number == 0:
             # Once record 0 has been removed, a roll-up stands for it.

@@ -31,7 +31,7 @@ from tailrace.driver.run_dir import NotRunning, RunFolder
 from tailrace.errors import InvalidManifest, Retry, TailraceError
 
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Past any proxy of the environment: the driver is on this machine, and the token is nobody else's business."""
+"""Past any proxy of the environment: the driver is on this machine, and the token concerns no other machine."""
 TIMEOUT = 60.0
 """A snapshot is accepted only when the journal holds it; capture may be restarting just now."""
 
@@ -45,7 +45,7 @@ class DriverRefused(TailraceError):
 
 
 class DriverSilent(DriverRefused):
-    """It runs, or nobody would have taken the connection; what was asked for may still happen."""
+    """It runs, or the connection would have been refused; what was asked for may still happen."""
 
     usual_fix = "The source or the storage may hang: `tailrace status` says what is waited for. Then ask again."
 

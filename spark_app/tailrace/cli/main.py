@@ -113,9 +113,9 @@ def entry() -> None:
     """The console script: `main`, then out without taking the interpreter apart.
 
     A thread that never ends keeps objects alive while the interpreter is torn down, and duckdb then prints pages of
-    leaks; after an unexpected error the interpreter would wait for the threads of pools forever. By now
-    everything that counts is durable, the applier's threads are joined and the JVM is told to stop; it ends when this
-    process's end of its pipe closes.
+    leaks; after an unexpected error the interpreter would wait for the threads of pools forever. By now everything that
+    counts is durable, the applier's threads are joined and the JVM has been asked to stop; it ends when this process's
+    end of its pipe closes.
     """
     try:
         code = main()

@@ -62,5 +62,5 @@ def _flag(location: Sequence[int | str]) -> str:
 
 
 def _unique() -> str:
-    """Without --id every call is a snapshot of its own: a person who asks twice wants it read twice."""
+    """Without --id every call is a snapshot of its own: a user who asks twice wants it read twice."""
     return f"manual-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}"

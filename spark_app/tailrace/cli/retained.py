@@ -1,7 +1,7 @@
 """`tailrace retained`: how much log the source keeps for a Replicator, whether its driver runs or not.
 
-The driver says it as long as it runs. Of one that is suspended or halted nobody would know, and the source's disk
-fills: the operator has a CronJob ask (docs/decisions/0066).
+The driver says it as long as it runs. If one is suspended or stopped, the source's disk would fill unnoticed: the
+operator has a CronJob ask (docs/decisions/0066).
 """
 
 import logging
@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 
 def retained_bytes(replicator: Replicator, secrets: Path | None) -> int | None:
-    """None: the source keeps none. Reads the change log, which names what Tailrace has in the source. A Replicator
-    that has never got so far has nothing there, nor has one whose manifest names somebody else's change log."""
+    """None: the source keeps none. Reads the change log, which names what Tailrace has in the source. A Replicator that
+    has never got so far has nothing there, nor has one whose manifest names another Replicator's change log."""
     storage = Storage.open(replicator.spec.storage)
     origin, owner = _found(storage)
     if origin is None or not ownership.may_go_to(owner, replicator):

@@ -1,5 +1,5 @@
 """The console scripts. Imports nothing before one is called: Ctrl-C while Python reads the program's modules ends it
-silently, as it does other programs, and not with a traceback of somebody's import.
+silently, as it does other programs, and not with the traceback of an import.
 """
 
 import importlib

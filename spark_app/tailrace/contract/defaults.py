@@ -1,9 +1,9 @@
-"""Specs without what nobody set, so that versions with other fields and other defaults understand each other.
+"""Specs without fields that were not set, so that versions with other fields and other defaults understand each other.
 
-A field that a version adds is in no document until somebody sets it: an older driver never meets it. A default that a
-version changes is marked (`base.FormerDefault`). The API server has written the former one into every object that there
-is: for them it is what nobody set, and its hash is as before. In what drivers read such a field always stands, because
-a driver of another version has another default.
+A field that a version adds is in no document until it is set: an older driver never meets it. A default that a version
+changes is marked (`base.FormerDefault`). The API server has written the former one into every object that there is: for
+them it is not set, and its hash is as before. In what drivers read such a field always stands, because a driver of
+another version has another default.
 """
 
 from collections.abc import Collection

@@ -84,8 +84,8 @@ class DropBody(Model):
     data: bool = False
     """Tables and change log too."""
     orphan: bool = False
-    """Nothing at all: only release the change log, for whoever starts with it next. A driver that does not know this
-    field refuses the order."""
+    """Nothing at all: only release the change log, for the next Replicator that starts with it. A driver that does not
+    know this field refuses the order."""
 
     @staticmethod
     def of(policy: DeletionPolicy) -> "DropBody":
@@ -114,7 +114,7 @@ class DropReport(Model):
     kept: Many[str] = ()
     """Objects that stay, each with the reason."""
     released: bool = False
-    """The change log is left to whoever starts with it next, and so is what it has in the source."""
+    """The change log is released to the next Replicator that starts with it, and so is what it has in the source."""
     more: int = 0
     """Lines that were left out because there are too many."""
 

@@ -3,7 +3,7 @@
 Called by the command line and by the driver. Documents of other APIs (a Secret, a Namespace) may stand beside them, as
 in any file for `kubectl apply`; they are passed over. Out come validated models, or `InvalidManifest` with the path of
 the field, the value that was found and what to write instead. A value is repeated only where it cannot be a password
-that somebody put into the wrong place: not of unknown fields, of credentials, or of a line that is not YAML.
+that was put into the wrong place: not of unknown fields, of credentials, or of a line that is not YAML.
 """
 
 import difflib

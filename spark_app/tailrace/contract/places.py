@@ -64,7 +64,7 @@ class Tls(Model):
     client_cert_file: Text | None = None
     """Path of that certificate (PEM), outside Kubernetes."""
     client_key_file: Text | None = None
-    """Path of its private key (PEM, without a passphrase), outside Kubernetes; readable for nobody but its owner."""
+    """Path of its private key (PEM, without a passphrase), outside Kubernetes; readable only for its owner."""
 
     @model_validator(mode="after")
     def _one(self) -> "Tls":
@@ -159,7 +159,7 @@ class SourceSpec(Model):
 
     @property
     def keeps_log(self) -> bool:
-        """The source keeps its log for as long as nobody reads it, until its disk is full."""
+        """The source keeps its log for as long as it is not read, until its disk is full."""
         return self.type == "postgresql"
 
     @property

@@ -357,7 +357,7 @@ class Executors(Pod):
     """Number of executors that run whether or not there is work for them. With 1 or more nothing waits for a pod."""
     max: Annotated[int, Field(ge=0, le=1000)] | None = None
     """Maximum number of executors at the same time; 0: the driver does all the work itself, with its own cores and
-    memory. Unset: `count`, which is 1 where nobody has set it."""
+    memory. Unset: `count`, which is 1 where it was not set."""
     count: Annotated[int, Field(ge=0, le=1000)] = 1
     """The former name of `max`, for manifests that have it; not read where `max` is set."""
 

@@ -18,7 +18,7 @@ TO_LOOK_INSIDE = (
     "spark.eventLog.enabled", "spark.eventLog.dir", "spark.eventLog.compress",
     "spark.eventLog.rolling.enabled", "spark.eventLog.rolling.maxFileSize",
 )  # fmt: skip
-"""Allowed, although what begins like them is refused: whoever sets them wants to see Spark's jobs."""
+"""Allowed, although what begins like them is refused: a user who sets them wants to see Spark's jobs."""
 _IN_A_FOLDER = "self.name != 'spark.eventLog.dir' || self.value.startsWith('file:///')"
 _A_FOLDER = "spark.eventLog.dir must be a folder: write file:///path"
 

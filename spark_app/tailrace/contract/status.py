@@ -25,7 +25,7 @@ class Fault(Model):
     message: str
     fix: str = ""
     where: Where | None = None
-    """The part that met it: `storage` is the change log's place. None: nobody has said."""
+    """The part that met it: `storage` is the change log's place. None: it is not known."""
     since: float = 0.0
     count: int = 1
 
@@ -173,7 +173,7 @@ class Status(Model):
     snapshots: Many[SnapshotStatus] = ()
     dropping: Many[DroppedCopy] = ()
     assessment: Assessment | None = None
-    """Told by the driver that was started first, as long as it runs."""
+    """Reported by the driver that was started first, as long as it runs."""
     executors_wanted: int | None = None
     """How many executors the tasks fill that run or wait, however many there may be; at least 1 while large batches do
     without. None: an older driver, whose executors always run."""

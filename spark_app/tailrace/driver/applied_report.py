@@ -1,4 +1,5 @@
-"""Tells capture what the targets hold, so that the log can be trimmed and lags counted. The target is the truth."""
+"""Reports to capture what the targets hold, so that the log can be trimmed and lags counted. The target is the
+truth."""
 
 import logging
 import math
@@ -37,7 +38,7 @@ class Reporter:
 
     def tell(self, state: LogState, force: bool = False) -> None:
         """Only commits that the journal does not show: a report makes a record, and a record must not call for the next
-        report. Told again until it does show them: capture may die with what it was told."""
+        report. Reported again until it does show them: capture may die with an unrecorded report."""
         if self._monotonic() < self._due and not force:
             return
         self._due = self._monotonic() + SECONDS

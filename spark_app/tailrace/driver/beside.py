@@ -1,7 +1,7 @@
 """Questions to the source and the storage, on threads beside the driver's main loop.
 
 Either may hang: a firewall that drops packets, a server that stands still. Signals are obeyed and the status is shown
-meanwhile. A thread whose answer nobody waits for any more ends by itself, and holds up no process that ends.
+meanwhile. A thread whose answer is no longer waited for ends by itself, and holds up no process that ends.
 """
 
 import threading

@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 STUCK_SECONDS = 300.0
 """A loop that has not turned for this long is reported by `/healthz`."""
 ANSWER_SECONDS = 20.0
-"""That the source has to translate the keys of a request before its client is told to ask again; the operator's waits
-for 30 s."""
+"""That the source has to translate the keys of a request before its client must ask again; the operator's waits for 30
+s."""
 LONGEST_PAUSE = 5.0
 """Between two tries to have a request of the manifest accepted."""
 LOOK_SECONDS = 0.5

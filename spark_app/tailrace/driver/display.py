@@ -169,8 +169,8 @@ def running(status: Status) -> list[SnapshotStatus]:
 
 
 def failed(status: Status) -> list[SnapshotStatus]:
-    """Whoever asked for them must hear of it, until a later one has read the same tables: they stand in the order in
-    which they ended. Of Tailrace's own a table that is gone needs no other."""
+    """Their user must be informed, until a later one has read the same tables: they stand in the order in which they
+    ended. Of Tailrace's own a table that is gone needs no other."""
     known = {table.name for table in status.tables}
     read = set[str]()
     found: list[SnapshotStatus] = []

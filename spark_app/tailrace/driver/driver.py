@@ -342,7 +342,7 @@ class Driver:
         return 1
 
     def _keep_applying(self, parts: DriverParts, number: RecordNumber) -> None:
-        """The stream brings new records; tables whose pause is over are offered here, and all while the stream is
+        """The stream brings new records; tables whose pause has ended are offered here, and all while the stream is
         being started again."""
         parts.applier.offer(parts.applier.through if parts.stream.running else number)
 
@@ -410,7 +410,7 @@ class Driver:
 
 
 def without_jvm_errors(what: str, stop: Callable[[], None]) -> None:
-    """A JVM that died cannot stop anything any more; what ended the run must not be hidden by that."""
+    """A JVM that died can no longer stop anything; what ended the run must not be hidden by that."""
     try:
         stop()
     except (PySparkException, Py4JError, OSError) as error:

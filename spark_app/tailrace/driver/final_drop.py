@@ -46,7 +46,7 @@ class FinalDrop:
         ends: Callable[[], bool] = lambda: namespace_ends(os.environ),
         reread: Callable[[], Replicator] | None = None,
     ) -> None:
-        """`ends` tells whether the pod's namespace is being deleted; `reread` what the manifest says by now."""
+        """`ends` returns whether the pod's namespace is being deleted; `reread` what the manifest says by now."""
         self._replicator = replicator
         self._secrets = secrets
         self._folder = folder
@@ -55,7 +55,7 @@ class FinalDrop:
         self._reread = reread
         self._lock = threading.Lock()
         self._asked: DeletionPolicy | None = None
-        """None: nobody asked."""
+        """None: no request was made."""
         self._ended: bool | None = None
         self._report: DropReport | None = None
         self._message = "the driver finishes its work first"
@@ -78,8 +78,8 @@ class FinalDrop:
         return self._ended is True
 
     def carry_out(self) -> None:
-        """Nothing, unless it was asked for or the namespace ends. Dying anywhere: the Job does the rest, or nobody can,
-        and the operator says so."""
+        """Nothing, unless it was asked for or the namespace ends. Dying anywhere: the Job does the rest, or it is
+        impossible, and the operator reports that."""
         if self._asked is None and self.namespace_ends:
             self._asked = self._policy()
             log.warning("the namespace is being deleted: %s", ORDERS[self._asked])

@@ -61,8 +61,8 @@ class KeyLookups:
             return next((snapshot_id for snapshot_id, lookup in self._open.items() if not lookup.done.is_set()), None)
 
     def keys(self, snapshot_id: str, table: TableLog, asked: Sequence[Key], patience: float) -> tuple[Key, ...]:
-        """`planner.CanonicalKeys`, waited for `patience` seconds: `BeingLookedUp` when the answer takes longer; whoever
-        asks again gets it then. What the source refuses is raised to those who wait, and asked anew after that."""
+        """`planner.CanonicalKeys`, waited for `patience` seconds: `BeingLookedUp` when the answer takes longer; the
+        next question gets it then. What the source refuses is raised to those who wait, and asked again after that."""
         lookup = self._begun(snapshot_id, table, tuple(asked))
         if not lookup.done.wait(patience):
             name = table.schema.name
@@ -86,7 +86,7 @@ class KeyLookups:
             self._open.pop(snapshot_id, None)
 
     def withdraw(self, snapshot_id: str) -> bool:
-        """Whoever waits for the keys hears of it. False: no such request is open."""
+        """The waiting client is informed. False: no such request is open."""
         with self._lock:
             lookup = self._open.pop(snapshot_id, None)
             if lookup is not None:
@@ -108,7 +108,7 @@ class KeyLookups:
             return lookup
 
     def _make_room(self) -> None:
-        """An answer that nobody has come for is the first to go: it can be had again."""
+        """An answer that was not collected is the first to be removed: it can be had again."""
         if len(self._open) < MOST:
             return
         forgotten = next((snapshot_id for snapshot_id, lookup in self._open.items() if lookup.done.is_set()), None)
@@ -142,7 +142,7 @@ class KeyLookups:
 
 
 def _withdraw(lookup: _Lookup, snapshot_id: str) -> None:
-    """Its answer, should it come, is for nobody."""
+    """Its answer, should it come, is discarded."""
     lookup.error = _withdrawn(snapshot_id)
     lookup.done.set()
 

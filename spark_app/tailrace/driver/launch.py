@@ -40,9 +40,9 @@ from tailrace.targets.api import ChunkWriter
 log = logging.getLogger(__name__)
 
 BATCH_PATIENCE = 2.0
-"""A micro-batch waits this long for its tables; slower ones go on beside the next batch."""
+"""A micro-batch waits this long for its tables; slower ones continue beside the next batch."""
 RECORD_SECONDS = 60.0
-"""That capture has to record something that somebody asked for."""
+"""Seconds within which capture must record a request."""
 ANSWER_SECONDS = 5.0
 """Seconds for an answer of capture to the main loop: it comes at once, or the question is repeated in the next turn."""
 
@@ -60,7 +60,7 @@ class DriverSettings:
     secrets: Path | None = None
     """Folder with a folder per mounted Secret."""
     resync: Path | None = None
-    """SnapshotRequest by which the stream begins anew; the file may be missing."""
+    """SnapshotRequest by which the stream is restarted; the file may be missing."""
     reread: Callable[[], Replicator] | None = None
     """The manifest as it is by now."""
     log_format: str = "text"

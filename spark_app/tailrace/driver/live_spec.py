@@ -22,12 +22,12 @@ from tailrace.driver.run_dir import writing
 from tailrace.errors import InvalidManifest, Retry, TailraceError
 
 PATIENCE = 20.0
-"""Seconds that a change may take before its client is told to ask again."""
+"""Seconds that a change may take before its client must ask again."""
 
 
 @dataclass
 class Offer:
-    """A spec that somebody wants the driver to work by."""
+    """A spec that the driver is asked to use."""
 
     replicator: Replicator
     settled: threading.Event = field(default_factory=threading.Event)

@@ -17,7 +17,7 @@ SECONDS = 5.0
 
 
 def namespace_ends(environment: Mapping[str, str]) -> bool:
-    """False outside a cluster, and when it cannot be told: then nothing is dropped."""
+    """False outside a cluster, and when it is unknown: then nothing is dropped."""
     host, namespace = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("POD_NAMESPACE")
     if not host or not namespace:
         return False

@@ -2,11 +2,11 @@
 
 Done is: capture has recorded everything up to the source's position at the start (or, of a server that the source moved
 to since, its position when that was seen: places in two logs cannot be compared), every snapshot that is wanted has
-ended, every table has covered the record at which all of that was first true, and every row that was withheld there
-has been read again. Rows that are withheld because of later changes do not hold the end up (writers that go on could
-make new ones for ever); they are counted, and the next run reads them. Tables that are stopped (and were tried with all
-of that: a snapshot may have healed them), or whose last snapshot failed (in an earlier run, too), do not hold the end
-up either; they make it a failure, and so do snapshots that failed or that somebody has paused.
+ended, every table has covered the record at which all of that was first true, and every row that was withheld there has
+been read again. Rows that are withheld because of later changes do not hold the end up (active writers could cause new
+ones forever); they are counted, and the next run reads them. Tables that are stopped (and were tried with all of that:
+a snapshot may have healed them), or whose last snapshot failed (in an earlier run, too), do not hold the end up either;
+they make it a failure, and so do snapshots that failed or were paused.
 """
 
 from collections.abc import Callable, Mapping

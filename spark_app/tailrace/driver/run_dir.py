@@ -147,7 +147,7 @@ class RunFolder:
         return token
 
     def announce(self, url: str, token_file: Path | None, storage: str = "") -> None:
-        """Tell the other commands where the server is, and whose. `storage`: the change log's location."""
+        """Record for the other commands where the server is, and whose it is. `storage`: the change log's location."""
         token = str(token_file or self.path / "token")
         document = {"url": url, "tokenFile": token, "pid": os.getpid(), "storage": storage}
         fresh = self.path / "server.json.new"
@@ -160,8 +160,8 @@ class RunFolder:
 
     def server(self, storage: str | None = None) -> tuple[str, Path]:
         """URL and token file of the running driver; `NotRunning` when there is none. `storage`: the change log that it
-        must have, for two manifests may share a name. A driver that was killed has
-        retracted nothing, and by now somebody else may listen where it did: the lock tells whether it lives."""
+        must have, for two manifests may share a name. A driver that was killed has retracted nothing, and by now
+        another process may listen at its port: the lock shows whether it lives."""
         try:
             if not self._taken():
                 raise OSError("nobody holds its lock")

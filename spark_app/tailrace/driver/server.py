@@ -1,7 +1,7 @@
 """The driver's HTTP server for `tailrace.contract.driver`: status, metrics, health and the verbs.
 
 Threads of the standard library's server call the `Control` that the driver gives; the verbs that change something need
-the bearer token. Bodies are bounded, so that nobody can fill the driver's memory.
+the bearer token. Bodies are bounded, so that no client can fill the driver's memory.
 """
 
 import hmac

@@ -59,7 +59,7 @@ class Ending:
         return self._event.is_set()
 
     def tell_end(self, failing: Sequence[TableStatus]) -> None:
-        """The last lines of a run that no error ended: what it leaves behind that requires somebody."""
+        """The last lines of a run that no error ended: what it leaves behind that requires manual action."""
         for table in failing:
             what = "is stopped" if table.state == "STOPPED" else "fails"
             fault = table.fault

@@ -1,7 +1,7 @@
 """Keeps capture running: a child process without a JVM that outlives restarts of the driver's JVM.
 
 The driver calls `start` once, `check` on every turn of its main loop, and `stop` at the end. An end of capture that
-nobody should repeat (its exit code says so) is raised as the same named error; any other end is answered with a restart
+must not be repeated (its exit code says so) is raised as the same named error; any other end is answered with a restart
 after a growing pause. A capture that already answers on the socket (the driver alone was restarted) is adopted.
 """
 
@@ -45,12 +45,12 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 CALM = 60.0
 """Seconds of running after which the pause starts small again."""
 STEADY = 10.0
-"""Seconds of work after which what ended the one before is over, even if the source has written nothing: as often as
-an idle source's log is recorded."""
+"""Seconds of work after which the cause of the former end counts as repaired, even if the source has written nothing:
+as often as an idle source's log is recorded."""
 
 
 class CaptureProcess:
-    """The supervised child. `answers()` tells whether somebody listens on the socket."""
+    """The supervised child. `answers()` returns whether a process listens on the socket."""
 
     def __init__(
         self,

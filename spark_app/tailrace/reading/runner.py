@@ -151,7 +151,8 @@ class SnapshotRunner:
         return self._still is self._hold
 
     def release(self) -> None:
-        """Go on, with each table as the source and the options show it by then. Without a `hold`: nothing happens."""
+        """Continue, with each table as the source and the options show it by then. Without a `hold`: nothing
+        happens."""
         if self._hold is None:
             return
         for entry in list(self._entries.values()):
@@ -175,7 +176,7 @@ class SnapshotRunner:
         return steps.canonical_keys(self._tools, table, asked)
 
     def stop(self) -> None:
-        """Begin nothing more. A chunk that is being read is given up: it is read again after the next start."""
+        """Begin nothing more. A chunk that is being read is abandoned: it is read again after the next start."""
         self._stopping = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._client.close()
@@ -261,7 +262,7 @@ class SnapshotRunner:
 
     def _may_register(self, state: LogState, key: RunKey, entry: _Entry) -> bool:
         """A table's edge moves when the catalog shows that it must be read again: whatever is read before older
-        transactions are over would be refused at its registration."""
+        transactions have ended would be refused at its registration."""
         edge = state.tables[key[1]].edge
         if self._edges.passed(edge):
             return True
@@ -450,7 +451,7 @@ class SnapshotRunner:
             entry.run = _as_recorded(snapshot, entry.run.table_id)
 
     def _waits(self, entry: _Entry, error: Locked, now: float) -> None:
-        """However long a migration holds its lock, the table is not given up: it is tried again and again, with pauses
+        """However long a migration holds its lock, the table is not stopped: it is tried again and again, with pauses
         in which others are read."""
         if entry.waits_for is None:
             log.info("a snapshot waits for %s", error.message, extra={"snapshot": entry.run.snapshot_id})

@@ -1,7 +1,7 @@
 """The data's part of `tailrace drop`: target tables and the change log itself, as far as they are this change log's.
 
 A table goes if the change log knew its place and the table's own state carries this log's id; what carries that goes
-last, so that a table that somebody has put there since is never taken for the rest of ours. Where the catalog is no
+last, so that a table that was put there since is never taken for a remainder of this one. Where the catalog is no
 folder, its entry says so, and without one the files do only if a deletion of this table had begun. Of the change log's
 location only its own folders go, so that what others keep at the same places stays.
 """
@@ -35,20 +35,20 @@ Line = tuple[str, Literal["dropped", "kept", "absent"], str]
 
 
 class Proven(Closed):
-    """The note that makes a deletion repeatable: a half-deleted journal names neither log nor tables any more. A start
-    at this place removes it: what is written then is to stay."""
+    """The note that makes a deletion repeatable: a half-deleted journal no longer names log or tables. A start at this
+    place removes it: what is written then is to stay."""
 
     owner: str
     log_id: str
     """The id of the change log that is being deleted: the note proves nothing about another one."""
     epoch: int
-    """The log's newest: the note is void for whoever has started with the log since."""
+    """The log's newest: the note is void for a Replicator that has started with the log since."""
     tables: tuple[TableName, ...]
     """Schema and name."""
 
 
 def drop(known: Known, storage: Storage, run_dir: Path, by_now: Callable[[], Known]) -> Iterator[Line]:
-    """`by_now` reads the change log once more: what somebody has started to fill since `known` was read stays."""
+    """`by_now` reads the change log once more: what another writer has started to fill since `known` was read stays."""
     target = targets.open(known.replicator.spec.target)
     before = _of_this_log(noted(storage), known)
     why = _not_ours(known, before)
@@ -113,8 +113,8 @@ def _begun_since(note: Proven, now: Known) -> str | None:
 
 
 def _put(note: Proven, storage: Storage, by_now: Callable[[], Known]) -> str | None:
-    """Write the note; or why not. Where the disk is full, segments make room for it: they are about to go, unless
-    somebody starts with this log meanwhile, which is looked for before each of them."""
+    """Write the note; or why not. Where the disk is full, segments make room for it: they are about to go, unless a
+    Replicator starts with this log meanwhile, which is checked before each of them."""
     spare: Iterator[str] | None = None
     while True:
         try:

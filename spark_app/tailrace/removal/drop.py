@@ -2,9 +2,9 @@
 the operator's Job, or by the driver itself before it ends.
 
 What is dropped has been proven this Replicator's (`removal.claims`, and the source); what has not is kept and named.
-With `data`, tables and change log go too (`removal.data`); without it the change log is left to whoever starts next.
-`release` does only that: who starts next with the log finds all that it has in the source, and continues.
-Every step may have been done before, by this command or by a person: it can be run again after it died anywhere.
+With `data`, tables and change log go too (`removal.data`); without it the change log is released to the next Replicator
+that starts. `release` does only that: who starts next with the log finds all that it has in the source, and continues.
+Every step may have been done before, by this command or by hand: it can be run again after it died anywhere.
 """
 
 import uuid
@@ -35,7 +35,7 @@ class _TakenOver(Exception):
 
 
 def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: bool) -> Iterator[RemovalStep]:
-    """Does it and tells each step. The source first: a log that nobody reads any more fills its disk."""
+    """Does it and reports each step. The source first: a log that is no longer read fills its disk."""
     storage = Storage.open(replicator.spec.storage)
     found = _read(storage, replicator)
     source = sources.open(replicator.spec.source, "tailrace drop", secrets)
@@ -61,8 +61,8 @@ def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: b
 
 
 def release(replicator: Replicator, secrets: Path | None, run_dir: Path) -> Iterator[RemovalStep]:
-    """Drops nothing, and leaves the change log to whoever starts with it next. Where there is none yet, nothing could
-    be continued, and what a first start has made would be in the source for nobody: there it is `drop`."""
+    """Drops nothing, and releases the change log to the next Replicator that starts with it. Where there is none yet,
+    nothing could be continued, and what a first start has made would be useless in the source: there it is `drop`."""
     storage = Storage.open(replicator.spec.storage)
     known = _known(_read(storage, replicator))
     if known.log is None:
@@ -128,8 +128,8 @@ def _state(storage: Storage, owner: str) -> LogState | None:
 
 
 def _release(storage: Storage, known: Known) -> Iterator[RemovalStep]:
-    """The log has no owner any more, so the same manifest, applied again, may go on with it. Whoever has taken it over
-    since it was read is not fenced out of it."""
+    """The log no longer has an owner, so the same manifest, applied again, may continue it. A Replicator that has taken
+    it over since it was read is not fenced out of it."""
 
     def admit(state: LogState) -> None:
         why = claims.foreign(replace(known, log=state))

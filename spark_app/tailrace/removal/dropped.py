@@ -5,7 +5,7 @@ table waits for it. For each copy that is due (`tailrace.changelog.dropped`):
 
     policy still Drop, copy proven ours ── record begun ── proven again, deleted ── record dropped
 
-Dying anywhere is safe: before `begun` nothing was touched, and after it the next turn, of whatever process, goes on.
+Dying anywhere is safe: before `begun` nothing was touched, and after it the next turn, of whatever process, continues.
 """
 
 import logging
@@ -47,8 +47,8 @@ class DroppedCopies:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`target` is asked when it is first needed. `spec`: as it is now. `has_left`: whether nobody in this process
-        works at its copy any more."""
+        """`target` is asked when it is first needed. `spec`: as it is now. `has_left`: whether no thread of this
+        process works at its copy any longer."""
         self._journal, self._client = journal, client
         self._open = target
         self._opened: TargetRemoval | None = None

@@ -1,8 +1,8 @@
 """The life of one table's snapshot as a pure state machine: what was recorded, what is being read, what comes next.
 
-The runner holds one `TableRun` per table of each running snapshot, asks `next_work` what to do, does it, and tells
-`step` what happened. A table may be given up in every phase (it stopped, went or began anew); what was asked before is
-still answered, and changes nothing. An event that does not fit the phase raises `IllegalEvent`.
+The runner holds one `TableRun` per table of each running snapshot, asks `next_work` what to do, does it, and reports
+the result to `step`. A table may be abandoned in every phase (it stopped, was removed or started over); what was asked
+before is still answered, and changes nothing. An event that does not fit the phase raises `IllegalEvent`.
 
     EDGE --EdgePassed--> START --Started--> WALK --(all ranges registered)--> FINISH --Finished--> DONE
       any of EDGE, START, WALK --GaveUp--> FINISH (with a fault)
@@ -46,7 +46,7 @@ class TableRun:
     """Failures in a row, over all chunks; a registered chunk resets the number."""
     fault: Fault | None = None
     given_up: RecordNumber | None = None
-    """The record that added the table that was given up."""
+    """The record that added the table that was abandoned."""
 
     @property
     def complete(self) -> bool:
@@ -153,7 +153,7 @@ Work = CheckEdge | FindMaxKey | CutNext | Read | RecordFinish
 
 
 def begin(snapshot_id: str, logged: SnapshotTable, where: str | None, keys: Sequence[Key] | None) -> TableRun:
-    """The run as the journal has it: after a restart registered ranges are kept, only what lies between is read."""
+    """The run as the journal has it: after a restart registered ranges are kept, only what is between is read."""
     run = TableRun(
         snapshot_id,
         logged.table_id,

@@ -29,7 +29,7 @@ class Edges:
         return edge in self._passed
 
     def waits_for(self, edge: str) -> str | None:
-        """None: nobody, or no look has told yet."""
+        """None: there is none, or no look has found one yet."""
         return self._waits_for.get(edge)
 
     def rests(self, edge: str, now: float) -> bool:

@@ -99,7 +99,7 @@ def _unapplied(table: TableLog) -> set[tuple[str, int]]:
 
 
 def _repairs(state: LogState, tables: Iterable[TableLog], holes: Mapping[int, Holes]) -> Iterable[SnapshotPlanned]:
-    """One at a time per table: its rows must be applied before what is still missing can be told."""
+    """One at a time per table: its rows must be applied before what is still missing is known."""
     repairs = [s.plan for s in state.snapshots.values() if s.ended is None and s.plan.reason == "repair"]
     running = {table_id for plan in repairs for table_id in plan.tables}
     for table in tables:
@@ -126,7 +126,7 @@ def _failed_lately(state: LogState, table_id: int) -> bool:
 
 
 CanonicalKeys = Callable[[TableLog, Sequence[Key]], tuple[Key, ...]]
-"""A table's keys as the change log writes them (`changelog.keys`), of what a person wrote. `InvalidManifest`: one is no
+"""A table's keys as the change log writes them (`changelog.keys`), of what a user wrote. `InvalidManifest`: one is no
 key of the table."""
 
 

@@ -75,7 +75,7 @@ class ChunkRead:
     snapshot: str
     """The transaction's snapshot, in the source's form: capture decides with it which transactions the chunk holds."""
     high: Position
-    """A position that lies behind everything the transaction saw: registered when capture has come so far."""
+    """A position after everything that the transaction saw: registered when capture has come so far."""
     columns: tuple[str, ...]
     """Names of the columns read, in order."""
     nulled: Nulled = ()
@@ -216,7 +216,7 @@ class ChangeStream(Protocol):
         have not `listened`, that is no fault of its own."""
 
     def nudge(self) -> None:
-        """Make the source's log move, though nobody writes: an idle source may not send its end by itself."""
+        """Make the source's log move without other writers: an idle source may not send its end by itself."""
 
     def look(self) -> float:
         """Compare the catalog with the captured tables; not while `divided`. The seconds that the source took for it:
@@ -240,7 +240,7 @@ class ChangeStream(Protocol):
 
 
 class Interrupted(Retry):
-    """The process was told to end before its start was complete."""
+    """The process was asked to end before its start was complete."""
 
 
 class Beaten(Exception):
@@ -301,19 +301,19 @@ class Subscription(Protocol):
         self, origin: Origin, point: ResumePoint, renewing: bool, stopping: threading.Event | None = None
     ) -> None:
         """`SourceRefused` unless this is the origin's source and the manifest's names are those of the origin;
-        `PositionLost` unless it is in a state that still leads on from the point (`renewing`: that is given up).
+        `PositionLost` unless it is in a state that still leads on from the point (`renewing`: that is abandoned).
         `Interrupted` where that takes long and `stopping` is set."""
 
     def prepare(self, log_id: str, noted: Origin | None) -> Origin:
         """The origin of a change log to be, `made` saying what `begin` will make. `SourceRefused`: the source is not
-        fit, or somebody else has what would be made. `noted`: a start of this change log was interrupted in `begin`;
+        fit, or another client has what would be made. `noted`: a start of this change log was interrupted in `begin`;
         what it left is removed."""
 
     def begin(self, origin: Origin, patience: Patience) -> ResumePoint:
         """Make what the origin says; the place from which on the log is kept for us. `Beaten`."""
 
     def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], ResumePoint]:
-        """Begin again with a log whose position is lost or given up: the new identity, and the place."""
+        """Begin again with a log whose position is lost or abandoned: the new identity, and the place."""
 
     def moved(self, origin: Origin, point: ResumePoint) -> tuple[dict[str, str], ResumePoint] | None:
         """After `admit` or `renew`: another server than the origin's has taken its place, and has all that was read:
@@ -339,8 +339,8 @@ class Subscription(Protocol):
         """Log that the source keeps for this change log now, whether capture runs or not; None: none."""
 
     def remove(self, proof: Callable[[], RemovalProof]) -> Iterator[RemovalStep]:
-        """Drop what is proven to be made by this change log in this very source; the log's reader first, for a log that
-        is read by nobody fills the source's disk. The proof is asked for again right before each thing is dropped:
+        """Drop what is proven to be made by this change log in this very source; the log's reader first, because a log
+        that is not read fills the source's disk. The proof is asked for again right before each thing is dropped:
         whatever was waited for took seconds, in which another Replicator may have taken the log over."""
 
 
@@ -377,7 +377,7 @@ class Session(Protocol):
         """The key that ends the chunk of so many rows after `after`; None: fewer are left."""
 
     def normal_keys(self, table: Table, asked: Sequence[Key]) -> tuple[Key, ...]:
-        """The keys as the change log has them, whatever a person wrote: its own text, or what the source takes as well.
+        """The keys as the change log has them, whatever a user wrote: its own text, or what the source takes as well.
         `ReadRefused` where one is no key of the table."""
 
 

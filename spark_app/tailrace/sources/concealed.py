@@ -25,7 +25,7 @@ def conceals(state: LogState, now: TableSchema, left_out: Callable[[Column], boo
 
 
 def _former(state: LogState, now: TableSchema) -> Iterator[TableLog]:
-    """The table itself, and whoever had its name."""
+    """The table itself, and the former table of its name."""
     for table in state.tables.values():
         if table.table_id == now.table_id or table.schema.name == now.name:
             yield table

@@ -20,7 +20,7 @@ class Finding:
     message: str
     fix: str = ""
     table: str | None = None
-    """Set when it concerns one table only: the others can go on."""
+    """Set when it concerns one table only: the others can continue."""
 
 
 @dataclass(frozen=True)

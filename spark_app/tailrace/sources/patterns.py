@@ -1,7 +1,7 @@
 """Table patterns as users write them: `schema.table`, `*` any run of characters, `?` one, everything else literal.
 
-The schema's pattern ends at the first dot; the rest is the table's, dots included. Called by discovery, the planner
-and whoever looks up a table's options.
+The schema's pattern ends at the first dot; the rest is the table's, dots included. Called by discovery, the planner and
+wherever a table's options are looked up.
 """
 
 import re

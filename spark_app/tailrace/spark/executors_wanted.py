@@ -1,7 +1,7 @@
 """How many executors Spark's tasks fill: what its dynamic allocation goes by.
 
-Read by the driver for its status: the operator tells by it whether executors are missing. Whatever makes a task is
-counted, also Delta's own first look at a table's log: it waits for an executor as a chunk does.
+Read by the driver for its status: by it the operator knows if executors are missing. Whatever makes a task is counted,
+also Delta's own first look at a table's log: it waits for an executor as a chunk does.
 """
 
 from collections.abc import Callable

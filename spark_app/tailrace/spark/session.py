@@ -57,7 +57,7 @@ AUTHENTICATED = {
     # What is shuffled and spilled holds rows.
     "spark.io.encryption.enabled": "true",
 }
-"""A master that is neither `local` nor Kubernetes must be given its secret by whoever names it."""
+"""A master that is neither `local` nor Kubernetes must get its secret where it is named."""
 SECRET_FILE = "spark.authenticate.secret.file"
 """Setting in driver and executors; the operator mounts the file. Without it Spark writes a secret into the executors'
 pods."""
@@ -222,8 +222,8 @@ def start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: str
 
 
 def _no_settings(run_dir: Path) -> Path:
-    """An empty folder: the one that archives of classes are made for, unless it cannot be made or somebody has put
-    settings into it."""
+    """An empty folder: the one that archives of classes are made for, unless it cannot be made or contains settings of
+    a user."""
     shared = artifacts.no_spark_settings()
     with suppress(OSError):
         shared.mkdir(parents=True, exist_ok=True)
@@ -308,7 +308,7 @@ class Starting:
         return self._session.result() if done else None
 
     def abandon(self, keep: int | None) -> None:
-        """Nobody wants the session any more: its JVM is killed. `keep`: the child process that is not Spark's."""
+        """The session is no longer needed: its JVM is killed. `keep`: the child process that is not Spark's."""
         until = time.monotonic() + STOP_SECONDS
         while self._thread.is_alive() and time.monotonic() < until:
             for child in set(_children()) - {keep}:

@@ -17,7 +17,7 @@ SPARKS = ("pyspark.zip", "py4j-", "spark-core")
 
 def without_archives(path: list[str]) -> list[str]:
     """The path without Spark's archives and without those that are not there (as Python's own), or as it is where
-    pyspark is found only in one. Somebody else's stay: what they hold may be needed."""
+    pyspark is found only in one. Those of others stay: what they hold may be needed."""
     rest = [entry for entry in path if not entry.endswith((".zip", ".jar")) or _is_needed(Path(entry))]
     return rest if PathFinder.find_spec("pyspark", rest) is not None else path
 

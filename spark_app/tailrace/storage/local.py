@@ -56,7 +56,7 @@ def open_aside(path: Path) -> tuple[IO[bytes], Path]:
 
 
 def write(path: Path, data: bytes, *, exclusive: bool) -> None:
-    """`exclusive`: FileExistsError if the name is taken; either way nobody ever sees a part of the content."""
+    """`exclusive`: FileExistsError if the name is taken; either way no reader ever sees a part of the content."""
     handle, aside = open_aside(path)
     try:
         with handle:
@@ -109,8 +109,8 @@ def aged(folder: Path) -> Iterator[tuple[str, float]]:
 
 
 def unfinished(root: Path, prefix: str, younger: bool = False) -> list[str]:
-    """Paths, relative to `root`, of unfinished files in the folder `prefix` and below that nobody writes any more;
-    `younger`: also of those that somebody may still write."""
+    """Paths, relative to `root`, of unfinished files in the folder `prefix` and below that are no longer written;
+    `younger`: also of those that another process may still write."""
     found = []
     for path in sorted(path for path in _below(root / prefix) if path.name.startswith(TEMPORARY)):
         try:

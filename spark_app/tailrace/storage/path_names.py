@@ -54,5 +54,5 @@ def decode(part: str) -> str:
 
 
 def table_folder(schema_name: str, table_name: str) -> str:
-    """`<schema>/<table>`: where a table lies below the target's location."""
+    """`<schema>/<table>`: the place of a table below the target's location."""
     return f"{encode(schema_name)}/{encode(table_name)}"

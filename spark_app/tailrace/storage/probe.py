@@ -56,7 +56,7 @@ def sweep(storage: Storage) -> None:
 
 @contextmanager
 def _tidy(storage: Storage) -> Iterator[None]:
-    """The probes' folder goes again, whoever of several made it, and the folders above it that had to be made."""
+    """The probes' folder is removed again, whichever process made it, and the folders above it that had to be made."""
     folder = Path(storage.access.prefix) / PROBES
     with storage.errors(PROBES, writing=True):
         made = [path for path in folder.parents if not path.exists()] if storage.local else []

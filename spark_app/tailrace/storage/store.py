@@ -2,7 +2,7 @@
 
 The change log, chunk readers and the lake targets' file access all go through a `Storage`. Paths are relative to its
 root, or absolute URIs of the same scheme. Errors of the libraries end here: `NotFound`, `AlreadyExists`,
-`StorageRefused` (a person must act), `OutcomeUnknown` (a write that may have happened), `Retry` (anything else).
+`StorageRefused` (requires manual action), `OutcomeUnknown` (a write that may have happened), `Retry` (anything else).
 """
 
 import errno
@@ -122,7 +122,7 @@ class Storage:
 
     def require_exclusive(self, path: str) -> None:
         """`StorageRefused` unless the store keeps its word that what exists is not created again: some that speak S3
-        ignore the condition, and two writers would then both own a record. `path`: a name that nobody uses."""
+        ignore the condition, and two writers would then both own a record. `path`: a name that is not used."""
         self.put(path, b"first")
         try:
             self.create(path, b"second")

@@ -84,7 +84,8 @@ class ChunkWriter(Protocol):
         brings the chunk."""
 
     def discard(self, paths: Sequence[str]) -> None:
-        """Delete files that it has written and nobody registers; what cannot be deleted is left to the clean-up."""
+        """Delete files that it has written and that are not registered; what cannot be deleted is left to the
+        clean-up."""
 
 
 class TargetTable(Protocol):
@@ -92,9 +93,9 @@ class TargetTable(Protocol):
 
     def open(self, schema: TableSchema, log_id: str, generation: Generation) -> AppliedState:
         """Make the target table for `schema` if there is none, replace one of another generation (`Generation.keeps`:
-        begin, or go on with, a new copy beside it); what the present one has applied. Called again after any error:
-        what did happen counts then. A table of another log, or one that is not Tailrace's, is refused, and so is one of
-        a later generation: this writer's table is over."""
+        begin, or continue, a new copy beside it); what the present one has applied. Called again after any error: what
+        did happen counts then. A table of another log, or one that is not Tailrace's, is refused, and so is one of a
+        later generation: this writer's table has ended."""
 
     @property
     def replacing(self) -> bool:
@@ -127,7 +128,7 @@ class Whose:
     generation: RecordNumber | None
     """The generation of the source table; None: an older format does not name it."""
     altered: bool
-    """Somebody else may have changed its rows since, or put another table in its place."""
+    """Another program may have changed its rows since, or put another table in its place."""
 
 
 class TargetRemoval(Protocol):
@@ -171,7 +172,7 @@ class Target(Protocol):
 
     @property
     def folder(self) -> Access | None:
-        """The part of a storage that is the target's alone; None: it lies on no storage."""
+        """The part of a storage that is the target's alone; None: it is on no storage."""
 
     def examine(self) -> bool:
         """True if a small file that is written comes back the same, and can be deleted again. Without a JVM: what Spark
@@ -188,7 +189,7 @@ class Target(Protocol):
         """Once in each JVM, before a table is opened: secrets, and classes that are made in this folder."""
 
     def tables(self, spark: SparkSession, log: Storage, admit: Admit) -> Callable[[TableLog], TargetTable]:
-        """Makes the `TargetTable` of a source table; nothing is read before its `open`. `log`: where segments lie."""
+        """Makes the `TargetTable` of a source table; nothing is read before its `open`. `log`: where segments are."""
 
     def removal(self, session: Callable[[], SparkSession]) -> TargetRemoval:
         """`session` starts Spark, where the target can be spoken to in no other way."""

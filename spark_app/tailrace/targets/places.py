@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 
 
 def require(spec: ReplicatorSpec) -> None:
-    """Raises what nobody but a person can heal. A store that cannot be reached just now is none of that: it is warned
-    of, and who needs it tries again."""
+    """Raises the faults that require manual action. A store that cannot be reached just now is none of that: it is
+    warned of, and who needs it tries again."""
     require_apart(spec)
     for subject, config in (("storage", spec.storage), ("target", spec.target)):
         try:

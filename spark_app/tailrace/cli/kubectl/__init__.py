@@ -1,1 +1,1 @@
-"""`kubectl tailrace`: Replicators and SnapshotRequests on a cluster, with the rights of whoever calls it."""
+"""`kubectl tailrace`: Replicators and SnapshotRequests on a cluster, with the rights of its user."""

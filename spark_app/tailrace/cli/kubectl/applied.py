@@ -1,8 +1,8 @@
 """A changed manifest as the cluster would store it, without storing it.
 
-`kubectl apply` leaves fields as they are that somebody set in another way, and the API server has written defaults
-into every object: what a file lacks is not what the object lacks. The API server is asked, in the way in which the
-object was applied before, and stores nothing (`--dry-run=server`).
+`kubectl apply` leaves fields unchanged that were set in another way, and the API server has written defaults into every
+object: what a file lacks is not what the object lacks. The API server is asked, in the way in which the object was
+applied before, and stores nothing (`--dry-run=server`).
 """
 
 import json

@@ -59,8 +59,8 @@ def bound(config: MyConfig, origin: Origin) -> MyConfig:
 
 
 def end_of_log(config: MyConfig, connection: Connection) -> ResumePoint:
-    """The end of the log now. The state decides what the server will send: it is read first, so that nothing lies
-    between the two that would be neither sent nor below the position. Its witness is the beginning of the file."""
+    """The end of the log now. The state decides what the server will send: it is read first, so that nothing is between
+    the two that would be neither sent nor below the position. Its witness is the beginning of the file."""
     server = server_of(connection)
     before = ends.seen(connection, OWN).removeprefix("gtid:") if server.product == "mysql" else _logged(connection)
     end = ends.log_end(connection, OWN)
@@ -80,7 +80,7 @@ def _mariadb_state(connection: Connection, before: str, file: str, offset: int) 
 
 def end_without_prepared(config: MyConfig, connection: Connection, patience: Patience) -> ResumePoint:
     """The end of the log at a moment at which no XA transaction was prepared: the rows of one are in the log from its
-    XA PREPARE on, and would lie before the point while its XA COMMIT comes behind."""
+    XA PREPARE on, and would be before the point while its XA COMMIT comes behind."""
     while True:
         while waiting := _prepared(connection):
             patience.waits_for(f"prepared XA transaction {min(waiting)}: XA COMMIT or XA ROLLBACK it")
@@ -144,7 +144,7 @@ def moved(
     config: MyConfig, connection: Connection, origin: Origin, point: ResumePoint
 ) -> tuple[dict[str, str], ResumePoint] | None:
     """Another server has taken the place of the origin's, and `check_point` has found it fit: what it has beyond the
-    state lies somewhere in its files. They are counted on behind the last one that was read."""
+    state is somewhere in its files. They are counted on behind the last one that was read."""
     server = server_of(connection)
     if server.identity == origin.identity[SERVER]:
         return None

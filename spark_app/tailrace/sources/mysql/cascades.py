@@ -1,7 +1,7 @@
 """Foreign keys whose effects on the child table the storage engine carries out below the log.
 
-Called by `facts`. They are read out of SHOW CREATE TABLE: MariaDB's information_schema shows them to nobody who may
-only read the table.
+Called by `facts`. They are read out of SHOW CREATE TABLE: MariaDB's information_schema does not show them to a user who
+may only read the table.
 """
 
 from collections.abc import Iterator, Sequence

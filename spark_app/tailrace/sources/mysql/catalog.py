@@ -58,7 +58,7 @@ def discover(
 
 
 def table_by_id(connection: Connection, table_id: int, options: Sequence[TableOptions] = ()) -> MysqlTable | None:
-    """The table with this number; None: there is none (any more)."""
+    """The table with this number; None: there is none, or no longer."""
     everything = _tables(connection)
     found = [r for r in everything if number_of(_identity(r)) == table_id]
     note_merges(connection, found, everything)

@@ -67,7 +67,7 @@ _WHO = (
 SERVER_ID_PREFIX = "server_id "
 """The prefix of a MariaDB's identity."""
 TRANSACTIONS = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-"""No statement of ours writes: the server makes sure."""
+"""No statement of Tailrace writes: the server makes sure."""
 FIRST = (
     "SET SESSION /*!50708 max_execution_time = 0 *//*M! max_statement_time = 0 */"
     "/*!80030 , SESSION show_gipk_in_create_table_and_information_schema = ON */"

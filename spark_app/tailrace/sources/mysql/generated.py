@@ -1,7 +1,7 @@
 """Generated columns, and those of MySQL whose values depend on the session that computes them: asked by the catalog.
 
-A virtual column is computed by whoever reads or writes the row. The log has what the writer's session computed, a chunk
-what ours does: the same row would have two values.
+A virtual column is computed in the session that reads or writes the row. The log has what the writer's session
+computed, a chunk what ours does: the same row would have two values.
 """
 
 import re

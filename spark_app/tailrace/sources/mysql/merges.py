@@ -1,5 +1,5 @@
 """MERGE tables: rows that are written through one are in the log under its name, and change the MyISAM table that has
-them. Which these are, only its definition tells. Called by the catalog."""
+them. Only its definition names these. Called by the catalog."""
 
 from typing import Any
 

@@ -67,7 +67,7 @@ class MysqlSubscription:
         return found
 
     def resume(self, origin: Origin, point: ResumePoint) -> None:
-        """A predecessor that is still connected reads on for nobody; the server ends it when it cannot write to it."""
+        """A predecessor that is still connected reads on without use; the server ends it when it cannot write to it."""
         beginning.check_point(self._config, self._connection, origin, point)
         # Unlike other settings, what keeps changes out of the log shows in no event of it.
         refuse(replace(f, fix=f"{f.fix} {_LEFT_OUT}") for f in preflight.binary_log(observe(self._connection, ())))
@@ -89,10 +89,10 @@ class MysqlSubscription:
         self.admit(origin, point(), renewing)
 
     def check_free(self, noted: Origin | None) -> None:
-        """Nothing is made in the source that somebody else could have."""
+        """Nothing is created in the source that another client could have."""
 
     def retained_bytes(self, origin: Origin) -> None:
-        """The server expires its log by itself, whoever has read it."""
+        """The server expires its log by itself, whether or not it was read."""
 
     def remove(self, proof: Callable[[], RemovalProof]) -> Iterator[RemovalStep]:
         return iter(())

@@ -83,7 +83,7 @@ class ColumnType:
     charset: str | None = None
     """The character set of text; None: bytes, or no text."""
     logged: tuple[str, ...] = ()
-    """Labels as rows in the log name them; the catalog has `?` for what lies beyond U+FFFF."""
+    """Labels as rows in the log name them; the catalog has `?` for what is beyond U+FFFF."""
 
     @property
     def unsigned(self) -> bool:
@@ -116,7 +116,7 @@ class Form:
 
 def logical(type: ColumnType) -> str | None:
     """The logical type that holds every value exactly, but dates that do not exist; None: the type is unknown, or the
-    server does not tell its values apart."""
+    server treats several of its values as equal."""
     if type.text == "year(2)":  # MariaDB's: 0 and 2000 are 00
         return None
     if type.name == "decimal":

@@ -89,7 +89,7 @@ def check_position(origin: Origin, server: slots.ServerIdentity, position: Posit
 
 
 def publication_lost(name: str) -> PositionLost:
-    """The log's publication is gone, so nobody can tell which changes were left out since."""
+    """The log's publication is gone, so it is unknown which changes were left out since."""
     return lost(f"publication {name!r} is missing")
 
 

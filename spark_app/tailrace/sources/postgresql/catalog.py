@@ -127,7 +127,7 @@ def _discover(
 
 
 def table_by_oid(connection: Connection, oid: int, options: Sequence[TableOptions] = ()) -> PgTable | None:
-    """The table with this oid as the connection's transaction sees it; None: there is none (any more)."""
+    """The table with this oid as the connection's transaction sees it; None: there is none, or no longer."""
     odd = next((t for t in unreadable.find(connection) if t.oid == oid), None)
     if odd is not None:
         return odd
@@ -193,10 +193,10 @@ class CatalogHorizon(NamedTuple):
 
 
 def settled(connection: Connection, oids: Sequence[int], since: CatalogHorizon | None) -> frozenset[int]:
-    """Those of these tables for which it is proven that nobody has attached them to a table, or detached them, since
+    """Those of these tables for which it is proven that they have not been attached to a table, or detached, since
     transaction `since`, or ever. ATTACH and DETACH write the catalog's rows of all columns: one that is older proves
     it, and so does one that still is as CREATE TABLE wrote it, by the same command as that of the table's type. A row
-    that another transaction tried to write, and was rolled back, no longer tells the command; OWNER TO writes the
+    that another transaction tried to write, and was rolled back, no longer shows the command; OWNER TO writes the
     type's row and, in the same command, those of columns that have rights of their own."""
     statement = """
     SELECT c.oid::int8 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_type t ON t.oid = c.reltype

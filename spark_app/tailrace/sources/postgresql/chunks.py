@@ -60,7 +60,7 @@ def boundary(connection: Connection, table: PgTable, after: Key | None, rows: in
 
 
 def boundary_statement(table: PgTable, after: Key | None, rows: int, max_key: Key) -> sql.Composed:
-    """A walk along the key's index: `rows` entries from `after`, whatever lies before."""
+    """A walk along the key's index: `rows` entries from `after`, whatever is before."""
     skip = sql.SQL("OFFSET {} LIMIT 1").format(sql.Literal(rows - 1))
     return key_statement(table, in_range(table, after, max_key), skip)
 

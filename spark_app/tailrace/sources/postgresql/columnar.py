@@ -38,7 +38,7 @@ def split(
 
     `tagged`: pgoutput TupleData (kind byte, then for text int32 length and bytes); else COPY BINARY (int32 length, -1
     null). `starts` must ascend and the tuples must not overlap. Also returns where each tuple ends. Bytes that are no
-    such tuples raise `Retry`: the connection is to be opened anew.
+    such tuples raise `Retry`: a new connection is to be opened.
     """
     data = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, dtype=np.uint8)
     position: Int64s = np.asarray(starts, dtype=np.int64)

@@ -74,7 +74,7 @@ _CERTIFICATE = (
     "alert certificate",
     "alert bad certificate",
 )
-"""About the client's; the last three are TLS alerts of the server, which says no more."""
+"""About the client's; the last three are TLS alerts of the server, which gives no details."""
 _REFUSED = (
     "permission denied",
     "certificate verify failed",
@@ -245,7 +245,7 @@ def take_unchecked_text(connection: Connection) -> None:
     """Call right before rows are read (COPY, START_REPLICATION).
 
     A SQL_ASCII database stores any bytes, and the server would break off at the first row that is not UTF-8. Taken as
-    they are, the codec can name table and column, and the others go on. (psycopg reads text as bytes from then on.)
+    they are, the codec can name table and column, and the others continue. (psycopg reads text as bytes from then on.)
     """
     if connection.info.parameter_status("server_encoding") == "SQL_ASCII":
         connection.execute("SET client_encoding = 'SQL_ASCII'")

@@ -1,4 +1,4 @@
-"""The fingerprint of tables: all that gives their rows a meaning and that no row event tells of.
+"""The fingerprint of tables: all that gives their rows a meaning and that no row event reports.
 
 Called by every look at the catalog (`look`); `capture.differences` says what each difference means. A part of one kind
 is a map from item to value. Where a row of the catalog can be taken away and come back between two looks, its value

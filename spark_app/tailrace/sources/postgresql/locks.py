@@ -1,4 +1,4 @@
-"""The holder of a lock that blocks Tailrace. Asked after a wait was given up, for messages only."""
+"""The holder of a lock that blocks Tailrace. Asked after a wait has timed out, for messages only."""
 
 from collections.abc import Sequence
 

@@ -23,8 +23,8 @@ from tailrace.sources.postgresql.publication import GENERATED_SINCE, grant, harm
 
 PLUGIN = "pgoutput"
 LOCK_WAIT, AUTOVACUUM_WAIT, LONGEST_WAIT = 100, 1300, 1.0
-"""Milliseconds for one lock, and for that of one table in turn: an autovacuum gives way to whoever has waited for
-deadlock_timeout (1 s by default). Seconds for the locks of one look. Meanwhile the log is not read."""
+"""Milliseconds for one lock, and for that of one table in turn: an autovacuum gives way to a session that has waited
+for deadlock_timeout (1 s by default). Seconds for the locks of one look. Meanwhile the log is not read."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def oldest_undecided(connection: Connection, name: str) -> CatalogHorizon | None
 
 
 class SlotExists(Exception):
-    """Somebody made a slot of this name since we looked; `log.start` says what that means."""
+    """Another client made a slot of this name since the last look; `log.start` says what that means."""
 
 
 def create_slot(config: PgConfig, name: str) -> Position:

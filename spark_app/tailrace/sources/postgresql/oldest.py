@@ -39,7 +39,7 @@ class OldestTransaction:
     who: str
     """User, and the application's name."""
     begun: float | None
-    """Epoch seconds; None: the server does not tell us."""
+    """Epoch seconds; None: the server does not show it to this user."""
     asked: float
     state: str
 
@@ -79,7 +79,7 @@ class LogHolder:
         when they are open."""
 
     def of(self, distance: Distance) -> str | None:
-        """None: nobody is known, or it is not worth a word. Asks every `ASK_SECONDS`, only while much is kept."""
+        """None: none is known, or it is not worth reporting. Asks every `ASK_SECONDS`, only while much is kept."""
         if distance.retained_bytes is None or distance.retained_bytes - (distance.behind_bytes or 0) < HELD_BYTES:
             self._found = self._asked = None
             return None

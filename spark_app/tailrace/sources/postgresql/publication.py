@@ -38,7 +38,7 @@ SELECT n.nspname::text, p.oid::int8 FROM pg_catalog.pg_publication_namespace p
 
 def grant(owner: str, role: str, superuser: bool) -> str:
     """How `role` comes to put a table of `owner` into a publication. Never by taking the table, which would lock its
-    owner out; and whoever is a member of a superuser can become one."""
+    owner out; and a member of a superuser can become one."""
     given = (
         "exclude the table, or create a publication and name it in source.postgresql.publication; in Kubernetes, of"
         " another Replicator."

@@ -77,8 +77,8 @@ def _of_origin(kind: Kind, root: str, origin: Origin, server: slots.ServerIdenti
 
 
 def _by_name(kind: Kind, replicator: Replicator, root: str, kept: str | None) -> OwnedObject:
-    """Without a change log. A name that holds this Replicator's uid is its own; a backend that uses it stays: whoever
-    took the log over goes on with the slot's name."""
+    """Without a change log. A name that holds this Replicator's uid is its own; a backend that uses it stays: a
+    Replicator that took the log over continues with the slot's name."""
     unproven = None if replicator.metadata.uid else f"there is no change log at {root} that made it"
     return OwnedObject(kind, ownership.made_by(replicator), kept or unproven)
 

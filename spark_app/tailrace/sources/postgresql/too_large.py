@@ -1,6 +1,6 @@
 """Rows that PostgreSQL holds and cannot send: the text of a value, or of the whole row, would pass 1 GB.
 
-The same for the log, whose every later change is then out of reach, and for a chunk. Nothing else is told by it: the
+The same for the log, whose every later change is then out of reach, and for a chunk. It means nothing else: the
 server's other limits, and memory sizes that only damaged data asks for, stay what they are.
 """
 

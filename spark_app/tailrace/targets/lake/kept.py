@@ -1,6 +1,6 @@
 """The parts of a target table that are kept whatever its versions say: for how long, and which chunk files. Pure.
 
-`LakeTable` tells a table's clean-up (`FormatTable.expire`, `sweep`) by these; `cleanup` and the formats go by them.
+`LakeTable` passes them to a table's clean-up (`FormatTable.expire`, `sweep`); `cleanup` and the formats go by them.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ CHUNK = "chunk-"
 
 def name_of(path: str) -> str:
     """Files are compared by name: names are never used twice, while a scheme (`s3a://`, `file:/`) or an encoding that
-    is written in two ways would make a needed file look like one that nobody names."""
+    is written in two ways would make a needed file look like one that is not named."""
     return unquote(path.rpartition("/")[2])
 
 

@@ -64,7 +64,7 @@ class DataFile:
     size: int
     dead: BitMap64 = field(default_factory=BitMap64)
     lower: Mapping[str, object] = field(default_factory=dict)
-    """Smallest value by source column name, where the table's metadata knows one (never a truncated lie)."""
+    """Smallest value by source column name, where the table's metadata knows one (never a truncated one)."""
     upper: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -150,8 +150,8 @@ class FormatTable(FileTable, Protocol):
     def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
         """Create the table for `schema` if there is none, replace one of another generation; return the applied state
         of the current version. A table of another log, or one that is not Tailrace's, is refused, and so is one of a
-        later generation: this writer's table is over. Where the generation keeps the former one, that is left as it is,
-        its state is returned, and of all methods only `last_id`, `expire` and `replace` may be called."""
+        later generation: this writer's table has ended. Where the generation keeps the former one, that is left as it
+        is, its state is returned, and of all methods only `last_id`, `expire` and `replace` may be called."""
         ...
 
     def last_id(self) -> int:

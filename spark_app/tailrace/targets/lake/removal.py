@@ -25,7 +25,7 @@ from tailrace.targets.lake.model import always
 ADMITTED_AT_ONCE = 100
 """Data files that are deleted between two looks at whether this is still the driver."""
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
-"""Whatever lies there: no state that can be read."""
+"""Whatever is there: no state that can be read."""
 
 
 class LakeRemoval:

@@ -1,12 +1,12 @@
 """A table's next generation, made beside the one that readers see, until it is complete. For Delta and Iceberg alike.
 
-`LakeTable` opens it where the former generation is kept. Its data and chunk files lie where those of the table lie, and
-no version names them. What it is made of stands in one document below `_tailrace/next`, written anew by each commit
-under the next number, exclusively: state and files move together, as in the formats. When the snapshot that reads the
-table has ended, `FormatTable.replace` takes all of its files over in one commit.
+`LakeTable` opens it where the former generation is kept. Its data and chunk files are where those of the table are, and
+no version names them. What it is made of stands in one document below `_tailrace/next`, written by each commit under
+the next number, exclusively: state and files move together, as in the formats. When the snapshot that reads the table
+has ended, `FormatTable.replace` takes all of its files over in one commit.
 
-Dying anywhere leaves the document of the last commit, by which the next process goes on. Once the table has taken the
-files over, or is of another generation again, the document is no longer read.
+Dying anywhere leaves the document of the last commit, from which the next process continues. Once the table has taken
+the files over, or is of another generation again, the document is no longer read.
 """
 
 import base64

@@ -29,7 +29,8 @@ from tailrace.targets.lake.staged import StagedTable
 log = logging.getLogger(__name__)
 
 SWEEP_RECORDS = 20_000
-"""Records of the log after which a changed table's folder is listed for files that nobody names: hours when busy."""
+"""Records of the log after which a changed table's folder is listed for files that no version names: hours when
+busy."""
 SWEEP_SECONDS = 24 * 3600.0
 """The interval in seconds, for tables that rarely change."""
 READ_AGAIN = "They are read again."
@@ -116,7 +117,7 @@ class LakeTable:
 
     def _expire_former(self, now: float, chunks: KeptChunks, extra: dict[str, str]) -> None:
         """Versions from before what is shown now may hold what must no longer be seen. Whatever else is wrong with a
-        table that is being replaced is over when it is."""
+        table that is being replaced ends with the replacement."""
         try:
             self._format.expire(now - HISTORY_SECONDS, chunks)
         except Fenced:
@@ -148,8 +149,8 @@ class LakeTable:
             raise ChunkLost(f"chunk files were written for another form of the target: {names}", READ_AGAIN, strange)
 
     def _check_chunks(self, part: TableSlice) -> None:
-        """A chunk's file may be a week old: whoever has removed it since its keys were read must not make a version
-        that nobody can open."""
+        """A chunk's file may be a week old: if another program has removed it since its keys were read, no version may
+        be made that no reader can open."""
         files = [chunk for chunk in part.chunks if chunk.path is not None]
         with ThreadPoolExecutor(CHECKS) as pool:
             there = pool.map(lambda chunk: self._is_there(str(chunk.path), chunk.size), files)

@@ -152,7 +152,7 @@ class Assembler:
                 taken += 1
 
     def _may_take(self, run: plain.Run) -> bool:
-        """Between transactions, in a file whose offsets go on from here; nothing that is recorded already."""
+        """Between transactions, in a file whose offsets continue from here; nothing that is recorded already."""
         if self._open is not None or self._filling.divided:
             return False
         ends, opens = run.events.end, run.opens[0]
@@ -227,7 +227,7 @@ class Assembler:
             raise UnknownEvent(f"the server sent an event of the unknown type {kind}")
 
     def _rotated(self, body: bytes) -> None:
-        """Told before a file's first event: by the file before, and by the server, whose own words have no place."""
+        """Called before a file's first event: by the file before, and by the server, whose own words have no place."""
         if self._now[4]:
             self.reached.close_file()
         crashed = self.reached.open_file(*events.rotated(body))

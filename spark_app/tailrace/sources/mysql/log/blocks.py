@@ -74,5 +74,5 @@ class EventBlock:
         del self.events[at:]
 
     def continuation(self) -> "EventBlock":
-        """An empty block that goes on with the last transaction."""
+        """An empty block that continues the last transaction."""
         return EventBlock(marks=[self.marks[-1]._replace(at=0)])

@@ -59,7 +59,7 @@ class Request:
     """The request to the server: all that comes behind a state, or its log from a place on."""
 
     server_id: int
-    """Ours, which no other client of the server may have; 0: of a short look, which disturbs nobody."""
+    """Ours, which no other client of the server may have; 0: of a short look, which disturbs no other client."""
     state: str = ""
     """The state whose transactions need not be sent: a GTID set, or MariaDB's position."""
     place: tuple[str, int] | None = None

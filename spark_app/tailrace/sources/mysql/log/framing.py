@@ -17,7 +17,7 @@ from tailrace.sources.mysql.log.events import CHECKSUM_BYTES, HEADER, OF_A_SESSI
 from tailrace.sources.mysql.log.walk import Places
 
 FULL_PACKET = 0xFFFFFF
-"""A packet of this length goes on in the next one."""
+"""A packet of this length continues in the next one."""
 Event = tuple[int, int, int, int, int, bytes]
 """Kind, timestamp, server id, size, end in its file, body without header and checksum."""
 _LENGTH = struct.Struct("<I")

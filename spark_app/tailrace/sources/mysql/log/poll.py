@@ -113,7 +113,7 @@ class CatalogPoll:
 
     def statement(self, touched: Mapping[int, Effect]) -> None:
         """A statement in the log concerned these captured tables; its transaction is finished and not recorded. The
-        events go into its record: after a restart nobody would look at the statement again."""
+        events go into its record: after a restart the statement would not be read again."""
         found, events = self._look(), list[Event]()
         for table_id, effect in touched.items():
             known = self._tables.known.get(table_id)
@@ -225,7 +225,7 @@ class CatalogPoll:
 
     def _gone(self, found: Found, fresh: Collection[tuple[str, str]]) -> list[int]:
         """Tables whose place in the log no longer matters: stopped ones, and those that had a number which a table of
-        the same name has no more (`model.identity`)."""
+        the same name no longer has (`model.identity`)."""
         missing = [known for table_id, known in self._tables.known.items() if table_id not in found]
         stops = [known.schema.table_id for known in missing if known.stopped]
         # The statement that dropped it comes first: it alone says so.
@@ -240,7 +240,7 @@ class CatalogPoll:
         ]
 
     def _is_hidden(self, schema: TableSchema) -> bool:
-        """The server shows the table to nobody without a right on it, or would not show it if it were there."""
+        """The server hides the table from users without a right on it, or would not show it if it were there."""
         name = schema.schema_name, schema.table_name
         with source_errors("looking at the catalog"):
             return selected(self._replicator.spec.tables, *name) and hidden(self._connection, *name)

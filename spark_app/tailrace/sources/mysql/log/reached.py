@@ -26,7 +26,7 @@ class StartingPoint:
     """The position up to which everything is recorded already."""
     numbering: Numbering
     unended: Position | None = None
-    """Beginning of the file in which the reading goes on, unless it has come to its end; None: it has."""
+    """Beginning of the file in which the reading continues, unless it has come to its end; None: it has."""
     exact: bool = True
     """False: MariaDB sends again what is recorded, from a prepared XA transaction on. It sends nothing of it else."""
 
@@ -124,7 +124,7 @@ class Reached:
         return bool(told[0] >= self._expected % _WRAP and (told[1:] >= told[:-1]).all())
 
     def take(self, ends: Places) -> None:
-        """To the last end of events that go on."""
+        """Advances to the last end of events that continue."""
         self._end, self._untold = self._round + int(ends.max()), 0
 
     def remember(self, event: Event) -> None:

@@ -98,7 +98,7 @@ class MysqlStream:
                 self._tables.take_over(table)
 
     def _unended(self) -> Position | None:
-        """The file that was read last, if the server has not closed it, or has it no more."""
+        """The file that was read last, if the server has not closed it, or no longer has it."""
         at, known = self._sink.state.position, self._known.witness
         if known is None:
             return None
@@ -107,7 +107,7 @@ class MysqlStream:
         return None if file and ended(self._connection, file, at) else Position(at - offset_of(at))
 
     def _is_unread(self, table_id: int) -> bool:
-        """Its first snapshot is still to come, or not complete: nobody relies on its rows."""
+        """Its first snapshot is still to come, or not complete: nothing relies on its rows."""
         table = self._sink.state.tables.get(table_id)
         wanted = table is not None and (table.initial_snapshot or table.resync is not None)
         return wanted and table is not None and table.read_record <= table.added_record
@@ -155,7 +155,7 @@ class MysqlStream:
         self._assembler.feed_many(batch.behind(fed))
 
     def wants(self, form: bytes) -> bool:
-        """A table that a statement of the open transaction made anew begins behind the transaction."""
+        """A table that a statement of the open transaction re-created begins behind the transaction."""
         number = self._tables.number(form)
         return self._tables.is_captured(number) and self._touched.get(number) not in (Effect.REPLACED, Effect.DROPPED)
 
@@ -277,7 +277,7 @@ class MysqlStream:
             raise SourceRefused(UNLOGGED, fix)
 
     def _require_same_log(self) -> None:
-        """A server that was reset goes on with its heartbeats to whoever reads the log that it deleted."""
+        """A server that was reset continues its heartbeats to a reader of the log that it deleted."""
         if self.position > self._end():
             raise Retry("the server's log ends before the position that was read last: it was reset, or is another one")
 

@@ -1,8 +1,8 @@
-"""The temporary tables of sessions, as far as the log tells: a row change of one as text concerns no captured table.
+"""The temporary tables of sessions, as far as the log shows: a row change of one as text concerns no captured table.
 
 Asked by the stream. Forgetting is always safe (the statement then stops tables), so everything is forgotten that is not
-certain: with the file in which a table was made (a server that starts again numbers its sessions anew), and with any
-statement on tables that is not understood.
+certain: with the file in which a table was made (a server that starts again restarts the numbers of its sessions), and
+with any statement on tables that is not understood.
 """
 
 from collections.abc import Collection

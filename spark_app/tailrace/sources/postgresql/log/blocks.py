@@ -61,7 +61,7 @@ class MessageBlock:
         return head, tail
 
     def continuation(self) -> "MessageBlock":
-        """An empty block that goes on with the last transaction."""
+        """An empty block that continues the last transaction."""
         last = self.marks[-1]
         return MessageBlock(marks=[Mark(0, last.xid, last.commit_ts)])
 

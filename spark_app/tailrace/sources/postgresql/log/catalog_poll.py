@@ -1,4 +1,4 @@
-"""Looks at the catalog every few seconds: new tables, gone tables, changes that the stream does not tell.
+"""Looks at the catalog every few seconds: new tables, gone tables, changes that the stream does not report.
 
 Called by the stream. A new table is added at once: publication, then the edge X, then its record, all before
 another message is read. Every other difference is tied to a place among the commits: the poll writes a marker (a

@@ -28,7 +28,7 @@ class Action(StrEnum):
 
 
 Change = Literal["added", "removed", "changed", "emptied", "added empty", "added altered"]
-"""`emptied` and `added empty`: a file that changed, or came, in a way that the log tells of. `added altered`: of a type
+"""`emptied` and `added empty`: a file that changed, or came, in a way that the log reports. `added altered`: of a type
 that a column may have had already when it was altered."""
 
 

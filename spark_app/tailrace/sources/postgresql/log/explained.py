@@ -41,7 +41,7 @@ class PendingLook:
 def known_to_the_log(
     difference: Difference, before: TableLog, now: PgTable, look: PendingLook, state: LogState
 ) -> Difference:
-    """A TRUNCATE explains the very files whose catalog rows it wrote if nobody has written them since and the file
+    """A TRUNCATE explains the very files whose catalog rows it wrote if they have not been written since and the file
     is empty, or was not rewritten by the same transaction. And a new file that is empty needs no explanation if it was
     never emptied (its number is still the table's) and the log brought no rows of it."""
     item = difference.item

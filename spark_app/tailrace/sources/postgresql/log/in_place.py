@@ -45,10 +45,10 @@ def as_in_catalog(
 
 
 def with_types(schema: TableSchema, now: PgTable, types: Mapping[int, str]) -> TableSchema | None:
-    """The version with the types that its columns have by now: `types`, by number, in the log or the catalog. None:
-    one of the key or of the row filter has another, or the catalog knows no more how one in the log is copied. A value
-    of the old type is no value of the new one, so a column with another logical type is another column; what it had,
-    its rows are read again for. (Whether rows of the same logical type have been rewritten, the table's file says.)"""
+    """The version with the types that its columns have by now: `types`, by number, in the log or the catalog. None: one
+    of the key or of the row filter has another, or the catalog no longer shows how one in the log is copied. A value of
+    the old type is no value of the new one, so a column with another logical type is another column; what it had, its
+    rows are read again for. (Whether rows of the same logical type have been rewritten, the table's file says.)"""
     there, columns = {c.id: c for c in now.schema.columns}, list[Column]()
     held = {c.name for c in schema.key_columns} | filter_columns(schema)
     for column in schema.columns:

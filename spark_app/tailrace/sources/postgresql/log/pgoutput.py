@@ -197,7 +197,7 @@ def unknown(kind: int) -> UnknownMessage:
 def extend_xid(xid: int, reference: int) -> int:
     """The 64-bit xid nearest to `reference` (a recent 64-bit xid of the server) with these lower 32 bits.
 
-    Xids that the log can still bring lie within 2^31 of the server's next one: wraparound protection sees to it.
+    Xids that the log can still bring are within 2^31 of the server's next one: wraparound protection sees to it.
     """
     candidate = (reference & ~0xFFFFFFFF) | xid
     if candidate - reference > 1 << 31:

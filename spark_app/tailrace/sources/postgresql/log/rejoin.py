@@ -4,7 +4,7 @@ those whose form has changed (`onSchemaChange`).
 Pure; asked by `polling`. A rename keeps the source table (its oid) and changes the target (its name), so the table ends
 under the old name and begins under the new one, as a new generation. It happens behind the marker of a look, like every
 other difference: what the stream brings before it still belongs to the former name. Ends come before beginnings, and a
-name is given only when its former table is over, so that two tables never share a target: not in a swap, not in a
+name is given only when its former table has ended, so that two tables never share a target: not in a swap, not in a
 chain of renames, and not when a table was dropped and made again.
 """
 

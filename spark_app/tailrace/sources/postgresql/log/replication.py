@@ -196,8 +196,9 @@ def unsendable(state: str, message: str, slot: str) -> Exception:
 
 
 def lost(seen: str, useless: str | None = None, before: str = "") -> PositionLost:
-    """With the guided way back. `useless`: a slot that never gives the changes again. A resync replaces one of ours;
-    one that the manifest names is not ours to drop. `before`: what must be done first, or the same comes again."""
+    """With the guided way back. `useless`: a slot that never gives the changes again. A resync replaces one of
+    Tailrace's; one that the manifest names is not ours to drop. `before`: what must be done first, or the same comes
+    again."""
     first = f"{before} " if before else ""
     if useless is not None:
         again = f"SELECT pg_drop_replication_slot('{useless}'); {CREATE_SLOT.format(useless)}"
@@ -229,9 +230,10 @@ def release_slot(
 ) -> None:
     """Take over a slot that the backend of our own dead process still holds.
 
-    Ours is told by its names, which hold the log's id, and by its user; any other holder is refused, never ended.
-    `admit` is called once a holder was seen, and before it is ended: who takes the log over begins an epoch before it
-    reads the slot, so a holder that was seen before a look at the log which finds no such epoch is none of its.
+    Tailrace's is recognised by its names, which contain the log's id, and by its user; any other holder is refused,
+    never ended. `admit` is called once a holder was seen, and before it is ended: who takes the log over begins an
+    epoch before it reads the slot, so a holder that was seen before a look at the log which finds no such epoch is none
+    of its.
     """
     deadline = time.monotonic() + TAKEOVER_WAIT
     while True:

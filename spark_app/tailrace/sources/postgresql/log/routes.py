@@ -1,11 +1,11 @@
-"""Under which table the server sends a table's rows, and when it must be asked anew.
+"""The table under which the server sends a table's rows, and when a new connection is needed.
 
 PostgreSQL 14 decides that at a table's first row in a log connection, and stays with it until a publication is altered:
-what is attached after that goes on as a table by itself (not at all, if it is not published), what is detached goes on
-as a partition. From 15 on the server decides again. So the catalog poll holds what each look showed against what the
-connection can have decided. Where that may be another table, the stream goes on in a new connection, and the tables are
-read again behind the look's marker, by chunks that see all that the connection can have sent wrongly. What has never
-had a row by then needs no chunk: the new connection brings them all.
+what is attached after that continues as a separate table (not at all, if it is not published), what is detached
+continues as a partition. From 15 on the server decides again. So the catalog poll holds what each look showed against
+what the connection can have decided. Where that may be another table, the stream continues in a new connection, and the
+tables are read again behind the look's marker, by chunks that see all that the connection can have sent wrongly. What
+has never had a row by then needs no chunk: the new connection brings them all.
 """
 
 from collections.abc import Collection, Iterator, Mapping

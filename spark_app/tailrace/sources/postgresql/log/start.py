@@ -36,8 +36,8 @@ LOOK = 0.5
 
 
 def fit_tables(connection: Connection, replicator: Replicator, names: Names, renewing: bool = False) -> list[PgTable]:
-    """Those to publish, on a source that has passed the preflight; tables may come later. `renewing`: a slot of ours
-    without its log is replaced."""
+    """Those to publish, on a source that has passed the preflight; tables may come later. `renewing`: a slot that
+    Tailrace made and that has lost its log is replaced."""
     spec = replicator.spec
     tables = discover(connection, spec.tables, spec.options)
     findings = preflight.check(observe(connection, spec.source, names.both, tables))

@@ -312,10 +312,10 @@ def _published_otherwise(schema: TableSchema, sent: Sequence[str], names: Mappin
 def check_places(schema: TableSchema, sent: Sequence[str], names: Mapping[int, str], alive: Collection[int]) -> None:
     """`SchemaChangeUnsupported` if a column of the message can be another one than that of its name.
 
-    A message names columns without their numbers, but in the order of these. So whoever has exchanged names, and may
-    have exchanged them back since, has moved them to other places. `names`: the columns at the last look; of these at
-    least the `alive`, which the catalog still has, are in the message, and new ones come behind them. Where some have
-    been dropped since, a place proves less, and the names before it must be the known ones.
+    A message names columns without their numbers, but in the order of these. So an exchange of names, even one that was
+    reverted since, has moved them to other places. `names`: the columns at the last look; of these at least the
+    `alive`, which the catalog still has, are in the message, and new ones come behind them. Where some have been
+    dropped since, a place proves less, and the names before it must be the known ones.
     """
     places = {name: place for place, name in enumerate(sent)}
     known = sorted(schema.columns, key=number)

@@ -1,7 +1,7 @@
 """A checkpoint of a Delta table, written without Spark: the replayed state of one version as one Parquet file, in the
 classic form that every reader knows.
 
-Delta's own checkpoint is a Spark job inside the commit. Without an executor such a commit would wait for ever, so
+Delta's own checkpoint is a Spark job inside the commit. Without an executor such a commit would wait forever, so
 `DeltaTable` writes it after its commits, and keeps Delta from it (docs/decisions/0062). A version without a checkpoint
 is whole: dying here, or a failure, costs readers some more files of the log, until the next one.
 """

@@ -1,4 +1,4 @@
-"""Which log files, data files and vector files of a Delta table nobody needs any more, and their removal.
+"""The log files, data files and vector files of a Delta table that are no longer needed, and their removal.
 
 For `DeltaTable`, which says what its present version needs. Delta itself forgets by the day and never deletes a data
 file; its VACUUM knows nothing of chunk files that wait for their adoption. Here all goes by one time: what was replaced
@@ -56,7 +56,7 @@ class DeltaCleaner:
         self._access = access
         self._location = location
         self.removed: dict[str, float] = {}
-        """Files that former versions needed, and when they were given up."""
+        """Files that former versions needed, and when they were removed from it."""
         self._log_cleaned: int | None = None
 
     def opened(self, version: int, removed: Iterable[Action] = ()) -> None:
@@ -66,7 +66,7 @@ class DeltaCleaner:
             self._log_cleaned = version
 
     def committed(self, removed: Iterable[Action], side_file: str | None, now: float) -> None:
-        """A commit of ours gave up these files, and this list of holes."""
+        """A commit of Tailrace removed these files, and this list of holes."""
         self._given_up(removed_by(removed, self._location))
         if side_file is not None:
             self._given_up({f"{self._location}/{side_file}": now})
@@ -80,7 +80,7 @@ class DeltaCleaner:
         return self._checkpoint(version) or any(when < older_than for when in self.removed.values())
 
     def forget(self, present: CurrentTable, older_than: float, chunks: KeptChunks) -> bool:
-        """Delete what was given up before that time, and the log before the last checkpoint that is older."""
+        """Delete what was removed before that time, and the log before the last checkpoint that is older."""
         kept = retention(present.metadata)
         return kept is not None and self._forget(present, older_than - kept + HISTORY_SECONDS, chunks)
 

@@ -1,7 +1,7 @@
-"""Which commits of others may stand between two of ours. Pure.
+"""The commits of others that may stand between two of Tailrace's. Pure.
 
 Rewrites that keep the rows (OPTIMIZE, REORG, anything that says `dataChange: false`), VACUUM and changed properties are
-fine: positions are located anew. Changed rows are not, nor a table that was replaced or put back.
+fine: positions are located again. Changed rows are not, nor a table that was replaced or put back.
 """
 
 from collections.abc import Sequence

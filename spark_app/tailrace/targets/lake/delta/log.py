@@ -92,7 +92,7 @@ class DeltaLog:
         self._log: Any = self._delta.DeltaLog.forTable(session, location)
 
     def _activate(self) -> None:
-        """Delta asks for the calling thread's session; a thread of ours that Spark did not start has none."""
+        """Delta asks for the calling thread's session; a Python thread that Spark did not start has none."""
         self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self._spark._jsparkSession)
 
     def update(self) -> DeltaSnapshot | None:
@@ -106,7 +106,7 @@ class DeltaLog:
         return None if version < 0 else DeltaSnapshot(version, handle)
 
     def current(self, version: int) -> DeltaSnapshot | None:
-        """The version that a commit of ours has just made, from memory; None: memory has another one."""
+        """The version that a commit of Tailrace has just made, from memory; None: memory has another one."""
         try:
             handle = self._log.unsafeVolatileSnapshot()
             return DeltaSnapshot(version, handle) if int(handle.version()) == version else None

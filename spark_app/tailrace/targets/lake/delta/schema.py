@@ -143,7 +143,7 @@ def replaced(metadata: Mapping[str, Any], schema: TableSchema, columns: Columns)
 def evolved(
     metadata: Mapping[str, Any], schema: TableSchema, before: TableSchema | None = None
 ) -> dict[str, Any] | None:
-    """The metadata with the columns of `schema`, under its names; None: the table has them. Columns of ours that it
+    """The metadata with the columns of `schema`, under its names; None: the table has them. Columns of Tailrace that it
     lacks are dropped, others' stay. `before`: the schema that the table has, for one that has no numbers yet."""
     schema = shown(schema)
     fields, columns = _fields(metadata), columns_of(metadata, before or schema)
@@ -245,7 +245,7 @@ def columns_of(metadata: Mapping[str, Any], schema: TableSchema) -> Columns:
 
 
 def _adopted(columns: Columns, metadata: Mapping[str, Any], schema: TableSchema) -> Columns:
-    """With the fields that are nobody's column yet, by their names."""
+    """With the fields that belong to no column yet, by their names."""
     ids, names, taken = dict(columns.ids), dict(columns.names), set(columns.ids.values())
     free = {f["name"].lower(): f for f in _fields(metadata) if f["metadata"].get(_ID) not in taken}
     for column in schema.columns:
@@ -257,7 +257,7 @@ def _adopted(columns: Columns, metadata: Mapping[str, Any], schema: TableSchema)
 
 
 def _extended(metadata: Mapping[str, Any], columns: Columns, schema: TableSchema) -> Columns:
-    """With the columns of `schema`: what somebody has added under the name of one is taken for it."""
+    """With the columns of `schema`: a field that another program has added under the name of one is taken for it."""
     return _adopted(columns, metadata, schema).extended(schema, last_id(metadata), physical)
 
 
@@ -288,7 +288,7 @@ def _lacking(schema: TableSchema, column: Column) -> TargetChanged:
 
 
 def all_fields(metadata: Mapping[str, Any]) -> dict[str, pa.Field]:
-    """Every column of the table that has a type of ours: logical name -> data file field."""
+    """Every column of the table that has a type of Tailrace: logical name -> data file field."""
     out = {}
     for field in _fields(metadata):
         logical = logical_type(field["type"])

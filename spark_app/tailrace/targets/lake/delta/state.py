@@ -1,7 +1,7 @@
 """The applied state as Delta keeps it: the domain metadata `tailrace.applied`. Pure but for the side file.
 
-Written in every commit of ours, so it also tells our commits from others'. `version` is the table version that the
-commit aimed at: what comes after it and is not ours is foreign.
+Written in every commit of Tailrace, so it also distinguishes these commits from others'. `version` is the table version
+that the commit aimed at: what comes after it and is not ours is foreign.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ def encode(stored: StoredDomain, save: Callable[[str, bytes], None]) -> tuple[st
 
 
 def peek(text: str, table: str) -> AppliedState:
-    """The state without its holes: enough to tell whose it is, even where their file is gone."""
+    """The state without its holes: enough to know whose it is, even where their file is gone."""
     return decode(text, lambda _: b"[]", table).applied
 
 

@@ -1,8 +1,8 @@
 """Delta's per-file statistics from Parquet footers, and back into bounds that `locate` prunes by.
 
 A statistic is either true or absent: strings are cut as Delta cuts them (a lower bound by cutting, an upper bound by
-cutting and going up), times are widened to milliseconds, floats have none (a NaN lies outside Parquet's bounds but
-above everything in Spark's order).
+cutting and going up), times are widened to milliseconds, floats have none (a NaN is outside Parquet's bounds but above
+everything in Spark's order).
 """
 
 import datetime as dt
@@ -23,7 +23,7 @@ _MILLI = dt.timedelta(milliseconds=1)
 
 
 def dumps(value: object) -> str:
-    """JSON that keeps decimals exact (a float would make a bound lie)."""
+    """JSON that keeps decimals exact (a float would make a bound wrong)."""
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{json.dumps(key)}:{dumps(item)}" for key, item in value.items()) + "}"
     if isinstance(value, decimal.Decimal):
@@ -97,7 +97,7 @@ def _instant(value: dt.datetime, kind: pa.TimestampType, up: bool) -> str | None
 
 
 def bounds(stats: str | None, fields: Mapping[str, pa.Field]) -> tuple[dict[str, object], dict[str, object]]:
-    """Lower and upper bounds by source column name from a file's statistics, whoever wrote them."""
+    """Lower and upper bounds by source column name from a file's statistics, whichever program wrote them."""
     if not stats:
         return {}, {}
     parsed = loads(stats)

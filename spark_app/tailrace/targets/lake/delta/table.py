@@ -1,7 +1,7 @@
 """A Delta table as a target: opened, read and committed to by its single writer, Tailrace's apply.
 
-Implements `model.FormatTable`. State that matters lies in the table (`delta_state`); this object only remembers
-the version it last read or wrote and that version's files, which its own commits carry forward without listing.
+Implements `model.FormatTable`. State that matters is in the table (`delta_state`); this object only remembers the
+version it last read or wrote and that version's files, which its own commits carry forward without listing.
 
 Between writing files and the commit, dying leaves files that the next sweep removes. After the commit, dying loses
 nothing: the applied state is in it.
@@ -159,8 +159,8 @@ class DeltaTable:
         return self._cleaner.sweep(self._present(), older_than, chunks, skew)
 
     def _present(self) -> CurrentTable:
-        """The table as it is now, whoever changed it: nothing is deleted by what we remember, nor by a
-        driver that another has taken over from."""
+        """The table as it is now, whichever program changed it: nothing is deleted by what we remember, nor by a driver
+        that another has taken over from."""
         self.refresh()
         self._admit()
         at = self._version
@@ -251,7 +251,7 @@ class DeltaTable:
             ) from error
 
     def _check_there(self, at: _Version) -> None:
-        """Delta goes on from memory, even where somebody has deleted the table or put it back to an older copy."""
+        """Delta continues from memory, even if the table was deleted or put back to an older copy."""
         entry = f"{self.location}/_delta_log/{at.snapshot.version:020d}.json"
         if at.ours and not self._access.exists(entry):
             raise Retry(f"{entry} is missing: the table was deleted or restored", "The table is read again.")
@@ -356,7 +356,7 @@ class DeltaTable:
         self._open.commit(snapshot, [*out.actions, domain], metadata, checkpoint=_left_to_delta(snapshot, metadata))
 
     def _create(self, schema: TableSchema, applied: AppliedState) -> AppliedState:
-        """Version 0 carries the applied state: a table of ours is never without it."""
+        """Version 0 carries the applied state: a table of Tailrace is never without it."""
         stored = StoredDomain(applied, 0, self._new_id().hex)
         metadata = delta_schema.new_metadata(schema, str(self._new_id()), self._now_ms)
         self._admit()
@@ -399,7 +399,8 @@ class DeltaTable:
             return version
 
     def _read_back(self, first: int, nonce: str, unknown: OutcomeUnknown) -> int | None:
-        """The version that carries our nonce, None if none does. Nobody else writes our nonce, and we send it once."""
+        """The version that carries our nonce, None if none does. No other writer has this nonce, and it is sent
+        once."""
         try:
             self._open.update()
             for version, actions in self._open.changes(first):

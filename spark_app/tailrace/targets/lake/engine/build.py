@@ -36,7 +36,7 @@ UNPACKED = 3
 """Bytes of a row in memory for each of its bytes in a data file, roughly."""
 
 Spread = Callable[[PartInput], Iterable[PartResult] | None]
-"""None: nobody is there to work them."""
+"""None: no executor processes them."""
 
 
 def parts_for(rows: int, size: int) -> int:
@@ -44,8 +44,8 @@ def parts_for(rows: int, size: int) -> int:
 
 
 def held_size(work: PartInput, moved_keys: MovedKeys) -> int:
-    """About how many bytes lie under keys whose values may move to other keys, or that wait to be read again: those
-    rows are held whole; what lies under all others is read while they are written."""
+    """The approximate number of bytes under keys whose values may move to other keys, or that wait to be read again:
+    those rows are held whole; what is under all others is read while they are written."""
     keys = len(moved_keys.words) + len(work.slice.applied.holes)
     rows, size = sum(file.rows for file in work.files), sum(file.size for file in work.files)
     return UNPACKED * keys * size // max(1, rows)

@@ -41,7 +41,7 @@ class RowChanges:
 
 @dataclass(frozen=True)
 class SegmentRows:
-    """Some rows of one segment, as they lie there, and their keys."""
+    """Some rows of one segment, as they are there, and their keys."""
 
     segment: Segment
     seq: Ints
@@ -117,8 +117,8 @@ def first_needed(work: PartInput) -> Seq:
 def read_changes(
     work: PartInput, part: int, chunk_words: Ints, rows: Iterable[SegmentRows] | None = None
 ) -> RowChanges:
-    """The part's log rows; `chunk_words` are the words of its chunks' keys. `rows`: those at or above
-    `first_needed`, where somebody has divided them already; None: read them from the segments."""
+    """The part's log rows; `chunk_words` are the words of its chunks' keys. `rows`: those at or above `first_needed`,
+    where they have been divided already; None: read them from the segments."""
     first, chunk_words = first_needed(work), np.unique(chunk_words)
     kept: list[SegmentRows] = []
     start = first if len(chunk_words) else Seq(work.slice.start_seq + 1)

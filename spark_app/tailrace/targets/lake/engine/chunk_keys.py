@@ -48,7 +48,7 @@ def asked(work: PartInput, chunk: ChunkRegistered) -> Columns:
 
 
 def read_chunk_keys(work: PartInput, part: int) -> ChunkKeys:
-    """The part's, out of all: where nobody has divided them."""
+    """The part's, out of all: where they have not been divided."""
     return gathered(work, list(_own(work, part)))
 
 

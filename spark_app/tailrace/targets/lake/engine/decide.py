@@ -106,7 +106,7 @@ def _slow_keys(work: PartInput, numbered: NumberedKeys, plain: Newest) -> Mask:
 
 
 def _chunk_base(numbered: NumberedKeys) -> Mask:
-    """Keys under which a chunk's row lies."""
+    """Keys that have a chunk's row underneath."""
     decided = numbered.choice.in_chunk & ~numbered.choice.emptied
     rows = numbered.choice.row[decided]
     decided[decided] = numbered.chunk_keys.position[rows] != KEY_ONLY

@@ -2,8 +2,8 @@
 
 `engine.spread` calls `divide` for some sources on one side of a Spark shuffle and `arrived` for each part on the other.
 A source is a segment of the log, or a file of which only the keys matter: chunks, the finished snapshots' chunks, the
-target's files that such an end may clear. Pieces lie in Spark's shuffle files, so executors need no disk in common, and
-Spark itself makes lost ones again.
+target's files that such an end may clear. Pieces are in Spark's shuffle files, so executors need no disk in common, and
+Spark itself recomputes lost ones.
 """
 
 from collections import defaultdict

@@ -38,7 +38,7 @@ class OutputRows:
 
 @dataclass(frozen=True)
 class Base:
-    """Rows of one file that lie under keys: rising positions, and the keys' numbers."""
+    """Rows of one file underneath keys: rising positions, and the keys' numbers."""
 
     path: str
     positions: Ints
@@ -48,7 +48,7 @@ class Base:
 def write_rows(
     work: PartInput, rows: OutputRows, base: Sequence[Base], pool: Sequence[pa.Table]
 ) -> tuple[NewFile, ...]:
-    """Rows without anything underneath in their order, the others as they lie in their files."""
+    """Rows without anything underneath in their order, the others in the order of their files."""
     output = _Output(work, rows, pool)
     tables = (table for source in (output.whole(), *map(output.over, base)) for table in source)
     return tuple(result.file for result in write_files(work.lake, work.location, work.layout, tables))

@@ -1,7 +1,7 @@
 """The few ways in which lake code touches storage, and the cache of footers.
 
 `FileAccess` is the part of `tailrace.storage.Storage` that locating, writing and the committers need; paths are
-absolute URIs. A chunk file that has gone missing shows as `tailrace.storage.NotFound`; whoever wrote it reads it again.
+absolute URIs. A chunk file that has gone missing shows as `tailrace.storage.NotFound`; its writer reads it again.
 """
 
 import threading

@@ -1,8 +1,8 @@
-"""Which files of a table's folder nobody needs any more, and their removal. For Delta and Iceberg alike.
+"""The files of a table's folder that are no longer needed, and their removal. For Delta and Iceberg alike.
 
 A file goes by reachability, never by its path alone: the format says what its kept versions reach (a vector file is
 reached through any of its vectors), the change log which chunk files it still needs. Apply asks for it between batches.
-Dying anywhere in between leaves files that nobody names; the next sweep, which lists the folder, finds them.
+Dying anywhere in between leaves files that no version names; the next sweep, which lists the folder, finds them.
 """
 
 import logging
@@ -50,7 +50,7 @@ def _lonely(path: str, there: Set[str]) -> bool:
 
 
 def remove(access: FileAccess, paths: Iterable[str], location: str) -> bool:
-    """Delete the files as far as they lie below `location`; False: some may have stayed. The table is right without it,
+    """Delete the files as far as they are below `location`; False: some may have stayed. The table is right without it,
     so a storage that refuses is no reason to stop it."""
     below = sorted(path for path in paths if path.startswith(f"{location}/"))
     if location.startswith("file:"):

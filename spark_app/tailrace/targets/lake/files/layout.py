@@ -1,7 +1,7 @@
-"""How a source table's columns lie in the target's data files: source name, physical name, field id, Arrow type.
+"""The layout of a source table's columns in the target's data files: source name, physical name, field id, Arrow type.
 
 Committers make the physical schema (`FormatTable.arrow_schema`); locating, reading and writing of files go by a
-`Layout`, so that nobody else needs to know the format's naming.
+`Layout`, so that no other module needs to know the format's naming.
 """
 
 import hashlib

@@ -161,7 +161,7 @@ Bounds = Sequence[tuple[object | None, object | None]]
 
 
 def _within(wanted: Sequence[pa.Array], bounds: Bounds) -> pa.Array:
-    """Indices of the keys that can lie between the bounds; a NaN is outside all statistics, so it always can."""
+    """Indices of the keys that can be between the bounds; a NaN is outside all statistics, so it always can."""
     keep: Any = None
     for column, (lower, upper) in zip(wanted, bounds, strict=True):
         if lower is None or upper is None or pa.types.is_boolean(column.type):

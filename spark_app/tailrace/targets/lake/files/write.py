@@ -31,8 +31,8 @@ def data_path(location: str, name: uuid.UUID) -> str:
 def chunk_path(location: str, snapshot_id: str, chunk: int, name: uuid.UUID) -> str:
     """A chunk file, adopted later as it is. `name` is new for every read of the chunk: no path is written twice.
 
-    It lies where data files lie: Tailrace's own clean-up spares it, another tool's VACUUM takes it if it was not
-    adopted for an hour. Then `NotFound` says so when it is adopted, and the chunk is read again.
+    It is where data files are: Tailrace's own clean-up spares it, another tool's VACUUM takes it if it was not adopted
+    for an hour. Then `NotFound` says so when it is adopted, and the chunk is read again.
     """
     safe = "".join(char if char.isascii() and (char.isalnum() or char == "-") else "-" for char in snapshot_id[:100])
     return f"{location}/{_DATA}/chunk-{safe}-{chunk:06d}-{name}.parquet"

@@ -82,7 +82,7 @@ class IcebergCatalog:
     catalog: Any
     location: str
     folder: bool
-    """A folder catalog: it alone says where a table lies."""
+    """A folder catalog: it alone knows the location of a table."""
 
     @classmethod
     def open(

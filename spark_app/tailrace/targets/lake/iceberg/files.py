@@ -27,7 +27,7 @@ _READERS = 8
 
 @dataclass(frozen=True)
 class Vector:
-    """A data file's present deletion vector: where it lies."""
+    """A data file's present deletion vector: its location."""
 
     path: str
     size: int

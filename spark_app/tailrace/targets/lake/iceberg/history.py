@@ -62,7 +62,7 @@ class History:
 
     def borders(self) -> list[Kept]:
         """The kept snapshots that together reach whatever kept and expired ones have in common: in a plain line of
-        versions, what the oldest kept one has no longer was given up before, and a name never comes back. Where there
+        versions, what the oldest kept one no longer has was removed before, and a name never comes back. Where there
         are branches, tags or a table that was put back, all of them."""
         line = self.line()
         plain = len(line) == len(self.snapshots) and set(self.refs) <= {"main"}

@@ -26,7 +26,7 @@ _LINE = 300
 
 
 class CommitConflict(Retry):
-    """Somebody changed the table between reading and committing. Shown as the `Retry` that it is."""
+    """The table was changed between reading and committing. Shown as the `Retry` that it is."""
 
     @property
     @override
@@ -35,7 +35,7 @@ class CommitConflict(Retry):
 
 
 class MissingTable(TailraceError):
-    """The catalog has no such table (any more)."""
+    """The catalog has no such table, or no longer."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Every present column goes and every wanted one comes with a new field id, even under the same name: a chunk file or a
 commit that was prepared for the former generation can never be taken for one of the new. Removing the rows asks for no
-list of files, so that a table which no reader can open any more is replaced like any other.
+list of files, so that a table which no reader can open any longer is replaced like any other.
 """
 
 import uuid
@@ -26,7 +26,7 @@ _METRICS = "write.metadata.metrics.column."
 
 
 def mirrored(properties: dict[str, str], name: str) -> AppliedState | None:
-    """The newest state that the table's properties tell, without its holes; None: it is not Tailrace's."""
+    """The newest state in the table's properties, without its holes; None: it is not Tailrace's."""
     text = properties.get(iceberg_state.STATE)
     return None if text is None else iceberg_state.decode_mirror(text, name).stored.applied
 
@@ -64,8 +64,8 @@ _Present = tuple[int | None, Mapping[str, Tracked]]
 
 
 def _present(java: Java, table: Any, name: str, by: Replacement) -> _Present:
-    """The current snapshot and what is live in it, by metadata alone: rows that no reader can open any more go like any
-    others."""
+    """The current snapshot and what is live in it, by metadata alone: rows that no reader can open any longer are
+    removed like any others."""
     current = table.currentSnapshot()
     if current is None or not by.files:
         return None, {}

@@ -1,8 +1,8 @@
 """The applied state in an Iceberg table, and how it is found again. Pure: no Java, no storage.
 
-Every commit of ours writes the state twice, atomically: into the snapshot's summary (so that each version has its own),
-and into a table property (the mirror, because expiry removes old snapshots). The summary is found by walking from the
-current snapshot to its ancestors over foreign compactions. The mirror counts only where the walk ends at an expired
+Every commit of Tailrace writes the state twice, atomically: into the snapshot's summary (so that each version has its
+own), and into a table property (the mirror, because expiry removes old snapshots). The summary is found by walking from
+the current snapshot to its ancestors over foreign compactions. The mirror counts only where the walk ends at an expired
 ancestor, and only with proof that the mirrored snapshot is an ancestor: a table put back to an older version must never
 appear to be at the newer state.
 """
@@ -20,7 +20,7 @@ from tailrace.targets.lake import stored_state
 STATE = "tailrace.state"
 """Summary entry of a snapshot, and table property (the mirror)."""
 NONCE = "tailrace.commit"
-"""Summary entry: tells this very commit from every other when its outcome was unknown."""
+"""Summary entry: distinguishes this very commit from every other when its outcome was unknown."""
 ADOPTED = "tailrace.adopted"
 """Summary entry: how many chunk files the commit adopted, the only files that are much older than their commit."""
 INLINE_HOLES = 4096
@@ -123,7 +123,8 @@ def parse_snapshot(text: str) -> IcebergSnapshot:
 
 
 def walk(table: str, current: int, read: Callable[[int], IcebergSnapshot | None]) -> IcebergSnapshot | Broken:
-    """The newest ancestor of ours. Foreign compactions are passed over, a foreign change of rows is refused."""
+    """The newest ancestor that Tailrace wrote. Foreign compactions are passed over, a foreign change of rows is
+    refused."""
     snapshot = read(current)
     while snapshot is not None:
         if snapshot.state is not None:
@@ -154,7 +155,7 @@ def proven_by_mirror(
 
     `sequences`: the data sequence numbers of all live data files and vectors. A number belongs to one snapshot only,
     and a compaction gives its files the number of the version it read. So a file with the mirror's number proves the
-    descent, and no higher number among them proves that nobody else wrote rows.
+    descent, and no higher number among them proves that no other program wrote rows.
     """
     if mirror is not None and mirror.snapshot is not None:
         if broken.oldest.parent == mirror.snapshot:

@@ -238,8 +238,8 @@ class IcebergTable:
             self._version = after
 
     def expire(self, older_than: float, chunks: KeptChunks = NO_CHUNKS, at_once: int = AT_ONCE) -> bool:
-        """All snapshots are listed in one metadata file that every commit writes anew: without this it grows for ever.
-        The state's ancestors may go as well: the mirror in the properties proves itself (`iceberg_state`)."""
+        """All snapshots are listed in one metadata file that every commit rewrites: without this it grows forever. The
+        state's ancestors may go as well: the mirror in the properties proves itself (`iceberg_state`)."""
         if self._former is None:
             self._known()
         return self._cleaner().expire(older_than, chunks, at_once)
