@@ -22,7 +22,7 @@ from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 from tailrace.errors import CorruptLog
 from tailrace.seams import seam
-from tailrace.sources.api import Beaten, Patience, Source, Subscription
+from tailrace.sources.api import CreatedByOther, Patience, Source, Subscription
 from tailrace.storage.probe import require_exclusive
 from tailrace.storage.store import NotFound, Storage
 
@@ -106,7 +106,7 @@ def _renew(place: StartContext, journal: JournalWriter, asked: Renewal, patience
     """Begin the stream again at another position, as the first start did; the tables follow with the first look."""
     try:
         identity, point = place.subscription.renew(_origin(journal.state), patience)
-    except Beaten as error:
+    except CreatedByOther as error:
         raise error.refusal from None
     rows, parallelism = asked.chunk_rows, asked.parallelism
     event = SourceRenewed(
@@ -127,7 +127,7 @@ def _first_start(place: StartContext, ids: Ids, patience: Patience) -> JournalWr
     first_start.write(place.storage, origin)
     try:
         point = place.subscription.begin(origin, patience)
-    except Beaten as error:
+    except CreatedByOther as error:
         first_start.forget(place.storage)
         raise error.refusal from None
     # A first start reads every table anyway; left until after record 0, the note would begin the stream again.

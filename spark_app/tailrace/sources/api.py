@@ -243,7 +243,7 @@ class Interrupted(Retry):
     """The process was asked to end before its start was complete."""
 
 
-class Beaten(Exception):
+class CreatedByOther(Exception):
     """The object that `begin` was about to create was created by another client meanwhile, so Tailrace must not drop
     it."""
 
@@ -310,7 +310,7 @@ class Subscription(Protocol):
         what it left is removed."""
 
     def begin(self, origin: Origin, patience: Patience) -> ResumePoint:
-        """Make what the origin says; the place from which on the log is kept for us. `Beaten`."""
+        """Make what the origin says; the place from which on the log is kept for us. `CreatedByOther`."""
 
     def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], ResumePoint]:
         """Begin again with a log whose position is lost or abandoned: the new identity, and the place."""

@@ -16,7 +16,7 @@ from tailrace.changelog.paths import FIRST_START
 from tailrace.changelog.records import Position
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, Retry
-from tailrace.sources.api import Beaten, Patience
+from tailrace.sources.api import CreatedByOther, Patience
 from tailrace.sources.postgresql.connect import connect
 from tailrace.sources.postgresql.log.replication import LogConnection
 from tailrace.sources.postgresql.names import Names
@@ -156,7 +156,7 @@ def test_a_slot_that_a_namesake_makes_first_is_not_ours(postgres: PostgresServer
         origin = ours.prepare("0a" * 16, None)
         slot = Names.of(replicator).slot
         connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
-        with pytest.raises(Beaten, match="holds no change log"):
+        with pytest.raises(CreatedByOther, match="holds no change log"):
             ours.begin(origin, Patience(lambda _: None, threading.Event()))
         assert postgres.execute(SLOTS) == [(slot,)]
 

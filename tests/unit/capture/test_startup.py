@@ -22,7 +22,7 @@ from tailrace.changelog.records import Heartbeat, Origin, Position, ResumePoint
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, SourceRefused
-from tailrace.sources.api import Beaten, Patience
+from tailrace.sources.api import CreatedByOther, Patience
 from tailrace.storage.store import Storage
 
 
@@ -127,7 +127,7 @@ def test_a_start_that_was_refused_makes_no_claim_to_what_comes_later(source: Wat
 def test_what_somebody_else_made_first_is_not_taken_for_our_own_at_the_next_start(
     source: Watched, tmp_path: Path
 ) -> None:
-    at = place(source, tmp_path, beginning=Beaten(SourceRefused("the slot exists")))
+    at = place(source, tmp_path, beginning=CreatedByOther(SourceRefused("the slot exists")))
     with pytest.raises(SourceRefused, match="the slot exists"):
         start(at)
     assert not at.storage.exists(FIRST_START)

@@ -18,7 +18,7 @@ from tailrace.contract.resources import Replicator
 from tailrace.errors import SourceRefused
 from tailrace.seams import seam
 from tailrace.sources import patterns
-from tailrace.sources.api import Beaten, Interrupted, Patience
+from tailrace.sources.api import CreatedByOther, Interrupted, Patience
 from tailrace.sources.findings import refuse
 from tailrace.sources.postgresql import admission, preflight, publication
 from tailrace.sources.postgresql import objects as slots
@@ -113,7 +113,7 @@ class Making:
             return self._make(self.config.named(self.names.maker), name)
         except slots.SlotExists:
             # A namesake was faster: the slot is not ours to drop, now or at the next start.
-            raise Beaten(admission.of_somebody_else(name, self.root)) from None
+            raise CreatedByOther(admission.of_somebody_else(name, self.root)) from None
 
     def _make(self, maker: PgConfig, name: str) -> Position:
         """Making a slot waits for every transaction that writes now; meanwhile we say which one is in the way."""
