@@ -23,7 +23,7 @@ from tailrace.changelog.state import TableLog
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.places import StorageSpec
 from tailrace.contract.resources import Replicator, TableOptions
-from tailrace.sources.api import KeyRange, Wiring
+from tailrace.sources.api import KeyRange, StreamContext
 from tailrace.sources.mysql import catalog, chunks
 from tailrace.sources.mysql.connect import MyConfig, connect
 from tailrace.sources.mysql.ends import log_end
@@ -104,9 +104,9 @@ class LogRun:
         self.journal = self._opened(storage)
         self.recorder = Recorder(self.journal, lambda: None, lambda _: None)
         self.storage = storage
-        wiring = Wiring(self.recorder, self._settle, "n", folder / "scratch", memory)
+        context = StreamContext(self.recorder, self._settle, "n", folder / "scratch", memory)
         replicator = _replicator(folder, include, options, initial)
-        self.stream = MysqlStream(config_of(server, user), self._connection, replicator, 4_000_001, wiring)
+        self.stream = MysqlStream(config_of(server, user), self._connection, replicator, 4_000_001, context)
         self.stream.start()
 
     def _opened(self, storage: Storage) -> JournalWriter:

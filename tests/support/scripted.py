@@ -204,8 +204,8 @@ class ScriptedSubscription:
         if self.readers.get(origin.log_id, point.position + 1) > point.position:
             raise PositionLost("the source has forgotten its log", "")
 
-    def stream(self, origin: Origin, wiring: api.Wiring) -> "ScriptedStream":
-        return ScriptedStream(self.source, self.replicator, origin.log_id, wiring)
+    def stream(self, origin: Origin, context: api.StreamContext) -> "ScriptedStream":
+        return ScriptedStream(self.source, self.replicator, origin.log_id, context)
 
     def examine(self, origin: Origin | None, renewing: bool) -> findings.Examination:
         found = findings.Finding("memory", "ok", "there is a database")
@@ -244,11 +244,11 @@ class ScriptedStream:
     source: ScriptedSource
     replicator: Replicator
     log_id: str
-    wiring: api.Wiring
+    context: api.StreamContext
     divided = False
 
     def __post_init__(self) -> None:
-        state = self.wiring.sink.state
+        state = self.context.sink.state
         self.position = self._given = state.position
         self._schemas = {t.table_id: t.schema for t in state.tables.values() if not t.removed}
         self._bell = os.eventfd(0, os.EFD_NONBLOCK)
@@ -272,12 +272,12 @@ class ScriptedStream:
 
     def cut(self) -> None:
         if self.pending:
-            self.wiring.sink.rows(self._changes(range(self._given + 1, self.position + 1)))
+            self.context.sink.rows(self._changes(range(self._given + 1, self.position + 1)))
             self._given = self.position
-        self.wiring.sink.cut(resume_point(self.position))
+        self.context.sink.cut(resume_point(self.position))
 
     def _changes(self, numbers: Sequence[int]) -> api.Changes:
-        seq, now = self.wiring.sink.next_seq, int(time.time() * 1e6)
+        seq, now = self.context.sink.next_seq, int(time.time() * 1e6)
         rows: dict[int, list[dict[str, object]]] = {}
         events: list[Event] = []
         firsts: dict[int, int] = {}
@@ -300,7 +300,7 @@ class ScriptedStream:
         return api.Changes(tables, events, Seq(seq - 1), starts, (now, now) if starts else None, leaves=[])
 
     def acknowledge(self, position: Position) -> None:
-        assert position <= self.wiring.sink.state.position, "only what a durable record holds"
+        assert position <= self.context.sink.state.position, "only what a durable record holds"
         readers = self.source.database.readers
         readers[self.log_id] = max(position, readers[self.log_id])
 
@@ -310,8 +310,8 @@ class ScriptedStream:
 
     def look(self) -> float:
         """New tables begin here, and those that are to begin again: of their rows until now only chunks tell."""
-        self.wiring.settle()
-        state = self.wiring.sink.state
+        self.context.settle()
+        state = self.context.sink.state
         spec = self.replicator.spec
         found = {table.schema.table_id: table.schema for table in self.source.tables(spec.tables, spec.options)}
         asked = resyncs(state) if state.renewal is None else dict.fromkeys(found, state.renewal.id)
@@ -329,8 +329,8 @@ class ScriptedStream:
             events.append(renewal_plan(state.renewal, found))
         events += [self._differs(table_id, state.last_seq) for table_id in self.source.database.differing]
         self.source.database.differing.clear()
-        self.wiring.sink.add(*events)
-        self.wiring.settle()
+        self.context.sink.add(*events)
+        self.context.settle()
         return 0.0
 
     def _differs(self, table_id: int, seq: Seq) -> SchemaChanged:

@@ -24,7 +24,7 @@ from tailrace.capture.startup import StartContext
 from tailrace.changelog.records import Heartbeat, Position
 from tailrace.changelog.writer import JournalWriter
 from tailrace.errors import Retry
-from tailrace.sources.api import Wiring
+from tailrace.sources.api import StreamContext
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +76,8 @@ class Capture:
         origin = journal.state.origin
         assert origin is not None
         self._recorder = Recorder(journal, self._breathe, self._acknowledge, self._board.rest)
-        wiring = Wiring(self._recorder, self.settle, journal.nonce, spill, timing.block)
-        self._stream = place.subscription.stream(origin, wiring)
+        context = StreamContext(self._recorder, self.settle, journal.nonce, spill, timing.block)
+        self._stream = place.subscription.stream(origin, context)
         # Bound: a chunk that was read from the server before says so.
         visibility = place.source.bound_to(origin).visibility
         self._requests = ChunkRequests(self._recorder, self._stream, self.settle, visibility)

@@ -162,7 +162,7 @@ class Distance:
 
 
 @dataclass(frozen=True)
-class Wiring:
+class StreamContext:
     """The objects that a stream is connected to."""
 
     sink: Sink
@@ -323,7 +323,7 @@ class Subscription(Protocol):
         """Before `stream`: `PositionLost` unless the source holds everything after the point. A predecessor of this
         very change log that is still connected is ended; anybody else is refused."""
 
-    def stream(self, origin: Origin, wiring: Wiring) -> ChangeStream: ...
+    def stream(self, origin: Origin, context: StreamContext) -> ChangeStream: ...
 
     def examine(self, origin: Origin | None, renewing: bool) -> Examination:
         """Everything that a start would look at, without changing anything. `origin`: as far as there is one."""

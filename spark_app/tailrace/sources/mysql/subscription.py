@@ -13,7 +13,7 @@ from tailrace.changelog.records import Origin, ResumePoint
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 from tailrace.sources import patterns
-from tailrace.sources.api import Patience, RemovalProof, RemovalStep, Wiring
+from tailrace.sources.api import Patience, RemovalProof, RemovalStep, StreamContext
 from tailrace.sources.findings import Examination, TableSize, refuse
 from tailrace.sources.mysql import beginning, preflight
 from tailrace.sources.mysql.catalog import discover
@@ -72,10 +72,10 @@ class MysqlSubscription:
         # Unlike other settings, what keeps changes out of the log shows in no event of it.
         refuse(replace(f, fix=f"{f.fix} {_LEFT_OUT}") for f in preflight.binary_log(observe(self._connection, ())))
 
-    def stream(self, origin: Origin, wiring: Wiring) -> MysqlStream:
+    def stream(self, origin: Origin, context: StreamContext) -> MysqlStream:
         config = beginning.bound(self._config, origin)
         server_id = int(origin.identity[beginning.SERVER_ID])
-        return MysqlStream(config, self._connection, self._replicator, server_id, wiring)
+        return MysqlStream(config, self._connection, self._replicator, server_id, context)
 
     def examine(self, origin: Origin | None, renewing: bool) -> Examination:
         spec = self._replicator.spec

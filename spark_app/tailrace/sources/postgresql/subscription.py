@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from tailrace.changelog.records import Origin, Position, ResumePoint
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
-from tailrace.sources.api import Patience, RemovalProof, RemovalStep, Wiring
+from tailrace.sources.api import Patience, RemovalProof, RemovalStep, StreamContext
 from tailrace.sources.findings import Examination
 from tailrace.sources.postgresql import admission, preflight, publication, removal
 from tailrace.sources.postgresql import objects as slots
@@ -79,10 +79,10 @@ class PgSubscription:
         self._check_slot(slots.find_slot(self._connection, names.slot), names, point.position)
         release_slot(self._connection, names.slot, names.applications, time.sleep)
 
-    def stream(self, origin: Origin, wiring: Wiring) -> PgStream:
+    def stream(self, origin: Origin, context: StreamContext) -> PgStream:
         names = Names.of_log(self._replicator, origin)
         config = self._config.named(names.application).bound_to(*admission.bound(origin))
-        return PgStream(config, self._connection, self._replicator, names, wiring)
+        return PgStream(config, self._connection, self._replicator, names, context)
 
     def examine(self, origin: Origin | None, renewing: bool) -> Examination:
         spec, names = self._replicator.spec, Names.of_log(self._replicator, origin)

@@ -22,7 +22,7 @@ from tailrace.changelog.records import (
 )
 from tailrace.contract.resources import Replicator
 from tailrace.errors import LogIncomplete, NoKey, ReadRefused, TableGone, TableStop
-from tailrace.sources.api import Wiring
+from tailrace.sources.api import StreamContext
 from tailrace.sources.concealed import conceals
 from tailrace.sources.dropped import drops
 from tailrace.sources.mysql.catalog import PRIMARY, TRANSACTIONAL, discover, hidden
@@ -55,13 +55,18 @@ class StreamProgress:
 
 class CatalogPoll:
     def __init__(
-        self, replicator: Replicator, connection: Connection, tables: Tables, wiring: Wiring, progress: StreamProgress
+        self,
+        replicator: Replicator,
+        connection: Connection,
+        tables: Tables,
+        context: StreamContext,
+        progress: StreamProgress,
     ) -> None:
         self._replicator = replicator
         self._connection = connection
         self._tables = tables
-        self._sink = wiring.sink
-        self._settle = wiring.settle
+        self._sink = context.sink
+        self._settle = context.settle
         self._progress = progress
         self._since: dict[int, tuple[TableSchema | None, Position]] = {}
         """Table -> its form, and where the log ended when a look first found it in that. None: it is gone."""

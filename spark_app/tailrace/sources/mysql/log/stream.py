@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from tailrace.changelog.records import Position, ResumePoint
 from tailrace.contract.resources import Replicator
 from tailrace.errors import Retry, SourceRefused
-from tailrace.sources.api import Distance, Wiring
+from tailrace.sources.api import Distance, StreamContext
 from tailrace.sources.mysql.catalog import table_by_id
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, server_of, source_errors
 from tailrace.sources.mysql.ends import log_end, prepared, seen
@@ -48,14 +48,14 @@ log = logging.getLogger(__name__)
 
 class MysqlStream:
     def __init__(
-        self, config: MyConfig, connection: Connection, replicator: Replicator, server_id: int, wiring: Wiring
+        self, config: MyConfig, connection: Connection, replicator: Replicator, server_id: int, context: StreamContext
     ) -> None:
         """`config`: of the log connection; `connection`: for everything that is asked in SQL. `server_id`: ours, which
         no other client of the server may have."""
         self._config = config
         self._connection = connection
         self._server_id = server_id
-        self._sink = wiring.sink
+        self._sink = context.sink
         self._options = replicator.spec.options
         server = server_of(connection)
         self._mariadb = server.product != "mysql"
@@ -70,15 +70,15 @@ class MysqlStream:
             unread=self._is_unread,
         )
         self._take_over()
-        state = wiring.sink.state
+        state = context.sink.state
         self._known = SourceState.read(state.source_state)
         self._executed = Executed(self._known.done, self._mariadb)
-        held = Held(wiring.scratch)
+        held = Held(context.scratch)
         start = StartingPoint(state.position, config.numbering, self._unended(), self._known.exact)
-        self._assembler = Assembler(self, self._executed, held, wiring.memory, start)
+        self._assembler = Assembler(self, self._executed, held, context.memory, start)
         self._decoder = Decoder(self._tables)
         self._poll = CatalogPoll(
-            replicator, connection, self._tables, wiring, StreamProgress(lambda: self.position, self._edge, self._end)
+            replicator, connection, self._tables, context, StreamProgress(lambda: self.position, self._edge, self._end)
         )
         self._temporary = TemporaryTables()
         self._touched: dict[int, Effect] = {}

@@ -24,7 +24,7 @@ from tailrace.changelog.records import (
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import Replicator
 from tailrace.errors import NoKey, ReadRefused, TableGone
-from tailrace.sources.api import Wiring
+from tailrace.sources.api import StreamContext
 from tailrace.sources.concealed import conceals
 from tailrace.sources.dropped import drops
 from tailrace.sources.postgresql import objects as slots
@@ -65,16 +65,16 @@ class PollContext:
 
 
 class CatalogPoll:
-    def __init__(self, place: PollContext, tables: CapturedTables, wiring: Wiring) -> None:
+    def __init__(self, place: PollContext, tables: CapturedTables, context: StreamContext) -> None:
         self._place = place
         self._tables = tables
-        self._sink = wiring.sink
-        self._nonce = wiring.nonce
-        self._settle = wiring.settle
+        self._sink = context.sink
+        self._nonce = context.nonce
+        self._settle = context.settle
         self._tokens = 0
         self._looks: dict[str, PendingLook] = {}
         self._trees = Trees()
-        state = wiring.sink.state
+        state = context.sink.state
         fingerprints = {i: log.fingerprint for i, log in state.tables.items() if not log.removed}
         self._routes = Routes(place.connection.info.server_version, fingerprints)
         self._decides_since = slots.oldest_undecided(place.connection, place.names.slot) if self._routes.kept else None

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tailrace.changelog.records import Position
 from tailrace.contract.resources import Replicator, ReplicatorSpec
-from tailrace.sources.api import Distance, Wiring
+from tailrace.sources.api import Distance, StreamContext
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.admission import check_slot
 from tailrace.sources.postgresql.catalog import table_by_oid
@@ -42,23 +42,23 @@ class PgStream:
         connection: Connection,
         replicator: Replicator,
         names: Names,
-        wiring: Wiring,
+        context: StreamContext,
     ) -> None:
         """`config`: of the log connection; `connection`: for everything that is asked in SQL."""
         self._config = config
         self._connection = connection
         self._names = names
-        self._sink = wiring.sink
+        self._sink = context.sink
         self._next_xid = slots.next_xid(connection)
         self._tables = _tables(connection, replicator.spec)
-        for table in wiring.sink.state.tables.values():
+        for table in context.sink.state.tables.values():
             if not table.removed:
                 self._tables.add(table.schema, table.stopped is not None, table.fingerprint)
                 self._tables.known[table.table_id].history = [s.table for s in table.schemas[:-1]]
-        self._wiring = wiring
-        self._decoding = Decoding(Decoder(self._tables), wiring.sink)
+        self._wiring = context
+        self._decoding = Decoding(Decoder(self._tables), context.sink)
         self._assembler = self._from_here()
-        self._poll = CatalogPoll(PollContext(replicator, connection, names), self._tables, wiring)
+        self._poll = CatalogPoll(PollContext(replicator, connection, names), self._tables, context)
         self._looks: dict[int, int] = {}
         self._holder = LogHolder(connection)
         """Table -> the look that was taken for it."""

@@ -31,7 +31,7 @@ from tailrace.changelog.records import (
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import StorageLocation, TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, SchemaChangeUnsupported, TableStop
-from tailrace.sources.api import Wiring
+from tailrace.sources.api import StreamContext
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.fingerprint import KINDS, CatalogLook
 from tailrace.sources.postgresql.log import catalog_poll as polling
@@ -110,8 +110,8 @@ class World:
         self.described: set[int] = set()
         self.recorder = Recorder(self.journal, lambda: None, lambda _: None)
         self.decoding = Decoding(Decoder(self.tables), self.recorder)
-        wiring = Wiring(self.recorder, self.settle, "n", Path(), 1)
-        self.poll = CatalogPoll(self._place, self.tables, wiring)
+        context = StreamContext(self.recorder, self.settle, "n", Path(), 1)
+        self.poll = CatalogPoll(self._place, self.tables, context)
 
     def look(self) -> CatalogLook:
         """Each time a table is put into the publication, its membership is another one."""
