@@ -26,7 +26,7 @@ from tailrace.removal import claims
 from tailrace.removal import data as drop_data
 from tailrace.removal.claims import Known
 from tailrace.seams import seam
-from tailrace.sources.api import GIVEN, RemovalProof, RemovalStep
+from tailrace.sources.api import NAMED_BY_USER, RemovalProof, RemovalStep
 from tailrace.storage.store import Storage
 
 
@@ -86,7 +86,7 @@ def leave(replicator: Replicator, secrets: Path | None, run_dir: Path, policy: D
 def report_of(replicator: Replicator, steps: list[RemovalStep], complete: bool) -> DropReport:
     """`steps` of one attempt or several. That a thing stays which the user named is no news."""
     dropped = dict.fromkeys(step.what for step in steps if step.outcome == "dropped")
-    left = [step for step in steps if step.outcome == "kept" and step.why != GIVEN]
+    left = [step for step in steps if step.outcome == "kept" and step.why != NAMED_BY_USER]
     kept = {step.what: step.why for step in left if step.what not in dropped}
     return DropReport(
         owner=ownership.owner(replicator),

@@ -262,7 +262,7 @@ class Patience:
     """Set: `Interrupted`."""
 
 
-GIVEN = "it is named in the manifest"
+NAMED_BY_USER = "it is named in the manifest"
 """Why a thing stays that the user has named."""
 
 

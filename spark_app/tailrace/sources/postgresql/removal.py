@@ -14,7 +14,7 @@ from typing import Literal
 from tailrace.changelog.records import Origin
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
-from tailrace.sources.api import GIVEN, RemovalProof, RemovalStep
+from tailrace.sources.api import NAMED_BY_USER, RemovalProof, RemovalStep
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql import publication
 from tailrace.sources.postgresql.connect import Connection
@@ -54,7 +54,7 @@ def claims(
     kinds: tuple[Kind, Kind] = ("slot", "publication")
     for kind, named in zip(kinds, given, strict=True):
         if named is not None:
-            yield OwnedObject(kind, named, GIVEN)
+            yield OwnedObject(kind, named, NAMED_BY_USER)
         elif proof.origin is not None:
             claim = _of_origin(kind, root, proof.origin, server, proof.kept)
             yield replace(claim, applications=Names.of_log(replicator, proof.origin).applications)
