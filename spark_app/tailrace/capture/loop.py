@@ -47,9 +47,9 @@ class Timing:
     heartbeat: float = 10.0
     """A moved position is recorded and acknowledged this often when no captured table changes."""
     waiting_heartbeat: float = 0.2
-    """A nudge this often while a chunk waits: an idle server may not write its log out for 10 s."""
+    """A heartbeat this often while a chunk waits: an idle server may not write its log out for 10 s."""
     idle_message: float = 60.0
-    """A nudge this often for a source whose log does not move for us."""
+    """A heartbeat this often for a source whose log does not move for us."""
     read_bytes: int = 4 << 20
     read_seconds: float = 0.05
     turn: float = 0.1
@@ -135,7 +135,7 @@ class Capture:
             self._cut()
         high = self._requests.waits_for
         if high is not None and self._is_due("message", self._timing.waiting_heartbeat):
-            self._stream.nudge()
+            self._stream.heartbeat()
         moved = self._stream.position > self._recorder.durable and not self._stream.pending
         if moved and self._is_due("heartbeat", self._timing.heartbeat):
             # A record that moves only the position, so that the source may forget its log.
@@ -161,7 +161,7 @@ class Capture:
         if self._is_due("meter", 1.0):
             self._meter.measure(stream.position)
         if self._is_due("idle", self._timing.idle_message) and self._recorder.durable >= stream.position:
-            stream.nudge()
+            stream.heartbeat()
         if self._is_due("retention", 60.0):
             self._board.rest()
             self._retention.run()

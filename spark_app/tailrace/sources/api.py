@@ -215,7 +215,7 @@ class ChangeStream(Protocol):
         """A sign of life; called every few seconds at least. `Retry`: the source has been silent for too long; while we
         have not `listened`, that is no fault of its own."""
 
-    def nudge(self) -> None:
+    def heartbeat(self) -> None:
         """Make the source's log move without other writers: an idle source may not send its end by itself."""
 
     def look(self) -> float:

@@ -239,7 +239,7 @@ class MysqlStream:
             self._log.heard()
         self._log.keep_alive()
 
-    def nudge(self) -> None:
+    def heartbeat(self) -> None:
         """Not needed: an idle server says every second where its log ends."""
 
     def look(self) -> float:

@@ -139,7 +139,7 @@ class PgStream:
             self._log.heard()
         self._log.keep_alive()
 
-    def nudge(self) -> None:
+    def heartbeat(self) -> None:
         slots.emit(self._connection, "", transactional=False)
 
     def look(self) -> float:
