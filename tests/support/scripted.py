@@ -348,7 +348,7 @@ class ScriptedStream:
         schema = self._schemas[table_id]
         return schema.version if set(columns) == {c.name for c in schema.columns} else None
 
-    def seen_now(self) -> str:
+    def current_snapshot(self) -> str:
         return str(self.source.database.seen())
 
     def distance(self, position: Position) -> api.Distance:

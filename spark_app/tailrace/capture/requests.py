@@ -73,7 +73,7 @@ class ChunkRequests:
 
     def point_now(self) -> Seq:
         """The replay point of a snapshot taken now."""
-        return self._replay_point(self._visibility(self._stream.seen_now()))
+        return self._replay_point(self._visibility(self._stream.current_snapshot()))
 
     def take_applied(self) -> list[Applied]:
         """The progress that targets have reported since; for the next record."""

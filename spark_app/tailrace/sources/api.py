@@ -231,7 +231,7 @@ class ChangeStream(Protocol):
     def version_with(self, table_id: int, columns: tuple[str, ...]) -> int | None:
         """The newest schema version of a captured table that has exactly these columns; None: no version does."""
 
-    def seen_now(self) -> str:
+    def current_snapshot(self) -> str:
         """The snapshot that a chunk would have if it were read now, in the form of `ChunkRead.snapshot`."""
 
     def distance(self, position: Position) -> Distance: ...

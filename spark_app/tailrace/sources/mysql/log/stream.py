@@ -298,7 +298,7 @@ class MysqlStream:
     def version_with(self, table_id: int, columns: tuple[str, ...]) -> int | None:
         return self._tables.version_with(table_id, columns)
 
-    def seen_now(self) -> str:
+    def current_snapshot(self) -> str:
         server = server_of(self._connection).identity
         return seen_on(seen(self._connection, self._config.numbering), server, self._config.numbering)
 

@@ -165,7 +165,7 @@ class PgStream:
     def version_with(self, table_id: int, columns: tuple[str, ...]) -> int | None:
         return self._tables.version_with(table_id, columns)
 
-    def seen_now(self) -> str:
+    def current_snapshot(self) -> str:
         return slots.snapshot(self._connection)
 
     def distance(self, position: Position) -> Distance:
