@@ -9,7 +9,7 @@ from support.origins import origin as make_origin
 from tailrace.apply.applier import Applier
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
-from tailrace.changelog.grown import Grown
+from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.records import ChunkRegistered, Column, Position, RecordNumber, Segment, Seq, TableSchema
 from tailrace.changelog.state import LoggedChunk, LoggedSchema, LoggedSegment, LogState, SegmentList, TableLog
 from tailrace.targets.api import ChunkLost, ChunkWriter, NeededChunks
@@ -46,7 +46,7 @@ def table(table_id: int, *records: int, rows: int = 1, chunk: bool = False) -> T
         initial_snapshot=False,
         schemas=(LoggedSchema(record=RecordNumber(1), after_seq=Seq(0), table=schema),),
         segments=segments,
-        chunks=Grown([LoggedChunk(record=RecordNumber(2), chunk=CHUNK)] if chunk else ()),
+        chunks=AppendList([LoggedChunk(record=RecordNumber(2), chunk=CHUNK)] if chunk else ()),
     )
 
 

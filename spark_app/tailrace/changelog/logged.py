@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from typing_extensions import override
 
-from tailrace.changelog.grown import Grown
+from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.packed import PackedRows
 from tailrace.changelog.records import (
     ChunkRegistered,
@@ -96,8 +96,8 @@ class TableLog(Closed):
     schemas: tuple[LoggedSchema, ...]
     """The schemas in order of versions; never empty."""
     segments: SegmentList = SegmentList()
-    truncates: Grown[LoggedTruncate] = Grown()
-    chunks: Grown[LoggedChunk] = Grown()
+    truncates: AppendList[LoggedTruncate] = AppendList()
+    chunks: AppendList[LoggedChunk] = AppendList()
     finishes: tuple[LoggedFinish, ...] = ()
     applied_seq: Seq = Seq(0)
     applied_record: RecordNumber = RecordNumber(0)
@@ -157,9 +157,9 @@ class SnapshotTable(Closed):
     max_key: tuple[str, ...] | None = None
     estimated_rows: int = 0
     started: bool = False
-    chunks: Grown[ChunkRegistered] = Grown()
+    chunks: AppendList[ChunkRegistered] = AppendList()
     """Registered so far, in order of registration; emptied when the table is finished."""
-    chunk_records: Grown[RecordNumber] = Grown()
+    chunk_records: AppendList[RecordNumber] = AppendList()
     """The record of each."""
     next_chunk: int = 0
     """Above all ordinals of `chunks`."""

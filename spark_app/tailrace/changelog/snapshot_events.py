@@ -8,8 +8,8 @@ the snapshot: its rows belong to another target.
 from collections.abc import Mapping
 from typing import Any
 
+from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.folding import Folding, Handler
-from tailrace.changelog.grown import Grown
 from tailrace.changelog.logged import (
     LoggedChunk,
     LoggedFinish,
@@ -180,7 +180,7 @@ def _table_finished(work: Folding, event: SnapshotTableFinished) -> None:
             read = table.chunk_records[0] if _whole(snapshot) and snapshot.reads(log) else log.read_record
             finishes = (*log.finishes, _finish(work, event, snapshot, table))
             work.update(log, finishes=finishes, read_record=max(read, log.read_record))
-    _update(work, snapshot, table, finished=event, chunks=Grown(), chunk_records=Grown())
+    _update(work, snapshot, table, finished=event, chunks=AppendList(), chunk_records=AppendList())
 
 
 def _finish(work: Folding, event: SnapshotTableFinished, snapshot: SnapshotState, table: SnapshotTable) -> LoggedFinish:
@@ -219,7 +219,7 @@ def _ended(work: Folding, event: SnapshotEnded) -> None:
     if event.outcome != "completed":
         _left_unread(work, snapshot, event)
     tables = {
-        key: table.model_copy(update={"chunks": Grown(), "chunk_records": Grown()})
+        key: table.model_copy(update={"chunks": AppendList(), "chunk_records": AppendList()})
         for key, table in snapshot.tables.items()
     }
     # Ended snapshots stand in the order in which they ended, so that the oldest are forgotten first.

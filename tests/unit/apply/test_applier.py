@@ -14,7 +14,7 @@ from tailrace.apply import table_worker
 from tailrace.apply.applier import TIDY_SECONDS
 from tailrace.apply.progress import Progress
 from tailrace.apply.table_worker import TableWorker, batch_end
-from tailrace.changelog.grown import Grown
+from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.logged import DroppedTable, place_of
 from tailrace.changelog.records import RecordNumber, SnapshotPlanned
 from tailrace.changelog.shared_journal import SharedJournal
@@ -74,7 +74,7 @@ def test_an_error_while_an_error_is_told_is_not_lost(monkeypatch: pytest.MonkeyP
 def test_a_record_that_is_offered_while_the_journal_is_read_waits_for_the_next_batch() -> None:
     """Another thread reads record 10 and offers it, right behind the state that this batch is cut from."""
     before = table(7, 3)
-    after = before.model_copy(update={"chunks": Grown([LoggedChunk(record=RecordNumber(10), chunk=CHUNK)])})
+    after = before.model_copy(update={"chunks": AppendList([LoggedChunk(record=RecordNumber(10), chunk=CHUNK)])})
     states = [log(before, number=9), log(after, number=10)]
 
     class Overtaken(Journal):

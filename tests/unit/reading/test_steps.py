@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from support.apply_loop import table
-from tailrace.changelog.grown import Grown
+from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.records import ChunkRegistered, Position, Seq
 from tailrace.changelog.state import SnapshotTable
 from tailrace.contract.resources import TableOptions
@@ -41,7 +41,7 @@ def test_a_chunk_that_is_registered_with_another_range_is_not_taken_for_the_one_
         snapshot_id="s", table_id=7, chunk=1, lower=None, upper=("4",), path=None, rows=3, size=0, schema_version=1,
         replay_point=Seq(0), high=Position(0), layout="",
     )  # fmt: skip
-    logged = SnapshotTable(table_id=7, started=True, max_key=("9",), chunks=Grown([chunk]))
+    logged = SnapshotTable(table_id=7, started=True, max_key=("9",), chunks=AppendList([chunk]))
     snapshot = type("Snapshot", (), {"ended": None, "tables": {7: logged}})
     journal = type("Journal", (), {"refresh": lambda self: type("State", (), {"snapshots": {"s": snapshot}})})()
     tools = cast(Tools, type("OnlyJournal", (), {"journal": journal})())

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from tailrace.changelog.grown import Grown
+from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.records import ChunkRegistered, Key, Position, RecordNumber, Seq, SnapshotTableFinished
 from tailrace.changelog.state import SnapshotTable
 from tailrace.contract.status import Fault
@@ -79,14 +79,14 @@ def test_the_ranges_part_the_whole_key_space_however_often_the_snapshot_is_resum
     for _ in range(4):
         logged = [registered(r.ordinal, r.lower, r.upper) for r in done]
         rng.shuffle(logged)
-        table = SnapshotTable(table_id=7, started=bool(logged), max_key=largest, chunks=Grown(logged))
+        table = SnapshotTable(table_id=7, started=bool(logged), max_key=largest, chunks=AppendList(logged))
         run, more = walk(
             c.begin("s", table, None, None), rows, rng.randrange(1, 9), rng, stop_after=rng.randrange(0, 5)
         )
         done, taken = done + more, after(taken, more)
     table = SnapshotTable(
         table_id=7, started=bool(done), max_key=largest,
-        chunks=Grown(registered(r.ordinal, r.lower, r.upper) for r in done),
+        chunks=AppendList(registered(r.ordinal, r.lower, r.upper) for r in done),
     )  # fmt: skip
     run, more = walk(c.begin("s", table, None, None), rows, 5, rng)
     done += more
@@ -98,7 +98,9 @@ def test_the_ranges_part_the_whole_key_space_however_often_the_snapshot_is_resum
 
 def test_a_list_of_keys_is_cut_into_chunks_and_resumed_by_ordinal() -> None:
     keys = tuple((str(n),) for n in range(2500))
-    run = c.begin("s", SnapshotTable(table_id=7, started=True, chunks=Grown([registered(1, None, None)])), None, keys)
+    run = c.begin(
+        "s", SnapshotTable(table_id=7, started=True, chunks=AppendList([registered(1, None, None)])), None, keys
+    )
     assert [(r.ordinal, len(r.keys or ())) for r in run.ready] == [(0, 1000), (2, 500)]
 
 

@@ -13,7 +13,7 @@ from support.ddl.lake import QuickTable
 from support.folder_lake import FolderAccess
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import TableSlice, cut
-from tailrace.changelog.grown import Grown
+from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.changelog.state import LoggedChunk, LoggedFinish
 from tailrace.storage.store import NotFound
@@ -29,7 +29,7 @@ CHUNK = ANY_CHUNK.model_copy(update={"layout": FORM})
 
 
 def batch() -> TableSlice:
-    chunks = Grown([LoggedChunk(record=RecordNumber(2), chunk=CHUNK)])
+    chunks = AppendList([LoggedChunk(record=RecordNumber(2), chunk=CHUNK)])
     part = cut(
         log(table(7, 3).model_copy(update={"chunks": chunks})),
         7,

@@ -6,8 +6,8 @@ import pytest
 from pydantic import BaseModel
 
 from support.journals import Journal, table_schema
-from tailrace.changelog import grown
-from tailrace.changelog.grown import Grown
+from tailrace.changelog import append_list
+from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.records import (
     Applied,
     ChunkRegistered,
@@ -23,7 +23,7 @@ from tailrace.changelog.state import LogState, fold
 @pytest.mark.parametrize("seed", range(20))
 def test_it_is_a_tuple_that_shares_its_items_whoever_goes_on_from_which_value(seed: int) -> None:
     random = Random(seed)
-    pairs: list[tuple[Grown[int], tuple[int, ...]]] = [(Grown(), ())]
+    pairs: list[tuple[AppendList[int], tuple[int, ...]]] = [(AppendList(), ())]
     for step in range(200):
         value, plain = pairs[-1] if random.random() < 0.7 else random.choice(pairs)
         if random.random() < 0.7:
@@ -40,11 +40,11 @@ def test_it_is_a_tuple_that_shares_its_items_whoever_goes_on_from_which_value(se
 
 
 class Model(BaseModel):
-    items: Grown[int] = Grown()
+    items: AppendList[int] = AppendList()
 
 
 def test_in_a_document_it_is_a_list() -> None:
-    model = Model(items=Grown([1]).append(2).drop(1))
+    model = Model(items=AppendList([1]).append(2).drop(1))
     assert model.model_dump_json() == '{"items":[2]}'
     assert Model.model_validate_json(model.model_dump_json()) == model
     assert Model().items == () and Model.model_validate({"items": (1,)}).items == (1,)
@@ -80,13 +80,13 @@ def folded(chunks: int, apply_every: int) -> LogState:
 def test_as_many_items_are_copied_as_there_are_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not half their number squared, as with tuples."""
     copied = [0]
-    real = grown._copy
+    real = append_list._copy
 
-    def counting(value: Grown[int]) -> list[int]:
+    def counting(value: AppendList[int]) -> list[int]:
         copied[0] += len(value)
         return real(value)
 
-    monkeypatch.setattr(grown, "_copy", counting)
+    monkeypatch.setattr(append_list, "_copy", counting)
     for chunks, every in ((400, 10_000), (400, 20), (400, 1)):
         copied[0] = 0
         state = folded(chunks, every)

@@ -16,7 +16,7 @@ from typing_extensions import override
 T = TypeVar("T")
 
 
-class Grown(Sequence[T]):
+class AppendList(Sequence[T]):
     """`append` and `drop` return another one. Threads may read while one of them grows the newest."""
 
     __slots__ = ("_end", "_items", "_start")
@@ -26,12 +26,12 @@ class Grown(Sequence[T]):
         self._start, self._end = 0, len(self._items)
 
     @classmethod
-    def _of(cls, items: list[T], start: int, end: int) -> "Grown[T]":
+    def _of(cls, items: list[T], start: int, end: int) -> "AppendList[T]":
         made = cls.__new__(cls)
         made._items, made._start, made._end = items, start, end
         return made
 
-    def append(self, item: T) -> "Grown[T]":
+    def append(self, item: T) -> "AppendList[T]":
         # Empty ones stand in models as defaults: each that grows has a list of its own.
         alone = self._end == len(self._items) and self._end > 0
         items, start = (self._items, self._start) if alone else (_copy(self), 0)
@@ -39,11 +39,11 @@ class Grown(Sequence[T]):
         items.append(item)
         return self._of(items, start, end + 1)
 
-    def drop(self, count: int) -> "Grown[T]":
+    def drop(self, count: int) -> "AppendList[T]":
         """Without the first `count`. What is dropped is given back once it is the larger part of the list."""
         start = self._start + count
         if 2 * start > self._end:
-            return Grown(_copy(self._of(self._items, start, self._end)))
+            return AppendList(_copy(self._of(self._items, start, self._end)))
         return self._of(self._items, start, self._end)
 
     @override
@@ -68,7 +68,7 @@ class Grown(Sequence[T]):
 
     @override
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Grown | tuple) and tuple(self) == tuple(other)
+        return isinstance(other, AppendList | tuple) and tuple(self) == tuple(other)
 
     __hash__ = None  # type: ignore[assignment]  # compared by content, never a key
 
@@ -88,5 +88,5 @@ class Grown(Sequence[T]):
         )
 
 
-def _copy(grown: Grown[T]) -> list[T]:
-    return list(grown)
+def _copy(items: AppendList[T]) -> list[T]:
+    return list(items)
