@@ -98,8 +98,8 @@ def _prove(known: Known, before: Proven | None, tables: TargetRemoval) -> Genera
         kept = _unproven(tables, name, log_id, begun=name in begun)
         if kept is None:
             proven[name] = None
-        elif tables.holds(name):
-            yield tables.what(name), "kept", kept
+        elif tables.exists(name):
+            yield tables.location(name), "kept", kept
     epoch = max(-1 if known.log is None else known.log.epoch, -1 if before is None else before.epoch)
     return Proven(owner=known.owner, log_id=log_id, epoch=epoch, tables=tuple(proven))
 
@@ -137,7 +137,7 @@ def _drop_tables(note: Proven, storage: Storage, tables: TargetRemoval) -> Gener
         if noted(storage) != note:
             return STARTED
         tables.drop(name)
-        yield tables.what(name), "dropped", ""
+        yield tables.location(name), "dropped", ""
     return None if noted(storage) == note else STARTED
 
 
@@ -168,10 +168,10 @@ def _of_this_log(note: Proven | None, known: Known) -> Proven | None:
 
 def _unproven(tables: TargetRemoval, name: TableName, log_id: str, *, begun: bool) -> str | None:
     """Why the table is not this change log's; None: it is. `begun`: an earlier call may have deleted half of it."""
-    if not begun and not tables.lists(name):
+    if not begun and not tables.in_catalog(name):
         # Its files may be in use under another name: renaming a table in a catalog leaves them where they are.
         return "the catalog has no such table"
-    found = tables.whose(name)
+    found = tables.owner(name)
     if found is None:
         return "it carries no change log's state"
     return None if found.log_id == log_id else f"its state is of change log {found.log_id}, not of {log_id}"

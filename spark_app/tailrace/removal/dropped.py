@@ -113,7 +113,7 @@ class DroppedCopies:
         if not self._has_left(dropped):
             return False
         why = self._why_kept(target, dropped)
-        if why is not None and target.holds(dropped.place):
+        if why is not None and target.exists(dropped.place):
             self._keep(dropped, why)
             return True
         seam("dropped.before-deletion")
@@ -128,9 +128,9 @@ class DroppedCopies:
         """None: the copy is the dropped table's, and to go."""
         if not dropped.begun and not drops(self._spec(), *dropped.place):
             return "onTableDrop is no longer Drop, or tables no longer select it"
-        if not dropped.begun and not target.lists(dropped.place):
+        if not dropped.begun and not target.in_catalog(dropped.place):
             return "the target's catalog has no such table"
-        origin, found = self._journal.state.origin, target.whose(dropped.place)
+        origin, found = self._journal.state.origin, target.owner(dropped.place)
         if found is None:
             return "it carries no change log's state"
         if origin is None or found.log_id != origin.log_id:
@@ -142,7 +142,7 @@ class DroppedCopies:
 
     def _keep(self, dropped: DroppedTable, why: str) -> None:
         self._record(dropped, "kept")
-        if self._target().holds(dropped.place):
+        if self._target().exists(dropped.place):
             log.warning("%s was dropped in the source: its copy stays, because %s", _name(dropped), why)
 
     def _record(self, dropped: DroppedTable, step: Literal["begun", "dropped", "kept"]) -> bool:

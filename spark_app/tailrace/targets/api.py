@@ -118,7 +118,7 @@ class TargetTable(Protocol):
 
 
 @dataclass(frozen=True)
-class Whose:
+class TableOwner:
     """The owner that a table of the target names."""
 
     log_id: str
@@ -134,16 +134,16 @@ class Whose:
 class TargetRemoval(Protocol):
     """Whole tables of the target go, by the names that their source tables had first."""
 
-    def what(self, name: TableName) -> str:
+    def location(self, name: TableName) -> str:
         """The table's place, for messages."""
 
-    def holds(self, name: TableName) -> bool:
+    def exists(self, name: TableName) -> bool:
         """True if anything exists there."""
 
-    def lists(self, name: TableName) -> bool:
-        """True if the target knows a table of this name; what `holds` finds may be in use under another one."""
+    def in_catalog(self, name: TableName) -> bool:
+        """True if the target knows a table of this name; what `exists` finds may be in use under another one."""
 
-    def whose(self, name: TableName) -> Whose | None:
+    def owner(self, name: TableName) -> TableOwner | None:
         """The owner by the state that the table carries; None: it carries none that can be read."""
 
     def drop(self, name: TableName, admit: Admit | None = None) -> None:

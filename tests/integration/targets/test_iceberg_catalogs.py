@@ -90,13 +90,13 @@ def test_a_table_that_somebody_replaced_in_the_catalog_inherits_the_state_and_is
     removal, name = LakeRemoval(_target(postgres, s3, tmp_path), lambda: on_s3.spark), (on_s3.namespace, "orders")
     removal._opened = on_s3.catalog  # under the name that Spark has here
     on_s3.call("rewrite_data_files", ", options => map('rewrite-all', 'true')")
-    ours = removal.whose(name)
+    ours = removal.owner(name)
     assert ours is not None and (ours.log_id, ours.altered) == (LOG, False)
     on_s3.spark.sql(f"CREATE OR REPLACE TABLE {on_s3.sql_name} USING iceberg AS SELECT 1 AS theirs")
-    theirs = removal.whose(name)
+    theirs = removal.owner(name)
     assert theirs is None or theirs.altered
     removal.drop(name)
-    assert not removal.lists(name) and not removal.holds(name)
+    assert not removal.in_catalog(name) and not removal.exists(name)
 
 
 def test_a_table_dropped_from_the_catalog_is_named(on_s3: Orders) -> None:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from tailrace.changelog.records import RecordNumber
 from tailrace.errors import TableStop
 from tailrace.storage.store import NotFound, Storage
-from tailrace.targets.api import Whose
+from tailrace.targets.api import TableOwner
 from tailrace.targets.lake.delta import foreign
 from tailrace.targets.lake.delta.state import DOMAIN
 from tailrace.targets.lake.iceberg.state import STATE, Broken, parse_snapshot, walk
@@ -28,7 +28,7 @@ _METADATA = re.compile(r"(?:v(\d+)|(\d{5,})-[-\w]+)\.metadata\.json")
 
 @dataclass(frozen=True)
 class LogMark:
-    whose: Whose
+    owner: TableOwner
     path: str
     """The file that says it."""
 
@@ -69,11 +69,11 @@ def iceberg_folder(lake: Storage, folder: str) -> LogMark | None:
     return None if found is None else LogMark(found, path)
 
 
-def iceberg(metadata: dict[str, Any]) -> Whose | None:
+def iceberg(metadata: dict[str, Any]) -> TableOwner | None:
     """The owner in a table's metadata, as Iceberg has it in JSON: the property that mirrors the state, which a table
     that replaces another one inherits."""
     text = metadata.get("properties", {}).get(STATE)
-    return None if text is None else _whose(text, altered=_altered(metadata, json.loads(text)))
+    return None if text is None else _owner(text, altered=_altered(metadata, json.loads(text)))
 
 
 def _altered(metadata: dict[str, Any], mirror: dict[str, Any]) -> bool:
@@ -87,14 +87,14 @@ def _altered(metadata: dict[str, Any], mirror: dict[str, Any]) -> bool:
         return True
 
 
-def _of_domain(entry: dict[str, str] | None, *, altered: bool) -> Whose | None:
+def _of_domain(entry: dict[str, str] | None, *, altered: bool) -> TableOwner | None:
     if entry is None or entry.get("domain") != DOMAIN:
         return None
-    return _whose(entry["configuration"], altered=altered)
+    return _owner(entry["configuration"], altered=altered)
 
 
-def _whose(text: str, *, altered: bool) -> Whose:
+def _owner(text: str, *, altered: bool) -> TableOwner:
     """Older formats have the log's id only."""
     state = json.loads(text)
     table_id, generation = state.get("tableId"), state.get("generation")
-    return Whose(str(state["logId"]), table_id, None if generation is None else RecordNumber(generation), altered)
+    return TableOwner(str(state["logId"]), table_id, None if generation is None else RecordNumber(generation), altered)

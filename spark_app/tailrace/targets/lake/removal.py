@@ -16,7 +16,7 @@ from tailrace.errors import TargetRefused
 from tailrace.storage.path_names import table_folder
 from tailrace.storage.probe import sweep
 from tailrace.storage.store import Storage
-from tailrace.targets.api import Admit, TableName, Whose
+from tailrace.targets.api import Admit, TableName, TableOwner
 from tailrace.targets.lake import log_of_table
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog
 from tailrace.targets.lake.iceberg.java import Java, guarded
@@ -39,17 +39,17 @@ class LakeRemoval:
         self._by_catalog = self._iceberg and catalog is not None and catalog.type != "folder"
         self._opened: IcebergCatalog | None = None
 
-    def what(self, name: TableName) -> str:
+    def location(self, name: TableName) -> str:
         return f"table {self._lake.root}/{table_folder(*name)}"
 
-    def holds(self, name: TableName) -> bool:
+    def exists(self, name: TableName) -> bool:
         return next(self._lake.list(table_folder(*name) + "/"), None) is not None
 
-    def lists(self, name: TableName) -> bool:
+    def in_catalog(self, name: TableName) -> bool:
         """True if the catalog lists the table: in a folder catalog, and for Delta, the files are the entry."""
         return not self._by_catalog or self._entry(name) is not None
 
-    def whose(self, name: TableName) -> Whose | None:
+    def owner(self, name: TableName) -> TableOwner | None:
         try:
             if self._by_catalog and (entry := self._entry(name)) is not None:
                 return self._of_entry(name, entry)
@@ -57,7 +57,7 @@ class LakeRemoval:
             return None
         # Half deleted it has lost its entry in the catalog, if it had one: the files say whose they are.
         proof = self._proof(name)
-        return None if proof is None else proof.whose
+        return None if proof is None else proof.owner
 
     def drop(self, name: TableName, admit: Admit | None = None) -> None:
         """The catalog's entry first; the files are deleted like any others, the newest state last. What else makes a
@@ -92,7 +92,7 @@ class LakeRemoval:
         except _UNREADABLE:
             return None
 
-    def _of_entry(self, name: TableName, entry: Any) -> Whose | None:
+    def _of_entry(self, name: TableName, entry: Any) -> TableOwner | None:
         with guarded(".".join(name), "looking at"):
             metadata = entry.operations().current()
             text = str(self._catalog().java.iceberg.TableMetadataParser.toJson(metadata))

@@ -75,7 +75,7 @@ def test_a_delta_table_that_somebody_else_changed_is_told(
         (log / f"{version:020d}.json").write_text("\n".join(map(json.dumps, commit)))
     mark = log_of_table.delta(Storage.open(StorageLocation(location=tmp_path.as_uri())), "t")
     assert mark is not None and mark.path.endswith(f"{0:020d}.json")
-    assert (mark.whose.log_id, mark.whose.table_id, mark.whose.altered) == ("log", 7, altered)
+    assert (mark.owner.log_id, mark.owner.table_id, mark.owner.altered) == ("log", 7, altered)
 
 
 def test_a_table_that_was_put_back_carries_the_state_and_is_altered_all_the_same(tmp_path: Path) -> None:
@@ -84,4 +84,4 @@ def test_a_table_that_was_put_back_carries_the_state_and_is_altered_all_the_same
     restored = [{"commitInfo": {"operation": "RESTORE"}}, UPDATE[1]]
     (log / f"{9:020d}.json").write_text("\n".join(map(json.dumps, restored)))
     mark = log_of_table.delta(Storage.open(StorageLocation(location=tmp_path.as_uri())), "t")
-    assert mark is not None and mark.whose.altered
+    assert mark is not None and mark.owner.altered
