@@ -151,7 +151,7 @@ class Applier:
         progress = self._progress.of(table.table_id)
         if progress.applied_record >= self._through and progress.fault is None:
             return None
-        if _passes_by(entry, table, progress):
+        if _has_nothing_new(entry, table, progress):
             self._progress.put(table.table_id, replace(progress, applied_record=self._through))
             return None
         running = entry.running = self._pool.submit(self._run, entry)
@@ -191,7 +191,7 @@ class Applier:
             self._lost = {str(chunk.path): chunk for chunk in needed}
         return needed
 
-    def has_left(self, place: tuple[str, str]) -> bool:
+    def is_done_with(self, place: tuple[str, str]) -> bool:
         """True if no thread works at the copy of a table that is no longer captured. None will: only captured ones are
         entered."""
         live = {table.table_id: table.generation for table in self._live()}
@@ -291,7 +291,7 @@ def _one_place(one: TableLog, other: TableLog) -> bool:
     return (one.schema.schema_name, one.schema.table_name) == (other.schema.schema_name, other.schema.table_name)
 
 
-def _passes_by(entry: _Entry, table: TableLog, progress: TableProgress) -> bool:
+def _has_nothing_new(entry: _Entry, table: TableLog, progress: TableProgress) -> bool:
     """True if nothing that was recorded since belongs to the table: with thousands of them, most records are for a
     few."""
     healthy = entry.worker is not None and entry.worker.settled and progress.fault is None and not progress.replacing

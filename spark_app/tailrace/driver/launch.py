@@ -191,7 +191,7 @@ def parts(
         lambda: targets.open(spec.target).removal(lambda: spark),
         ownership.check,
         spec=lambda: live.spec,
-        has_left=lambda table: applier.has_left(table.place) and not _reads(runner, table),
+        is_done_with=lambda table: applier.is_done_with(table.place) and not _reads(runner, table),
     )
     return DriverParts(capture, applier, runner, stream, journal, spark, dropped)
 

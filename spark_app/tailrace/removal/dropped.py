@@ -43,16 +43,16 @@ class DroppedCopies:
         admit: Admit,
         *,
         spec: Callable[[], ReplicatorSpec],
-        has_left: Callable[[DroppedTable], bool],
+        is_done_with: Callable[[DroppedTable], bool],
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`target` is asked when it is first needed. `spec`: as it is now. `has_left`: whether no thread of this
+        """`target` is asked when it is first needed. `spec`: as it is now. `is_done_with`: whether no thread of this
         process works at its copy any longer."""
         self._journal, self._client = journal, client
         self._open = target
         self._opened: TargetRemoval | None = None
-        self._admit, self._spec, self._has_left = admit, spec, has_left
+        self._admit, self._spec, self._is_done_with = admit, spec, is_done_with
         self._clock, self._monotonic = clock, monotonic
         self._lock = Lock()
         self._pauses: dict[TableName, Backoff] = {}
@@ -110,7 +110,7 @@ class DroppedCopies:
             # Dying around the record leaves the copy whole: the next turn reads what became of it.
             if not self._record(dropped, "begun"):
                 return True  # its place was taken meanwhile
-        if not self._has_left(dropped):
+        if not self._is_done_with(dropped):
             return False
         why = self._why_kept(target, dropped)
         if why is not None and target.exists(dropped.place):

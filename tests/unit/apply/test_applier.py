@@ -260,14 +260,14 @@ def test_a_place_is_left_once_the_batch_of_a_dropped_table_is_over_and_entered_o
     place = place_of(again)
     dropped = DroppedTable(place=place, table_ids=(7,), generation=RecordNumber(0), begun=True)
     cast(Any, loop)._journal.state = state.model_copy(update={"dropped": (dropped,)})
-    assert not loop.has_left(place), "its last batch is under way"
+    assert not loop.is_done_with(place), "its last batch is under way"
     work.together.wait(5)
     end = time.monotonic() + 10
-    while not loop.has_left(place):
+    while not loop.is_done_with(place):
         assert time.monotonic() < end
         time.sleep(0.01)
     loop.offer(9, patience=1)
-    assert loop.worker(7) is None and loop.has_left(place)
+    assert loop.worker(7) is None and loop.is_done_with(place)
     work.together = None
     cast(Any, loop)._journal.state = state
     loop.offer(9, patience=5)

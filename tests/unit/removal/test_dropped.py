@@ -37,7 +37,7 @@ class World:
         self.writer = JournalWriter.create(storage_of(folder / "log"), origin("log"), Position(5), "n")
         self.record(*(TableAdded(table=table_schema(i), edge="5") for i in (1, 2)))
         self.spec: dict[str, Any] = {"onTableDrop": "Drop"}
-        self.has_left = True
+        self.is_done_with = True
         self.before_begun: list[Event] = []
         self.start()
 
@@ -52,7 +52,7 @@ class World:
             lambda: target.removal(no_spark),
             self.admit,
             spec=self.now_spec,
-            has_left=lambda dropped: self.has_left,
+            is_done_with=lambda dropped: self.is_done_with,
             monotonic=lambda: self.now,
         )
 
@@ -199,10 +199,10 @@ def test_who_still_works_at_a_copy_is_waited_for(world: World) -> None:
     folder = world.copy(1)
     before = files(folder)
     world.drop(1)
-    world.has_left = False
+    world.is_done_with = False
     world.turn()
     assert files(folder) == before and is_blocked(world.writer.state, ("public", "t1"))
-    world.has_left = True
+    world.is_done_with = True
     world.turn()
     assert not folder.exists() and not is_blocked(world.writer.state, ("public", "t1"))
 
