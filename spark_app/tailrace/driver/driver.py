@@ -34,7 +34,7 @@ from tailrace.driver.final_drop import FinalDrop
 from tailrace.driver.launch import DriverParts, DriverSettings
 from tailrace.driver.live_spec import LiveSpec
 from tailrace.driver.once import OnceCheck, Verdict
-from tailrace.driver.shutdown import Ending
+from tailrace.driver.shutdown import ShutdownRequest
 from tailrace.driver.supervise import CaptureProcess
 from tailrace.errors import Fenced, Retry, SourceRefused, Stop, TailraceError
 from tailrace.seams import seam
@@ -88,7 +88,7 @@ class Driver:
         control.watch = CaptureClient(self._folder.socket, timeout=launch.ANSWER_SECONDS)
         self._tail_client = CaptureClient(self._folder.socket, tail.ANSWER_SECONDS)
         self._reporter = Reporter(control.watch, control.progress, lambda: seconds(self._spec.retry.time))
-        self._ending = Ending()
+        self._ending = ShutdownRequest()
         self._failing: list[TableStatus] = []
         """The failing tables of the last status; the last lines of the log name them."""
         self._final_drop = control.final_drop = FinalDrop(
@@ -128,7 +128,7 @@ class Driver:
                 self._folder.retract()
                 self._folder.release()
                 view.close()  # last: a terminal that is gone must not keep capture alive
-        self._ending.tell_end(self._failing)
+        self._ending.log_summary(self._failing)
         return code
 
     def _work(self, capture: CaptureProcess, view: display.Paced) -> int:
@@ -164,7 +164,7 @@ class Driver:
             finally:
                 self._take_down(parts, view)
         finally:
-            if not self._ending.hurried:
+            if not self._ending.forced:
                 without_jvm_errors("Spark", lambda: session.stop(spark))
 
     def _has_work(self, source: Source, capture: CaptureProcess, view: display.Paced) -> bool:
@@ -231,8 +231,8 @@ class Driver:
         """Commits under way end; nothing is waited for when that was asked twice."""
         self._ending.set()
         if self._final_drop.namespace_ends:
-            self._ending.hurry()  # the pod has little time, and the source comes first
-        if self._ending.hurried:
+            self._ending.force()  # the pod has little time, and the source comes first
+        if self._ending.forced:
             return
         without_jvm_errors("the apply stream", parts.stream.stop)
         parts.runner.stop()

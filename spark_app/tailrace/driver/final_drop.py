@@ -18,7 +18,7 @@ from tailrace.contract.driver import DropAnswer, DropReport
 from tailrace.contract.resources import DeletionPolicy, Replicator
 from tailrace.driver.namespace import namespace_ends
 from tailrace.driver.run_dir import RunFolder
-from tailrace.driver.shutdown import Ending
+from tailrace.driver.shutdown import ShutdownRequest
 from tailrace.errors import Fenced, TailraceError
 from tailrace.removal import drop
 from tailrace.sources.api import RemovalStep
@@ -41,7 +41,7 @@ class FinalDrop:
         replicator: Replicator,
         secrets: Path | None,
         folder: RunFolder,
-        ending: Ending,
+        ending: ShutdownRequest,
         *,
         ends: Callable[[], bool] = lambda: namespace_ends(os.environ),
         reread: Callable[[], Replicator] | None = None,

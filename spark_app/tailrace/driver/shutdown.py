@@ -20,12 +20,12 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """SIGHUP: the terminal was closed."""
 
 
-class Ending:
+class ShutdownRequest:
     def __init__(self) -> None:
         self._event = threading.Event()
         self._asked: int | None = None
         self._told = False
-        self.hurried = False
+        self.forced = False
         """Asked a second time: nothing is waited for."""
 
     def listen(self) -> None:
@@ -36,7 +36,7 @@ class Ending:
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._asked is not None:
-            self.hurried = True
+            self.forced = True
             raise KeyboardInterrupt
         self._asked = number
 
@@ -44,9 +44,9 @@ class Ending:
     def signalled(self) -> bool:
         return self._asked is not None
 
-    def hurry(self) -> None:
+    def force(self) -> None:
         """Nothing is waited for: there is something more urgent to do."""
-        self.hurried = True
+        self.forced = True
 
     def set(self) -> None:
         self._event.set()
@@ -58,7 +58,7 @@ class Ending:
             self._event.set()
         return self._event.is_set()
 
-    def tell_end(self, failing: Sequence[TableStatus]) -> None:
+    def log_summary(self, failing: Sequence[TableStatus]) -> None:
         """The last lines of a run that no error ended: what it leaves behind that requires manual action."""
         for table in failing:
             what = "is stopped" if table.state == "STOPPED" else "fails"

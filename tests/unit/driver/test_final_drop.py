@@ -14,7 +14,7 @@ from tailrace.contract.status import Fault
 from tailrace.driver import final_drop, namespace
 from tailrace.driver.final_drop import FinalDrop
 from tailrace.driver.run_dir import RunFolder
-from tailrace.driver.shutdown import Ending
+from tailrace.driver.shutdown import ShutdownRequest
 from tailrace.errors import Fenced, Retry
 from tailrace.removal import drop
 from tailrace.sources.api import RemovalStep
@@ -38,7 +38,7 @@ class Source:
         yield SLOT
 
 
-def make(tmp_path: Path, ending: Ending, *, ends: bool = False, policy: str = "Retain") -> FinalDrop:
+def make(tmp_path: Path, ending: ShutdownRequest, *, ends: bool = False, policy: str = "Retain") -> FinalDrop:
     now = Replicator.model_validate(replicator(deletionPolicy=policy))
     started = Replicator.model_validate(replicator(deletionPolicy="Delete"))
     return FinalDrop(started, None, RunFolder(tmp_path), ending, ends=lambda: ends, reread=lambda: now)
@@ -55,7 +55,7 @@ def source(monkeypatch: pytest.MonkeyPatch) -> Source:
 
 def test_an_ordinary_end_drops_nothing(source: Source, tmp_path: Path) -> None:
     """A restart, a suspension, a drained node: the Replicator goes on."""
-    ending = Ending()
+    ending = ShutdownRequest()
     ending.on_signal(15, None)
     make(tmp_path, ending).carry_out()
     assert source.asked == []
@@ -64,7 +64,7 @@ def test_an_ordinary_end_drops_nothing(source: Source, tmp_path: Path) -> None:
 def test_what_was_asked_for_is_done_answered_and_the_driver_stays_until_it_is_ended(
     source: Source, tmp_path: Path
 ) -> None:
-    ending = Ending()
+    ending = ShutdownRequest()
     made = make(tmp_path, ending)
     assert made.ask("Delete").done is False
     assert ending.is_set(), "the driver ends its work"
@@ -83,7 +83,7 @@ def test_what_was_asked_for_is_done_answered_and_the_driver_stays_until_it_is_en
 def test_a_source_that_is_away_is_tried_again_and_told(
     source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ending, said = Ending(), list[str]()
+    ending, said = ShutdownRequest(), list[str]()
     made = make(tmp_path, ending)
     source.faults, source.then = 2, lambda: said.append(made.ask("Retain").message)
     made.ask("Retain")
@@ -102,7 +102,7 @@ def test_a_source_that_is_away_is_tried_again_and_told(
 
 
 def test_whoever_ends_it_while_the_source_is_away_is_not_held_up(source: Source, tmp_path: Path) -> None:
-    ending = Ending()
+    ending = ShutdownRequest()
     made = make(tmp_path, ending)
     source.faults, source.then = 99, lambda: ending.on_signal(15, None)
     made.ask("Retain")
@@ -114,7 +114,7 @@ def test_whoever_ends_it_while_the_source_is_away_is_not_held_up(source: Source,
 def test_the_end_of_its_namespace_drops_without_being_asked_and_does_not_give_up(
     source: Source, tmp_path: Path, policy: str
 ) -> None:
-    ending = Ending()
+    ending = ShutdownRequest()
     source.faults = 2
     made = make(tmp_path, ending, ends=True, policy=policy)
     assert not made.namespace_ends, "only a signal calls for the question"
@@ -130,7 +130,7 @@ def test_a_manifest_that_cannot_be_read_at_the_end_of_the_namespace_deletes_no_d
     def unreadable() -> Replicator:
         raise Retry("no such file")
 
-    ending, known = Ending(), Replicator.model_validate(replicator(deletionPolicy=started))
+    ending, known = ShutdownRequest(), Replicator.model_validate(replicator(deletionPolicy=started))
     ending.on_signal(15, None)
     FinalDrop(known, None, RunFolder(tmp_path), ending, ends=lambda: True, reread=unreadable).carry_out()
     assert source.asked == [asked]
@@ -141,7 +141,7 @@ def test_a_container_that_starts_again_once_all_is_given_up_takes_nothing_back(
 ) -> None:
     """The kubelet starts it at once, and the Replicator may be gone by then: nobody would stop it."""
     monkeypatch.setenv("TAILRACE_TERMINATION_MESSAGE", str(tmp_path / "words"))
-    ending = Ending()
+    ending = ShutdownRequest()
     made = make(tmp_path, ending)
     made.ask("Orphan")
     ending.on_signal(15, None)
