@@ -41,13 +41,13 @@ class Backoff:
         self.due = now + pause * (1 + self.jitter * (2 * random.random() - 1))
         self._pause = min(pause * 2, self.longest)
 
-    def succeeded(self) -> None:
+    def reset(self) -> None:
         """The next pause is a short one again. One that is under way continues: it is another step's."""
         self.failing_since = self._pause = None
 
-    def rests(self, now: float) -> bool:
+    def is_waiting(self, now: float) -> bool:
         return now < self.due
 
-    def worn_out(self, now: float, patience: float) -> bool:
+    def is_exhausted(self, now: float, patience: float) -> bool:
         """True if it has failed for longer than `patience` seconds."""
         return self.failing_since is not None and now - self.failing_since > patience

@@ -7,21 +7,21 @@ def test_pauses_double_up_to_the_longest_and_are_short_again_after_a_success() -
         backoff.failed(100.0)
         pauses.append(backoff.due - 100.0)
     assert pauses == [0.5, 1.0, 2.0, 3.0]
-    backoff.succeeded()
-    assert backoff.rests(102.0), "another step failed a moment ago"
+    backoff.reset()
+    assert backoff.is_waiting(102.0), "another step failed a moment ago"
     backoff.failed(200.0)
-    assert backoff.due == 200.5 and not backoff.rests(200.5)
+    assert backoff.due == 200.5 and not backoff.is_waiting(200.5)
 
 
 def test_it_is_worn_out_by_failures_without_a_success_and_by_no_waiting() -> None:
     backoff = Backoff(30.0)
     for now in (0.0, 50.0, 70.0):
         backoff.failed(now)
-    assert backoff.worn_out(70.0, 60.0) and not backoff.worn_out(60.0, 60.0)
+    assert backoff.is_exhausted(70.0, 60.0) and not backoff.is_exhausted(60.0, 60.0)
     backoff.waited(80.0)
-    assert not backoff.worn_out(1e9, 60.0)
+    assert not backoff.is_exhausted(1e9, 60.0)
     backoff.failed(90.0)
-    assert not backoff.worn_out(150.0, 60.0) and backoff.worn_out(151.0, 60.0)
+    assert not backoff.is_exhausted(150.0, 60.0) and backoff.is_exhausted(151.0, 60.0)
 
 
 def test_jitter_spreads_a_pause_to_both_sides() -> None:

@@ -146,7 +146,7 @@ class Applier:
             if any(other.running is not None and _one_place(other.table, table) for other in self._entries.values()):
                 return None  # the place is its former table's until that one's batch is over
             entry = self._entries[table.table_id] = _Entry(table)
-        if self._stopping or entry.running is not None or entry.backoff.rests(self._monotonic()):
+        if self._stopping or entry.running is not None or entry.backoff.is_waiting(self._monotonic()):
             return entry.running
         progress = self._progress.of(table.table_id)
         if progress.applied_record >= self._through and progress.fault is None:
@@ -222,7 +222,7 @@ class Applier:
                 # In this order: what another thread offers meanwhile, the state may not hold.
                 through = self._through
                 more = worker.advance(self._journal.refresh(), through)
-            entry.backoff.succeeded()
+            entry.backoff.reset()
             entry.refused = None
         except Exception as error:  # the boundary of one table: named in the status and tried again
             self._failed(entry, error, begun)
@@ -268,7 +268,7 @@ class Applier:
         now = self._monotonic()
         table_id = entry.table.table_id
         entry.backoff.failed(now)
-        worn_out = entry.backoff.worn_out(now, self._retry_seconds())
+        exhausted = entry.backoff.is_exhausted(now, self._retry_seconds())
         name = self._journal.state.tables[table_id].schema.name
         if isinstance(error, ChunkLost):
             with self._lock:
@@ -277,7 +277,7 @@ class Applier:
         if isinstance(error, NOT_OF_A_TABLE):
             self._fatal = error
         fault = fault_of(error, self._clock())
-        self._progress.fail(table_id, fault, worn_out or isinstance(error, TableStop | Stop), record)
+        self._progress.fail(table_id, fault, exhausted or isinstance(error, TableStop | Stop), record)
         known = isinstance(error, TailraceError)
         log.warning("%s: %s", name, error if known else fault.message, extra={"table": name}, exc_info=not known)
 

@@ -274,7 +274,7 @@ class ManifestRequests:
         state = control.journal.state if control.journal is not None else LogState()
         if not state.tables:
             return  # capture has not looked at the source yet: no pattern can match
-        while self._open and not self._backoff.rests(self._monotonic()):
+        while self._open and not self._backoff.is_waiting(self._monotonic()):
             if not self._accepted(control, self._open[0]):
                 return
             self._open.pop(0)
@@ -294,7 +294,7 @@ class ManifestRequests:
         except Withdrawn as error:
             log.info("snapshot request %s is dropped: %s", name, error.message)
         control.request_fault = None
-        self._backoff.succeeded()
+        self._backoff.reset()
         return True
 
     def _failed(self, control: DriverControl, why: str) -> None:

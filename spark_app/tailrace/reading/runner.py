@@ -229,7 +229,12 @@ class SnapshotRunner:
 
     def _start_next(self, state: LogState, key: RunKey, entry: _Entry) -> None:
         snapshot = state.snapshots.get(key[0])
-        if snapshot is None or snapshot.ended is not None or self._stopping or entry.backoff.rests(self._monotonic()):
+        if (
+            snapshot is None
+            or snapshot.ended is not None
+            or self._stopping
+            or entry.backoff.is_waiting(self._monotonic())
+        ):
             return
         log_table = state.tables[key[1]]
         why = over(log_table, snapshot)
@@ -389,13 +394,13 @@ class SnapshotRunner:
     def _stepped(self, entry: _Entry, event: chunks.Event, table: Table | None) -> None:
         entry.table = table or entry.table
         entry.run, entry.waits_for = chunks.step(entry.run, event), None
-        entry.backoff.succeeded()
+        entry.backoff.reset()
 
     def _looked(self, entry: _Entry, look: EdgeLook) -> None:
         self._saw(look)
         entry.busy, entry.waits_for = False, look.waits_for
         if look.waits_for is not None:
-            entry.backoff.succeeded()  # whatever failed before has been waiting for the same since
+            entry.backoff.reset()  # whatever failed before has been waiting for the same since
         elif entry.run.phase is chunks.Phase.EDGE:
             self._stepped(entry, chunks.EdgePassed(), None)
 
@@ -438,7 +443,7 @@ class SnapshotRunner:
             entry.busy = False
             if entry.run.cutting:
                 entry.run = chunks.step(entry.run, chunks.CutFailed(fault))
-        lasting = isinstance(error, TableStop) or entry.backoff.worn_out(now, self._retry_seconds())
+        lasting = isinstance(error, TableStop) or entry.backoff.is_exhausted(now, self._retry_seconds())
         if lasting and entry.run.phase not in (chunks.Phase.FINISH, chunks.Phase.DONE):
             self._give_up(entry, fault)
 

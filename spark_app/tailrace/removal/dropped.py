@@ -77,13 +77,13 @@ class DroppedCopies:
             if self._spec().apply.suspend:
                 return
             pause = self._pauses.setdefault(dropped.place, Backoff(LONGEST_PAUSE))
-            if not pause.rests(self._monotonic()):
+            if not pause.is_waiting(self._monotonic()):
                 self._try(dropped, pause)
 
     def _try(self, dropped: DroppedTable, pause: Backoff) -> None:
         try:
             if self._remove(dropped):
-                pause.succeeded()
+                pause.reset()
                 self._faults.pop(dropped.place, None)
         except Fenced:
             raise
