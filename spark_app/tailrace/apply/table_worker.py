@@ -120,7 +120,7 @@ class TableWorker:
             self._put(self._published(state, log_table, applied), covered, TableCounters())
             return False
         end = batch_end(log_table, covered, through)
-        part = without_lost(state, cut(state, self.table_id, applied, end))
+        part = without_lost_chunks(state, cut(state, self.table_id, applied, end))
         if part is not None:
             applied = self._applied = self._target.apply(part)
             log.debug("applied to record %d", end, extra={"table": log_table.schema.name, "record": end})
@@ -201,34 +201,34 @@ def needed_chunks(table: TableLog, state: LogState, applied: AppliedState) -> Ne
     return NeededChunks(frozenset(path for path in paths if path is not None), snapshot_open(table, state, applied))
 
 
-def without_lost(state: LogState, part: TableSlice | None) -> TableSlice | None:
+def without_lost_chunks(state: LogState, part: TableSlice | None) -> TableSlice | None:
     """Leave out chunks that the journal orders to be read again, and the replacement of the snapshots they belong to,
     as if they had never been registered. The snapshot that reads them again brings their rows; until its end the target
     has a gap."""
     if part is None:
         return None
     lost = made_up(state, part.table_id)
-    spoiled = {snapshot_id for snapshot_id, _ in lost}
+    incomplete = {snapshot_id for snapshot_id, _ in lost}
     chunks = tuple(c for c in part.chunks if (c.snapshot_id, c.chunk) not in lost)
     if part.schema.keyless:  # its files are one reading
-        chunks = tuple(c for c in chunks if c.snapshot_id not in spoiled)
-    finished = tuple(f for f in part.finished if f.snapshot_id not in spoiled)
+        chunks = tuple(c for c in chunks if c.snapshot_id not in incomplete)
+    finished = tuple(f for f in part.finished if f.snapshot_id not in incomplete)
     if len(chunks) == len(part.chunks) and len(finished) == len(part.finished):
         return part
-    ended = {f.snapshot_id for f in part.finished} & spoiled
+    ended = {f.snapshot_id for f in part.finished} & incomplete
     gaps = [*_awaited(state, part, ended), *([part.applied.applied_record] if len(chunks) < len(part.chunks) else ())]
     gap = min(gaps, default=None) if part.gap is None else part.gap
     return replace(part, chunks=chunks, finished=finished, gap=gap)
 
 
-def _awaited(state: LogState, part: TableSlice, spoiled: Set[str]) -> Iterator[RecordNumber]:
+def _awaited(state: LogState, part: TableSlice, incomplete: Set[str]) -> Iterator[RecordNumber]:
     """Yields, for each snapshot that replaces these and whose end the target does not hold yet, a gap that it fills: it
     may have been planned before what the target holds, and may have ended before the one that lost the files."""
     applied = part.applied.applied_record
     to_come = {f.snapshot_id for f in state.tables[part.table_id].finishes if f.record > applied}
     for snapshot in state.snapshots.values():
         mine = snapshot.tables.get(part.table_id)
-        if mine is None or not any(snapshot_id in spoiled for snapshot_id, _ in snapshot.plan.makes_up_for):
+        if mine is None or not any(snapshot_id in incomplete for snapshot_id, _ in snapshot.plan.makes_up_for):
             continue
         if mine.finished is None or mine.finished.error is not None or snapshot.plan.snapshot_id in to_come:
             yield min(applied, RecordNumber(snapshot.record - 1))

@@ -4,7 +4,7 @@ import pytest
 
 from support.apply_loop import CHUNK, Target, Work, log, table
 from tailrace.apply.progress import Progress
-from tailrace.apply.table_worker import TableWorker, batch_end, snapshot_open, without_lost
+from tailrace.apply.table_worker import TableWorker, batch_end, snapshot_open, without_lost_chunks
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import cut
 from tailrace.changelog.records import RecordNumber, Seq, SnapshotPlanned, SnapshotTableFinished
@@ -40,7 +40,7 @@ def test_the_end_of_a_snapshot_one_of_whose_files_is_lost_is_left_out() -> None:
     assert part is not None
     (plan,) = rereads_of_lost(state, [chunks[1]])
     ordered = SnapshotState(plan=plan, record=RecordNumber(8), tables={7: SnapshotTable(table_id=7)})
-    left = without_lost(state.model_copy(update={"snapshots": {plan.snapshot_id: ordered}}), part)
+    left = without_lost_chunks(state.model_copy(update={"snapshots": {plan.snapshot_id: ordered}}), part)
     assert left is not None
     assert (left.finished, left.gap_left) == ((), 3)
 
@@ -56,7 +56,7 @@ def test_the_end_of_a_snapshot_that_lost_a_file_leaves_a_gap_that_the_one_that_m
     repair = SnapshotTable(table_id=7, finished=read if held else None)
     snapshots = {plan.snapshot_id: SnapshotState(plan=plan, record=RecordNumber(planned), tables={7: repair})}
     state = log(table(7, 3).model_copy(update={"finishes": (ends,)})).model_copy(update={"snapshots": snapshots})
-    left = without_lost(
+    left = without_lost_chunks(
         state,
         cut(state, 7, AppliedState("log", Seq(3), RecordNumber(7), schema_version=1, table_id=7), RecordNumber(9)),
     )
@@ -102,8 +102,8 @@ def test_nothing_is_left_out_while_nothing_is_lost() -> None:
     state = log(table(7, 3, chunk=True))
     part = cut(state, 7, AppliedState("log", Seq(0), RecordNumber(0), schema_version=1, table_id=7), RecordNumber(9))
     assert part is not None and part.chunks == (CHUNK,)
-    assert without_lost(state, part) is part
-    assert without_lost(state, None) is None
+    assert without_lost_chunks(state, part) is part
+    assert without_lost_chunks(state, None) is None
 
 
 @pytest.mark.parametrize("keyless", [True, False])
@@ -118,6 +118,6 @@ def test_of_a_table_without_a_key_all_files_of_a_reading_are_left_out_if_one_is_
     part = cut(state, 7, AppliedState("log", Seq(0), RecordNumber(0), schema_version=1, table_id=7), RecordNumber(9))
     (plan,) = rereads_of_lost(state, [CHUNK])
     ordered = SnapshotState(plan=plan, record=RecordNumber(8), tables={7: SnapshotTable(table_id=7)})
-    left = without_lost(state.model_copy(update={"snapshots": {plan.snapshot_id: ordered}}), part)
+    left = without_lost_chunks(state.model_copy(update={"snapshots": {plan.snapshot_id: ordered}}), part)
     assert left is not None
     assert list(left.chunks) == (others[1:] if keyless else others)
