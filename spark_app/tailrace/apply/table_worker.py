@@ -174,7 +174,7 @@ def read_whole(table: TableLog, state: LogState, applied: AppliedState) -> bool:
     """True if the table's rows have been read since its generation began, the target holds all that was read, and
     nothing calls for another reading."""
     read = table.read_record > max(table.added_record, table.reread_record) and table.unread is None
-    if not read or applied.gap is not None or any(True for _ in calls.owed(state, table)):
+    if not read or applied.gap is not None or any(True for _ in calls.pending(state, table)):
         return False
     ends = any(finish.complete and finish.record > applied.applied_record for finish in table.finishes)
     return not ends and not any(_reads(snapshot, table) for snapshot in state.snapshots.values())

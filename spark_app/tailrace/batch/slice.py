@@ -222,7 +222,7 @@ def _under_repair(log: LogState, table: TableLog, applied: AppliedState) -> bool
 def _complete_running(log: LogState, table: TableLog) -> Iterator[RecordNumber]:
     """Records in which complete, unfinished snapshots of the table were planned, or at the earliest will be: one that
     the log calls for is ordered in the next turn, so batches do not stop in between."""
-    yield from (RecordNumber(log.number + 1) for _ in calls.owed(log, table))
+    yield from (RecordNumber(log.number + 1) for _ in calls.pending(log, table))
     for snapshot in log.snapshots.values():
         part = snapshot.tables.get(table.table_id)
         complete = snapshot.plan.where is None and snapshot.plan.keys is None

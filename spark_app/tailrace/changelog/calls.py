@@ -12,14 +12,14 @@ from tailrace.changelog.logged import LogState, TableLog
 
 
 @dataclass(frozen=True)
-class OwedSnapshot:
+class PendingSnapshot:
     snapshot_id: str
     """Derived from what calls for it, so that it cannot be ordered twice: the journal knows the id."""
     reason: Literal["initial", "schema"]
     table_id: int
 
 
-def owed(state: LogState, table: TableLog) -> Iterator[OwedSnapshot]:
+def pending(state: LogState, table: TableLog) -> Iterator[PendingSnapshot]:
     """The snapshots that the table calls for and the journal does not hold yet. A table that is no longer captured
     calls for nothing."""
     if not table.removed and table.stopped is None:
@@ -28,11 +28,11 @@ def owed(state: LogState, table: TableLog) -> Iterator[OwedSnapshot]:
         yield from (c for c in _calls(table, state.forgotten_plan) if c.snapshot_id not in state.snapshots)
 
 
-def _calls(table: TableLog, since: int) -> Iterator[OwedSnapshot]:
+def _calls(table: TableLog, since: int) -> Iterator[PendingSnapshot]:
     if table.initial_snapshot and table.added_record >= since:
-        yield OwedSnapshot(f"initial-{table.table_id}-{table.added_record}", "initial", table.table_id)
+        yield PendingSnapshot(f"initial-{table.table_id}-{table.added_record}", "initial", table.table_id)
     newest = next((s for s in reversed(table.schemas) if s.reread and s.record >= since), None)
     if newest is not None:
         # Versions begin anew with a table that was forgotten: only the record tells two changes apart.
         version = newest.table.version
-        yield OwedSnapshot(f"schema-{table.table_id}-{version}-{newest.record}", "schema", table.table_id)
+        yield PendingSnapshot(f"schema-{table.table_id}-{version}-{newest.record}", "schema", table.table_id)

@@ -42,13 +42,13 @@ class Holes:
 def due_snapshots(state: LogState, holes: Mapping[int, Holes]) -> tuple[SnapshotPlanned, ...]:
     """The snapshots that the state calls for and the journal does not hold yet."""
     live = [t for t in state.tables.values() if not t.removed and t.stopped is None]
-    owed = [
+    pending = [
         SnapshotPlanned(snapshot_id=call.snapshot_id, reason=call.reason, tables=(call.table_id,))
         for table in live
-        for call in calls.owed(state, table)
+        for call in calls.pending(state, table)
     ]
     repairs = (plan for plan in _repairs(state, live, holes) if plan.snapshot_id not in state.snapshots)
-    return (*owed, *repairs)
+    return (*pending, *repairs)
 
 
 def log_lines(state: LogState, plans: Iterable[SnapshotPlanned]) -> Iterator[str]:
