@@ -143,10 +143,10 @@ class LakeTable:
         written = [chunk for chunk in part.chunks if chunk.path is not None]
         asked = {chunk.schema_version for chunk in written}
         digests = {version: self._layout(part.versions[version], part.before).digest for version in asked}
-        strange = tuple(chunk for chunk in written if chunk.layout != digests[chunk.schema_version])
-        if strange:
-            names = ", ".join(str(chunk.path) for chunk in strange)
-            raise ChunkLost(f"chunk files were written for another form of the target: {names}", READ_AGAIN, strange)
+        mismatched = tuple(chunk for chunk in written if chunk.layout != digests[chunk.schema_version])
+        if mismatched:
+            names = ", ".join(str(chunk.path) for chunk in mismatched)
+            raise ChunkLost(f"chunk files were written for another form of the target: {names}", READ_AGAIN, mismatched)
 
     def _check_chunks(self, part: TableSlice) -> None:
         """A chunk's file may be a week old: if another program has removed it since its keys were read, no version may
