@@ -10,7 +10,7 @@ from tailrace.changelog.records import Origin, Position, ResumePoint
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, SourceRefused
 from tailrace.sources.api import Interrupted, Patience
-from tailrace.sources.mysql import ends, faults, sql, succession
+from tailrace.sources.mysql import ends, failover, faults, sql
 from tailrace.sources.mysql.connect import (
     SERVER_ID_PREFIX,
     Connection,
@@ -20,12 +20,12 @@ from tailrace.sources.mysql.connect import (
     server_of,
     source_errors,
 )
+from tailrace.sources.mysql.failover import MariadbRead, MysqlRead, NewLog, ReadBefore
 from tailrace.sources.mysql.faults import START_OVER
 from tailrace.sources.mysql.gtid import GtidSet, MariaPosition
 from tailrace.sources.mysql.log import witness
 from tailrace.sources.mysql.position import OWN, Numbering, file_of, offset_of
 from tailrace.sources.mysql.state import SourceState, Witness
-from tailrace.sources.mysql.succession import MariadbRead, MysqlRead, NewLog, ReadBefore
 
 PRODUCT, SERVER, SERVER_ID, SHIFT = "product", "server", "server id", "files before"
 """Keys of an origin's identity: which of the two products, which server, who we are to it, and how its files are
@@ -149,7 +149,7 @@ def moved(
     if server.identity == origin.identity[SERVER]:
         return None
     files, done = witness.files(connection, OWN), SourceState.read(point.source_state).done
-    first = succession.first_sent(connection, files, done) if server.product == "mysql" else min(files)
+    first = failover.first_sent(connection, files, done) if server.product == "mysql" else min(files)
     shift = max(0, file_of(point.position) + 1 - first)
     found = {**origin.identity, SERVER: server.identity, SHIFT: str(shift)}
     begins = Numbering(shift).of(f".{first}", 0)
@@ -159,7 +159,7 @@ def moved(
 def _check_passed_over(config: MyConfig, connection: Connection, files: Files, at: Position, done: str) -> None:
     """Checks the files that the server passes over: what was written while `gtid_mode` was off has no GTID, and may be
     in them."""
-    number = succession.first_sent(connection, files, done)
+    number = failover.first_sent(connection, files, done)
     for passed in (n for n in sorted(files) if file_of(at) <= n < number):
         begin = max(offset_of(at), witness.FIRST) if passed == file_of(at) else witness.FIRST
         _check_anonymous(connection, files[passed][0], begin, config.numbering.text(at))
@@ -218,7 +218,7 @@ def _check_successor(log: NewLog, origin: Origin, state: SourceState) -> None:
         )
     lead = _mysql_lead if server.product == "mysql" else _mariadb_lead
     history, now = lead(log, state.done, (known, former))
-    found = succession.unread_before_read(log, history, now)
+    found = failover.unread_before_read(log, history, now)
     if found:
         raise SourceRefused(
             f"{known}, and this server's log has transactions that were not read ({_few(found)}) before others that"
@@ -236,7 +236,7 @@ def _mysql_lead(log: NewLog, done: str, texts: tuple[str, str]) -> tuple[ReadBef
         raise _lacks(texts[0])
     _check_purged(purged, ours)
     read = MysqlRead(ours, texts[1].lower(), purged)
-    succession.read_over(log, read, done)
+    failover.read_over(log, read, done)
     return read, str(executed)
 
 
@@ -249,7 +249,7 @@ def _mariadb_lead(log: NewLog, done: str, texts: tuple[str, str]) -> tuple[ReadB
     read, there = ours.numbers(), MariaPosition(logged).numbers()
     unknown = {key: number for key, number in read.items() if key not in there}
     if unknown:
-        first = succession.first_numbers(log, {domain for domain, _ in unknown})
+        first = failover.first_numbers(log, {domain for domain, _ in unknown})
         unproven = [f"{d}-{s}-{n}" for (d, s), n in unknown.items() if first.get(d, 0) <= n]
         if unproven:
             raise _lacks(f"{texts[0]}; of {_few(unproven)} and before", "may lack")

@@ -2,9 +2,9 @@
 
 import pytest
 
+from tailrace.sources.mysql.failover import MariadbRead, MysqlRead, disordered
 from tailrace.sources.mysql.gtid import GtidSet
 from tailrace.sources.mysql.log.events import Transaction
-from tailrace.sources.mysql.succession import MariadbRead, MysqlRead, disordered
 
 OLD, NEW, THIRD = (f"{n}e11fa47-71ca-11e1-9e33-c80aa9429562" for n in (3, 4, 5))
 
