@@ -16,7 +16,7 @@ from tailrace.driver.live_spec import differences, of_chunks
 from tailrace.logs import visible
 from tailrace.sources import masks
 from tailrace.sources.api import Session, Table
-from tailrace.sources.concealed import hides
+from tailrace.sources.hidden import hides
 from tailrace.sources.stops import evolves
 
 TableEffect = Literal["captured", "released", "readAgain", "startsOver", "stops"]

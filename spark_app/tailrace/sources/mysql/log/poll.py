@@ -23,8 +23,8 @@ from tailrace.changelog.records import (
 from tailrace.contract.resources import Replicator
 from tailrace.errors import LogIncomplete, NoKey, ReadRefused, TableGone, TableStop
 from tailrace.sources.api import StreamContext
-from tailrace.sources.concealed import conceals
 from tailrace.sources.dropped import drops
+from tailrace.sources.hidden import conceals
 from tailrace.sources.mysql.catalog import PRIMARY, TRANSACTIONAL, discover, hidden
 from tailrace.sources.mysql.connect import Connection, source_errors
 from tailrace.sources.mysql.log.definitions import announced, with_announced

@@ -25,8 +25,8 @@ from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import Replicator
 from tailrace.errors import NoKey, ReadRefused, TableGone
 from tailrace.sources.api import StreamContext
-from tailrace.sources.concealed import conceals
 from tailrace.sources.dropped import drops
+from tailrace.sources.hidden import conceals
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.admission import publication_lost
 from tailrace.sources.postgresql.catalog import empty, exists, is_taken, settled, table_by_oid, unwritten

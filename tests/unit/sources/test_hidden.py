@@ -7,7 +7,7 @@ import pytest
 from support.journals import table_schema
 from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import LoggedSchema, LogState, TableLog
-from tailrace.sources.concealed import conceals
+from tailrace.sources.hidden import conceals
 
 BEFORE = table_schema(1, 2)
 """`id`, `c1` and `c2`, all in clear."""
