@@ -196,7 +196,7 @@ class ScriptedSubscription:
     def renew(self, origin: Origin, patience: api.Patience) -> tuple[dict[str, str], ResumePoint]:
         return self._identity, self.begin(origin, patience)
 
-    def moved(self, origin: Origin, point: ResumePoint) -> None:
+    def failed_over(self, origin: Origin, point: ResumePoint) -> None:
         pass
 
     def resume(self, origin: Origin, point: ResumePoint) -> None:

@@ -94,7 +94,7 @@ def _origin(state: LogState) -> Origin:
 
 def _follow(place: StartContext, journal: JournalWriter) -> None:
     """Another server may have taken the source's place. Dying behind the record: the next start finds it moved."""
-    found = place.subscription.moved(_origin(journal.state), journal.state.resume_point)
+    found = place.subscription.failed_over(_origin(journal.state), journal.state.resume_point)
     if found is None:
         return
     identity, point = found

@@ -48,7 +48,7 @@ class Table(Protocol):
 
     @property
     def stop(self) -> TableStop | None:
-        """Why it cannot be captured; None: it can."""
+        """The reason why it cannot be captured; None: it can."""
 
     def shows(self, version: TableSchema) -> bool:
         """True if its columns are those of this version of the change log, in any order."""
@@ -75,7 +75,7 @@ class ChunkRead:
     snapshot: str
     """The transaction's snapshot, in the source's form: capture decides with it which transactions the chunk holds."""
     high: Position
-    """A position after everything that the transaction saw: registered when capture has come so far."""
+    """A position after everything that the transaction saw: the chunk is registered when capture has reached it."""
     columns: tuple[str, ...]
     """Names of the columns read, in order."""
     nulled: Nulled = ()
@@ -86,10 +86,10 @@ Writer = Callable[[pa.RecordBatch], None]
 
 
 class ChunkReader(Protocol):
-    """Reads chunks on executors, each on a connection of its own. Picklable; holds no secret and no connection."""
+    """Reads chunks on executors, each on a separate connection. Picklable; holds no secret and no connection."""
 
     def read(self, table: Table, part: KeyRange | KeyList, where: str | None, write: Writer) -> ChunkRead:
-        """Read the rows of one chunk as one moment shows them, ordered by key.
+        """Read the rows of one chunk as of one moment, ordered by key.
 
         `where`: the user's condition, one expression in the source's language. `TableGone`: the table no longer
         exists. `Retry`: its definition is no longer `table`'s, or the connection failed; what `write` got is then
@@ -140,11 +140,11 @@ class Sink(Protocol):
         """Put events into the next record: tables that come and go, and what the catalog says about them."""
 
     def rows(self, changes: Changes) -> None:
-        """They belong to the record being built."""
+        """Add rows to the record being built."""
 
     def cut(self, point: ResumePoint, rows: bool = True) -> None:
-        """Make a record up to this place in the log. `rows`: all taken so far are of whole transactions; else they are
-        of one that is still open, and only other events may go into the record."""
+        """Make a record up to this place in the log. `rows`: True if all rows so far belong to whole transactions; else
+        they belong to an open one, and the record takes other events only."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Distance:
     behind_bytes: int | None
     """Log between a position and the end; None: the source cannot measure it."""
     retained_bytes: int | None
-    """Log that the source keeps for us; None: it does not say."""
+    """Log that the source keeps for this change log; None: unknown."""
     held_by: str | None = None
     """The reason, for people, why the source keeps log that has been read already; None: unknown."""
 
@@ -167,9 +167,10 @@ class StreamContext:
 
     sink: Sink
     settle: Callable[[], Position]
-    """Makes all that is finished durable, in a record if there is anything to say; the position up to which it is."""
+    """Makes all finished transactions durable, in a record if there is anything to record. Returns the position up to
+    which they are."""
     nonce: str
-    """Random, of this process: a mark of an earlier one that the log brings back is not ours."""
+    """A random text of this process: a marker in the log with another one was written by an earlier process."""
     scratch: Path
     """Folder for what does not fit into memory."""
     memory: int
@@ -188,22 +189,22 @@ class ChangeStream(Protocol):
         `PositionLost`: the source does not hold all that comes after it."""
 
     def fileno(self) -> int:
-        """Readable when the source has sent something."""
+        """A file descriptor that is readable when the source has sent something."""
 
     def read(self, most_bytes: int, most_seconds: float) -> bool:
-        """Take what is there, at most so much. True: there is no more right now."""
+        """Take what has arrived, at most so much. True: nothing is left for now."""
 
     @property
     def position(self) -> Position:
-        """Behind the last transaction that was taken whole."""
+        """The position after the last transaction that was taken whole."""
 
     @property
     def pending(self) -> bool:
-        """Transactions that were taken whole wait for a record."""
+        """True if whole transactions wait for a record."""
 
     @property
     def divided(self) -> bool:
-        """Rows of an open transaction are the sink's already: until its end no table may come, go or change."""
+        """True if the sink has rows of an open transaction: until its end no table may come, go or change."""
 
     def cut(self) -> None:
         """Give the sink all transactions that are whole, and have it make a record."""
@@ -212,8 +213,8 @@ class ChangeStream(Protocol):
         """A durable record holds everything up to here: the source may forget its log."""
 
     def keep_alive(self, listened: bool = True) -> None:
-        """A sign of life; called every few seconds at least. `Retry`: the source has been silent for too long; while we
-        have not `listened`, that is no fault of its own."""
+        """Send a sign of life; called every few seconds at least. `Retry`: the source has been silent for too long;
+        without `listened` its answers may still be unread."""
 
     def heartbeat(self) -> None:
         """Make the source's log move without other writers: an idle source may not send its end by itself."""
@@ -254,21 +255,21 @@ class CreatedByOther(Exception):
 
 @dataclass(frozen=True)
 class Patience:
-    """With what takes long because the source must come to a quiet place."""
+    """The handling of a step that takes long because the source must reach a quiet moment."""
 
     waits_for: Callable[[str | None], None]
-    """Hears what is waited for; None: nothing."""
+    """Called with the obstacle that is waited for; None: there is none."""
     stopping: threading.Event
     """Set: `Interrupted`."""
 
 
 NAMED_BY_USER = "it is named in the manifest"
-"""Why a thing stays that the user has named."""
+"""The reason for keeping an object that the user has named."""
 
 
 @dataclass(frozen=True)
 class RemovalStep:
-    """One thing that a removal came to, and what became of it."""
+    """One object that a removal has reached, and its outcome."""
 
     what: str
     outcome: Literal["dropped", "kept", "absent", "released"]
@@ -286,47 +287,50 @@ class RemovalProof:
     """The objects that may be dropped, as the change log knows them now."""
 
     origin: Origin | None
-    """It names what was made; None: there is no change log, so only what has this Replicator's own uid in its name."""
+    """The list of what was made; None: there is no change log, so only what has this Replicator's own uid in its
+    name."""
     kept: str | None
-    """Why all of it stays; None: it does not."""
+    """The reason why all of it stays; None: it may be dropped."""
 
 
 class Subscription(Protocol):
     """The objects of one change log in its source that make the log readable, on one SQL connection.
 
-    A first start calls prepare, begin, resume is not needed; every later one admit, moved, resume; one that a resync
-    asked for admit, renew, moved, resume. Then stream. Dying between any two is repaired by the next start."""
+    A first start calls prepare and begin (resume is not needed); every later one admit, failed_over, resume; one that a
+    resync asked for admit, renew, failed_over, resume. Then stream. Dying between any two is repaired by the next
+    start."""
 
     def admit(
         self, origin: Origin, point: ResumePoint, renewing: bool, stopping: threading.Event | None = None
     ) -> None:
         """`SourceRefused` unless this is the origin's source and the manifest's names are those of the origin;
-        `PositionLost` unless it is in a state that still leads on from the point (`renewing`: that is abandoned).
-        `Interrupted` where that takes long and `stopping` is set."""
+        `PositionLost` unless its log still continues from the point (`renewing`: that is abandoned). `Interrupted`
+        where that takes long and `stopping` is set."""
 
     def prepare(self, log_id: str, noted: Origin | None) -> Origin:
-        """The origin of a change log to be, `made` saying what `begin` will make. `SourceRefused`: the source is not
+        """The origin of a future change log; `made` lists what `begin` will create. `SourceRefused`: the source is not
         fit, or another client has what would be made. `noted`: a start of this change log was interrupted in `begin`;
         what it left is removed."""
 
     def begin(self, origin: Origin, patience: Patience) -> ResumePoint:
-        """Make what the origin says; the place from which on the log is kept for us. `CreatedByOther`."""
+        """Create what the origin lists. Returns the place from which the source keeps its log. `CreatedByOther`."""
 
     def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], ResumePoint]:
         """Begin again with a log whose position is lost or abandoned: the new identity, and the place."""
 
-    def moved(self, origin: Origin, point: ResumePoint) -> tuple[dict[str, str], ResumePoint] | None:
-        """After `admit` or `renew`: another server than the origin's has taken its place, and has all that was read:
-        its identity, and a place behind the point from which on its log is read. None: it is the origin's."""
+    def failed_over(self, origin: Origin, point: ResumePoint) -> tuple[dict[str, str], ResumePoint] | None:
+        """Checks, after `admit` or `renew`, if another server that has all that was read has taken the place of the
+        origin's. Returns its identity, and the place after the point from which its log is read; None: it is the
+        origin's."""
 
     def resume(self, origin: Origin, point: ResumePoint) -> None:
         """Before `stream`: `PositionLost` unless the source holds everything after the point. A predecessor of this
-        very change log that is still connected is ended; anybody else is refused."""
+        very change log that is still connected is ended; any other client is refused."""
 
     def stream(self, origin: Origin, context: StreamContext) -> ChangeStream: ...
 
     def examine(self, origin: Origin | None, renewing: bool) -> Examination:
-        """Everything that a start would look at, without changing anything. `origin`: as far as there is one."""
+        """Check everything that a start would check, without changing anything. `origin`: None if there is none."""
 
     def check(self, origin: Origin, point: Callable[[], ResumePoint], renewing: bool) -> None:
         """Checks what `admit` and `resume` would refuse, beside a capture that may be running: `point` reads the
@@ -336,12 +340,13 @@ class Subscription(Protocol):
         """Checks what `prepare` would refuse because it is in use."""
 
     def retained_bytes(self, origin: Origin) -> int | None:
-        """Log that the source keeps for this change log now, whether capture runs or not; None: none."""
+        """Log that the source keeps for this change log now, with or without a running capture; None: none."""
 
     def remove(self, proof: Callable[[], RemovalProof]) -> Iterator[RemovalStep]:
-        """Drop what is proven to be made by this change log in this very source; the log's reader first, because a log
-        that is not read fills the source's disk. The proof is asked for again right before each thing is dropped:
-        whatever was waited for took seconds, in which another Replicator may have taken the log over."""
+        """Drop the objects that are proven to have been made by this change log in this very source; the log's
+        reader first, because a log that is not read fills the source's disk. The proof is asked for again right
+        before each thing is dropped: whatever was waited for took seconds, in which another Replicator may have
+        taken the log over."""
 
 
 class Session(Protocol):
@@ -357,7 +362,8 @@ class Session(Protocol):
         """The table of the change log; None: the source no longer has it."""
 
     def unfollowed(self, before: Table, now: Table) -> TableStop | None:
-        """Why a captured table cannot be continued in its new form, which other options give it; None: it can."""
+        """The reason why a captured table cannot be continued in its new form, which other options give it; None: it
+        can."""
 
     def obstacle(self, edge: str) -> str | None:
         """The obstacle to a table's first chunk; None: all transactions that began before `edge` have ended, so that a
@@ -368,10 +374,10 @@ class Session(Protocol):
         table."""
 
     def at_most(self, table: Table, rows: int) -> bool:
-        """True if the table has no more rows than that; costs no more than to walk so many."""
+        """True if the table has no more rows than that; costs no more than walking that many."""
 
     def max_key(self, table: Table) -> Key | None:
-        """None: the table is empty."""
+        """The largest key; None: the table is empty."""
 
     def boundary(self, table: Table, after: Key | None, rows: int, max_key: Key) -> Key | None:
         """The key that ends the chunk of so many rows after `after`; None: fewer are left."""

@@ -61,7 +61,7 @@ class WrittenChunk:
     """The location in the target's form: `ChunkRegistered.path`."""
     rows: int
     size: int
-    """Bytes."""
+    """The size in bytes."""
 
 
 class ChunkWriter(Protocol):
@@ -77,11 +77,11 @@ class ChunkWriter(Protocol):
         longer takes them."""
 
     def possible(self, keys: Sequence[Key]) -> tuple[Key, ...]:
-        """Without the keys of which the target cannot hold a row."""
+        """The keys without those of which the target cannot hold a row."""
 
     def write(self, snapshot_id: str, chunk: int, rows: Iterable[pa.Table]) -> WrittenChunk | None:
-        """All rows, under source column names; None: there were none. No reader of the target sees them before a batch
-        brings the chunk."""
+        """Write all rows, under source column names; None: there were none. Readers of the target do not see them
+        before a batch adopts the chunk."""
 
     def discard(self, paths: Sequence[str]) -> None:
         """Delete files that it has written and that are not registered; what cannot be deleted is left to the
@@ -93,9 +93,9 @@ class TargetTable(Protocol):
 
     def open(self, schema: TableSchema, log_id: str, generation: Generation) -> AppliedState:
         """Make the target table for `schema` if there is none, replace one of another generation (`Generation.keeps`:
-        begin, or continue, a new copy beside it); what the present one has applied. Called again after any error: what
-        did happen counts then. A table of another log, or one that is not Tailrace's, is refused, and so is one of a
-        later generation: this writer's table has ended."""
+        begin, or continue, a new copy beside it); returns what the present one has applied. Called again after any
+        error: what did happen counts then. A table of another log, or one that is not Tailrace's, is refused, and so is
+        one of a later generation: this writer's table has ended."""
 
     @property
     def replacing(self) -> bool:
@@ -103,18 +103,20 @@ class TargetTable(Protocol):
         yet: they see the table of the generation before."""
 
     def publish(self) -> None:
-        """The new copy is complete: in one commit it takes the place of what readers see. Open it again then."""
+        """Replace the copy that readers see by the new, complete one, in one commit. The table must be opened again
+        afterwards."""
 
     def apply(self, part: TableSlice) -> AppliedState:
-        """Bring the batch in one atomic commit, and with it the state that it leaves; refused (`Retry`) if anybody has
-        changed the table since. `ChunkLost`: the batch needs chunks that the target cannot take."""
+        """Apply the batch in one atomic commit, together with the state that results; refused (`Retry`) if the table
+        was changed by others since. `ChunkLost`: the batch needs chunks that the target cannot take."""
 
     def chunk_writer(self, schema: TableSchema) -> ChunkWriter:
         """The writer for this schema version, which the opened table has."""
 
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
-        """Upkeep that changes no row, between batches and not too long: compaction, old versions, left files. Cheap
-        where nothing is to be done. `schema`, `applied`: of the opened table. `now`: seconds since the Unix epoch."""
+        """Maintain the table without changing a row, between batches and not too long: compaction, expiry of old
+        versions, removal of left files. Cheap if there is nothing to do. `schema`, `applied`: of the opened table.
+        `now`: seconds since the Unix epoch."""
 
 
 @dataclass(frozen=True)
@@ -128,11 +130,11 @@ class TableOwner:
     generation: RecordNumber | None
     """The generation of the source table; None: an older format does not name it."""
     altered: bool
-    """Another program may have changed its rows since, or put another table in its place."""
+    """True if another program may have changed its rows since, or put another table in its place."""
 
 
 class TargetRemoval(Protocol):
-    """Whole tables of the target go, by the names that their source tables had first."""
+    """Deletes whole tables of the target, by the names that their source tables had first."""
 
     def location(self, name: TableName) -> str:
         """The table's place, for messages."""
@@ -147,11 +149,11 @@ class TargetRemoval(Protocol):
         """The owner by the state that the table carries; None: it carries none that can be read."""
 
     def drop(self, name: TableName, admit: Admit | None = None) -> None:
-        """Delete the table; what says whose it is goes last, so that the next call can finish an interrupted one.
-        `admit`: asked before each step, where another driver may be at work by now."""
+        """Delete the table; the proof of its owner is deleted last, so that the next call can finish an interrupted
+        one. `admit`: asked before each step, where another driver may be at work by now."""
 
     def finish(self) -> None:
-        """After the last table: an empty place goes, too."""
+        """Called after the last table: removes the place if it is empty."""
 
 
 @dataclass(frozen=True)
@@ -175,8 +177,8 @@ class Target(Protocol):
         """The part of a storage that is the target's alone; None: it is on no storage."""
 
     def examine(self) -> bool:
-        """True if a small file that is written comes back the same, and can be deleted again. Without a JVM: what Spark
-        will be told is checked, but not tried."""
+        """True if a small file that is written comes back the same, and can be deleted again. Needs no JVM: Spark's
+        settings are checked, but not tried."""
 
     def shown(self, schema: TableSchema) -> TableSchema:
         """The table under the names that its columns have in the target: others than in the source where its readers
@@ -186,10 +188,10 @@ class Target(Protocol):
     def spark(self) -> SparkNeeds: ...
 
     def prepare(self, context: SparkContext, classes: Path) -> None:
-        """Once in each JVM, before a table is opened: secrets, and classes that are made in this folder."""
+        """Called once in each JVM, before a table is opened: sets secrets, and creates classes in this folder."""
 
     def tables(self, spark: SparkSession, log: Storage, admit: Admit) -> Callable[[TableLog], TargetTable]:
         """Makes the `TargetTable` of a source table; nothing is read before its `open`. `log`: where segments are."""
 
     def removal(self, session: Callable[[], SparkSession]) -> TargetRemoval:
-        """`session` starts Spark, where the target can be spoken to in no other way."""
+        """The removal of whole tables. `session` starts Spark if the target cannot be reached in another way."""

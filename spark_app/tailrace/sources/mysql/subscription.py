@@ -56,7 +56,7 @@ class MysqlSubscription:
         identity = beginning.identity(server_of(self._connection), self._replicator, origin.log_id)
         return identity, self.begin(origin, patience)
 
-    def moved(self, origin: Origin, point: ResumePoint) -> tuple[dict[str, str], ResumePoint] | None:
+    def failed_over(self, origin: Origin, point: ResumePoint) -> tuple[dict[str, str], ResumePoint] | None:
         found = beginning.moved(self._config, self._connection, origin, point)
         if found is not None:
             facts = self._require_fit()

@@ -71,7 +71,7 @@ class PgSubscription:
         making = start.Making(self._config, self._connection, names, self._root, patience)
         return admission.identity(server, names), ResumePoint(making.renew(tables))
 
-    def moved(self, origin: Origin, point: ResumePoint) -> None:
+    def failed_over(self, origin: Origin, point: ResumePoint) -> None:
         """A slot belongs to one cluster; on another there is none."""
 
     def resume(self, origin: Origin, point: ResumePoint) -> None:
