@@ -1,4 +1,4 @@
-"""When something that failed is tried again: after pauses that grow, from one that is short.
+"""The time at which something that failed is tried again: after pauses that grow, from one that is short.
 
 Held by the applier for each table and by the snapshot runner for each table of a snapshot. `now` is of a monotonic
 clock.
@@ -21,7 +21,7 @@ class Backoff:
     jitter: float = 0.0
     """Share of a pause by which it is shorter or longer, so that many do not come back at once."""
     due: float = 0.0
-    """Not to be tried before."""
+    """The time before which it is not tried."""
     failing_since: float | None = None
     """The first failure after the last success; None: nothing failed since."""
     _pause: float | None = None

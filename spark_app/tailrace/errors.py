@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Literal
 
 Where = Literal["source", "target", "storage", "capture", "driver"]
-"""Which part met an error. `storage`: the change log's place. The others: the database that is read, the tables that
+"""The part that met an error. `storage`: the change log's place. The others: the database that is read, the tables that
 are written, Tailrace's own two processes."""
 
 

@@ -1,4 +1,4 @@
-"""Which children a Replicator should have, and what of them has to be applied, deleted or reaped. Pure."""
+"""The children that a Replicator should have, and the steps to get there: apply, delete, reap. Pure."""
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping

@@ -85,7 +85,7 @@ def _copied(status: Status) -> Claim:
 
 
 def events(before: Sequence[Condition], now: Sequence[Condition]) -> Iterable[EmitEvent]:
-    """When values become NULL in a table or a column where none had."""
+    """Events for values that become NULL in a table or a column where none had."""
     said = {c.message for c in before if c.type == COPIED}
     for c in now:
         if c.type == COPIED and c.status == "False" and c.message not in said:
@@ -93,7 +93,7 @@ def events(before: Sequence[Condition], now: Sequence[Condition]) -> Iterable[Em
 
 
 def failing(status: Status) -> str:
-    """How many tables fail or are stopped, and the first of them with its error."""
+    """The number of tables that fail or are stopped, and the first of them with its error."""
     bad = [t for t in status.tables if t.state in BAD]
     stopped = [t for t in bad if t.state == "STOPPED"]
     first = (stopped or bad)[0]

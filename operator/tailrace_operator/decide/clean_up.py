@@ -18,7 +18,7 @@ INVALID = 2
 """Exit code of an invalid manifest: only another spec or Secret changes it."""
 REFUSED = {Reason.INVALID_MANIFEST.value, Reason.CONFIGURATION_REFUSED.value, Reason.AUTHENTICATION_FAILED.value}
 _ERROR = re.compile(r"[A-Z][A-Za-z]+: ")
-"""How the driver's word on its attempts begins once one has failed."""
+"""The beginning of the driver's report on its attempts once one has failed."""
 
 
 def job_of(observed: ObservedReplicator) -> Child | None:

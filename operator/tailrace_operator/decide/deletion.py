@@ -183,7 +183,7 @@ def _last_error(observed: ObservedReplicator) -> str:
 
 
 def _hopeless(observed: ObservedReplicator, asking: bool, spent: float) -> str:
-    """Why it is not waited for longer, although there is time. Empty: it is."""
+    """The reason for not waiting longer, although there is time. Empty: waiting continues."""
     if clean_up.pointless(observed, spent):
         why = (_hindrance(observed) or "its pod is waiting").rstrip(".: ")
         return f"no driver has ever started, nor can the clean-up ({why})"

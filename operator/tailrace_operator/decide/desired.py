@@ -1,4 +1,4 @@
-"""Which spec ought to run: the newest, or the last valid one while the newest is not. Pure."""
+"""The spec that should run: the newest, or the last valid one while the newest is not. Pure."""
 
 import re
 from collections.abc import Mapping

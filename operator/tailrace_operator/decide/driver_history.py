@@ -69,7 +69,7 @@ class DriverHistory:
 
 
 def replicas(desired: Desired, history: DriverHistory) -> int:
-    """How many drivers should run."""
+    """The number of drivers that should run."""
     halted = history.halt is not None and history.halt.retried_at is None
     return 0 if halted or desired.suspended else 1
 
@@ -186,7 +186,7 @@ def _lifted_by(reason: str, desired: Desired) -> str | None:
 
 
 def retry_at(halt: Halt, desired: Desired) -> float | None:
-    """When the driver is tried again; None: not by itself, or it is being tried."""
+    """The time at which the driver is tried again; None: not by itself, or it is being tried."""
     patience = seconds(desired.spec.retry.halted) if desired.spec is not None else 0.0
     if halt.reason not in SLOWLY or not patience or halt.retried_at is not None:
         return None
@@ -329,7 +329,7 @@ def error_of(pod: ObservedPod) -> FaultStatus | None:
 
 
 def _eviction(observed: ObservedReplicator, pod: ObservedPod | None) -> FaultStatus | None:
-    """That the pod is evicted, or the one before was and none is there yet; None: it is no news."""
+    """The eviction of the pod, or of the one before while no other exists; None: it is not new."""
     found, last = observed.evicted, observed.status.last_error
     if found is None or (pod is not None and pod.uid != found.uid) or observed.now - found.at > NEWS_SECONDS:
         return None

@@ -1,4 +1,4 @@
-"""How many executors run, and why fewer than asked for. Pure.
+"""The number of executors that run, and the reason why fewer run than were requested. Pure.
 
 The driver makes them itself, when its tasks need them, so no controller reports why one is missing: their pods, which
 the operator watches, do. Where there is no pod to see, the driver says that it has tasks for some. Small batches need
@@ -89,7 +89,7 @@ def _renamed(own: Executors) -> str:
 
 
 def events(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> Iterable[EmitEvent]:
-    """When something keeps executors from running, and when that has ended."""
+    """Events for an obstacle that keeps executors from running, and for its end."""
     was, now = (next((c for c in found if c.type == TYPE), None) for found in (before, after))
     if now is None or (was is not None and was.reason == now.reason):
         return

@@ -13,7 +13,7 @@ PATIENCE = 60.0
 
 
 def forced_at(pod: ObservedPod) -> float | None:
-    """When it is removed by force; None: never."""
+    """The time at which it is removed by force; None: never."""
     return pod.evicted_until + PATIENCE if pod.evicted_until is not None else None
 
 

@@ -108,7 +108,7 @@ class EmitEvent:
     reason: str
     message: str
     parting: bool = False
-    """How the object's deletion ended: told elsewhere if its namespace ends too."""
+    """True for the end of the object's deletion, which is reported elsewhere if its namespace ends, too."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How far everything is: what the driver says, and what stays true while none says anything. Pure.
+"""The progress of all parts: what the driver reports, and what stays true while none reports. Pure.
 
 What the change log holds stays: positions, records, the number of tables, tables that are stopped. What only a running
 driver knows is unknown without one: lag, rates, what capture waits for, snapshots, and which tables replicate.

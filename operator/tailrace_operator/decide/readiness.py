@@ -1,4 +1,4 @@
-"""How ready a Replicator is: a list of checks, the first that has something to say decides. Pure."""
+"""The readiness of a Replicator: a list of checks, of which the first with a result decides. Pure."""
 
 from tailrace.contract.status import Status
 from tailrace.errors import Where, error_line

@@ -1,4 +1,4 @@
-"""How a new default image reaches many drivers: a few at a time. Pure.
+"""The roll-out of a new default image to many drivers: a few at a time. Pure.
 
 An upgrade of the operator brings a new image for every spec that names none, and would restart all drivers at once:
 thousands of connections to sources, and of executors to schedule, in the same minute. So each waits for its turn
@@ -43,7 +43,7 @@ def _only_the_image(desired: Desired, child: Child) -> bool:
 
 
 def since(observed: ObservedReplicator, desired: Desired, readiness: Readiness) -> str | None:
-    """When the restart began that is under way because of the default image; None: there is none."""
+    """The time at which the restart for the default image began that is under way; None: there is none."""
     begun = observed.status.rollout_since or (times.text(observed.now) if desired.rolls else None)
     if begun is None or readiness.reason not in MOVING:
         return None

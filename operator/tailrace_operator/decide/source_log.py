@@ -57,7 +57,7 @@ def without_driver(
 
 
 def _cannot_ask(observed: ObservedReplicator, desired: Desired) -> str:
-    """Why there is no pod that asks, or none that could begin. Empty: nothing is known to be in its way."""
+    """The reason why there is no pod that asks, or none that could begin. Empty: no obstacle is known."""
     if desired.blocker is not None:
         return desired.blocker.message
     if refused(observed):
@@ -87,7 +87,8 @@ def answers(observed: ObservedReplicator) -> bool:
 
 
 def since(observed: ObservedReplicator, capture: CaptureSummary) -> str:
-    """When a driver last said how much it is. An operator that never heard this one knows but that it has run."""
+    """The time of a driver's last report on its size. An operator that never heard this one knows but that it has
+    run."""
     if capture.retained_at is not None:
         return capture.retained_at
     if observed.told_at is not None:

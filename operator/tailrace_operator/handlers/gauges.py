@@ -78,7 +78,7 @@ def _conditions(resource: str, statuses: list[tuple[list[str], Any]]) -> GaugeMe
 
 
 def _not_observed(status: Any) -> bool:
-    """How much log the source keeps: neither a driver nor a check has reported recently."""
+    """True if the log that the source keeps is unknown: neither a driver nor a check has reported recently."""
     if _at(status, ("capture", "retainedAt")) is None:
         return False
     told = ("RetainedLogHigh", "RetainedLogLow")

@@ -56,7 +56,7 @@ class Drivers:
             self._told.pop((namespace, replicator), None)
 
     def told_at(self, namespace: str, replicator: str) -> float | None:
-        """When a driver of it last answered, whichever."""
+        """The time of the last answer of any driver of it."""
         return self._told.get((namespace, replicator))
 
     async def fresh(self, namespace: str, replicator: str, pod: ObservedPod, now: float, age: float) -> ObservedDriver:
@@ -134,7 +134,7 @@ async def _whole(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 def silence(error: Exception, seconds: float) -> str:
-    """Why there is no answer. A timeout has no text."""
+    """The reason why there is no answer. A timeout has no text."""
     if isinstance(error, TimeoutError):
         return f"no answer within {seconds:g} s"
     return f"{type(error).__name__}: {error}"[:300]

@@ -61,7 +61,7 @@ class Ended:
 
 
 _BEGINNING = ("ContainerCreating", "PodInitializing")
-"""Why a container waits that is about to begin."""
+"""The reasons for which a container waits that is about to begin."""
 
 
 @dataclass(frozen=True)
@@ -77,23 +77,23 @@ class ObservedPod:
     running_since: float | None = None
     """Start of the driver's container that runs now."""
     waiting: str | None = None
-    """Why its container waits (`CrashLoopBackOff`, `ImagePullBackOff`)."""
+    """The reason why its container waits (`CrashLoopBackOff`, `ImagePullBackOff`)."""
     waiting_message: str = ""
     restarts: int = 0
     ended: Ended | None = None
     """The newest end of its container."""
     unscheduled: str | None = None
-    """Why it cannot be scheduled."""
+    """The reason why it cannot be scheduled."""
     node: str = ""
     evicted_until: float | None = None
     """Kubernetes evicts it from a node with a taint, as one that does not respond: its container had to end by then,
     and the kubelet has not said that it did. None: not so."""
     disrupted: str = ""
-    """Why Kubernetes takes it away: preempted, evicted from a node that is drained."""
+    """The reason why Kubernetes removes it: preempted, evicted from a node that is drained."""
 
     @property
     def cannot_begin(self) -> str | None:
-        """Why its container has not begun, for people; None: it has, or nothing is in its way."""
+        """The reason, for people, why its container has not begun; None: it has, or no obstacle is known."""
         if self.running_since is not None:
             return None
         if self.unscheduled is not None:
@@ -158,7 +158,7 @@ class ObservedDriver:
 
 @dataclass(frozen=True)
 class ObservedDrop:
-    """How the driver answered when it was last asked to drop what it made."""
+    """The driver's answer when it was last asked to drop what it made."""
 
     at: float
     answer: DropAnswer | None = None
@@ -176,7 +176,7 @@ class LogCheck:
     bytes: int | None
     """None: it keeps none, or did not say."""
     error: str = ""
-    """Why it is not known; empty: it is."""
+    """The reason why it is not known; empty: it is."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ class ObservedReplicator:
     """The newest; None: there is none."""
     driver: ObservedDriver = ObservedDriver()
     told_at: float | None = None
-    """When a driver of it last answered this operator."""
+    """The time at which a driver of it last answered this operator."""
     requests: tuple[str, ...] = ()
     """UIDs of the SnapshotRequests that name this Replicator, oldest first."""
     resyncs: tuple[ObservedResync, ...] = ()
@@ -250,14 +250,14 @@ class ObservedReplicator:
 
 @dataclass(frozen=True)
 class DriverAnswer:
-    """How the driver answered the last verb for a request."""
+    """The driver's answer to the last verb for a request."""
 
     accepted: bool
     record: int | None = None
     problem: Problem | None = None
     code: int = 0
     at: float = 0.0
-    """When it answered."""
+    """The time of the answer."""
 
 
 @dataclass(frozen=True)
@@ -269,9 +269,9 @@ class ObservedRequest:
     replicator: bool = False
     """The Replicator exists and is not being deleted."""
     replicator_idle: str | None = None
-    """Why no driver is meant to run: suspended, or stopped after an error."""
+    """The reason why no driver is meant to run: suspended, or stopped after an error."""
     executors_missing: str = ""
-    """Why none of the Replicator's executors runs; empty: one does, or none is asked for."""
+    """The reason why none of the Replicator's executors runs; empty: one does, or none is requested."""
     driver: ObservedDriver = ObservedDriver()
     snapshot: SnapshotStatus | None = None
     """The driver's entry with our uid."""

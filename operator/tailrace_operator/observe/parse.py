@@ -173,7 +173,7 @@ def log_check(document: Document) -> LogCheck | None:
 
 
 def _in_vain(asking: ObservedPod, status: Document) -> str:
-    """Why it did not, or does not come to, ask. Empty: it may yet."""
+    """The reason why it did not ask, or cannot. Empty: it still may."""
     if asking.ended is not None and asking.ended.fault is not None:
         fault = asking.ended.fault
         return error_line(fault.name, fault.message, fault.fix)

@@ -111,7 +111,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Readiness:
-    """How ready an object is: the one input of Ready, Reconciling and Stalled.
+    """The readiness of an object: the one input of Ready, Reconciling and Stalled.
 
     `progress`: the operator is on its way and expects to arrive. `stuck`: it is not: manual action is required.
     """

@@ -35,11 +35,11 @@ class Condition(Model):
     status: Literal["True", "False", "Unknown"]
     """The state of the condition."""
     reason: Word
-    """Why, in one enumerated word."""
+    """The reason, in one enumerated word."""
     message: Text = ""
-    """Why, in words: the value at fault and its fix."""
+    """The reason in words: the value at fault and its fix."""
     last_transition_time: Time
-    """When `status` last flipped."""
+    """The time at which `status` last flipped."""
     observed_generation: Annotated[int, Field(ge=-1)] = -1
     """metadata.generation that this condition was assessed for."""
 
@@ -56,9 +56,9 @@ class FaultStatus(Model):
     where: Literal["source", "target", "storage", "capture", "driver"] | None = None
     """The part where it happened; `storage`: where the change log is kept."""
     count: Count = 1
-    """How many times in a row it happened."""
+    """The number of times in a row that it happened."""
     since: Time | None = None
-    """When it first happened."""
+    """The time at which it first happened."""
 
 
 class CaptureSummary(Model):
@@ -73,8 +73,8 @@ class CaptureSummary(Model):
     retained_bytes: Count | None = None
     """Bytes of log that the source keeps for this Replicator; as of `retainedAt`, if that is present."""
     retained_at: Time | None = None
-    """When `retainedBytes` was observed; present while no driver answers. Where none is meant to run, the source is
-    asked every 15 minutes. It may keep more by now."""
+    """The time at which `retainedBytes` was observed; present while no driver answers. Where none is meant to run, the
+    source is asked every 15 minutes. It may keep more by now."""
     log_held_by: Text | None = None
     """An open transaction for which the source keeps much log that is captured already, with its pid and start time."""
     rows_per_second: Annotated[float, Field(ge=0)] = 0.0
@@ -105,7 +105,7 @@ class TableSummary(Model):
     lag_seconds: Annotated[float, Field(ge=0)] | None = None
     """Seconds since its oldest commit that is captured and not in the target yet."""
     fault: FaultStatus | None = None
-    """Why it fails."""
+    """The reason why it fails."""
 
 
 class TableCounts(Model):
@@ -153,16 +153,16 @@ class ExecutorsSummary(Model):
     """The executors' pods."""
 
     desired: Count = 0
-    """How many there should be now: `executors.min`, more while they have work or end, at most `executors.max`; 0 while
-    no driver is meant to run."""
+    """The number that should run now: `executors.min`, more while they have work or end, at most `executors.max`; 0
+    while no driver is meant to run."""
     running: Count = 0
-    """How many run."""
+    """The number that run."""
     pending: Count = 0
     """Pods that exist and do not run yet."""
     reason: Word | None = None
-    """Why fewer run than desired; none while enough do."""
+    """The reason why fewer run than desired; none while enough do."""
     message: Text = ""
-    """Why, in words."""
+    """The reason in words."""
 
 
 class DriverSummary(Model):
@@ -185,14 +185,14 @@ class DriverSummary(Model):
     last_exit_code: Annotated[int, Field(ge=-1, le=255)] | None = None
     """Exit code of the last container that ended; see the table of exit codes."""
     last_exit_at: Time | None = None
-    """When it ended."""
+    """The time at which it ended."""
 
 
 class Failures(Model):
     """Failures of the driver since it was last healthy for a while."""
 
     count: Count = 0
-    """How many."""
+    """The number of failures."""
     since: Time | None = None
     """The first of them."""
 
@@ -208,10 +208,10 @@ class Halt(Model):
     """Hash of what has to change for the driver to be started again: of `restartNonce` (`Fenced`), of the spec
     (`PositionLost`), of spec, image and Secrets (others)."""
     at: Time
-    """When it was stopped."""
+    """The time at which it was stopped."""
     retried_at: Time | None = None
-    """When the driver was started again after `spec.retry.halted`; none while it is stopped. The halt ends when that
-    attempt works."""
+    """The time at which the driver was started again after `spec.retry.halted`; none while it is stopped. The halt ends
+    when that attempt works."""
 
 
 class ReplicatorStatus(Model):
@@ -222,7 +222,7 @@ class ReplicatorStatus(Model):
     state: ReplicatorState = "Pending"
     """One word for people; programs read the conditions."""
     message: Text = ""
-    """Why it is in this state."""
+    """The reason for this state."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS, json_schema_extra=_BY_TYPE)] = ()
     """Ready, Reconciling, Stalled, Suspended, ReconciliationPaused, RolloutPending, Assessed, TablesHealthy,
     ValuesCopied, ExecutorsReady, InitialSnapshotCompleted, Lagging, SLOMet, SourceLogAtRisk."""
@@ -262,7 +262,7 @@ class ReplicatorStatus(Model):
     executors: ExecutorsSummary | None = None
     """The executors' pods."""
     rollout_since: Time | None = None
-    """When the operator began to restart the driver because its own default image is another; present until the driver
+    """The time at which the operator began to restart the driver for a new default image; present until the driver
     works again or has failed."""
     failures: Failures = Failures()
     """Failures of the driver since it was last healthy."""
@@ -275,7 +275,7 @@ class ReplicatorStatus(Model):
     last_error: FaultStatus | None = None
     """The latest fault that the driver reported."""
     deletion_started_at: Time | None = None
-    """When the operator started to clean up."""
+    """The time at which the operator started to clean up."""
 
 
 class RequestTable(Model):
@@ -292,7 +292,7 @@ class RequestTable(Model):
     finished: bool = False
     """Read completely."""
     fault: FaultStatus | None = None
-    """Why it fails."""
+    """The reason why it fails."""
 
 
 class SnapshotRequestStatus(Model):
@@ -303,7 +303,7 @@ class SnapshotRequestStatus(Model):
     state: RequestState = "Pending"
     """One word for people; programs read the conditions."""
     message: Text = ""
-    """Why it is in this state."""
+    """The reason for this state."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS, json_schema_extra=_BY_TYPE)] = ()
     """Ready (accepted by the driver), Reconciling, Stalled, Complete, Failed, Suspended."""
     record: Count | None = None
@@ -329,9 +329,9 @@ class SnapshotRequestStatus(Model):
     estimated_end: Time | None = None
     """Estimated end at the current speed."""
     started_at: Time | None = None
-    """When the driver accepted it."""
+    """The time at which the driver accepted it."""
     finished_at: Time | None = None
-    """When it was seen to be completed, failed or cancelled."""
+    """The time at which it was seen to be completed, failed or cancelled."""
     tables: Annotated[tuple[RequestTable, ...], Field(max_length=MAX_WORST)] = ()
     """Failing tables, then running ones, at most 20."""
     truncated: bool = False
@@ -339,4 +339,4 @@ class SnapshotRequestStatus(Model):
     last_error: FaultStatus | None = None
     """The latest fault."""
     deletion_started_at: Time | None = None
-    """When the operator started to cancel it."""
+    """The time at which the operator started to cancel it."""

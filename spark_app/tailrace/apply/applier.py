@@ -53,7 +53,7 @@ class _Entry:
     running: Future[None] | None = None
     backoff: Backoff = field(default_factory=lambda: Backoff(LONGEST_PAUSE, JITTER))
     tidied: float = -math.inf
-    """When last, or when the table would have been for the last time if it were written to."""
+    """The time of the last tidying, or of the one that would have come if the table were written to."""
     tidied_record: RecordNumber | None = None
     """The committed record then: others have come since if it is another one now. None: the target is not open yet."""
     rests: bool = False
@@ -91,7 +91,7 @@ class Applier:
         self._tidying: Future[None] | None = None
         self._tidy_pool = ThreadPoolExecutor(1, "tidy", initializer=in_pool)
         self._tidied: _Entry | None = None
-        """That the tidying thread is at."""
+        """The entry that the tidying thread works at."""
         self._lost: dict[str, ChunkRegistered] = {}
         """Registered chunks whose file is gone, by path."""
 

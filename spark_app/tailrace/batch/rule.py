@@ -16,7 +16,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Missing(Enum):
-    """Why a column has no value."""
+    """The reason why a column has no value."""
 
     UNCHANGED = "the log row does not carry it"
     UNKNOWN = "nobody knows it yet"

@@ -1,4 +1,4 @@
-"""How far capture is, for the board that the status server reads. Called by the loop once a second."""
+"""The progress of capture, for the board that the status server reads. Called by the loop once a second."""
 
 import time
 from collections import deque
@@ -19,7 +19,7 @@ SAMPLES = 1000
 
 
 class Behind:
-    """How long ago the source's log ended where capture is now. Under steady writing capture is never at its end, so
+    """The time since the source's log ended where capture is now. Under steady writing capture is never at its end, so
     being there cannot be what is waited for: each end seen is remembered until capture has reached it."""
 
     def __init__(self) -> None:

@@ -1,5 +1,5 @@
-"""Which snapshots a table calls for by itself: one when its capture begins, one whenever the catalog says that its rows
-must be read again. Pure.
+"""The snapshots that a table calls for by itself: one when its capture begins, one whenever the catalog says that its
+rows must be read again. Pure.
 
 The planner orders them, in the next turn; until then a batch counts on those that have not been requested yet.
 """

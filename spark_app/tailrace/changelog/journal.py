@@ -76,7 +76,7 @@ class JournalReader:
     def _load(self) -> None:
         """Begin with the newest roll-up."""
         self._proven = self._clock()
-        """When the records after `state` were last known to be there or to come."""
+        """The time at which the records after `state` were last known to be there or to come."""
         self.rollups, self.state = Rollups.load(self.storage)
         self.bytes = 0
         """Bytes of the records read since the roll-up."""

@@ -112,7 +112,7 @@ class TableLog(Closed):
     read_record: RecordNumber = RecordNumber(-1)
     """The first chunk's record of a snapshot that has read the whole table, the largest of all that have."""
     unread: ReadFailure | None = None
-    """Why the last snapshot of the whole table failed; None: it was read, or none has been asked for."""
+    """The reason why the last snapshot of the whole table failed; None: it was read, or none has been requested."""
     looked_seq: Seq = Seq(0)
     """The sequence when `fingerprint` was recorded."""
     fingerprint: Parts | None = None
@@ -122,7 +122,7 @@ class TableLog(Closed):
     stopped: TableStopped | None = None
     removed: bool = False
     ended_at: int | None = None
-    """When it was stopped or removed: `written_at` of that record; None: it is captured."""
+    """The time at which it was stopped or removed: `written_at` of that record; None: it is captured."""
 
     @property
     @override
@@ -229,7 +229,7 @@ class TransactionLog(Closed):
         return self.model_copy(update={"prefixes": prefixes, "rows": rows, "removed_through": through_seq})
 
     def begun_through(self, seq: Seq) -> int:
-        """How many began at or below the sequence."""
+        """The number of transactions that began at or below the sequence."""
         return self.rows.find(FIRST_SEQ, seq + 1)
 
     def first_after(self, seq: Seq) -> Seq | None:

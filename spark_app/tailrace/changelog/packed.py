@@ -148,7 +148,7 @@ class PackedRows:
         return np.asarray(found[0])
 
     def find(self, column: int, value: int) -> int:
-        """How many lines have less than `value` in a column that never falls."""
+        """The number of lines with less than `value` in a column that never falls."""
         number = bisect_left(self._blocks, value, key=lambda block: block.column_of_last(column))
         piece = self._piece(number)
         # Dropped lines of the first block come first, so they do no harm to the order.

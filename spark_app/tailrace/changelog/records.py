@@ -195,7 +195,7 @@ class TableRemoved(Closed):
 
 
 class CopyRemoval(Closed):
-    """How far the copy of a table is that was dropped in the source (`DroppedTable`)."""
+    """The progress of deleting the copy of a table that was dropped in the source (`DroppedTable`)."""
 
     kind: Literal["copy-removal"] = "copy-removal"
     schema_name: str
@@ -324,7 +324,7 @@ class ChunkRegistered(Closed):
 
 
 class ReadFailure(Closed):
-    """Why a snapshot could not read a table whole."""
+    """The reason why a snapshot could not read a table whole."""
 
     message: str
     """With the error's name, if it has one: `ReadRefused: no right`."""
@@ -410,7 +410,8 @@ class Origin(Closed):
     source: str
     """The product, as `source.type` names it."""
     identity: dict[str, str]
-    """Which source it is, and what there is read, in the product's words; only the source reads them."""
+    """The identity of the source, and of the part that is read there, in the product's words; only the source reads
+    them."""
     made: tuple[str, ...] = ()
     """The objects that Tailrace created in the source, and drops on deletion, as people read them: `publication
     tailrace_shop_1f2e`."""

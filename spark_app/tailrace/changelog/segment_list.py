@@ -109,7 +109,7 @@ class SegmentList(Sequence[LoggedSegment]):
         return self._from(self._rows.find(LAST_SEQ, seq))
 
     def ended_through(self, seq: Seq) -> int:
-        """How many end at or below `seq`."""
+        """The number of segments that end at or below `seq`."""
         return self._rows.find(LAST_SEQ, seq + 1)
 
     def record_after(self, record: RecordNumber) -> RecordNumber | None:

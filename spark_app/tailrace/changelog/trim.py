@@ -83,7 +83,7 @@ def trim_journal(storage: Storage, now: int, retention: int) -> int:
 
 
 def _older(storage: Storage, numbers: list[RecordNumber], limit: int) -> int:
-    """How many of the records, in order, were written before `limit`, found by halving."""
+    """The number of the records, in order, that were written before `limit`, found by halving."""
     low, high = 0, len(numbers)
     while low < high:
         middle = (low + high) // 2

@@ -207,7 +207,7 @@ class JournalWriter:
             wait = min(wait * 2, LONGEST_WAIT)
 
     def _unfinished(self, error: Retry) -> Retry:
-        """That a record stayed unfinished, and why; a full disk keeps its name and its fix."""
+        """An error that says that a record stayed unfinished, and why; a full disk keeps its name and its fix."""
         assert self._lost is not None
         message = f"{self._lost.message}: {error.message}"
         return StorageFull(message, error.fix) if isinstance(error, StorageFull) else Retry(message, self._lost.fix)

@@ -27,7 +27,7 @@ def effect(field: str) -> Effect:
 
 
 def refusal(field: str) -> str | None:
-    """Why it cannot be changed; None: it can."""
+    """The reason why it cannot be changed; None: it can."""
     return immutable().get(field)
 
 

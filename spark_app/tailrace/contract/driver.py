@@ -119,19 +119,19 @@ class DropReport(Model):
     """Lines that were left out because there are too many."""
 
     def at_most(self, lines: int) -> "DropReport":
-        """So many lines of each kind; the others are counted."""
+        """The first lines of each kind, at most so many; the others are counted."""
         kept, dropped = self.kept[:lines], self.dropped[:lines]
         more = self.more + len(self.kept) + len(self.dropped) - len(kept) - len(dropped)
         return self.model_copy(update={"kept": kept, "dropped": dropped, "more": more})
 
 
 class RetainedLog(Model):
-    """How much log a source keeps for a Replicator, as `tailrace retained` found it."""
+    """The amount of log that a source keeps for a Replicator, as `tailrace retained` found it."""
 
     bytes: int | None
     """None: it keeps none."""
     at: float
-    """When it was asked: seconds since 1970."""
+    """The time of the question, in seconds since 1970."""
 
 
 class LastWords(Model):

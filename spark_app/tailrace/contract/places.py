@@ -52,8 +52,8 @@ class Tls(Model):
     )
 
     mode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] = "prefer"
-    """How strict: `verify-full` checks the certificate and the host name, `prefer` uses TLS if the server
-    offers it."""
+    """The strictness: `verify-full` checks the certificate and the host name, `prefer` uses TLS if the server offers
+    it."""
     ca_secret_name: Name | None = None
     """Secret with key `ca.crt`."""
     ca_file: Text | None = None
@@ -201,7 +201,7 @@ class SourceSpec(Model):
 
 
 class StoreAccess(Model):
-    """How an object store is reached."""
+    """The access to an object store."""
 
     endpoint: Text | None = None
     """URL of an S3-compatible service; unset: the provider's default."""

@@ -193,7 +193,7 @@ class NodeRequirement(Model):
     key: LabelKey
     """The node's label."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
-    """How it is compared with the values."""
+    """The comparison with the values."""
     values: Annotated[tuple[LabelValue, ...], Field(max_length=100)] = ()
     """Empty with `Exists` and `DoesNotExist`, one number with `Gt` and `Lt`."""
 
@@ -205,7 +205,7 @@ class NodeRequirement(Model):
 
 
 class Affinity(Model):
-    """Which nodes a pod may or should run on. A short form of Kubernetes' affinity."""
+    """The nodes that a pod may or should run on. A short form of Kubernetes' affinity."""
 
     required_nodes: Annotated[tuple[NodeRequirement, ...], Field(max_length=20)] = ()
     """A node must meet all of these."""
@@ -289,7 +289,7 @@ class Pod(Model):
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=50)] = ()
     """Taints that the pod tolerates."""
     affinity: Affinity = Affinity()
-    """Which nodes the pod may or should run on."""
+    """The nodes that the pod may or should run on."""
     priority_class_name: Name | None = None
     """PriorityClass of the pod; unset: the cluster's default."""
     volumes: Annotated[

@@ -58,7 +58,7 @@ class Metadata(BaseModel):
 
 
 class TablesSpec(Model):
-    """Which tables: any include pattern and no exclude pattern."""
+    """The selected tables: any include pattern and no exclude pattern."""
 
     include: Annotated[tuple[TablePattern, ...], Field(min_length=1, max_length=1000)]
     """Patterns `schema.table`; `*` matches any run of characters, `?` one. Tables that are created
@@ -83,7 +83,7 @@ class SnapshotSpec(Model):
 
 
 class ApplySpec(Model):
-    """How changes are applied to the target."""
+    """The way in which changes are applied to the target."""
 
     suspend: bool = False
     """Pause writing to the target only; capture continues."""
@@ -95,15 +95,15 @@ class RetrySpec(Model):
     """The retries of a table that fails, and of a driver that is refused."""
 
     time: Duration = "1h"
-    """How long a failing table is retried (`30m`, `7d`). After that, the change log no longer waits for the table, and
-    it needs a snapshot."""
+    """The time for which a failing table is retried (`30m`, `7d`). After that, the change log no longer waits for the
+    table, and it needs a snapshot."""
     halted: Duration = "30m"
-    """How long the operator waits before it starts a driver again that was stopped because the source, the target or
-    the storage refused its credentials or its configuration; 0s: it does not. Ignored outside Kubernetes."""
+    """The time after which the operator starts a driver again that was stopped because the source, the target or the
+    storage refused its credentials or its configuration; 0s: it does not. Ignored outside Kubernetes."""
 
 
 class RetentionSpec(Model):
-    """How long the change log is kept."""
+    """The time for which the change log is kept."""
 
     time: Duration = "1h"
     """Minimum time that changes are kept (`1h`, `7d`); longer where a table still needs them."""
@@ -118,7 +118,7 @@ _LENGTH = "give length with method Truncate, and only there"
 
 
 class Mask(Model):
-    """How the values of one column are replaced."""
+    """The replacement of one column's values."""
 
     model_config = rules(("has(self.length) == (self.method == 'Truncate')", _LENGTH))
 
@@ -227,7 +227,7 @@ class ReplicatorSpec(Model):
     source: SourceSpec
     """The database that is read."""
     tables: TablesSpec
-    """Which of its tables to copy."""
+    """The source's tables to copy."""
     target: TargetSpec
     """The target of the copies."""
     storage: StorageSpec
@@ -261,11 +261,11 @@ class ReplicatorSpec(Model):
     snapshot: SnapshotSpec = SnapshotSpec()
     """Defaults of every snapshot."""
     apply: ApplySpec = ApplySpec()
-    """How changes are applied."""
+    """The way in which changes are applied."""
     retry: RetrySpec = RetrySpec()
     """The retries of a table that fails, and of a driver that is refused."""
     retention: RetentionSpec = RetentionSpec()
-    """How long the change log is kept."""
+    """The time for which the change log is kept."""
     options: Annotated[tuple[TableOptions, ...], Field(max_length=1000)] = ()
     """Options for single tables; the first match counts."""
     mask_key: Credentials | None = None
@@ -284,7 +284,7 @@ class ReplicatorSpec(Model):
     image: Text | None = None
     """Image of driver and executors; unset: the operator's default. Ignored outside Kubernetes."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
-    """When nodes pull the image. Ignored outside Kubernetes."""
+    """The rule by which nodes pull the image. Ignored outside Kubernetes."""
     image_pull_secrets: Annotated[tuple[Name, ...], Field(max_length=10)] = ()
     """Secrets in the Replicator's namespace that nodes need to pull the image. Ignored outside Kubernetes."""
     service_account_name: Name | None = None
@@ -333,7 +333,7 @@ EVERY_TABLE = "*.*"
 
 
 class SnapshotRequestSpec(Model):
-    """Which rows to read again."""
+    """The rows to read again."""
 
     model_config = rules(
         ("!has(self.where) || !has(self.keys)", "give where or keys, not both"),

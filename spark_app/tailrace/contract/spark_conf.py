@@ -88,7 +88,7 @@ REFUSED = (
 
 
 def refusal(name: str) -> str | None:
-    """Why `name` cannot be set; None: it can."""
+    """The reason why `name` cannot be set; None: it can."""
     if name in TO_LOOK_INSIDE:
         return None
     return next((name + one.text for one in REFUSED if name.startswith(one.names)), None)

@@ -31,7 +31,7 @@ class Fault(Model):
 
 
 class CaptureStatus(Model):
-    """How far capture is."""
+    """The progress of capture."""
 
     alive: bool = False
     position: str | None = None
@@ -121,7 +121,7 @@ class DroppedCopy(Model):
 
     name: str
     fault: Fault | None = None
-    """Why the last attempt failed; it is tried again."""
+    """The error of the last attempt; it is retried."""
 
 
 class ApplyStatus(Model):
@@ -137,7 +137,7 @@ class Assessment(Model):
 
     at: float
     tables: int
-    """That the patterns select."""
+    """The number of tables that the patterns select."""
     copied: int
     """The number of tables that can be copied."""
     refused: Many[str] = ()
@@ -145,9 +145,9 @@ class Assessment(Model):
     inexact_columns: int = 0
     """The number of columns of copied tables that are copied in another form, or not at all."""
     rows: int = 0
-    """That the first snapshot has to read, by the source's statistics."""
+    """The number of rows that the first snapshot has to read, by the source's statistics."""
     seconds: float = 0.0
-    """That it may take."""
+    """The estimated seconds of the first snapshot."""
 
 
 class Status(Model):
@@ -175,6 +175,6 @@ class Status(Model):
     assessment: Assessment | None = None
     """Reported by the driver that was started first, as long as it runs."""
     executors_wanted: int | None = None
-    """How many executors the tasks fill that run or wait, however many there may be; at least 1 while large batches do
-    without. None: an older driver, whose executors always run."""
+    """The number of executors that running and waiting tasks fill, however many there may be; at least 1 while large
+    batches do without. None: an older driver, whose executors always run."""
     fault: Fault | None = None

@@ -36,12 +36,12 @@ log = logging.getLogger(__name__)
 STUCK_SECONDS = 300.0
 """A loop that has not turned for this long is reported by `/healthz`."""
 ANSWER_SECONDS = 20.0
-"""That the source has to translate the keys of a request before its client must ask again; the operator's waits for 30
-s."""
+"""Seconds that the source has to translate the keys of a request before its client must ask again; the operator's waits
+for 30 s."""
 LONGEST_PAUSE = 5.0
 """Between two tries to have a request of the manifest accepted."""
 LOOK_SECONDS = 0.5
-"""That one such try waits for the source."""
+"""Seconds that one such try waits for the source."""
 
 
 class Loop(Protocol):
@@ -68,13 +68,13 @@ class DriverControl:
         self.stopped = False
         self.fault: Fault | None = None
         self.capture_fault: Fault | None = None
-        """Why capture ended, while it is being started again."""
+        """The error that ended capture, while it is being restarted."""
         self.assessment: Assessment | None = None
         """The assessment of a first start in a pod."""
         self.of_manifest: Mapping[str, SnapshotBody] = {}
         """Requests that came with the manifest, by the id of the snapshot."""
         self.request_fault: str | None = None
-        """Why a request of the manifest cannot be accepted yet."""
+        """The reason why a request of the manifest cannot be accepted yet."""
         self.position_text: Callable[[Position], str] = str
         """The source's, once it is known."""
         self._clock = clock

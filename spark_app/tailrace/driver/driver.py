@@ -49,9 +49,10 @@ log = logging.getLogger(__name__)
 TURN_SECONDS = 0.5
 START_LOOK_SECONDS = 0.2
 ANSWER_SECONDS = 1.0
-"""That source and storage have to answer in each turn of the start."""
+"""Seconds that source and storage have to answer in each turn of the start."""
 TIDY_UP_SECONDS = 20.0
-"""That `--once` grants the compaction of what it wrote: a table that only short runs write to has no other time."""
+"""Seconds that `--once` grants the compaction of what it wrote: a table that only short runs write to has no other
+time."""
 COUNT_SECONDS = 1.0
 """Between two looks at Spark's tasks."""
 SHORTEST_TAIL = 0.05

@@ -32,7 +32,7 @@ class Offer:
     replicator: Replicator
     settled: threading.Event = field(default_factory=threading.Event)
     error: TailraceError | None = None
-    """Why it cannot be taken, once it is settled; None: it was taken."""
+    """The reason why it cannot be used, once it is settled; None: it is used."""
 
 
 class LiveSpec:

@@ -56,7 +56,7 @@ class Moment:
     """The fault of the whole Replicator."""
     assessment: Assessment | None = None
     not_deleted: Mapping[tuple[str, str], Fault] = field(default_factory=dict)
-    """Why copies of dropped tables are still there, by place."""
+    """The reasons why copies of dropped tables still exist, by place."""
     executors_wanted: int = 0
     """See `spark.executors_wanted`."""
     position_text: Callable[[Position], str] = str

@@ -77,11 +77,11 @@ class CaptureProcess:
         self._working: float | None = None
         """Since when this one is known to work."""
         self._reached = Position(-1)
-        """How far the last one that worked came."""
+        """The position that the last working capture reached."""
         self._refused: float | None = None
         """Since when the source has refused a password that it had accepted."""
         self.fault: Fault | None = None
-        """Why it ended, until a later one `works`."""
+        """The reason why it ended, until a later one `works`."""
 
     @property
     def pid(self) -> int | None:

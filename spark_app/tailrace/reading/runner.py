@@ -64,7 +64,7 @@ class _Entry:
 
 
 def over(table: TableLog, snapshot: SnapshotState) -> str | None:
-    """Why the snapshot can bring the table nothing more; None: it can."""
+    """The reason why the snapshot can bring the table nothing more; None: it can."""
     name = table.schema.name
     if snapshot.awaits(table):
         return None

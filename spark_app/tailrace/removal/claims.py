@@ -37,7 +37,7 @@ class Known:
 
 
 def foreign(known: Known) -> str | None:
-    """Why what the origin names is not the asker's; None: it is, or there is no origin."""
+    """The reason why what the origin names belongs to another owner; None: it does not, or there is no origin."""
     if known.log is not None and known.log.origin is not None:
         return (
             None if known.log.owner == known.owner else f"the change log at {known.root} belongs to {known.log.owner}"

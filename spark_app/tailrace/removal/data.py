@@ -132,7 +132,7 @@ def _put(note: Proven, storage: Storage, by_now: Callable[[], Known]) -> str | N
 
 
 def _drop_tables(note: Proven, storage: Storage, tables: TargetRemoval) -> Generator[Line, None, str | None]:
-    """Why the rest stays; None: all of them are gone, and the change log may go."""
+    """Returns the reason why the rest stays; None: all of them are gone, and the change log may go."""
     for name in note.tables:
         if noted(storage) != note:
             return STARTED
@@ -167,7 +167,8 @@ def _of_this_log(note: Proven | None, known: Known) -> Proven | None:
 
 
 def _unproven(tables: TargetRemoval, name: TableName, log_id: str, *, begun: bool) -> str | None:
-    """Why the table is not this change log's; None: it is. `begun`: an earlier call may have deleted half of it."""
+    """The reason why the table is not this change log's; None: it is. `begun`: an earlier call may have deleted half of
+    it."""
     if not begun and not tables.in_catalog(name):
         # Its files may be in use under another name: renaming a table in a catalog leaves them where they are.
         return "the catalog has no such table"

@@ -60,7 +60,7 @@ class DroppedCopies:
 
     @property
     def faults(self) -> Mapping[TableName, Fault]:
-        """Why copies are still there, by place."""
+        """The reasons why copies still exist, by place."""
         return dict(self._faults)
 
     def turn(self) -> None:

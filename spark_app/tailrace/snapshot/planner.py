@@ -1,4 +1,4 @@
-"""Which snapshots there should be, decided from the journal's state: pure, no I/O, no clock.
+"""The snapshots that there should be, decided from the journal's state: pure, no I/O, no clock.
 
 Called by the snapshot runner on every turn. Snapshots that Tailrace orders itself have ids derived from what calls for
 them, so that a restart, or a turn that is repeated, cannot plan one twice: the journal knows the id.
@@ -261,8 +261,8 @@ def _superseded(state: LogState) -> Iterator[SnapshotEnded]:
 
 
 def next_chunk_rows(fixed: int | None, rows: int, last_seconds: float, aim_seconds: float) -> int:
-    """How many rows the next chunk should have, after one of `rows` rows that took `last_seconds`. Grows and shrinks by
-    a factor of four at most, so that one odd measurement does not do harm."""
+    """The number of rows for the next chunk, after one of `rows` rows that took `last_seconds`. Grows and shrinks by a
+    factor of four at most, so that one odd measurement does not do harm."""
     if fixed is not None:
         return fixed
     ideal = rows * aim_seconds / max(last_seconds, 0.001)

@@ -1,4 +1,4 @@
-"""How a snapshot parts a table's keys into chunks. Pure; used by the state machine in `chunks`.
+"""The division of a table's keys into the chunks of a snapshot. Pure; used by the state machine in `chunks`.
 
 The ranges of a table part its whole key space, so that "no chunk has this key" means "the source had no such row":
 `(max key, open)` is ordinal 0 and is read first, which bounds the tail of a table that grows; then the walk from the
@@ -78,8 +78,9 @@ def gaps_of(registered: Sequence[ChunkRegistered], max_key: Key) -> tuple[Gap, .
 
 
 def misfit(chunk: ChunkRegistered, known: SnapshotTable, asked: Iterable[ChunkRegistered]) -> str | None:
-    """Why a chunk that is to be registered cannot be one of the ranges that part the table's keys; None: it can. The
-    journal would keep it, and `gaps_of` never take it. `asked`: more of the table that are to be registered with it."""
+    """The reason why a chunk that is to be registered cannot be one of the ranges that part the table's keys; None: it
+    can. The journal would keep it, and `gaps_of` never take it. `asked`: more of the table that are to be registered
+    with it."""
     if chunk.chunk == 0:
         return None if (chunk.lower, chunk.upper) == (known.max_key, None) else "it does not begin at the largest key"
     if known.max_key is None or chunk.upper is None or known.max_key == chunk.lower:

@@ -58,7 +58,7 @@ def loss(logical: str, native: str, finite: bool = False) -> tuple[str, str]:
 
 
 def limit(logical: str, native: str, finite: bool = False) -> str:
-    """Which numbers the type that the options give a column cannot hold; empty: it holds all that `native` has.
+    """The numbers that the type that the options give a column cannot hold; empty: it holds all that `native` has.
     `finite`: its values are numbers within the range of doubles."""
     parts = decimal_parts(logical)
     if parts is None:

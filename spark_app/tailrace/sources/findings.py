@@ -25,7 +25,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class ColumnSupport:
-    """How well a column is copied."""
+    """The exactness with which a column is copied."""
 
     column: str
     source_type: str | None

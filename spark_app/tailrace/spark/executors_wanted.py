@@ -1,4 +1,4 @@
-"""How many executors Spark's tasks fill: what its dynamic allocation goes by.
+"""The number of executors that Spark's tasks fill: what its dynamic allocation goes by.
 
 Read by the driver for its status: by it the operator knows if executors are missing. Whatever makes a task is counted,
 also Delta's own first look at a table's log: it waits for an executor as a chunk does.

@@ -12,7 +12,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 SPARKS = ("pyspark.zip", "py4j-", "spark-core")
-"""How the names of Spark's own archives begin."""
+"""The beginnings of the names of Spark's own archives."""
 
 
 def without_archives(path: list[str]) -> list[str]:

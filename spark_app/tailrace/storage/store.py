@@ -47,7 +47,8 @@ LONGEST_ANSWER = "24h"
 SMALL = 20
 """Uploads of up to 2^20 bytes share a client, then those of each power of two."""
 RETRY_SECONDS = 20.0
-"""How long one request to an object store is repeated after server and connection errors before the caller hears."""
+"""Seconds for which one request to an object store is repeated after server and connection errors before the caller
+gets an error."""
 BULK = 1000
 """Objects that one request deletes at most."""
 _REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, exceptions.UnknownConfigurationKeyError)

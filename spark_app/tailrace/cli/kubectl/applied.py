@@ -14,7 +14,7 @@ OPERATOR = "tailrace-operator"
 
 
 class Unasked(Exception):
-    """Why the API server cannot be asked; the file is then compared as it is."""
+    """The reason why the API server cannot be asked; the file is then compared as it is."""
 
 
 def as_stored(cluster: Cluster, name: str, content: bytes) -> bytes:
@@ -49,7 +49,7 @@ def _document(content: bytes, name: str) -> Document:
 
 
 def _way(there: Document) -> tuple[str, ...]:
-    """How it was applied: with server-side apply, and by whom; else as `kubectl apply` does."""
+    """The way in which it was applied: with server-side apply, and by whom; else as `kubectl apply` does."""
     entries = there["metadata"].get("managedFields", ())
     appliers = {str(e["manager"]) for e in entries if e.get("operation") == "Apply" and not e.get("subresource")} - {
         OPERATOR
