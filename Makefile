@@ -94,25 +94,20 @@ unit: ## Tests without servers
 
 test: check integration ## Everything: check, then tests against PostgreSQL, Spark, S3 and Kubernetes
 
-# Three files at a time on two cores, the long ones first: a proof leaves much of the machine idle while it waits for a state.
-WAITING := tests/integration/driver/test_idle.py tests/proof/test_foreign.py tests/proof/test_lost.py
-WAITING += $(wildcard tests/integration/operator/test_*.py)
+# One queue, the longest files first (support/costs.py), three at a time on two cores: a proof leaves much of the machine
+# idle while it waits for a state. A whole cluster waits for pods two fifths of its time: it comes up and runs beside the
+# queue, which goes before it, and tells its results at the end.
 CLUSTERED := $(wildcard tests/integration/cluster/test_*.py)
-LONG := $(wildcard tests/proof/test_*.py $(addsuffix /test_*.py,$(addprefix tests/integration/,driver tools sources targets)))
-WORKING := $(filter-out $(WAITING),$(LONG))
-WORKING += $(filter-out $(LONG) $(WAITING) $(CLUSTERED),$(wildcard tests/integration/*/test_*.py))
-# A whole cluster waits for pods two fifths of its time: tests that wait themselves, and those that talk to an API
-# server alone, run beside it, and tell their results at the end.
+QUEUED := $(filter-out $(CLUSTERED),$(wildcard tests/integration/*/test_*.py tests/proof/test_*.py))
 integration: ## Tests against real servers
-	@$(IN_MEMORY) 12 env $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder --durations 20 $(WORKING); status=$$?; \
-	told=$$(mktemp); $(IN_MEMORY) 12 env $(PYTEST) --durations 10 $(WAITING) >$$told 2>&1 & beside=$$!; trap 'kill $$beside' INT TERM; \
-	$(PYTEST) --durations 10 $(CLUSTERED) || status=1; \
+	@told=$$(mktemp); nice -n 5 $(PYTEST) $(CLUSTERED) >$$told 2>&1 & beside=$$!; trap 'kill $$beside' INT TERM; \
+	$(IN_MEMORY) 12 env $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder $(QUEUED); status=$$?; \
 	wait $$beside || status=1; cat $$told; rm $$told; exit $$status
 
-# And each proof of which `make test` runs one case (a format, a product), with all of them.
-CASES = $(shell grep -l one_of tests/proof/test_*.py)
+# With them, all cases of the tests of which `make test` runs one (a format, a product, a version).
+CASES = $(shell grep -rlE 'import .*turns' tests/integration tests/proof)
 soak: ## The long proving runs
-	TAILRACE_SOAK_CASES=all $(PYTEST) -s $(CASES) tests/soak
+	TAILRACE_TURN=all $(PYTEST) -s $(CASES) tests/soak
 
 bench: ## Measure throughput and lag
 	PYTHONPATH=tools $(VENV)/python -m bench

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from support.costs import Costs
 from support.kube import KubeApi
 from support.postgres import PostgresServer
 from support.s3 import S3Server
-from support.versions import major_for
+from support.versions import deselect_others, major_for, turn
 from tailrace import logs
+
+pytest_plugins = ["pytester"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +32,22 @@ hypothesis.settings.load_profile("tailrace")
 
 # Pytest gives its handlers to loggers that do not propagate, and those of PySpark would change the handlers' format.
 logs.silence_pyspark()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure what each file costs; the turn is settled before processes are started, which inherit it."""
+    turn()
+    config.pluginmanager.register(Costs(config))
+
+
+def pytest_report_header() -> str:
+    """The turn, so that a failure can be repeated."""
+    return f"turn: {turn() or 'all'} (TAILRACE_TURN=... repeats it)"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Cases that take turns: the others wait for theirs."""
+    deselect_others(config, items)
 
 
 @pytest.fixture

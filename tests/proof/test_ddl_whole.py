@@ -11,7 +11,7 @@ import pytest
 from support.ddl.scenarios import Pack, read
 from support.ddl.whole import directed, fuzz, over
 from support.postgres import PostgresServer
-from support.versions import one_of
+from support.versions import turns
 
 NAMES = {
     "4-recreated-other-types",
@@ -33,7 +33,7 @@ CASES = (("delta", "Evolve"), ("iceberg", "EvolveAdditive"))
 
 @pytest.mark.timeout(900)
 @pytest.mark.postgres(18)
-@pytest.mark.parametrize(("format", "policy"), one_of(*CASES, of="ddl_whole"))
+@pytest.mark.parametrize(("format", "policy"), turns(*CASES))
 def test_source_and_target_are_equal_or_the_table_is_stopped_by_name_and_repaired(
     postgres: PostgresServer, tmp_path: Path, format: str, policy: str
 ) -> None:

@@ -15,7 +15,7 @@ from support import mysql_shop
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.postgres import PostgresServer
 from support.proof.process import Deployment, Run, status
-from support.versions import one_of
+from support.versions import turns
 
 SEAMS = ("dropped.before-begun", "dropped.before-deletion", "dropped.after-deletion")
 CASES = (
@@ -75,7 +75,7 @@ def dropped(deployment: Deployment, run: Run, name: str) -> None:
 
 
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize(("product", "format", "seams"), one_of(*CASES, of="dropped tables"))
+@pytest.mark.parametrize(("product", "format", "seams"), turns(*CASES))
 def test_only_the_copies_of_dropped_tables_go(
     tmp_path: Path, product: str, format: str, seams: tuple[str, ...]
 ) -> None:

@@ -6,11 +6,11 @@ from support.postgres import PostgresServer
 from support.proof.harness import Begin, Proof
 from support.proof.process import status
 from support.proof.writers import StalledCommits
-from support.versions import one_of
+from support.versions import turns
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("format", one_of("delta", "iceberg", of="edges"))
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
 def test_commits_that_are_logged_and_not_visible_leave_no_wrong_row(
     postgres: PostgresServer, prove: Begin, format: str
 ) -> None:

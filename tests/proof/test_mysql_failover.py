@@ -13,12 +13,12 @@ from support import mysql_shop
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_replicas import caught_up, follow, promote
 from support.proof.process import Deployment, Run, status
-from support.versions import one_of
+from support.versions import turns
 
 LOGS_WHAT_IT_APPLIES: dict[str, str | int] = {"log_slave_updates": "ON"}
 
 
-@pytest.fixture(params=one_of(MYSQL, MARIADB_NEWEST, of="failover"))
+@pytest.fixture(params=turns(MYSQL, MARIADB_NEWEST))
 def primary(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     with MysqlServer(request.param, **LOGS_WHAT_IT_APPLIES) as running:
         mysql_shop.create(running)

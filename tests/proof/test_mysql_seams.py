@@ -15,7 +15,7 @@ from support import mysql_shop
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_stalls import commits_that_stall
 from support.proof.process import Deployment, Run
-from support.versions import one_of
+from support.versions import turns
 
 READERS = {"delta": read_delta, "iceberg": read_iceberg}
 CAPTURE = ("capture.after-segments", "journal.before-create", "journal.after-create", "capture.before-ack")
@@ -68,7 +68,7 @@ def settle(server: MysqlServer, deployment: Deployment, run: Run) -> None:
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize(("server", "format"), one_of(*CASES, of="mysql_seams"), indirect=["server"])
+@pytest.mark.parametrize(("server", "format"), turns(*CASES), indirect=["server"])
 def test_kills_at_every_seam_of_capture_chunks_and_driver_lose_and_double_nothing(
     server: MysqlServer, deployment: Deployment
 ) -> None:

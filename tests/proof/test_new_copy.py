@@ -13,7 +13,7 @@ import pytest
 from demo.compare import READERS, compare
 from support.postgres import PostgresServer
 from support.proof.process import Deployment, status
-from support.versions import one_of
+from support.versions import turns
 
 ROWS = 2000
 BALANCE = (ROWS, ROWS * (ROWS + 1) // 2)
@@ -64,7 +64,7 @@ def again_and_again(work: Callable[[], None], pause: float) -> Iterator[None]:
 
 @pytest.mark.timeout(1500)
 @pytest.mark.postgres(18)
-@pytest.mark.parametrize(("format", "key", "seams"), one_of(*CASES, of="new copy"))
+@pytest.mark.parametrize(("format", "key", "seams"), turns(*CASES))
 def test_readers_never_find_it_incomplete(
     postgres: PostgresServer, tmp_path: Path, format: str, key: bool, seams: tuple[str, ...]
 ) -> None:

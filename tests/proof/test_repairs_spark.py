@@ -16,7 +16,7 @@ from deltalake.exceptions import TableNotFoundError
 from demo.compare import READERS, compare
 from support.postgres import PostgresServer
 from support.proof.process import Deployment, Run, status
-from support.versions import one_of
+from support.versions import turns
 
 POSITION_LOST = 12
 TABLES = ("value", "other")
@@ -64,7 +64,7 @@ class Shop:
         run.until(lambda: self.equal() and not self.faults(), 200, "source = target")
 
 
-@pytest.fixture(params=one_of("delta", "iceberg", of="repairs_spark"))
+@pytest.fixture(params=turns("delta", "iceberg"))
 def shop(request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path: Path) -> Iterator[Shop]:
     strict = {"match": "s.value", "onUnsupported": "Fail"}
     spec: dict[str, object] = {"tables": {"include": ["s.*"]}, "retention": {"time": "1s"}, "options": [strict]}

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from demo.compare import compare
 from support.postgres import PostgresServer
 from support.proof.process import Deployment, Run, status
-from support.versions import one_of
+from support.versions import turns
 
 # Py4J closes its idle connections from the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -30,7 +30,7 @@ TABLES = sorted(EXPECTED)
 DISK = 96 << 20
 
 
-@pytest.fixture(params=one_of("delta", "iceberg", of="repairs_targets"))
+@pytest.fixture(params=turns("delta", "iceberg"))
 def shop(request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path: Path) -> Iterator[Deployment]:
     """The change log and the target lie on disks of their own."""
     spec: dict[str, object] = {"tables": {"include": ["s.*"]}, "retention": {"time": "1s"}}

@@ -1,32 +1,86 @@
-"""Which PostgreSQL, MySQL or MariaDB a test runs on: the oldest and the newest supported one take turns. And with which
-format a proof is made whose path is the same for all of them.
+"""Cases of a test (versions of a server, formats, products) that take turns from commit to commit.
+
+A test whose path is the same for all its cases runs one of them at a time; the number of the commit decides which, so
+that all come up within a few commits. The run prints its turn; `TAILRACE_TURN=<number>` repeats it, `TAILRACE_TURN=all`
+(as `make soak` sets) runs every case.
 """
 
 import os
+import subprocess
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeVar
+
+import pytest
+from _pytest.mark.structures import ParameterSet
 
 import mysql_packages
 import servers
 
 Version = TypeVar("Version")
+VARIABLE = "TAILRACE_TURN"
+ALL = "all"
+
+
+def turns(*cases: object) -> list[ParameterSet]:
+    """The cases as parameters of a test or a fixture; one runs at a time. A tuple is several arguments."""
+    marks = [pytest.mark.turn(number, len(cases)) for number in range(len(cases))]
+    values = [case if isinstance(case, tuple) else (case,) for case in cases]
+    return [pytest.param(*value, marks=mark) for value, mark in zip(values, marks, strict=True)]
+
+
+def deselect_others(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the cases whose turn it is not. A test that the command line names (with `::`) runs all its cases."""
+    if turn() is None or any("::" in argument for argument in config.args):
+        return
+    others = [item for item in items if not _is_now(item)]
+    if others:
+        left_out = set(others)
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=others)
+
+
+def _is_now(item: pytest.Item) -> bool:
+    """Cases are counted from a number of the test's file: the files of a run do not all get the first of theirs.
+
+    Several parameters are the digits of one number, so that all their combinations come up.
+    """
+    number = (turn() or 0) + zlib.crc32(item.nodeid.partition("::")[0].encode())
+    for mark in item.iter_markers("turn"):
+        number, now = divmod(number, mark.args[1])
+        if mark.args[0] != now:
+            return False
+    return True
 
 
 def major_for(test_id: str) -> int:
-    """A major version that stays the same for a test's name, so that a failure repeats."""
-    return _turn([min(servers.POSTGRES_VERSIONS), max(servers.POSTGRES_VERSIONS)], test_id)
+    """PostgreSQL's version for a test: the oldest and the newest supported one take turns."""
+    return _of_turn([min(servers.POSTGRES_VERSIONS), max(servers.POSTGRES_VERSIONS)], test_id)
 
 
 def release_for(product: str, test_id: str) -> str:
     """The same of `mysql_packages.RELEASES`; `product`: mysql or mariadb."""
-    return _turn([name for name in mysql_packages.RELEASES if name.startswith(product)], test_id)
+    return _of_turn([name for name in mysql_packages.RELEASES if name.startswith(product)], test_id)
 
 
-def one_of(*cases: Version, of: str) -> list[Version]:
-    """For `parametrize`: one of the cases, always the same for a name; `make soak` runs all (`TAILRACE_SOAK_CASES`)."""
-    return list(cases) if os.environ.get("TAILRACE_SOAK_CASES") == "all" else [_turn(cases, of)]
+def _of_turn(cases: Sequence[Version], name: str) -> Version:
+    """The case of this turn for a test's or a file's name."""
+    return cases[((turn() or 0) + zlib.crc32(name.encode())) % len(cases)]
 
 
-def _turn(choices: Sequence[Version], test_id: str) -> Version:
-    return choices[zlib.crc32(test_id.encode()) % len(choices)]
+def turn() -> int | None:
+    """This run's turn, the same in all its processes; None: all cases run."""
+    if VARIABLE not in os.environ:
+        os.environ[VARIABLE] = str(_commits())
+    value = os.environ[VARIABLE]
+    return None if value == ALL else int(value)
+
+
+def _commits() -> int:
+    """The number of commits up to this one; 0 where the tree is not a repository."""
+    counted = subprocess.run(
+        ["git", "rev-list", "--count", "HEAD"],
+        cwd=Path(__file__).parent, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return int(counted.stdout) if counted.returncode == 0 else 0

@@ -12,6 +12,7 @@ from support.ddl.judge import judge
 from support.ddl.nursery import Nursery, looks
 from support.ddl.quick import Quick, quick
 from support.postgres import PostgresServer
+from support.versions import turns
 from tailrace.contract.resources import TablesSpec
 from tailrace.sources.postgresql.fingerprint import look
 from tailrace.sources.postgresql.objects import ensure_publication
@@ -111,7 +112,7 @@ def test_hundreds_of_locked_tables_leave_the_publication_without_holding_the_log
         assert connection.execute(members).fetchone() == (0,)
 
 
-@pytest.mark.parametrize("major", [14, 18])
+@pytest.mark.parametrize("major", turns(14, 18))
 def test_a_look_waits_for_no_lock(major: int) -> None:
     with PostgresServer(major) as server, server.connect(autocommit=False) as holder, server.connect() as looking:
         filtered = "s.u WHERE (id > 1), s.v (id)" if major >= 15 else "s.u, s.v"

@@ -13,6 +13,7 @@ from support.postgres import PostgresServer
 from support.proof.on_s3 import OnS3
 from support.proof.process import Deployment
 from support.s3 import S3Server
+from support.versions import turns
 from tailrace.storage.path_names import encode
 
 ODD = ["100%", "%41", "a\\b", "tab\tbed", 'quo"ted', "it's", "..", ".", "dots..", ".hidden", "a/b", "ex!21", "größe 大"]
@@ -45,7 +46,7 @@ def _copy(source: PostgresServer, deployment: Deployment, read: Callable[[str, s
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
 def test_odd_names_in_an_odd_folder(source: PostgresServer, tmp_path: Path, format: str) -> None:
     lake, log = tmp_path / LOCATION / "lake", tmp_path / LOCATION / "log"
     spec: dict[str, Any] = {

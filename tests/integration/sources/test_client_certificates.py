@@ -14,6 +14,7 @@ from cluster.pki import Authority
 from mysql_packages import RELEASES
 from support.mysql import MysqlServer
 from support.postgres import PostgresServer
+from support.versions import turns
 from tailrace.errors import AuthenticationFailed, Retry
 from tailrace.sources.mysql.connect import MyConfig, execute
 from tailrace.sources.mysql.connect import connect as to_mysql
@@ -149,7 +150,7 @@ def test_a_rotated_pair_is_taken_at_the_next_connect(
 # ---- MySQL and MariaDB ----
 
 
-@pytest.fixture(scope="module", params=SECURE)
+@pytest.fixture(scope="module", params=turns(*SECURE))
 def mysql_server(request: pytest.FixtureRequest, pki: Path) -> Iterator[MysqlServer]:
     own = pki / "own"
     names = {"ssl_ca": "ca.crt", "ssl_cert": "server.crt", "ssl_key": "server.key"}

@@ -19,7 +19,7 @@ from support.proof import keyless
 from support.proof.keyless import NAME, KeylessWriters
 from support.proof.writers import StalledCommits
 from support.resources import replicator as document_of
-from support.versions import one_of
+from support.versions import turns
 from tailrace import sources
 from tailrace.contract.resources import Replicator
 from tailrace.reading import task
@@ -60,7 +60,7 @@ def settle(copy: Pipeline, **faults: str) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("format", one_of("delta", "iceberg", of="keyless"))
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
 def test_a_copy_has_as_many_of_each_row_as_the_server(
     postgres: PostgresServer, spark: SparkSession, tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,7 +251,7 @@ def test_rows_that_are_equal_only_in_the_copy_are_counted_there(postgres: Postgr
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("format", one_of("delta", "iceberg", of="keyless rows chosen"))
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
 def test_rows_are_chosen_masked_and_hold_lists_and_structs(
     postgres: PostgresServer, spark: SparkSession, tmp_path: Path, format: str
 ) -> None:

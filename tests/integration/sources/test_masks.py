@@ -17,6 +17,7 @@ from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.pipeline import Pipeline
 from support.postgres import PostgresServer
 from support.resources import replicator as document_of
+from support.versions import turns
 from tailrace import masking, sources
 from tailrace.contract.resources import Replicator
 from tailrace.sources import masks
@@ -69,7 +70,7 @@ def mysql(name: str) -> Iterator[Product]:
         yield Product(server, MYSQLS, spec)
 
 
-@pytest.fixture(params=["postgresql", MYSQL, MARIADB_NEWEST])
+@pytest.fixture(params=turns("postgresql", MYSQL, MARIADB_NEWEST))
 def product(request: pytest.FixtureRequest) -> Iterator[Product]:
     with postgresql() if request.param == "postgresql" else mysql(request.param) as made:
         yield made

@@ -14,6 +14,7 @@ import pytest
 
 from mysql_packages import RELEASES
 from support.mysql import MysqlServer
+from support.versions import turns
 from tailrace.changelog import keys
 from tailrace.changelog.keys import Key
 from tailrace.errors import AuthenticationFailed, Locked, NoKey, ReadRefused, Retry, SourceRefused, TableGone
@@ -27,7 +28,7 @@ UTC = dt.UTC
 WHOLE = KeyRange(None, None)
 
 
-@pytest.fixture(scope="module", params=RELEASES)
+@pytest.fixture(scope="module", params=turns(*RELEASES))
 def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     with MysqlServer(request.param, max_allowed_packet="64M") as running:
         running.script("CREATE DATABASE d", "SET GLOBAL time_zone = '+05:00'", "SET GLOBAL sql_mode = ''")
@@ -275,7 +276,7 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize("name", [name for name in RELEASES if name.startswith("mariadb")])
+@pytest.mark.parametrize("name", turns(*(name for name in RELEASES if name.startswith("mariadb"))))
 def test_an_index_of_hashes_over_longer_texts_than_the_server_sorts_is_no_key(name: str) -> None:
     with MysqlServer(name) as server:
         server.script("CREATE DATABASE d")

@@ -11,6 +11,7 @@ import pytest
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_log import LogRun, config_of
 from support.resources import replicator
+from support.versions import turns
 from tailrace.changelog.records import Origin, Position
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, Retry, SourceRefused
@@ -24,7 +25,7 @@ from tailrace.sources.mysql.subscription import MysqlSubscription
 TABLE = "CREATE TABLE d.t (id int PRIMARY KEY, v int)"
 
 
-@pytest.fixture(params=[MYSQL, MARIADB_NEWEST])
+@pytest.fixture(params=turns(MYSQL, MARIADB_NEWEST))
 def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     with MysqlServer(request.param) as running:
         running.script("CREATE DATABASE d", TABLE)

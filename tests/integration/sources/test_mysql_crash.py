@@ -17,6 +17,7 @@ from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_log import LogRun
 from support.mysql_replicas import copy_of, level, read_all
 from support.mysql_stalls import hanging_commits, make_commits_hang
+from support.versions import turns
 from tailrace.errors import Retry
 
 XA = ("XA START 'x'", "INSERT INTO shop.plain VALUES (7, 'seven', 7)", "XA END 'x'", "XA PREPARE 'x'")
@@ -24,7 +25,7 @@ STUCK = "UPDATE d.kept SET v = id + SLEEP(IF(id < 20, 0, 3600))"
 """Changes some rows, and ends at the next one."""
 
 
-@pytest.fixture(params=[MYSQL, "mysql-8.0", MARIADB_NEWEST])
+@pytest.fixture(params=turns(MYSQL, "mysql-8.0", MARIADB_NEWEST))
 def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     with MysqlServer(request.param) as running:
         running.script("CREATE DATABASE d", "CREATE TABLE d.other (id int PRIMARY KEY)")

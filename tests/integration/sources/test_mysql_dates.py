@@ -9,6 +9,7 @@ import pytest
 from mysql_packages import RELEASES
 from support.mysql import MysqlServer
 from support.mysql_log import LogRun, by_chunk, exactly, keys_in_chunks
+from support.versions import turns
 from tailrace.changelog.keys import Key
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ValueUnsupported
@@ -26,7 +27,7 @@ DATES = ("0000-00-00", "2026-02-00", "2026-00-00", "0000-05-06", "0000-00-07", "
 CLOCKS = ("", " 00:00:00.5", " 23:59:59.123456")
 
 
-@pytest.fixture(scope="module", params=RELEASES)
+@pytest.fixture(scope="module", params=turns(*RELEASES))
 def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     with MysqlServer(request.param, sql_mode="ALLOW_INVALID_DATES", default_time_zone="+05:00") as running:
         running.script("CREATE DATABASE d")

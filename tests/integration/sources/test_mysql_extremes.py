@@ -9,6 +9,7 @@ import pytest
 from mysql_packages import RELEASES
 from support.mysql import MysqlServer
 from support.mysql_log import LogRun, by_chunk, exactly, keys_in_chunks
+from support.versions import turns
 from tailrace.contract.resources import TableOptions
 
 SIZES = [(1, 0), (1, 1), (9, 9), (18, 0), (18, 18), (18, 9), (19, 18), (30, 30), (38, 0), (38, 30), (39, 0), (65, 30)]
@@ -79,7 +80,7 @@ KEYS = [kind for kind in VALUES if kind.startswith(FEW) or not kind.startswith((
 OTHER_AS_TEXT = [kind for kind in KEYS if not kind.startswith(("char", "varchar", "enum", "set", "time"))]
 
 
-@pytest.fixture(scope="module", params=RELEASES)
+@pytest.fixture(scope="module", params=turns(*RELEASES))
 def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     with MysqlServer(request.param, sql_mode="ALLOW_INVALID_DATES", default_time_zone="+05:00") as running:
         running.script("CREATE DATABASE d")
@@ -171,7 +172,7 @@ def test_keys_whose_text_or_order_would_be_ambiguous_are_refused(server: MysqlSe
             assert stopped is not None and f"in the key of d.u{i}" in stopped.message, kind
 
 
-@pytest.mark.parametrize("name", [name for name in RELEASES if name.startswith("mariadb")])
+@pytest.mark.parametrize("name", turns(*(name for name in RELEASES if name.startswith("mariadb"))))
 def test_columns_that_the_log_of_mariadb_has_in_forms_of_its_own_are_refused_before_they_are_read(
     name: str, tmp_path: Path
 ) -> None:

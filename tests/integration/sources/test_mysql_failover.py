@@ -12,6 +12,7 @@ from support import mysql_shop
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_replicas import caught_up, copy_of, follow, level, promote
 from support.pipeline import Pipeline
+from support.versions import turns
 from tailrace.changelog.records import ChunkRegistered, Seq
 from tailrace.changelog.state import TableLog
 from tailrace.errors import PositionLost, Retry, SourceRefused
@@ -22,7 +23,7 @@ from tailrace.sources.mysql.source import MysqlSource
 FLUSH = "FLUSH BINARY LOGS"
 
 
-@pytest.fixture(params=[MYSQL, MARIADB_NEWEST])
+@pytest.fixture(params=turns(MYSQL, MARIADB_NEWEST))
 def primary(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     own: dict[str, str | int] = {"log_slave_updates": "ON"} if request.param == MARIADB_NEWEST else {}
     with MysqlServer(request.param, **own) as running:  # it is a replica, later

@@ -8,11 +8,12 @@ import pytest
 
 from support.mysql import MysqlServer
 from support.mysql_log import LogRun, by_chunk, exactly, table_of
+from support.versions import turns
 from tailrace.sources.findings import TableSize
 from tailrace.sources.mysql.support import describe
 
 
-@pytest.fixture(scope="module", params=["mysql-8.0", "mysql-9"])
+@pytest.fixture(scope="module", params=turns("mysql-8.0", "mysql-9"))
 def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     with MysqlServer(request.param) as running:
         yield running

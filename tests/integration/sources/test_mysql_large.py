@@ -11,6 +11,7 @@ import pytest
 
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_log import LogRun
+from support.versions import turns
 
 ROWS, BYTES = 1000, 300_000
 MEMORY = 8 << 20
@@ -20,7 +21,7 @@ MOST = 128 << 20
 leftovers."""
 
 
-@pytest.fixture(params=[MYSQL, MARIADB_NEWEST])
+@pytest.fixture(params=turns(MYSQL, MARIADB_NEWEST))
 def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     room: dict[str, str | int] = {} if request.param == MARIADB_NEWEST else {"innodb_redo_log_capacity": "256M"}
     with MysqlServer(request.param, max_allowed_packet="64M", **room) as running:

@@ -12,7 +12,7 @@ import pytest
 
 from support.mysql import MYSQL, MysqlServer
 from support.mysql_log import PATIENCE, LogRun, source_rows
-from support.versions import release_for
+from support.versions import release_for, turns
 from tailrace.changelog.dropped import due
 from tailrace.errors import PositionLost, Retry
 from tailrace.sources.mysql import catalog
@@ -24,7 +24,7 @@ from tailrace.sources.mysql.position import OWN
 TABLE = "CREATE TABLE d.t (id int PRIMARY KEY, v varchar(20))"
 
 
-@pytest.fixture(params=["mysql", "mariadb"])
+@pytest.fixture(params=turns("mysql", "mariadb"))
 def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     with MysqlServer(release_for(request.param, request.node.nodeid), max_allowed_packet="64M") as running:
         running.script("CREATE DATABASE d", TABLE)

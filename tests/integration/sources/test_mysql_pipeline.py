@@ -15,11 +15,12 @@ from support import mysql_shop
 from support.mysql import MYSQL, MysqlServer
 from support.pipeline import Pipeline
 from support.resources import replicator as document_of
+from support.versions import turns
 from tailrace.changelog.records import Position
 from tailrace.errors import PositionLost, SourceRefused
 
 
-@pytest.fixture(scope="module", params=RELEASES)
+@pytest.fixture(scope="module", params=turns(*RELEASES))
 def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     with MysqlServer(request.param) as running:
         yield running

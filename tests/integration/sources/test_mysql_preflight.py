@@ -7,6 +7,7 @@ import pytest
 
 from mysql_packages import RELEASES
 from support.mysql import MARIADB_NEWEST, MysqlServer
+from support.versions import turns
 from tailrace.contract.resources import TablesSpec
 from tailrace.errors import SourceRefused
 from tailrace.sources.findings import Finding, refuse
@@ -17,7 +18,7 @@ from tailrace.sources.mysql.ends import prepared
 from tailrace.sources.mysql.facts import observe
 
 
-@pytest.fixture(scope="module", params=RELEASES)
+@pytest.fixture(scope="module", params=turns(*RELEASES))
 def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     with MysqlServer(request.param, sync_binlog=1) as running:
         running.script(
@@ -75,7 +76,7 @@ def test_rights_that_are_missing_are_granted_by_the_statements_of_the_fixes(serv
     assert not failed(findings(server, "reader", "d.parent"))
 
 
-@pytest.mark.parametrize("server", [n for n in RELEASES if n.startswith("mysql")], indirect=True)
+@pytest.mark.parametrize("server", turns(*(n for n in RELEASES if n.startswith("mysql"))), indirect=True)
 def test_a_right_that_is_taken_away_later_is_told_where_it_is_missed(server: MysqlServer) -> None:
     server.script("CREATE USER deprived", "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO deprived")
     with (
@@ -135,7 +136,7 @@ def test_a_cascade_between_tables_whose_names_have_ends_of_lines_is_told(server:
     assert [w for w in where if w in told[0]] == where and len(told) == len(where)
 
 
-@pytest.mark.parametrize("name", [MARIADB_NEWEST, "mariadb-10.11"])
+@pytest.mark.parametrize("name", turns(MARIADB_NEWEST, "mariadb-10.11"))
 def test_a_mariadb_that_may_be_a_replica_which_does_not_log_what_it_applies_is_refused(name: str) -> None:
     """It sends its own changes only. Who may not see whether it is a replica is told so."""
     with MysqlServer(name, sync_binlog=1) as server:

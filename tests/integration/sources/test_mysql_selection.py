@@ -7,9 +7,10 @@ import pytest
 
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_log import LogRun
+from support.versions import turns
 
 
-@pytest.mark.parametrize("name", [MYSQL, MARIADB_NEWEST])
+@pytest.mark.parametrize("name", turns(MYSQL, MARIADB_NEWEST))
 @pytest.mark.parametrize(
     ("between", "columns"), [([], ["v"]), (["ALTER TABLE d.t ADD COLUMN e int"], ["v", "e"])], ids=["alone", "another"]
 )
@@ -34,7 +35,7 @@ def test_a_column_that_was_announced_and_then_left_out_is_read_once_it_is_wanted
             assert table.reread_record > table.added_record
 
 
-@pytest.mark.parametrize("name", [MYSQL, MARIADB_NEWEST])
+@pytest.mark.parametrize("name", turns(MYSQL, MARIADB_NEWEST))
 def test_a_column_that_the_user_may_not_see_while_its_rows_go_past_is_read_once_it_may(
     name: str, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_log import PATIENCE, LogRun, by_chunk
+from support.versions import turns
 from tailrace.errors import Retry
 from tailrace.sources.mysql.connect import execute
 from tailrace.sources.mysql.ends import log_end
@@ -19,7 +20,7 @@ TABLE = "CREATE TABLE d.t (id int PRIMARY KEY, v int)"
 ROWS = "INSERT INTO d.t VALUES (1, 1), (2, 2)"
 
 
-@pytest.fixture(params=[MYSQL, MARIADB_NEWEST])
+@pytest.fixture(params=turns(MYSQL, MARIADB_NEWEST))
 def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     with MysqlServer(request.param) as running:
         running.script("CREATE DATABASE d", TABLE)

@@ -11,6 +11,7 @@ from mysql_packages import RELEASES
 from support import mysql_log
 from support.mysql import MysqlServer
 from support.mysql_log import LogRun
+from support.versions import turns
 from tailrace.errors import TailraceError
 
 SECURE = [name for name in RELEASES if name != "mysql-8.0"]
@@ -18,7 +19,7 @@ SECURE = [name for name in RELEASES if name != "mysql-8.0"]
 Connect = Callable[[str, str | None], LogRun]
 
 
-@pytest.fixture(scope="module", params=SECURE)
+@pytest.fixture(scope="module", params=turns(*SECURE))
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MysqlServer]:
     folder = tmp_path_factory.mktemp("certificates")
     Authority(folder / "own").server("server", "db", ["IP:127.0.0.1"])

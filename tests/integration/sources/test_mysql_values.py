@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from mysql_packages import RELEASES
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_log import LogRun, by_chunk, exactly
+from support.versions import turns
 from tailrace.contract.resources import TableOptions
 
 QUICK = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -82,7 +83,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.fixture(scope="module", params=RELEASES)
+@pytest.fixture(scope="module", params=turns(*RELEASES))
 def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     with MysqlServer(request.param, max_allowed_packet="64M", default_time_zone="+05:00") as running:
         running.script("CREATE DATABASE d", f"CREATE TABLE d.t (id int AUTO_INCREMENT PRIMARY KEY, {COLUMNS})")
@@ -163,7 +164,7 @@ def test_doubles_in_json_have_the_servers_text(mysql_json: tuple[MysqlServer, Lo
     assert exactly(run.rows("d.j")) == exactly(by_chunk(server, "d.j"))
 
 
-@pytest.mark.parametrize("name", [MYSQL, MARIADB_NEWEST])
+@pytest.mark.parametrize("name", turns(MYSQL, MARIADB_NEWEST))
 def test_shapes_vectors_and_generated_columns_are_the_same(name: str, tmp_path: Path) -> None:
     vector = "STRING_TO_VECTOR" if name == MYSQL else "VEC_FromText"
     own = "VECTOR(2)" if name == MYSQL else "VECTOR(2) NOT NULL DEFAULT x'0000000000000000', u uuid, i inet6, f inet4"
@@ -204,7 +205,7 @@ def test_addresses_are_spelled_as_the_server_spells_them(name: str, tmp_path: Pa
             assert exactly(run.rows("d.t")) == exactly(by_chunk(server, "d.t"))
 
 
-@pytest.mark.parametrize("name", [MYSQL, MARIADB_NEWEST])
+@pytest.mark.parametrize("name", turns(MYSQL, MARIADB_NEWEST))
 def test_labels_that_the_catalog_does_not_show_are_labels(name: str, tmp_path: Path) -> None:
     """It has `?` for each character beyond U+FFFF."""
     columns = "e enum('😀', 'a', '?', '😁') CHARACTER SET utf8mb4, s set('x😀', 'y?') CHARACTER SET utf16"
@@ -225,7 +226,7 @@ def test_labels_that_the_catalog_does_not_show_are_labels(name: str, tmp_path: P
             assert stopped is not None and "a label with `?`" in stopped.message
 
 
-@pytest.mark.parametrize("name", [MYSQL, MARIADB_NEWEST])
+@pytest.mark.parametrize("name", turns(MYSQL, MARIADB_NEWEST))
 def test_a_label_that_reads_like_a_type_is_a_label(name: str, tmp_path: Path) -> None:
     with MysqlServer(name) as server:
         server.script(
@@ -237,7 +238,7 @@ def test_a_label_that_reads_like_a_type_is_a_label(name: str, tmp_path: Path) ->
             assert exactly(run.rows("d.t")) == exactly(by_chunk(server, "d.t"))
 
 
-@pytest.mark.parametrize("name", [MYSQL, MARIADB_NEWEST])
+@pytest.mark.parametrize("name", turns(MYSQL, MARIADB_NEWEST))
 def test_numbers_become_the_decimals_and_doubles_of_the_options(name: str, tmp_path: Path) -> None:
     random = Random(7)
     columns = {"d": "decimal(65,30)", "e": "decimal(12,2) unsigned zerofill", "i": "bigint", "u": "bigint unsigned"}
@@ -277,7 +278,7 @@ def test_numbers_become_the_decimals_and_doubles_of_the_options(name: str, tmp_p
     assert all(row["e1"] == value for row, (_, value, _, _) in zip(found, stored, strict=True))
 
 
-@pytest.mark.parametrize("name", [MYSQL, MARIADB_NEWEST])
+@pytest.mark.parametrize("name", turns(MYSQL, MARIADB_NEWEST))
 def test_times_of_a_day_and_uuids_become_the_types_of_the_options(name: str, tmp_path: Path) -> None:
     random = Random(11)
     maria = name == MARIADB_NEWEST

@@ -16,6 +16,7 @@ from support.mysql_log import by_chunk, config_of
 from support.mysql_stalls import hanging_commits, make_commits_hang
 from support.pipeline import Pipeline
 from support.resources import replicator as document_of
+from support.versions import turns
 from tailrace.changelog.records import Position
 from tailrace.errors import Locked
 from tailrace.sources.mysql.connect import connect
@@ -23,7 +24,7 @@ from tailrace.sources.mysql.ends import seen
 from tailrace.sources.mysql.position import OWN
 
 
-@pytest.fixture(params=[name for name in RELEASES if name != "mysql-8.0"])  # that one came without plugins
+@pytest.fixture(params=turns(*(name for name in RELEASES if name != "mysql-8.0")))  # that one came without plugins
 def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     with MysqlServer(request.param) as running:
         make_commits_hang(running)
@@ -67,7 +68,7 @@ def test_a_commit_that_hangs_while_a_chunk_is_read_wins_over_the_chunk(server: M
         assert copy.lake.table("shop", "plain").rows().num_rows == 31
 
 
-@pytest.mark.parametrize("name", [MYSQL, MARIADB_NEWEST])
+@pytest.mark.parametrize("name", turns(MYSQL, MARIADB_NEWEST))
 def test_a_row_that_is_executed_and_not_yet_visible_is_waited_for(name: str) -> None:
     """Of an engine without transactions: it shows inserted rows at the end of their statement, without a lock."""
     with MysqlServer(name) as server, closing(connect(config_of(server))) as connection:

@@ -11,6 +11,7 @@ import pytest
 from mysql_packages import RELEASES
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_log import LogRun
+from support.versions import turns
 from tailrace.changelog.keys import Key
 from tailrace.errors import ReadRefused, ValueUnsupported
 from tailrace.sources.api import KeyList, KeyRange
@@ -22,7 +23,7 @@ MIB = 1 << 20
 WHOLE = KeyRange(None, None)
 
 
-@pytest.fixture(scope="module", params=["mysql-8.0", MYSQL])
+@pytest.fixture(scope="module", params=turns("mysql-8.0", MYSQL))
 def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     with MysqlServer(request.param, max_allowed_packet=64 * MIB) as running:
         running.script("CREATE DATABASE d")
@@ -125,7 +126,7 @@ def test_a_server_that_keeps_no_warnings_is_not_taken_to_have_had_none(server: M
         server.script(f"SET GLOBAL max_error_count = {before}")
 
 
-@pytest.mark.parametrize("name", [MYSQL, MARIADB_NEWEST])
+@pytest.mark.parametrize("name", turns(MYSQL, MARIADB_NEWEST))
 def test_a_server_whose_sessions_do_not_commit_by_themselves_is_not_held_up(name: str) -> None:
     """With `autocommit = 0` a session that only looks keeps a transaction, and with it a lock on every table that it
     has looked at."""

@@ -13,6 +13,7 @@ from support.pg_keys import WALKS as KEYS
 from support.pg_source import chunk_of, config_of, table_of, walk
 from support.pg_walks import WALKS
 from support.postgres import PostgresServer
+from support.versions import turns
 from tailrace.changelog.keys import keys as keys_of
 from tailrace.contract.resources import TablesSpec
 from tailrace.errors import Locked, NoKey, ReadRefused, Retry, SourceRefused, TableGone
@@ -36,7 +37,7 @@ def script(connection: Connection, text: str) -> None:
         connection.execute(statement)
 
 
-@pytest.fixture(scope="module", params=[14, 18])
+@pytest.fixture(scope="module", params=turns(14, 18))
 def server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
     with PostgresServer(request.param, {"max_prepared_transactions": 5}) as server:
         yield server

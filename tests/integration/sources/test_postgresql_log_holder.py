@@ -11,6 +11,7 @@ from support.pg_source import config_of
 from support.pipeline import Pipeline
 from support.postgres import PostgresServer
 from support.resources import replicator as document_of
+from support.versions import turns
 from tailrace import sources
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records import Position
@@ -23,7 +24,7 @@ from tailrace.sources.postgresql.oldest import HELD_BYTES, LogHolder
 MUCH = Distance(Position(0), behind_bytes=1, retained_bytes=HELD_BYTES + 1)
 
 
-@pytest.fixture(params=[14, 18])
+@pytest.fixture(params=turns(14, 18))
 def server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
     with PostgresServer(request.param, {"max_prepared_transactions": 1}) as server:
         yield server

@@ -8,6 +8,7 @@ import pytest
 
 from support.pg_source import config_of
 from support.postgres import PostgresServer
+from support.versions import turns
 from tailrace.contract.resources import SourceSpec, TableOptions, TablesSpec
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused
 from tailrace.sources.findings import TableSize, refuse
@@ -41,7 +42,7 @@ def statement_of(fix: str) -> bytes:
     return fix.split("`")[1].encode()
 
 
-@pytest.mark.parametrize("major", [14, 18])
+@pytest.mark.parametrize("major", turns(14, 18))
 def test_following_every_fix_makes_a_poor_role_fit_and_nothing_is_touched_before(major: int) -> None:
     with PostgresServer(major) as server, connect(config_of(server)) as admin:
         admin.execute("CREATE ROLE poor LOGIN")

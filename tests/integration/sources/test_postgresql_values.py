@@ -12,6 +12,7 @@ import pytest
 
 from support.pg_source import LogReader, chunk_of, config_of, table_of, walk
 from support.postgres import PostgresServer
+from support.versions import turns
 from tailrace import privacy
 from tailrace.changelog.keys import keys as keys_of
 from tailrace.contract.resources import TableOptions
@@ -96,7 +97,7 @@ ALTER DATABASE postgres SET quote_all_identifiers = on; ALTER ROLE postgres SET 
 """
 
 
-@pytest.fixture(params=[14, 18])
+@pytest.fixture(params=turns(14, 18))
 def server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
     with PostgresServer(request.param, {"lc_monetary": "C"}) as server:
         yield server

@@ -16,6 +16,7 @@ from support.pipeline import lake
 from support.scripted import READER, ScriptedSource
 from support.scripted_database import Change, Database
 from support.scripted_runs import Copy, by_key, copied, filled, manifest
+from support.versions import turns
 from tailrace import sources
 from tailrace.cli import main as cli
 from tailrace.contract.resources import Replicator
@@ -24,7 +25,7 @@ from tailrace.contract.resources import Replicator
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
 def test_a_source_in_memory_is_copied_while_it_is_written_and_after_a_restart(
     spark: SparkSession, tmp_path: Path, format: str
 ) -> None:
@@ -40,7 +41,7 @@ def test_a_source_in_memory_is_copied_while_it_is_written_and_after_a_restart(
         assert by_key(found.toArrow().select(["id", "v"])) == copy.database.rows(number), name
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
 def test_a_masked_column_is_clear_in_no_file_of_log_or_lake(spark: SparkSession, tmp_path: Path, format: str) -> None:
     """Nor in what the formats say of their files: bounds of columns, in Delta's log and Iceberg's manifests."""
     marker = "clear-Ada-7f3a"

@@ -21,6 +21,7 @@ from support.mysql_log import exactly
 from support.pipeline import Pipeline
 from support.postgres import PostgresServer
 from support.resources import replicator as document_of
+from support.versions import turns
 from tailrace import sources
 from tailrace.changelog.records import Position
 from tailrace.contract.resources import SourceSpec
@@ -161,7 +162,7 @@ class Mysql(Source):
             connection.commit()
 
 
-@pytest.fixture(params=[14, 18, MYSQL, MARIADB_NEWEST])
+@pytest.fixture(params=turns(14, 18, MYSQL, MARIADB_NEWEST))
 def source(request: pytest.FixtureRequest) -> Iterator[Source]:
     if isinstance(request.param, int):
         with PostgresServer(request.param) as postgres:

@@ -13,6 +13,7 @@ from support.lake import new_location, table_schema
 from support.one_table import OneTable
 from support.postgres import PostgresServer
 from support.spark import by_spark
+from support.versions import turns
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
 from tailrace.contract.resources import StorageLocation
@@ -58,7 +59,7 @@ FREE = ("_change_type", "_commit_version", "_commit_timestamp", "_change_ordinal
 """What readers add under these names stands back behind a column."""
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
 def test_such_a_column_has_another_name_when_it_is_there_when_it_comes_and_in_another_generation(
     spark: "SparkSession", tmp_path: Path, format: str
 ) -> None:
@@ -88,7 +89,7 @@ def test_such_a_column_has_another_name_when_it_is_there_when_it_comes_and_in_an
     assert spark.sql(f"SELECT * FROM {name}").columns == ["id", *without]
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
 @pytest.mark.postgres(18)
 def test_columns_that_differ_only_in_case_are_copied_and_follow_the_source(
     postgres: PostgresServer, spark: "SparkSession", tmp_path: Path, format: str
@@ -125,7 +126,7 @@ def test_columns_that_differ_only_in_case_are_copied_and_follow_the_source(
         assert not any(t.state == "STOPPED" for t in copy.driver.control.status().tables)
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
 def test_other_names_stay_and_are_read_by_spark(spark: "SparkSession", tmp_path: Path, format: str) -> None:
     table, storage, name = made(spark, tmp_path, format)
     key = Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from demo.compare import READERS
 from support.iceberg import folder_catalog, local
+from support.versions import turns
 from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
 from tailrace.contract.resources import StorageLocation
@@ -66,7 +67,7 @@ def commit(table: FormatTable, storage: Storage, wanted: TableSchema, before: Ta
     table.commit(TableCommit(state, [result.file for result in made], evolve=wanted, before=before))
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
 def test_readers_see_the_new_names_from_that_version_on(spark: SparkSession, tmp_path: Path, format: str) -> None:
     name = f"t{uuid.uuid4().hex[:8]}"
     catalog = folder_catalog(spark)
@@ -118,7 +119,7 @@ CLAIMS = {
 }
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
 def test_a_column_that_others_have_built_on_is_not_dropped_until_they_have_removed_that(
     spark: SparkSession, tmp_path: Path, format: str
 ) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from support.generations import LOG, Place, random_schema, write
 from support.lake import table_schema
+from support.versions import turns
 from tailrace.batch.applied import Generation
 from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.errors import TargetChanged
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 """PySpark leaves the sockets of `collect` to the garbage collector."""
 
 
-@pytest.fixture(params=["delta", "iceberg"])
+@pytest.fixture(params=turns("delta", "iceberg"))
 def place(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Place:
     return Place.make(request.param, spark, tmp_path)
 

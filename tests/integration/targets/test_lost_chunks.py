@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from support.apply_loop import CHUNK, log, table
 from support.iceberg import folder_catalog, local
+from support.versions import turns
 from tailrace.batch.applied import FIRST
 from tailrace.batch.slice import TableSlice, cut
 from tailrace.changelog.records import ChunkRegistered, RecordNumber
@@ -28,7 +29,7 @@ SCHEMA = table(7).schemas[-1].table
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64())})
 
 
-@pytest.fixture(params=["delta", "iceberg"])
+@pytest.fixture(params=turns("delta", "iceberg"))
 def target(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> LakeTable:
     name = f"t{uuid.uuid4().hex[:8]}"
     if request.param == "delta":

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from support.one_table import OneTable
 from support.postgres import PostgresServer
+from support.versions import turns
 
 # Threads of apply leave their connections to the JVM to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
 @pytest.mark.postgres(18)
 def test_a_value_in_a_chunk_and_one_in_the_log_become_null_and_are_counted(
     postgres: PostgresServer, spark: SparkSession, tmp_path: Path, format: str

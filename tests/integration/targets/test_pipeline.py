@@ -17,6 +17,7 @@ from support.pipeline import lake
 from support.scripted import ScriptedSource
 from support.scripted_database import Change
 from support.scripted_runs import Copy, by_key, filled, manifest
+from support.versions import turns
 from tailrace.apply.applier import _Entry
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records import RecordNumber
@@ -121,7 +122,7 @@ def test_a_foreign_compaction_between_locating_and_committing_makes_the_batch_lo
     assert refused and isinstance(refused[0], Retry), removed
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
 def test_a_chunk_file_that_is_removed_before_its_adoption_is_read_again(
     begin: Begin, monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:
@@ -143,7 +144,7 @@ def test_a_chunk_file_that_is_removed_before_its_adoption_is_read_again(
     assert removed and "repair" in {snapshot.plan.reason for snapshot in begun.state.snapshots.values()}
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
 def test_a_second_tailrace_on_the_same_target_is_refused_and_harms_nothing(
     begin: Begin, spark: SparkSession, tmp_path: Path, format: str
 ) -> None:
@@ -159,7 +160,7 @@ def test_a_second_tailrace_on_the_same_target_is_refused_and_harms_nothing(
     equal(first, format)
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
 def test_a_target_table_put_back_to_an_older_state_is_brought_forward(
     begin: Begin, tmp_path: Path, format: str
 ) -> None:

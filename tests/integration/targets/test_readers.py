@@ -20,6 +20,7 @@ from support.proof.on_s3 import OnS3
 from support.readers import Reads, reading
 from support.s3 import S3Server
 from support.spark import use_bucket
+from support.versions import turns
 from tailrace.contract.resources import Catalog, Credentials, TargetSpec
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog
@@ -60,7 +61,7 @@ def work(table: Walk, reads: Reads, skew: float = 0.0) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("format", "walk"), [("delta", DeltaWalk), ("iceberg", IcebergWalk)])
+@pytest.mark.parametrize(("format", "walk"), turns(("delta", DeltaWalk), ("iceberg", IcebergWalk)))
 def test_readers_meet_no_half_written_and_no_missing_file(
     spark: SparkSession, tmp_path: Path, format: str, walk: type[Walk]
 ) -> None:

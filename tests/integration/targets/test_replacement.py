@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from support.generations import LOG, SAMPLES, STRUCT, Place, write
 from support.lake import table_schema
+from support.versions import turns
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
 from tailrace.errors import Retry, TargetChanged
@@ -30,7 +31,7 @@ NEW = table_schema([("v", "string"), ("id", "string"), ("x", "int64"), ("y", "li
 NEXT = Generation(RecordNumber(10), Seq(100), keeps=True)
 
 
-@pytest.fixture(params=["delta", "iceberg"])
+@pytest.fixture(params=turns("delta", "iceberg"))
 def place(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Place:
     return Place.make(request.param, spark, tmp_path)
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from support.one_table import OneTable
 from support.postgres import PostgresServer
 from support.spark import by_spark
+from support.versions import turns
 
 # Threads of apply leave their connections to the JVM to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings(
 LONG = "x" * 9000
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
 @pytest.mark.postgres(18)
 def test_composites_are_structs_to_every_reader(
     postgres: PostgresServer, spark: SparkSession, tmp_path: Path, format: str

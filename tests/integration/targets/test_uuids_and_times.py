@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from support.one_table import OneTable
 from support.postgres import PostgresServer
+from support.versions import turns
 
 # Threads of apply leave their connections to the JVM to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -21,7 +22,7 @@ NAMES = [UUID(int=number << 120 | 7) for number in (1, 2, 250, 251)]
 LAST = dt.time(23, 59, 59, 999999)
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
 @pytest.mark.postgres(18)
 def test_a_key_of_uuids_and_times_are_what_the_source_has(
     postgres: PostgresServer, spark: SparkSession, tmp_path: Path, format: str
