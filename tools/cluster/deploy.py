@@ -99,7 +99,7 @@ class Cluster:
                 images.build(name)
             say(f"image {images.NAMES[name]} built")
         self.node.up(say)
-        images.load(self.node, ("operator", "spark"))
+        images.load(self.node.ctr, ("operator", "spark"))
         say("images loaded")
         self.node.wait_for_names()
         say("names resolve")

@@ -9,19 +9,15 @@ import os
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tailrace import __version__
 from tailrace.spark import artifacts
 
 from . import debian, places
 from .node_files import COREDNS_IMAGE, PAUSE_IMAGE
-
-if TYPE_CHECKING:
-    from .node import Node
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE_IMAGE = "localhost/tailrace-base:bookworm"
@@ -67,15 +63,15 @@ def _stamp_of(name: str) -> Path:
     return archive_of(name).with_suffix(".stamp")
 
 
-def load(node: "Node", names: Sequence[str]) -> None:
-    """Hand the archives to the node's containerd; an image that it has already is passed over."""
-    listed = node.ctr("images", "ls").stdout
+def load(ctr: Callable[..., subprocess.CompletedProcess[str]], names: Sequence[str]) -> None:
+    """Hand the archives to containerd through `ctr`, its command line; an image that it has already is passed over."""
+    listed = ctr("images", "ls").stdout
     for name in names:
         with tarfile.open(archive_of(name)) as archive:
             index = archive.extractfile("index.json")
             digest = index.read().decode().partition("sha256:")[2][:64] if index else ""
         if f"sha256:{digest}" not in listed:
-            node.ctr("images", "import", str(archive_of(name)))
+            ctr("images", "import", str(archive_of(name)))
 
 
 def _digest(name: str) -> str:

@@ -81,7 +81,7 @@ class Node:
         self._control_plane()
         say("API server answers")
         self._runtime()
-        images.load(self, ("pause", "coredns"))
+        images.load(self.ctr, ("pause", "coredns"))
         self._kubelet()
         say("node Ready")
         self.inside("kubectl", "apply", "-f", "-", stdin=node_files.COREDNS)

@@ -3,24 +3,33 @@
 import subprocess
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Protocol
 
+from rich.console import Console
 from rich.live import Live
 
 from tailrace.contract.status import Status
 from tailrace.driver.display import render
 
-if TYPE_CHECKING:
-    from demo.__main__ import Demo
-
 PERIOD = 1.0
 """Seconds between two looks at the status."""
+
+
+class Demo(Protocol):
+    """The demo that is watched."""
+
+    console: Console
+    folder: Path
+
+    def status(self) -> Status | None:
+        """The running process's status; None while it does not answer yet."""
 
 
 class Watch:
     """Polls the status until something holds; keeps the lags that it saw."""
 
-    def __init__(self, demo: "Demo", process: subprocess.Popen[bytes], deadline: float) -> None:
+    def __init__(self, demo: Demo, process: subprocess.Popen[bytes], deadline: float) -> None:
         self._demo = demo
         self._process = process
         self._deadline = deadline

@@ -1,1 +1,3 @@
 """`kubectl tailrace`: Replicators and SnapshotRequests on a cluster, with the rights of its user."""
+
+PROGRAM = "kubectl tailrace"

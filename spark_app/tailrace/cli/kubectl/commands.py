@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tailrace.cli import request_options
-from tailrace.cli.kubectl import view
+from tailrace.cli.kubectl import PROGRAM, view
 from tailrace.cli.kubectl.applied import Unasked, as_stored
 from tailrace.cli.kubectl.cluster import REPLICATORS, REQUESTS, Cluster, Document, KubectlFailed, named
-from tailrace.cli.kubectl.main import PROGRAM
 from tailrace.errors import InvalidManifest, TailraceError
 from tailrace.logs import visible
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from tailrace import __version__
 from tailrace.cli import request_options
+from tailrace.cli.kubectl import PROGRAM
 from tailrace.errors import TailraceError
 from tailrace.logs import visible
 
-PROGRAM = "kubectl tailrace"
 EXAMPLES = """examples:
   kubectl tailrace status                        all Replicators of the namespace, -A: of all namespaces
   kubectl tailrace status shop --watch           one of them in full, updated until Ctrl-C
