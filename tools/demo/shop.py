@@ -1,5 +1,6 @@
 """The demo's shop: seven related tables, over a million rows, and the load that changes them meanwhile."""
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -106,6 +107,7 @@ class Load:
         self._moved = moved
         self._end = threading.Event()
         self._faults: list[Exception] = []
+        self._orders = itertools.count(time.time_ns() // 1_000_000)  # beyond the numbers of earlier loads
         self.transactions = 0
         self._threads = [threading.Thread(target=self._run, args=(self._shop, i), daemon=True) for i in range(threads)]
         self._threads.append(threading.Thread(target=self._run, args=(self._take_stock, 99), daemon=True))
@@ -131,10 +133,8 @@ class Load:
 
     def _shop(self, transact: Transact, number: int) -> None:
         random = Random(number)
-        next_order = 10_000_000 * (number + 1)
         while not self._end.is_set():
-            next_order += 1
-            transact(self._one(random, next_order))
+            transact(self._one(random, next(self._orders)))
             self.transactions += 1
             time.sleep(random.random() * 2 * self._pause)
 
