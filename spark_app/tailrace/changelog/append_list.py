@@ -3,7 +3,8 @@
 The fold makes a new state for each record and must not change the one before. With tuples, n chunks of a snapshot cost
 n²/2 copies. Here all values that grew from each other look at one list, each at its own part of it; only who grows a
 value that is no longer the newest copies it first. pyrsistent's vector would grow three times as fast but copies all
-that is left when its first items go: 7 ms of 100,000, for each record that says what was applied. Made by the fold, read by everybody as a sequence.
+that is left when its first items go: 7 ms of 100,000, for each record that says what was applied. Made by the fold,
+read by everybody as a sequence.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

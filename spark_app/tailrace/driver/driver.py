@@ -8,7 +8,6 @@ Called by `tailrace run`. Returns the exit code, or raises the error whose exit 
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -35,6 +34,7 @@ from tailrace.driver.launch import DriverParts, DriverSettings
 from tailrace.driver.live_spec import LiveSpec
 from tailrace.driver.once import OnceCheck, Verdict
 from tailrace.driver.shutdown import ShutdownRequest
+from tailrace.driver.side_loops import SideLoops
 from tailrace.driver.supervise import CaptureProcess
 from tailrace.errors import Fenced, Retry, SourceRefused, Stop, TailraceError
 from tailrace.seams import seam
@@ -95,8 +95,7 @@ class Driver:
         self._final_drop = control.final_drop = FinalDrop(
             settings.replicator, settings.secrets, self._folder, self._ending, reread=settings.reread
         )
-        self._broken: BaseException | None = None
-        self._threads: list[threading.Thread] = []
+        self._side_loops = SideLoops(self._ending)
         self.turned = time.monotonic()
 
     @property
@@ -238,8 +237,7 @@ class Driver:
         without_jvm_errors("the apply stream", parts.stream.stop)
         parts.runner.stop()
         parts.applier.stop()
-        for thread in self._threads:
-            thread.join(10)
+        self._side_loops.join(10)
         self._reporter.tell(parts.journal.state, force=True)
         self._failing = [t for t in self._control.status().tables if t.state in ("FAILING", "STOPPED")]
         self._show_last(view)
@@ -257,11 +255,7 @@ class Driver:
         self.turned = time.monotonic()
         control.loops = {"the main loop": self, "the snapshot planner": parts.runner}
         waits_for = ""
-        self._spawn("snapshot-planner", parts.runner.turn)
-        self._spawn("journal-tail", self._tail(parts))
-        self._spawn("snapshot-requests", self._ask(requests))
-        self._spawn("dropped-tables", self._delete_copies(parts))
-        self._spawn("executors-wanted", self._count(executors_wanted.of(parts.spark)))
+        self._start_side_loops(parts, requests)
         parts.stream.start()
         self._pace(parts)
         self._live.accepts = True
@@ -269,8 +263,7 @@ class Driver:
             self.turned = time.monotonic()
             self._look_after(parts.capture)
             session.check(parts.spark, self._folder.spark_log)
-            if self._broken is not None:
-                raise self._broken
+            self._side_loops.check()
             self._take_spec(parts)
             unaccepted = requests.open  # before the state: that has the plans of all others
             state = parts.journal.state
@@ -289,6 +282,18 @@ class Driver:
                     log.debug("--once: %s", verdict.waits_for)
                 waits_for = verdict.waits_for
         return self._stopped_early()
+
+    def _start_side_loops(self, parts: DriverParts, requests: ManifestRequests) -> None:
+        start, wanted = self._side_loops.start, executors_wanted.of(parts.spark)
+        start("snapshot-planner", parts.runner.turn)
+        start("journal-tail", lambda: parts.stream.tell(parts.journal.refresh().number), self._tail_pause)
+        start("snapshot-requests", lambda: requests.turn(self._control), lambda: TURN_SECONDS)
+        start("dropped-tables", parts.dropped.turn, lambda: TURN_SECONDS)
+        start("executors-wanted", lambda: self._control.want_executors(wanted()), lambda: COUNT_SECONDS)
+
+    def _tail_pause(self) -> float:
+        """Half an apply interval: new records must not wait for the main loop's slower turn."""
+        return max(seconds(self._spec.apply.interval) / 2, SHORTEST_TAIL)
 
     def _take_spec(self, parts: DriverParts) -> None:
         """Take over the spec that is offered, if there is one. Chunks that are being read were begun by the old one,
@@ -356,58 +361,6 @@ class Driver:
             return 0
         log.error("incomplete: %s", ", ".join(verdict.failed))
         return 1
-
-    def _tail(self, parts: DriverParts) -> Callable[[], None]:
-        """Twice per apply interval: new records must not wait for the main loop's slower turn."""
-
-        def turn() -> None:
-            parts.stream.tell(parts.journal.refresh().number)
-            self._ending.wait(max(seconds(self._spec.apply.interval) / 2, SHORTEST_TAIL))
-
-        return turn
-
-    def _ask(self, requests: ManifestRequests) -> Callable[[], None]:
-        """Besides the main loop: source and capture may be slow to answer."""
-
-        def turn() -> None:
-            requests.turn(self._control)
-            self._ending.wait(TURN_SECONDS)
-
-        return turn
-
-    def _delete_copies(self, parts: DriverParts) -> Callable[[], None]:
-        """Besides the main loop: large copies take long to delete."""
-
-        def turn() -> None:
-            parts.dropped.turn()
-            self._ending.wait(TURN_SECONDS)
-
-        return turn
-
-    def _count(self, wanted: Callable[[], int | None]) -> Callable[[], None]:
-        """Besides the main loop: the JVM may be slow to answer."""
-
-        def turn() -> None:
-            self._control.want_executors(wanted())
-            self._ending.wait(COUNT_SECONDS)
-
-        return turn
-
-    def _spawn(self, name: str, turn: Callable[[], None]) -> None:
-        def run() -> None:
-            while not self._ending.is_set():
-                try:
-                    turn()
-                except Retry as error:
-                    log.warning("%s: %s", name, error)
-                    self._ending.wait(1.0)
-                except BaseException as error:  # the main loop raises it
-                    self._broken = error
-                    return
-
-        thread = threading.Thread(target=run, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
 
 
 def without_jvm_errors(what: str, stop: Callable[[], None]) -> None:
