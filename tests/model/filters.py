@@ -1,6 +1,6 @@
 """Row filters in the simulation: which rows are copied, and what the change log has of a filtered table's rows.
 
-`logged` is `tailrace.capture.filtered` in plain code; a test compares the two. The classes at the end break it.
+`logged` is `tailrace.selection.rows` in plain code; a test compares the two. The classes at the end break it.
 """
 
 from dataclasses import replace

@@ -133,7 +133,7 @@ class RandomLog:
         while len(made) < count:
             key, kind = self.rnd.choice(self.keys), self.rnd.random()
             if kind < 0.25:
-                # Behind a row filter an insert may lack what the log did not carry (`capture.filtered`).
+                # Behind a row filter an insert may lack what the log did not carry (`selection.rows`).
                 made.append(self._add("I", key, self._carried(key) if kind < 0.08 else self._row(key)))
             elif kind < 0.65:
                 made.append(self._add("U", key, self._carried(key)))

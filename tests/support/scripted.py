@@ -31,7 +31,8 @@ from tailrace.changelog.transactions import TransactionStart
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
 from tailrace.errors import PositionLost, ReadRefused, SourceRefused, TableStop
-from tailrace.sources import api, findings, masks, patterns, row_filters
+from tailrace.selection import filters, masks
+from tailrace.sources import api, findings, patterns
 from tailrace.sources.resyncs import ending, renewal_plan, resyncs
 from tailrace.types import arrow_type
 
@@ -112,7 +113,7 @@ class ScriptedSource:
         own = patterns.options_of(options, "main", name)
         columns = (ID, V.model_copy(update={"mask": masks.mask_of(own, V.name)}), *self.more)
         schema = TableSchema(table_id=table_id, schema_name="main", table_name=name, version=0, columns=columns)
-        return ScriptedTable(*row_filters.filtered(schema, own, texts=[V.name]))
+        return ScriptedTable(*filters.filtered(schema, own, texts=[V.name]))
 
     def unfollowed(self, before: api.Table, now: api.Table) -> TableStop | None:
         return None

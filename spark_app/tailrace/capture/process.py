@@ -31,7 +31,7 @@ from tailrace.contract import manifest
 from tailrace.contract.resources import Replicator
 from tailrace.errors import MAKE_ROOM, Retry, StorageFull, TailraceError, met_at
 from tailrace.faults import fault_of
-from tailrace.sources import masks
+from tailrace.selection import masks
 from tailrace.sources.api import Interrupted, Patience, Source
 from tailrace.storage.store import Storage
 

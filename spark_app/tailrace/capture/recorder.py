@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from tailrace.capture.filtered import filtered
 from tailrace.capture.protocol import Recorded
 from tailrace.changelog.records import (
     WRITTEN,
@@ -31,8 +30,8 @@ from tailrace.changelog.state import LogState
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.changelog.writer import JournalWriter, RecordRefused
 from tailrace.errors import Retry
-from tailrace.masking import masked
 from tailrace.seams import seam
+from tailrace.selection.rows import of_log
 from tailrace.sources.api import Changes, TableRows
 
 log = logging.getLogger(__name__)
@@ -142,12 +141,10 @@ class Recorder:
     def _write(self, table: TableRows) -> None:
         """Its segment: rows that the filter lets pass, masked. None, if there are none."""
         self._writing()
-        passed = filtered(table.rows, table.schema)
-        rows = table.rows if passed is None else passed.rows
-        if not rows.num_rows:
+        selected = of_log(table.rows, table.schema)
+        if not selected.rows.num_rows:
             return
-        segment = write_segment(self.journal.storage, table.schema, masked(rows, table.schema.columns))
-        segment = segment if passed is None else passed.counted(segment)
+        segment = selected.counted(write_segment(self.journal.storage, table.schema, selected.rows))
         self._rows.segments.append(segment.model_copy(update={"nulled": table.nulled}))
         self.counters.segments += 1
         self.counters.rows += segment.rows

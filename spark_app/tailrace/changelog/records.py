@@ -54,7 +54,7 @@ class Column(Closed):
     key: int | None = None
     """Position in the row's key, from 0; None: not part of it."""
     mask: str | None = None
-    """The mask that replaced its values (`tailrace.masking`); None: they are the source's."""
+    """The mask that replaced its values (`tailrace.selection.masking`); None: they are the source's."""
 
 
 def is_unset(where: str | None) -> bool:
@@ -80,7 +80,7 @@ class TableSchema(Closed):
     columns: tuple[Column, ...]
     """The columns in the source's order; the segment's columns have the same order and names."""
     where: str | None = Field(default=None, exclude_if=is_unset)
-    """Only rows for which this is true are copied (`tailrace.conditions`, in canonical text); None: all. Absent in the
+    """Only rows for which this is true are copied (`selection.conditions`, in canonical text); None: all. Absent in the
     record then, as in all older ones."""
     keyless: bool = Field(default=False, exclude_if=is_false)
     """No column is a key: a row is all its values, and as many rows are copied as the source has of each. The log has

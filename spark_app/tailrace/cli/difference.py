@@ -14,7 +14,7 @@ from tailrace.contract.change import Effect, effect, refusal
 from tailrace.contract.resources import Replicator, ReplicatorSpec
 from tailrace.driver.live_spec import differences, of_chunks
 from tailrace.logs import visible
-from tailrace.sources import masks
+from tailrace.selection import masks
 from tailrace.sources.api import Session, Table
 from tailrace.sources.hidden import hides
 from tailrace.sources.stops import evolves

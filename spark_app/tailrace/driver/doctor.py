@@ -23,7 +23,7 @@ from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator, StorageSpec, TargetSpec
 from tailrace.errors import CorruptLog, OutcomeUnknown, Retry, Stop, TableStop, TailraceError
 from tailrace.logs import visible
-from tailrace.sources import masks
+from tailrace.selection import masks
 from tailrace.sources.api import Subscription
 from tailrace.sources.findings import Finding, TableSupport
 from tailrace.sources.patterns import idle

@@ -38,7 +38,7 @@ from tailrace.driver.side_loops import SideLoops
 from tailrace.driver.supervise import CaptureProcess
 from tailrace.errors import Fenced, Retry, SourceRefused, Stop, TailraceError
 from tailrace.seams import seam
-from tailrace.sources import masks
+from tailrace.selection import masks
 from tailrace.sources.api import Source
 from tailrace.spark import class_archive, executors_wanted, session
 from tailrace.storage.store import Storage

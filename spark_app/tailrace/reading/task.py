@@ -15,9 +15,8 @@ from pyspark.sql import SparkSession
 
 from tailrace import privacy
 from tailrace.changelog.records import Nulled, Position
-from tailrace.conditions import matching
 from tailrace.errors import Retry, TailraceError
-from tailrace.masking import masked
+from tailrace.selection.rows import of_chunk
 from tailrace.sources.api import ChunkRead, ChunkReader, KeyList, KeyRange, Table
 from tailrace.targets.api import ChunkWriter, WrittenChunk
 
@@ -129,10 +128,9 @@ def _read(task: ChunkTask, feed: _Feed) -> None:
     schema = task.table.schema
 
     def put(batch: pa.RecordBatch) -> None:
-        # Before the masks. That the source selects by the filter would save work, and changes no row.
-        kept = matching(batch, schema.where, schema.columns)
+        kept = of_chunk(batch, schema)  # that the source selects by the filter would save work, and changes no row
         if kept.num_rows:
-            feed.put(masked(kept, schema.columns))
+            feed.put(kept)
 
     try:
         feed.result = task.reader.read(task.table, task.part, task.where, put)

@@ -7,7 +7,7 @@ to another certificate; here the file is named, in a pod the Secret. A rotated p
 import ssl
 
 from tailrace.errors import AuthenticationFailed
-from tailrace.sources.secret_files import file_place
+from tailrace.storage.secret_files import file_place
 
 _FIX = "Correct source.tls: a certificate and its private key, both as PEM, the key without a passphrase."
 _ATTEMPTS = 2

@@ -1,13 +1,12 @@
 """The files that a source's connection needs, as the manifest names them or in mounted Secrets: where they are, and the
 password in one."""
 
-import os
 from pathlib import Path
 from typing import NamedTuple
 
 from tailrace.contract.resources import SourceSpec
 from tailrace.errors import AuthenticationFailed, SourceRefused
-from tailrace.storage.secret_files import SECRETS_VARIABLE
+from tailrace.storage.secret_files import file_place
 
 
 class SecretFiles(NamedTuple):
@@ -45,16 +44,6 @@ def read_password(path: str) -> bytes:
     if not password:
         raise AuthenticationFailed(f"{what} is empty", f"Write the password into it, {correct}")
     return password
-
-
-def file_place(path: str, what: str) -> str:
-    """The name of the file in a message: in a pod the path is unknown to the user, but not the Secret that is mounted
-    there."""
-    mounted = os.environ.get(SECRETS_VARIABLE)
-    if mounted and Path(path).is_relative_to(mounted):
-        secret, _, key = str(Path(path).relative_to(mounted)).partition("/")
-        return f"key {key!r} of Secret {secret!r}"
-    return f"the {what} {path}"
 
 
 def _mounted(secrets: Path | None, secret: str | None, key: str) -> str | None:

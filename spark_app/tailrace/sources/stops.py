@@ -7,12 +7,11 @@ from tailrace.changelog.records import Seq, TableSchema, TableStopped
 from tailrace.changelog.segments import LOG_COLUMNS
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import OnSchemaChange, ReplicatorSpec
-from tailrace.errors import RESYNC, ReadRefused, SchemaChangeUnsupported, TableStop, where_of
+from tailrace.errors import STOP_FIX, ReadRefused, SchemaChangeUnsupported, TableStop, where_of
 from tailrace.sources.patterns import options_of
 
 log = logging.getLogger(__name__)
 
-STOP_FIX = f"To copy the table as it is now, {RESYNC}."
 EVOLVED = "its columns or its key changed, and onSchemaChange is Evolve"
 """Why a table of `starts_over` is captured again."""
 

@@ -24,11 +24,12 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from tailrace import foreign, masking, privacy, targets
+from tailrace import foreign, privacy, targets
 from tailrace.contract.pods import Executors
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.units import size
 from tailrace.errors import ROOM_FIRST, InvalidManifest, Retry, StorageFull, TailraceError
+from tailrace.selection import masking
 from tailrace.spark import artifacts, jvm_log
 
 STOP_SECONDS = 10.0

@@ -4,6 +4,7 @@ In Kubernetes the operator mounts each Secret that a manifest names, as a folder
 file has lines `name=value`.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -36,6 +37,16 @@ def read(
         raise refused(f"{what} cannot be read ({error.strerror})", "Correct its permissions.") from error
     except ValueError:  # no UTF-8, whose text the error repeats; or a path with a null byte
         raise refused(f"{what} is not a text file", "Check path and content.") from None
+
+
+def file_place(path: str, what: str) -> str:
+    """The name of the file in a message: in a pod the path is unknown to the user, but not the Secret that is mounted
+    there."""
+    mounted = os.environ.get(SECRETS_VARIABLE)
+    if mounted and Path(path).is_relative_to(mounted):
+        secret, _, key = str(Path(path).relative_to(mounted)).partition("/")
+        return f"key {key!r} of Secret {secret!r}"
+    return f"the {what} {path}"
 
 
 def _place(credentials: Credentials, environment: Mapping[str, str], field: str) -> tuple[Path, str]:

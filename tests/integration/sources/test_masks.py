@@ -18,9 +18,9 @@ from support.pipeline import Pipeline
 from support.postgres import PostgresServer
 from support.resources import replicator as document_of
 from support.versions import turns
-from tailrace import masking, sources
+from tailrace import sources
 from tailrace.contract.resources import Replicator
-from tailrace.sources import masks
+from tailrace.selection import masking, masks
 from tailrace.sources.api import Source
 
 MARKER = "clear-Ada-7f3a"

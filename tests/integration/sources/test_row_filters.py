@@ -20,10 +20,12 @@ from support.postgres import PostgresServer
 from support.proof import tables
 from support.proof.writers import StalledCommits, Writers
 from support.resources import replicator as document_of
-from tailrace import conditions, sources
+from tailrace import sources
 from tailrace.changelog.records import Column
-from tailrace.conditions import Comparison, Condition, IsNull, IsTrue, Joined, Membership, Not
 from tailrace.contract.resources import Replicator
+from tailrace.selection.binding import bound
+from tailrace.selection.conditions import Comparison, Condition, IsNull, IsTrue, Joined, Membership, Not, canonical
+from tailrace.selection.rows import passing
 from tailrace.types import arrow_type
 
 Row = dict[str, Any]
@@ -123,14 +125,13 @@ def test_a_condition_lets_the_rows_pass_that_postgresql_selects(postgres: Postgr
             cursor.executemany(f"INSERT INTO t VALUES ({marks})", [(i, *r.values()) for i, r in enumerate(rows)])
         for _ in range(400):
             text = condition(rnd, 3)
-            bound = conditions.bound(text, COLUMNS)
-            where = conditions.canonical(bound)
-            assert conditions.canonical(conditions.bound(where, COLUMNS)) == where, text
-            mine = pa.array(range(len(rows))).filter(conditions.passing(batch, where, COLUMNS)).to_pylist()
+            where = canonical(bound(text, COLUMNS))
+            assert canonical(bound(where, COLUMNS)) == where, text
+            mine = pa.array(range(len(rows))).filter(passing(batch, where, COLUMNS)).to_pylist()
             for sql in (text, where):
                 found = connection.execute(f"SELECT number FROM t WHERE {sql} ORDER BY 1").fetchall()
                 assert mine == [row[0] for row in found], (text, sql)
-            assert mine == [i for i, row in enumerate(rows) if truth(bound, row) is True], text
+            assert mine == [i for i, row in enumerate(rows) if truth(bound(text, COLUMNS), row) is True], text
             chosen.add(len(mine))
     assert len(chosen) > 40
 

@@ -9,12 +9,12 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from tailrace import masking
 from tailrace.contract.pods import Executors
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.spark_conf import SparkSetting
 from tailrace.driver.run_dir import AlreadyRunning, NotRunning, RunFolder
 from tailrace.errors import InvalidManifest, Retry, StorageFull
+from tailrace.selection import masking
 from tailrace.spark import artifacts, jvm_log, session
 from tailrace.storage.access import hadoop_options
 

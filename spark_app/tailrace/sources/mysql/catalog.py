@@ -12,7 +12,7 @@ import pymysql
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, TableStop
-from tailrace.sources import as_types, masks, row_filters
+from tailrace.selection import as_types, filters, masks
 from tailrace.sources.mysql import charsets, faults, keys, sql, types
 from tailrace.sources.mysql.connect import Connection, execute, rows
 from tailrace.sources.mysql.generated import is_generated, of_session
@@ -129,7 +129,7 @@ def _table(row: Row, found: list[Row], indexes: list[Row], options: TableOptions
     index, key = _key(found, indexes)
     unsteady = set() if any(c["mariadb"] for c in found) else of_session(found)
     columns = tuple(_column(c, key, options, c["column_name"] in unsteady) for c in found)
-    schema, unfit = row_filters.filtered(
+    schema, unfit = filters.filtered(
         TableSchema(
             table_id=number_of(_identity(row)),
             schema_name=row["table_schema"],

@@ -15,7 +15,7 @@ from psycopg.rows import DictRow, dict_row
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, TableStop
-from tailrace.sources import as_types, masks, row_filters
+from tailrace.selection import as_types, filters, masks
 from tailrace.sources.patterns import options_of, selected
 from tailrace.sources.postgresql import types, unreadable
 from tailrace.sources.postgresql.connect import Connection
@@ -232,7 +232,7 @@ def _table(row: DictRow, found: list[DictRow], below: Tree | None, options: Tabl
         found = [{**c, "atthasmissing": c["atthasmissing"] or c["attname"] in below.missing} for c in found]
     kept = [c for c in found if not c["generated"] and (c["position"] is not None or copied(c["attname"], options))]
     columns = tuple(_column(c, options) for c in kept)
-    schema, unfit = row_filters.filtered(
+    schema, unfit = filters.filtered(
         TableSchema(
             table_id=row["oid"],
             schema_name=row["nspname"],

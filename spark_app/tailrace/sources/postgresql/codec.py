@@ -14,11 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import privacy
-from tailrace.errors import RESYNC, SchemaChangeUnsupported, TableStop, ValueUnsupported
+from tailrace.errors import RESYNC, STOP_FIX, SchemaChangeUnsupported, TableStop, ValueUnsupported
 from tailrace.sources import numerals
 from tailrace.sources.numerals import NoSuchNumber, all_true
 from tailrace.sources.postgresql import arrays, composites
-from tailrace.sources.stops import STOP_FIX
 from tailrace.sources.unfit import or_null, way_out, without_unfit
 from tailrace.types import arrow_type, element_of, fields_of
 

@@ -17,7 +17,8 @@ from tailrace import privacy
 from tailrace.contract.resources import SourceSpec
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, met_at
 from tailrace.sources import client_certificate
-from tailrace.sources.secret_files import file_place, read_password, secret_files
+from tailrace.sources.secret_files import read_password, secret_files
+from tailrace.storage.secret_files import file_place
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

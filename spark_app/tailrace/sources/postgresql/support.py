@@ -6,7 +6,7 @@ Types and limits are those of `types`, of which the catalog and docs/types.md ar
 from collections.abc import Sequence
 
 from tailrace.errors import TableStop
-from tailrace.sources import as_types
+from tailrace.selection import as_types
 from tailrace.sources.findings import ColumnSupport, TableSize, TableSupport
 from tailrace.sources.postgresql import types
 from tailrace.sources.postgresql.model import CatalogColumn, PgTable

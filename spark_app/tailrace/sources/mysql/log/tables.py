@@ -14,9 +14,9 @@ from typing_extensions import override
 from tailrace.changelog.logged import LoggedSchema, TableLog
 from tailrace.changelog.records import Column, Parts, TableSchema
 from tailrace.contract.resources import TableOptions
-from tailrace.errors import RESYNC, LogIncomplete, SchemaChangeUnsupported, TableStop
-from tailrace.sources import row_filters
-from tailrace.sources.masks import described, require_own
+from tailrace.errors import RESYNC, STOP_FIX, LogIncomplete, SchemaChangeUnsupported, TableStop
+from tailrace.selection import filters
+from tailrace.selection.masks import described, require_own
 from tailrace.sources.mysql.log.decode import Evolved, Forms
 from tailrace.sources.mysql.log.definitions import announced, parts_of, remembered, with_announced
 from tailrace.sources.mysql.log.events import whole
@@ -25,7 +25,7 @@ from tailrace.sources.mysql.log.table_map import TableMap, name_of, table_map
 from tailrace.sources.mysql.log.wire_fit import KNOWN, fits, label_texts, same_text
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, number_of
 from tailrace.sources.patterns import options_of
-from tailrace.sources.stops import STOP_FIX, not_awaited
+from tailrace.sources.stops import not_awaited
 from tailrace.sources.unfit import sets_null
 
 log = logging.getLogger(__name__)
@@ -315,7 +315,7 @@ def followed(schema: TableSchema, now: MysqlTable, only: Collection[str] | None 
     if now.stop is not None:
         raise now.stop
     if now.schema.where != schema.where:
-        what = row_filters.changed(schema, now.schema)
+        what = filters.changed(schema, now.schema)
         raise SchemaChangeUnsupported(schema.name, what, STOP_FIX)
     there = {c.id: c for c in now.schema.columns}
     for column in schema.columns:

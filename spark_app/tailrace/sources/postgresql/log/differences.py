@@ -11,11 +11,10 @@ from enum import StrEnum
 from typing import Literal
 
 from tailrace.changelog.records import Parts, TableSchema
-from tailrace.errors import SchemaChangeUnsupported, TableGone, TableStop
-from tailrace.sources.masks import described
+from tailrace.errors import STOP_FIX, SchemaChangeUnsupported, TableGone, TableStop
+from tailrace.selection.filters import WHERE_CHANGED, shown
+from tailrace.selection.masks import described
 from tailrace.sources.postgresql.model import number
-from tailrace.sources.row_filters import WHERE_CHANGED, shown
-from tailrace.sources.stops import STOP_FIX
 
 
 class Action(StrEnum):

@@ -11,12 +11,12 @@ comes back. Where that leaves one possibility, it is the proof; where it leaves 
 from collections.abc import Collection, Mapping, Sequence
 
 from tailrace.changelog.records import Column, TableSchema
-from tailrace.sources.as_types import asked
-from tailrace.sources.masks import mask_of
+from tailrace.selection.as_types import asked
+from tailrace.selection.filters import filter_columns
+from tailrace.selection.masks import mask_of
 from tailrace.sources.postgresql.catalog import copied
 from tailrace.sources.postgresql.log.differences import first_stop
 from tailrace.sources.postgresql.model import PgTable, number, retyped
-from tailrace.sources.row_filters import filter_columns
 
 
 def has_all(names: Mapping[int, str], attributes: int | None, now: PgTable) -> bool:

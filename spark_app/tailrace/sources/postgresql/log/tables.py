@@ -13,8 +13,8 @@ from itertools import pairwise
 
 from tailrace.changelog.records import Column, Parts, TableSchema
 from tailrace.contract.resources import TableOptions
-from tailrace.errors import NoKey, SchemaChangeUnsupported, TableGone, TableStop
-from tailrace.sources.masks import require_own
+from tailrace.errors import STOP_FIX, NoKey, SchemaChangeUnsupported, TableGone, TableStop
+from tailrace.selection.masks import require_own
 from tailrace.sources.patterns import options_of
 from tailrace.sources.postgresql.fingerprint import selection
 from tailrace.sources.postgresql.log.decode import Evolved, Form
@@ -22,7 +22,7 @@ from tailrace.sources.postgresql.log.differences import first_stop
 from tailrace.sources.postgresql.log.in_place import added_since, as_in_catalog, as_sent, has_all, renamed, with_types
 from tailrace.sources.postgresql.log.pgoutput import Relation, RelationColumn
 from tailrace.sources.postgresql.model import PgTable, number
-from tailrace.sources.stops import STOP_FIX, not_awaited, reserved
+from tailrace.sources.stops import not_awaited, reserved
 from tailrace.sources.unfit import sets_null
 
 TAKEN_IN = "Nothing to do; the table is captured under its new name if tables.include selects that."

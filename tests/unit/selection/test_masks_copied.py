@@ -10,7 +10,7 @@ import pytest
 from support.clear_values import found_in, parquet_files
 from support.scripted_database import Change, Database
 from support.scripted_runs import Copy
-from tailrace import masking
+from tailrace.selection import masking
 
 MARKER = "clear-Ada-7f3a"
 KEY = "k" * 32

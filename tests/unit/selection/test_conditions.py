@@ -1,13 +1,11 @@
 """The language of row filters: its canonical text, and what is refused with which words."""
 
-from datetime import UTC, datetime
-
-import pyarrow as pa
 import pytest
 
-from tailrace import conditions
 from tailrace.changelog.records import Column
-from tailrace.conditions import ConditionRefused
+from tailrace.selection import conditions
+from tailrace.selection.binding import bound
+from tailrace.selection.conditions import ConditionRefused
 
 TYPES = {
     "a": "int32", "big": "int64", "d": "decimal(6,2)", "ok": "bool", "s": "string", "day": "date", "at": "timestamp",
@@ -17,7 +15,7 @@ COLUMNS = tuple(Column(name=name, id=i, source_type="?", type=type) for i, (name
 
 
 def canonical(text: str) -> str:
-    return conditions.canonical(conditions.bound(text, COLUMNS))
+    return conditions.canonical(bound(text, COLUMNS))
 
 
 @pytest.mark.parametrize(
@@ -97,30 +95,6 @@ def test_what_is_outside_of_the_language_is_refused_with_what_to_write(text: str
     with pytest.raises(ConditionRefused, match=what) as refused:
         canonical(text)
     assert fix in refused.value.fix
-
-
-def test_only_rows_pass_for_which_it_is_true() -> None:
-    rows = pa.table({"a": pa.array([1, 2, None], pa.int32()), "s": ["x", None, None]})
-    columns = [c for c in COLUMNS if c.name in ("a", "s")]
-
-    def chosen(where: str) -> list[int]:
-        return [i for i, passes in enumerate(conditions.passing(rows, where, columns).to_pylist()) if passes]
-
-    assert chosen("a = 1") == [0] and chosen("NOT a = 1") == [1] and chosen("a NOT IN (1)") == [1]
-    assert chosen("s = 'x' OR a = 2") == [0, 1] and chosen("NOT (s = 'x' AND a = 2)") == [0]
-    assert chosen("s IS NULL") == [1, 2] and chosen("a IS NULL AND s IS NULL") == [2]
-
-
-def test_times_are_compared_as_moments() -> None:
-    rows = pa.table({"tz": pa.array([datetime(2026, 1, 31, 17, tzinfo=UTC)], pa.timestamp("us", "UTC"))})
-    columns = [c for c in COLUMNS if c.name == "tz"]
-    assert conditions.matching(rows, "tz = '2026-01-31 18:00:00+01:00'", columns).num_rows == 1
-    assert conditions.matching(rows, "tz < '2026-01-31 18:00:00+01:00'", columns).num_rows == 0
-
-
-def test_a_column_that_the_rows_lack_is_not_taken_for_another() -> None:
-    with pytest.raises(ValueError, match="'a' is not in list"):
-        conditions.passing(pa.table({"big": pa.array([1])}), "a = 1", COLUMNS)
 
 
 def test_a_long_chain_is_no_deep_one() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tailrace.changelog.records import Column, TableAdded, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ReadRefused
-from tailrace.sources.row_filters import changed, filter_columns, filtered
+from tailrace.selection.filters import changed, filter_columns, filtered
 
 ID = Column(name="id", id=1, source_type="int", type="int32", key=0)
 REGION = Column(name="region", id=2, source_type="text", type="string")

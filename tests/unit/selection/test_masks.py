@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from support.resources import replicator
-from tailrace import masking
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.contract.resources import Replicator, ReplicatorSpec, TableOptions
 from tailrace.errors import InvalidManifest, SchemaChangeUnsupported
-from tailrace.sources import masks
+from tailrace.selection import masking, masks
 
 OPTIONS = TableOptions.model_validate(
     {

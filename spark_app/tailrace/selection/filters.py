@@ -3,12 +3,13 @@
 from collections.abc import Collection, Mapping
 from uuid import UUID
 
-from tailrace import conditions
 from tailrace.changelog.records import TableSchema
-from tailrace.conditions import Condition, ConditionRefused
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ReadRefused
-from tailrace.sources import as_types
+from tailrace.selection import as_types
+from tailrace.selection.binding import bound
+from tailrace.selection.conditions import Condition, ConditionRefused, canonical, columns_of, values_of
+from tailrace.selection.parsing import parsed
 
 WHERE_CHANGED = "options[].where of {table} is {now}, and its copy has been made with {before}"
 
@@ -34,21 +35,21 @@ def filtered(
     if options is None or options.where is None:
         return schema, None
     try:
-        written = conditions.parsed(options.where)
+        written = parsed(options.where)
         _require_plain(schema, options, written, texts)
-        condition = conditions.bound(options.where, schema.columns)
+        condition = bound(options.where, schema.columns)
         _require_length(condition, padded or {})
         _require_uuids(condition, uuids)
     except ConditionRefused as refused:
         what = f"options[].where of {schema.name} cannot be used: {refused} (where: {options.where})"
         return schema, ReadRefused(schema.name, what, refused.fix)
-    return schema.model_copy(update={"where": conditions.canonical(condition)}), None
+    return schema.model_copy(update={"where": canonical(condition)}), None
 
 
 def _require_plain(schema: TableSchema, options: TableOptions, condition: Condition, texts: Collection[str]) -> None:
     """Checks that the source's values and the copied ones compare equally."""
     columns = {column.name: column for column in schema.columns}
-    for name in filter(columns.__contains__, conditions.columns_of(condition)):
+    for name in filter(columns.__contains__, columns_of(condition)):
         if columns[name].mask is not None:
             raise ConditionRefused(f"column {name!r} is masked", "Choose rows by a column that is not masked.")
         asked = as_types.asked(options, name) is not None
@@ -60,7 +61,7 @@ def _require_plain(schema: TableSchema, options: TableOptions, condition: Condit
 
 
 def _require_length(condition: Condition, padded: Mapping[str, int]) -> None:
-    for name, value in conditions.values_of(condition):
+    for name, value in values_of(condition):
         length = padded.get(name)
         if length is not None and isinstance(value, str) and len(value) != length:
             what = f"column {name!r} has {length} characters, blanks included, and {value!r} has {len(value)}"
@@ -70,7 +71,7 @@ def _require_length(condition: Condition, padded: Mapping[str, int]) -> None:
 def _require_uuids(condition: Condition, uuids: Collection[str]) -> None:
     """Checks that uuids are written as the log and chunks have them: the source takes other texts for the same uuid,
     and here they are compared."""
-    for name, value in conditions.values_of(condition):
+    for name, value in values_of(condition):
         if name not in uuids:
             continue
         try:
@@ -84,4 +85,4 @@ def _require_uuids(condition: Condition, uuids: Collection[str]) -> None:
 
 def filter_columns(schema: TableSchema) -> set[str]:
     """Columns that decide which rows are copied."""
-    return set() if schema.where is None else set(conditions.columns_of(conditions.parsed(schema.where)))
+    return set() if schema.where is None else set(columns_of(parsed(schema.where)))

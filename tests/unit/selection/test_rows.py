@@ -1,7 +1,9 @@
-"""Rows of the log behind a row filter: as the model's plain code has them, and what is counted of them."""
+"""The rows that are copied: those of the log as the model's plain code has them, and their counts."""
 
 import random
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -11,9 +13,11 @@ from model.schedules import schedule
 from model.world import World
 
 from tailrace.batch.rule import UNCHANGED, ApplyRule, Change, Op, Values
-from tailrace.capture.filtered import filtered
 from tailrace.changelog.records import Column, TableSchema
-from tailrace.changelog.segments import segment_schema
+from tailrace.changelog.segments import segment_schema, write_segment
+from tailrace.contract.resources import StorageLocation
+from tailrace.selection.rows import of_chunk, of_log, passing
+from tailrace.storage.store import Storage
 
 NUMBERS = range(400)
 """More values than one schedule makes of a column."""
@@ -23,6 +27,10 @@ def schema(where: str | None) -> TableSchema:
     columns = [Column(name="id", id=1, source_type="int", type="int32", key=0)]
     columns += [Column(name=n, id=i, source_type="text", type="string") for i, n in enumerate("xtu", 2)]
     return TableSchema(table_id=1, schema_name="s", table_name="t", version=1, columns=tuple(columns), where=where)
+
+
+def column(name: str, type: str, mask: str | None = None) -> Column:
+    return Column(name=name, id=1, source_type="?", type=type, mask=mask)
 
 
 def divisible(column: str, by: int) -> str:
@@ -68,8 +76,8 @@ def test_rows_come_out_as_the_model_has_them(filtering: type[FilteredCapture]) -
     longest = 0
     for _ in range(60):
         changes = random_log(rnd)
-        found = filtered(log_rows(changes, where), schema(where))
-        assert found is not None and found.rows.equals(log_rows(model.logged(changes), where))
+        found = of_log(log_rows(changes, where), schema(where))
+        assert found.rows.equals(log_rows(model.logged(changes), where))
         longest = max(longest, len(changes))
     assert longest > 8
 
@@ -81,35 +89,67 @@ def test_what_is_counted_is_what_happened_to_rows_that_are_copied() -> None:
         Change(1, "I", 1, eu), Change(2, "I", 2, us), Change(3, "U", 2, eu), Change(4, "U", 1, us),
         Change(5, "D", 2), Change(6, "M", 3, eu), Change(7, "D", 3), Change(8, "M", 4, us), Change(9, "D", 5),
     ]  # fmt: skip
-    found = filtered(log_rows(changes, where), schema(where))
-    assert found is not None
+    found = of_log(log_rows(changes, where), schema(where))
     assert found.rows["_seq"].to_pylist() == [1, 3, 4, 5, 6, 7, 9]
-    assert (found.inserts, found.updates, found.deletes) == (1, 2, 3)
+    assert found.counts == {"inserts": 1, "updates": 2, "deletes": 3}
 
 
 @pytest.mark.parametrize(("op", "values"), [("U", ("us", "secret", UNCHANGED)), ("D", ("us", "secret", "u"))])
 def test_a_row_that_is_deleted_or_leaves_the_filter_keeps_nothing_but_its_key(op: Op, values: Values) -> None:
     """A delete has all values where the replica identity is FULL."""
     where = "\"x\" = 'eu'"
-    found = filtered(log_rows([Change(1, op, 7, values)], where), schema(where))
-    assert found is not None
+    found = of_log(log_rows([Change(1, op, 7, values)], where), schema(where))
     (row,) = found.rows.select(["_op", "_unchanged", "_old_key", "id", "x", "t", "u"]).to_pylist()
     assert row == {"_op": "D", "_unchanged": None, "_old_key": None, "id": 7, "x": None, "t": None, "u": None}
 
 
 def test_a_table_without_a_filter_is_left_as_it_is() -> None:
-    assert filtered(log_rows([Change(1, "D", 1)], None), schema(None)) is None
+    rows = log_rows([Change(1, "D", 1)], None)
+    assert of_log(rows, schema(None)).rows.equals(rows)
 
 
-def test_without_a_key_the_filter_decides_over_each_row() -> None:
+def test_without_a_key_the_filter_decides_over_each_row(tmp_path: Path) -> None:
     """An update is a `D` and an `M`; there is no key to which the one that does not match could be reduced."""
     columns = tuple(Column(name=n, id=i, source_type="text", type="string") for i, n in enumerate("xt", 1))
     keyless = schema("\"x\" = 'eu'").model_copy(update={"columns": columns, "keyless": True})
     written = [("I", "eu"), ("I", "us"), ("D", "eu"), ("M", "us"), ("D", "us"), ("M", "eu"), ("D", None), ("D", "eu")]
     rows = [{"_seq": seq, "_op": op, "_commit_ts": 0, "x": x, "t": "t"} for seq, (op, x) in enumerate(written, 1)]
-    found = filtered(pa.Table.from_pylist(rows, segment_schema(keyless)), keyless)
-    assert found is not None
+    found = of_log(pa.Table.from_pylist(rows, segment_schema(keyless)), keyless)
     assert found.rows.select(["_seq", "_op", "x", "t"]).to_pylist() == [
         {"_seq": seq, "_op": op, "x": "eu", "t": "t"} for seq, op in ((1, "I"), (3, "D"), (6, "M"), (8, "D"))
     ]
-    assert (found.inserts, found.updates, found.deletes) == (1, 1, 1)
+    segment = found.counted(
+        write_segment(Storage.open(StorageLocation(location=tmp_path.as_uri())), keyless, found.rows)
+    )
+    assert (segment.inserts, segment.updates, segment.deletes) == (1, 1, 1)
+
+
+def test_a_chunk_is_masked_after_it_was_filtered() -> None:
+    columns = (column("id", "int32"), column("mail", "string", mask="Redact"))
+    table = TableSchema(table_id=1, schema_name="s", table_name="t", version=1, columns=columns, where="mail = 'a'")
+    batch = pa.RecordBatch.from_pydict({"id": pa.array([1, 2], pa.int32()), "mail": ["a", "b"]})
+    assert of_chunk(batch, table).to_pylist() == [{"id": 1, "mail": "***"}]
+
+
+def test_only_rows_pass_for_which_it_is_true() -> None:
+    rows = pa.table({"a": pa.array([1, 2, None], pa.int32()), "s": ["x", None, None]})
+    columns = [column("a", "int32"), column("s", "string")]
+
+    def chosen(where: str) -> list[int]:
+        return [i for i, passes in enumerate(passing(rows, where, columns).to_pylist()) if passes]
+
+    assert chosen("a = 1") == [0] and chosen("NOT a = 1") == [1] and chosen("a NOT IN (1)") == [1]
+    assert chosen("s = 'x' OR a = 2") == [0, 1] and chosen("NOT (s = 'x' AND a = 2)") == [0]
+    assert chosen("s IS NULL") == [1, 2] and chosen("a IS NULL AND s IS NULL") == [2]
+
+
+def test_times_are_compared_as_moments() -> None:
+    rows = pa.table({"tz": pa.array([datetime(2026, 1, 31, 17, tzinfo=UTC)], pa.timestamp("us", "UTC"))})
+    columns = [column("tz", "timestamptz")]
+    assert passing(rows, "tz = '2026-01-31 18:00:00+01:00'", columns).to_pylist() == [True]
+    assert passing(rows, "tz < '2026-01-31 18:00:00+01:00'", columns).to_pylist() == [False]
+
+
+def test_a_column_that_the_rows_lack_is_not_taken_for_another() -> None:
+    with pytest.raises(ValueError, match="'a' is not in list"):
+        passing(pa.table({"big": pa.array([1])}), "a = 1", [column("a", "int32"), column("big", "int64")])

@@ -3,12 +3,11 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from tailrace import masking
 from tailrace.changelog.records import TableSchema
 from tailrace.contract.resources import ReplicatorSpec, TableOptions
-from tailrace.errors import InvalidManifest, ReadRefused, SchemaChangeUnsupported
-from tailrace.sources.secret_files import file_place
-from tailrace.sources.stops import STOP_FIX
+from tailrace.errors import STOP_FIX, InvalidManifest, ReadRefused, SchemaChangeUnsupported
+from tailrace.selection import masking
+from tailrace.storage.secret_files import file_place
 
 SECRET_KEY = "maskKey"
 """The key in the Secret that `spec.maskKey` names."""

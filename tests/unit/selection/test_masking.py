@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tailrace import masking
 from tailrace.changelog.records import Column
 from tailrace.errors import InvalidManifest, Retry
+from tailrace.selection import masking
 
 KEY = b"0123456789abcdef0123456789abcdef"
 TEXTS = ["", "Ada", None, "é\U0001f600x", "Ada", "9" * 70_000]

@@ -2,8 +2,7 @@
 
 A mask is a short text, which the change log keeps with the column (`changelog.records.Column.mask`): `Redact`,
 `Truncate 4`, or `Hash 9f1c2a3b` with the fingerprint of the key that hashes. A source reads a masked column as its
-exact text. Capture masks the rows of the log, chunk tasks those of chunks, both by `masked`: equal values come out
-equal.
+exact text. The rows of the log and those of chunks are masked by the same function: equal values come out equal.
 
 The key never leaves the process: other processes and executors get the path of its file (`VARIABLE`).
 """
@@ -13,11 +12,12 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.changelog.records import Column
 from tailrace.errors import InvalidManifest, Retry
 
 VARIABLE = "TAILRACE_MASK_KEY_FILE"
@@ -29,16 +29,6 @@ DIGEST = "sha256"
 _FINGERPRINTED = b"tailrace: fingerprint of a mask key"
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
-
-
-class Masked(Protocol):
-    """`changelog.records.Column`."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def mask(self) -> str | None: ...
 
 
 @dataclass
@@ -92,14 +82,14 @@ def _own_key() -> bytes | None:
     return _process.key if _process.key is not None or path is None else _read(path, "the mask key file")
 
 
-def unmaskable(columns: Iterable[Masked]) -> str | None:
+def unmaskable(columns: Iterable[Column]) -> str | None:
     """The first column whose mask this process cannot make, because it was made with another key."""
     hashed = [c for c in columns if c.mask is not None and c.mask.startswith(HASH)]
     own = own_hash() if hashed else None
     return next((c.name for c in hashed if c.mask != own), None)
 
 
-def masked(rows: Rows, columns: Iterable[Masked]) -> Rows:
+def masked(rows: Rows, columns: Iterable[Column]) -> Rows:
     """The rows with the values of masked columns replaced. NULL stays NULL. Raises ValueError where one is missing."""
     for column in columns:
         if column.mask is not None:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from tailrace.contract import base
 from tailrace.contract.resources import TableOptions
-from tailrace.sources import as_types, masks
+from tailrace.selection import as_types, masks
 from tailrace.sources.findings import TableSize
 from tailrace.sources.postgresql.catalog import _table
 from tailrace.sources.postgresql.model import PgTable
