@@ -24,6 +24,8 @@ CALLS = 16
 """At the same time, without watches and the lease: many objects may be due at once."""
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
+UNTYPED = "failed to create typed patch object"
+"""Text with which the API server refuses an applied object with an unknown field; its code is 500."""
 NAMESPACE_ENDS = "is being terminated"
 """Text in the API server's refusal to create an object in a namespace that is being deleted."""
 METADATA_ONLY = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
@@ -181,6 +183,8 @@ async def _raise(method: str, where: Where, response: aiohttp.ClientResponse) ->
     except (ValueError, AttributeError):
         message, reason = raw[:200].decode(errors="replace"), ""
     text = f"{method} {where.path}: {response.status} {message}"
+    if message.startswith(UNTYPED):
+        raise ApiRefused(422, reason, message)
     if response.status in (408, 429) or response.status >= 500:
         after = response.headers.get("Retry-After", "")
         raise ApiUnavailable(text, float(after) if after.isdigit() else None)

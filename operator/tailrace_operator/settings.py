@@ -110,8 +110,8 @@ def parser() -> argparse.ArgumentParser:
         "--pod-defaults",
         default="{}",
         metavar="JSON",
-        help="defaults for each Replicator's own settings of its pods: fixedUser, imagePullSecrets, labels,"
-        " annotations, nodeSelector, tolerations (default: {})",
+        help="defaults for the pods of all Replicators: fixedUser, and podTemplate under each Replicator's own"
+        " (default: {})",
     )
     top.add_argument(
         "--driver-peers",

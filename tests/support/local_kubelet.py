@@ -24,9 +24,10 @@ from kubernetes import client
 
 from support.kube import KubeApi
 from support.proof.process import ENVIRONMENT
+from tailrace.contract.pod_template import CONTAINER
 from tailrace.faults import TERMINATION_VARIABLE
 from tailrace.spark.artifacts import cache_dir
-from tailrace_operator.resources.names import CONTAINER, HTTP_PORT
+from tailrace_operator.resources.names import HTTP_PORT
 
 NODE = "local"
 TURN_SECONDS = 0.3

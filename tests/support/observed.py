@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.status import Fault, Status
 from tailrace_operator.decide.desired import resolve
 from tailrace_operator.decide.model import Action, ApplyChild, Decision, Limits
@@ -16,6 +17,7 @@ from tailrace_operator.observe.model import (
     ObservedReplicator,
     ObservedRequest,
 )
+from tailrace_operator.resources import driver
 from tailrace_operator.status.models import Condition, DriverSummary, ReplicatorStatus, SnapshotRequestStatus
 
 NOW = 1_800_000_000.0
@@ -133,6 +135,12 @@ def with_driver(observed: ObservedReplicator, **status: Any) -> ObservedReplicat
     """The operator has seen this driver before."""
     driver = DriverSummary(pod="shop-driver-0", pod_uid="p-uid")
     return replace(observed, status=ReplicatorStatus(driver=driver, **status))
+
+
+def of_driver(spec: ReplicatorSpec) -> dict[str, Any]:
+    """The spec of the driver's pod."""
+    found: dict[str, Any] = driver.stateful_set("shop", spec, "image", "hash", 1)["spec"]["template"]["spec"]
+    return found
 
 
 def of_cron_job(document: dict[str, Any]) -> dict[str, Any]:

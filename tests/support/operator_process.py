@@ -239,7 +239,7 @@ class Node:
             "app.kubernetes.io/component": "executor",
             "tailrace.dev/replicator": name,
         }
-        containers = [{"name": "spark-kubernetes-executor", "image": IMAGE}]
+        containers = [{"name": "tailrace", "image": IMAGE}]
         metadata = {"name": f"{name}-exec-1", "labels": labels}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}}
         self._core.create_namespaced_pod(self._namespace, pod)
@@ -249,7 +249,7 @@ class Node:
 
     def run_executor(self, name: str) -> None:
         state = {"running": {"startedAt": _now()}}
-        container = {"name": "spark-kubernetes-executor", "image": IMAGE, "imageID": "", "ready": True}
+        container = {"name": "tailrace", "image": IMAGE, "imageID": "", "ready": True}
         status = {
             "phase": "Running",
             "conditions": [{"type": "PodScheduled", "status": "True"}],

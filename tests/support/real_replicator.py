@@ -14,7 +14,7 @@ from support.kube import KubeApi
 from support.local_kubelet import LocalKubelet
 from support.operator_process import ROOT, OperatorProcess, until
 from support.postgres import PostgresServer
-from support.resources import Json
+from support.resources import Json, on_claim
 from support.team import Team, install_crds, operator, team
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.state import LogState
@@ -53,14 +53,15 @@ class Shop:
 
     def manifest(self, **spec: object) -> Json:
         """The same in every cluster, but for what is given."""
-        claim = {"name": "data", "mountPath": str(self.folder), "persistentVolumeClaim": {"claimName": "data"}}
         lost = [{"key": f"node.kubernetes.io/{why}", "operator": "Exists"} for why in ("not-ready", "unreachable")]
+        pod = on_claim(str(self.folder), "data")
+        pod["spec"]["tolerations"] = lost
         plain: Json = {
             "source": {**self.server.source(), "credentials": {"secretName": "shop-db"}},
             "tables": {"include": ["public.*"]},
             "target": {"type": "delta", "location": (self.folder / "lake").as_uri()},
             "storage": {"location": (self.folder / "log").as_uri()},
-            "driver": {"memory": "1Gi", "cores": 2, "volumes": [claim], "tolerations": lost},
+            "driver": {"memory": "1Gi", "cores": 2, "podTemplate": pod},
             "executors": {"max": 0},
         }
         return {

@@ -2,6 +2,7 @@
 contract/test_resources.py and by a real API server with the CRDs in test_crds.py, which must agree."""
 
 import re
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,8 +58,16 @@ def _settings(*names: str) -> list[Json]:
     return [{"name": name, "value": "300s"} for name in names]
 
 
-def _volume(**volume: object) -> Json:
-    return _pod(volumes=[{"name": "data", "mountPath": "/data"} | volume])
+def template(containers: Sequence[Json] = (), volumes: Sequence[Json] = (), **fields: object) -> Json:
+    """A podTemplate. `containers`: the operator's own is the first, unless it says another name."""
+    named = [{"name": "tailrace"} | one for one in containers]
+    return {"spec": fields | {"containers": named, "volumes": [*volumes]}}
+
+
+def on_claim(path: str, claim: str) -> Json:
+    """A podTemplate that mounts a claim."""
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
+    return template([{"volumeMounts": [{"name": "data", "mountPath": path}]}], [volume])
 
 
 WRONG = (
@@ -119,19 +128,11 @@ WRONG = (
     Refused("port-out-of-range", replicator(source=SOURCE | {"port": 70000}), "65535"),
     Refused("no-time-for-a-chunk", replicator(snapshot={"chunkSeconds": 0}), "greater than 0",
             "should be greater than 0"),
-    Refused("reserved-label", _pod(labels={"tailrace.dev/replicator": "other"}), "are reserved"),
-    Refused("sparks-label", _pod(labels={"spark-app-selector": "x"}), "are reserved"),
     Refused("cpu-limit-below-cores", _pod(cores=2, cpuLimit="1500m"), "cpuLimit must not be less than cpuRequest"),
     Refused("more-executors-than-the-maximum", replicator(executors={"min": 2}), "executors.min must not be greater"),
     Refused("cpu-limit-below-request", _pod(cpuRequest="3", cpuLimit="2"), "cpuLimit must not be less than cpuRequest"),
     Refused("memory-of-the-driver", _pod(memory="256Mi"), "memory", "at least 512Mi"),
     Refused("memory-without-unit", _pod(memory="2048"), "memory", "should match"),
-    Refused("env-without-value", _pod(env=[{"name": "A"}]), "give exactly one of value and valueFrom"),
-    Refused("env-with-two-values",
-            _pod(env=[{"name": "A", "value": "1", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]),
-            "give exactly one of value and valueFrom"),
-    Refused("env-of-the-operator", _pod(env=[{"name": "TAILRACE_SPARK_CONF_spark_authenticate", "value": "false"}]),
-            "Spark's settings go to sparkConf"),
     *(Refused(key, replicator(sparkConf=_settings("spark.network.timeout", key)), f"{key} cannot be set: {words}")
       for key, words in {
           "spark.authenticate": "it could expose rows or credentials. Remove it: ",
@@ -144,41 +145,47 @@ WRONG = (
     Refused("not-of-spark", replicator(sparkConf=_settings("network.timeout")), "should match"),
     Refused("spark-setting-twice", replicator(sparkConf=_settings("spark.a", "spark.a")), "is listed twice",
             "Duplicate value"),
-    Refused("env-twice", _pod(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]), "is listed twice",
-            "Duplicate value"),
-    Refused("volume-without-kind", _volume(), "give exactly one of persistentVolumeClaim, configMap, secret"),
-    Refused("volume-of-two-kinds", _volume(emptyDir={}, secret={"secretName": "s"}), "give exactly one of persistent"),
-    Refused("volume-twice",
-            _pod(volumes=[{"name": "a", "mountPath": f"/{n}", "emptyDir": {}} for n in "ab"]), "is listed twice",
-            "Duplicate value"),
-    Refused("mounted-twice",
-            _pod(volumes=[{"name": name, "mountPath": "/x", "emptyDir": {}} for name in "ab"]),
-            "two volumes have the same mountPath"),
-    Refused("reserved-volume", _volume(name="tailrace-run", emptyDir={}), "begin with tailrace- are reserved"),
-    Refused("mount-over-ours", _volume(mountPath="/tmp", emptyDir={}), "mountPath is reserved for the operator"),
-    Refused("mount-below-ours", _volume(mountPath="/etc/tailrace/x", emptyDir={}), "is reserved for the operator"),
-    Refused("toleration-of-nothing", _pod(tolerations=[{"value": "x"}]), "one with Equal needs a key"),
-    Refused("toleration-with-value", _pod(tolerations=[{"key": "a", "operator": "Exists", "value": "x"}]),
-            "with operator Exists has no value"),
-    Refused("toleration-seconds",
-            _pod(tolerations=[{"key": "a", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 1}]),
-            "tolerationSeconds goes with effect NoExecute only"),
-    Refused("node-without-values", _pod(affinity={"requiredNodes": [{"key": "disk", "operator": "In"}]}),
-            "values goes with In"),
-    Refused("node-with-values",
-            _pod(affinity={"preferredNodes": [{"key": "a", "operator": "Exists", "values": ["b"]}]}),
-            "values goes with In"),
-    Refused("relative-mount", _volume(mountPath="data", emptyDir={}), "mountPath", "should match"),
     Refused("where-and-keys", request(where="true", keys=[["1"]]), "give where or keys, not both"),
     Refused("keys-of-two-tables", request(keys=[["1"]], tables=["public.a", "public.b"]),
             "keys goes with exactly one table"),
     Refused("no-keys", request(keys=[]), "at least 1 item"),
 )  # fmt: skip
 
+TEMPLATES = (
+    *(Refused(key, _pod(podTemplate={"metadata": {kind: {key: "x"}}}), f"{key}: the operator and Spark set it")
+      for kind, key in (("labels", "tailrace.dev/replicator"), ("labels", "spark-app-selector"),
+                        ("annotations", "tailrace.dev/template-hash"))),
+    *(Refused(field, _pod(podTemplate={"spec": {field: value}}), f"{field}{words}")
+      for field, value, words in (
+          ("hostNetwork", True, " (found true): pods do not reach into their node: remove it"),
+          ("serviceAccountName", "lake", ' (found "lake"): use serviceAccountName of the Replicator'),
+          ("securityContext", {"runAsUser": 0}, ": every container fits Pod Security level restricted: remove it"),
+          ("terminationGracePeriodSeconds", 5, " (found 5): the operator sets it: remove it"),
+      )),
+    *(Refused(field, _pod(podTemplate=template([{field: value}])), f"containers[tailrace].{field}{words}")
+      for field, value, words in (
+          ("image", "other", ' (found "other"): use image and imagePullPolicy of the Replicator'),
+          ("command", ["sh"], ": the operator sets it: remove it"),
+          ("livenessProbe", {}, ": the operator sets it: remove it"),
+          ("env", [{"name": "TAILRACE_SPARK_CONF_a", "value": "b"}], ": TAILRACE_SPARK_CONF_a: the operator sets it"),
+          ("volumeMounts", [{"name": "a", "mountPath": "/etc/tailrace/x"}], ": /etc/tailrace/x: the operator"),
+          ("resources", {"limits": {"memory": "1Gi"}}, ".limits: memory: use cores, cpuRequest"),
+      )),
+    Refused("security-of-another-container",
+            _pod(podTemplate=template([{"name": "proxy", "securityContext": {"privileged": True}}])),
+            "containers[proxy].securityContext: every container fits"),
+    Refused("volume-of-the-node", _pod(podTemplate=template(volumes=[{"name": "n", "hostPath": {"path": "/"}}])),
+            "volumes[n].hostPath: pods do not reach into their node"),
+    Refused("reserved-volume", _pod(podTemplate=template(volumes=[{"name": "tailrace-run", "emptyDir": {}}])),
+            "volumes[tailrace-run].name: tailrace-run: such names are the operator's"),
+    Refused("two-at-once", _pod(podTemplate=template(hostPID=True, hostIPC=True)), "remove it; hostIPC (found true)"),
+)  # fmt: skip
+"""What the operator refuses before it touches anything; the API server does not look into them."""
+
 UNKNOWN = (
     Refused("unknown-field", replicator(tabels={}), "tabels", 'unknown field "spec.tabels"'),
-    Refused("volume-of-the-node", _volume(hostPath={"path": "/"}), "hostPath",
-            'unknown field "spec.driver.volumes[0].hostPath"'),
+    Refused("name-of-a-pod", _pod(podTemplate={"metadata": {"name": "mine"}}), "metadata.name",
+            'unknown field "spec.driver.podTemplate.metadata.name"'),
     Refused("memory-request-of-executors", replicator(executors={"memoryRequest": "1Gi"}), "memoryRequest",
             'unknown field "spec.executors.memoryRequest"'),
     Refused("unknown-field-of-a-request", request(chunks=3), "chunks", 'unknown field "spec.chunks"'),
@@ -187,22 +194,36 @@ UNKNOWN = (
 
 POD: Json = {
     "cores": 2, "memory": "4Gi", "memoryOverhead": "1Gi",
-    "labels": {"team": "data", "example.org/cost-centre": "12"}, "annotations": {"example.org/note": "any text: x"},
-    "nodeSelector": {"kubernetes.io/arch": "amd64"},
-    "tolerations": [{"key": "spot", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}],
-    "affinity": {
-        "requiredNodes": [{"key": "disk", "operator": "In", "values": ["ssd", "nvme"]}],
-        "preferredNodes": [{"key": "zone", "operator": "Exists"}],
-        "spreadOver": "kubernetes.io/hostname",
+    "podTemplate": {
+        "metadata": {
+            "labels": {"team": "data", "example.org/cost-centre": "12"},
+            "annotations": {"example.org/note": "any text: x"},
+        },
+        "spec": {
+            "nodeSelector": {"kubernetes.io/arch": "amd64"},
+            "tolerations": [{"key": "spot", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}],
+            "priorityClassName": "batch",
+            "containers": [
+                {
+                    "name": "tailrace",
+                    "env": [
+                        {"name": "A", "value": ""},
+                        {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k.1"}}},
+                    ],
+                    "resources": {"requests": {"ephemeral-storage": "1Gi"}},
+                    "volumeMounts": [
+                        {"name": "log", "mountPath": "/data"},
+                        {"name": "keys", "mountPath": "/keys", "subPath": "one", "readOnly": True},
+                    ],
+                },
+                {"name": "proxy", "image": "proxy", "command": ["proxy"], "env": [{"name": "HOME", "value": "/"}]},
+            ],
+            "volumes": [
+                {"name": "log", "persistentVolumeClaim": {"claimName": "log"}},
+                {"name": "keys", "secret": {"secretName": "keys"}},
+            ],
+        },
     },
-    "priorityClassName": "batch",
-    "volumes": [
-        {"name": "log", "mountPath": "/data", "persistentVolumeClaim": {"claimName": "log"}},
-        {"name": "conf", "mountPath": "/conf", "configMap": {"name": "conf"}, "readOnly": True},
-        {"name": "keys", "mountPath": "/keys", "secret": {"secretName": "keys"}, "subPath": "one"},
-        {"name": "scratch", "mountPath": "/scratch", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}},
-    ],
-    "env": [{"name": "A", "value": ""}, {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k.1"}}}],
 }  # fmt: skip
 
 RIGHT = (

@@ -128,7 +128,12 @@ def replicator(space: str, name: str = "shop", **more: Any) -> Document:
         "cores": 1,
         "memory": "1Gi",
         "cpuRequest": "100m",
-        "volumes": [{"name": "data", "mountPath": DATA, "persistentVolumeClaim": {"claimName": "shop-data"}}],
+        "podTemplate": {
+            "spec": {
+                "containers": [{"name": "tailrace", "volumeMounts": [{"name": "data", "mountPath": DATA}]}],
+                "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "shop-data"}}],
+            }
+        },
     }
     spec = {
         "source": {

@@ -1,6 +1,6 @@
 """When a driver's pod is on a node that does not respond. Pure.
 
-Kubernetes taints such a node, and evicts its pods after the time that they tolerate (300 s; `driver.tolerations` may
+Kubernetes taints such a node, and evicts its pods after the time that they tolerate (300 s; `driver.podTemplate` may
 say another). Then the pod waits for its kubelet, which is gone. What the pod itself shows is enough: it is evicted by
 a taint, its grace period has passed, and no kubelet has said that its container ended. No right to read nodes is
 needed.

@@ -1,11 +1,11 @@
 """Does every pod that needs a local folder mount it? In a pod, a folder without a volume is the pod's own and ends with
 it: the change log would be lost with the driver, and chunk files of an executor would never be seen. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-from tailrace.contract.pods import Volume
+from tailrace.contract.pod_template import CONTAINER, Json, items
 from tailrace.contract.resources import ReplicatorSpec
 
 
@@ -15,19 +15,21 @@ def unmounted(spec: ReplicatorSpec) -> str:
 
 
 def _faults(spec: ReplicatorSpec) -> Iterator[str]:
-    pods = {"driver": spec.driver.volumes}
+    pods = {"driver": spec.driver.pod_template.spec}
     if spec.executors.most:
-        pods["executors"] = spec.executors.volumes
+        pods["executors"] = spec.executors.pod_template.spec
     for field, location in (("storage", spec.storage.location), ("target", spec.target.location)):
         parts = urlsplit(location)
-        lacking = [f"{pod}.volumes" for pod, found in pods.items() if not _holds(found, unquote(parts.path))]
+        lacking = [f"{pod}.podTemplate" for pod, found in pods.items() if not _holds(found, unquote(parts.path))]
         if parts.scheme == "file" and lacking:
             rule = "must be on a persistentVolumeClaim that driver and executors mount at the same path"
             yield f"{field}.location: {location} {rule}; {' and '.join(lacking)} have none there."
 
 
-def _holds(volumes: Iterable[Volume], folder: str) -> bool:
+def _holds(pod: Json, folder: str) -> bool:
     path = PurePosixPath(folder)
-    around = [v for v in volumes if path.is_relative_to(v.mount_path)]
-    nearest = max(around, key=lambda v: len(PurePosixPath(v.mount_path).parts), default=None)
-    return nearest is not None and nearest.persistent_volume_claim is not None and not nearest.read_only
+    mounts = [m for c in items(pod, "containers") if c.get("name") == CONTAINER for m in items(c, "volumeMounts")]
+    around = [m for m in mounts if path.is_relative_to(str(m.get("mountPath")))]
+    nearest = max(around, key=lambda m: len(PurePosixPath(str(m.get("mountPath"))).parts), default={})
+    claims = {v.get("name") for v in items(pod, "volumes") if "persistentVolumeClaim" in v}
+    return nearest.get("name") in claims and not nearest.get("readOnly")

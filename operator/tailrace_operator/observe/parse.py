@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tailrace.contract.driver import DropReport, LastWords
+from tailrace.contract.pod_template import CONTAINER
 from tailrace.contract.resources import EVERY_TABLE, RecoverSpec, SnapshotRequestSpec
 from tailrace.errors import error_line
 from tailrace_operator.observe.model import (
@@ -113,7 +114,7 @@ def _evicted_until(head: Document, disruption: Document, state: Document) -> flo
 
 
 def _container(statuses: Sequence[Document]) -> Document:
-    return next((s for s in statuses if s["name"] in (names.CONTAINER, names.EXECUTOR_CONTAINER)), {})
+    return next((s for s in statuses if s["name"] == CONTAINER), {})
 
 
 def _ended(terminated: Document | None) -> Ended | None:
@@ -226,7 +227,7 @@ def child(kind: str, document: Document) -> Child:
 
 def _image(stateful_set: Document) -> str:
     template = stateful_set.get("spec", {}).get("template", {}).get("spec", {})
-    images = (c.get("image", "") for c in template.get("containers", ()) if c["name"] == names.CONTAINER)
+    images = (c.get("image", "") for c in template.get("containers", ()) if c["name"] == CONTAINER)
     return str(next(images, ""))
 
 

@@ -9,6 +9,7 @@ executors once this pod is Ready, and snapshots need them.
 from typing import Any
 
 from tailrace.contract.driver import HEALTH
+from tailrace.contract.pod_template import CONTAINER
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace_operator.resources import names, pods
 from tailrace_operator.resources.defaults import NO_DEFAULTS, PodDefaults
@@ -35,14 +36,14 @@ def service(name: str) -> dict[str, Any]:
 
 def stateful_set(
     name: str,
-    own: ReplicatorSpec,
+    spec: ReplicatorSpec,
     image: str,
     template_hash: str,
     replicas: int,
     *,
     defaults: PodDefaults = NO_DEFAULTS,
 ) -> dict[str, Any]:
-    spec = defaults.under(own)
+    users, own = pods.users(spec.driver, defaults), _pod_spec(name, spec, image, defaults.fixed_user)
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -57,18 +58,13 @@ def stateful_set(
             "podManagementPolicy": "Parallel",
             "revisionHistoryLimit": 2,
             "selector": {"matchLabels": names.selector(name, "driver")},
-            "template": {
-                "metadata": {
-                    "labels": {**spec.driver.labels, **names.labels(name, "driver")},
-                    "annotations": {**spec.driver.annotations, names.TEMPLATE_HASH: template_hash},
-                },
-                "spec": pod_spec(name, spec, image, defaults.fixed_user),
-            },
+            "template": pods.template(name, "driver", users, own, {names.TEMPLATE_HASH: template_hash}),
         },
     }
 
 
-def pod_spec(name: str, spec: ReplicatorSpec, image: str, fixed_user: bool = True) -> dict[str, Any]:
+def _pod_spec(name: str, spec: ReplicatorSpec, image: str, fixed_user: bool) -> dict[str, Any]:
+    """The operator's own part of the pod."""
     volumes, mounts = pods.volumes(spec, spec.driver)
     spark_volume, spark_mount = pods.spark_secret(name)
     volumes += [
@@ -87,17 +83,15 @@ def pod_spec(name: str, spec: ReplicatorSpec, image: str, fixed_user: bool = Tru
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "securityContext": pods.pod_security(fixed_user),
         **pods.image_fields(spec),
-        **pods.scheduling(spec.driver, name),
         "containers": [
             {
-                "name": names.CONTAINER,
+                "name": CONTAINER,
                 "image": image,
                 "imagePullPolicy": spec.image_pull_policy,
                 "args": _arguments(),
-                "env": pods.environment(spec.driver, _environment(name, spec, image)),
+                "env": _environment(name, spec, image),
                 "ports": _ports(),
                 "resources": pods.resources(spec.driver),
-                "securityContext": pods.container_security(),
                 # The driver's last lines name the error and its fix; they reach the status from here.
                 "terminationMessagePolicy": "FallbackToLogsOnError",
                 **_probes(),
@@ -166,7 +160,7 @@ def spark_options(name: str, spec: ReplicatorSpec, image: str) -> dict[str, str]
         "spark.kubernetes.container.image": image,
         "spark.kubernetes.container.image.pullPolicy": spec.image_pull_policy,
         "spark.kubernetes.executor.podTemplateFile": EXECUTOR_TEMPLATE,
-        "spark.kubernetes.executor.podTemplateContainerName": names.EXECUTOR_CONTAINER,
+        "spark.kubernetes.executor.podTemplateContainerName": CONTAINER,
         # An executor's ConfigMap outlives a driver that is killed (SPARK-37856); ours needs none.
         "spark.kubernetes.executor.disableConfigMap": "true",
         # Nor does it make Services and claims: without these it would look for some to delete, and need the right.

@@ -16,18 +16,17 @@ BACKOFF_LIMIT = 20
 
 
 def job(
-    name: str, own: ReplicatorSpec, image: str, *, seconds: int, by: str = "", defaults: PodDefaults = NO_DEFAULTS
+    name: str, spec: ReplicatorSpec, image: str, *, seconds: int, by: str = "", defaults: PodDefaults = NO_DEFAULTS
 ) -> dict[str, Any]:
     """`by`: hash of what it works by. `seconds`: it is stopped after these. The one pod keeps trying: the pauses that a
     Job makes between pods double, and a few attempts would be all."""
-    spec = defaults.under(own)
     commands: dict[DeletionPolicy, tuple[str, ...]] = {
         "Retain": ("drop",), "Delete": ("drop", "--data"), "Orphan": ("release",),
     }  # fmt: skip
     command = (*commands[spec.deletion_policy], "--wait", f"{max(seconds - LAST_SECONDS, 0)}s")
     # Memory as the driver's: an Iceberg catalog is spoken to through the same JVM.
     needs = pods.resources(spec.driver)
-    pod = pods.task(name, spec, image, command, needs, fixed_user=defaults.fixed_user)
+    template = pods.task(name, "drop", spec, image, command=command, needs=needs, defaults=defaults)
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -39,6 +38,6 @@ def job(
         "spec": {
             "backoffLimit": BACKOFF_LIMIT,
             "activeDeadlineSeconds": seconds,
-            "template": {"metadata": {"labels": names.labels(name, "drop")}, "spec": pod},
+            "template": template,
         },
     }

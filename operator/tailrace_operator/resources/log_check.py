@@ -20,13 +20,13 @@ CPU, MEMORY = "50m", "256Mi"
 """Measured: 142 MiB, most of it libraries."""
 
 
-def cron_job(name: str, own: ReplicatorSpec, image: str, *, defaults: PodDefaults = NO_DEFAULTS) -> dict[str, Any]:
-    spec = defaults.under(own)
+def cron_job(name: str, spec: ReplicatorSpec, image: str, *, defaults: PodDefaults = NO_DEFAULTS) -> dict[str, Any]:
     labels = names.labels(name, names.LOG_CHECK)
     # A quota on limits.cpu, for which the user bounds the driver, asks for a bound here, too.
     bound = {"cpu": spec.driver.cpu_limit} if spec.driver.cpu_limit is not None else {}
     needs = {"requests": {"cpu": CPU, "memory": MEMORY}, "limits": {**bound, "memory": MEMORY}}
-    pod = pods.task(name, spec, image, ("retained",), needs, fixed_user=defaults.fixed_user)
+    template = pods.task(name, names.LOG_CHECK, spec, image, command=("retained",), needs=needs, defaults=defaults)
+    template["spec"]["activeDeadlineSeconds"] = MOST_SECONDS
     return {
         "apiVersion": "batch/v1",
         "kind": "CronJob",
@@ -39,13 +39,7 @@ def cron_job(name: str, own: ReplicatorSpec, image: str, *, defaults: PodDefault
             "failedJobsHistoryLimit": 1,
             "jobTemplate": {
                 "metadata": {"labels": labels},
-                "spec": {
-                    "backoffLimit": 0,
-                    "template": {
-                        "metadata": {"labels": labels},
-                        "spec": {**pod, "activeDeadlineSeconds": MOST_SECONDS},
-                    },
-                },
+                "spec": {"backoffLimit": 0, "template": template},
             },
         },
     }

@@ -19,9 +19,6 @@ SELECTOR = f"app.kubernetes.io/managed-by={MANAGER},{REPLICATOR_LABEL}"
 RPC_PORT, BLOCK_PORT, HTTP_PORT = 7078, 7079, 8090
 USER_ID = 185
 """UID and GID of Spark's images."""
-CONTAINER = "tailrace"
-EXECUTOR_CONTAINER = "spark-kubernetes-executor"
-"""The name that Spark looks for in an executor's pod template."""
 MANIFEST_KEY, EXECUTOR_KEY, RESYNC_KEY = "replicator.yaml", "executor.yaml", "resync.yaml"
 TOKEN_KEY, SPARK_KEY = "token", "secret"
 DRIVER_ROLE = "tailrace-driver"

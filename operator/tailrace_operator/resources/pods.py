@@ -1,15 +1,18 @@
-"""The common parts of driver, executor and clean-up pods: security, volumes, scheduling, environment. Pure.
+"""The common parts of driver, executor and clean-up pods: the user's template, security, volumes, environment. Pure.
 
 Everything fits the `restricted` Pod Security level; the root file system is read-only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from tailrace.contract.pods import Affinity, DriverPod, NodeRequirement, Pod, Volume
+from tailrace.contract.pod_template import CONTAINER, items
+from tailrace.contract.pods import DriverPod, Pod
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace_operator.resources import names
+from tailrace_operator.resources.defaults import PodDefaults
+from tailrace_operator.resources.merge import merged
 from tailrace_operator.resources.references import mounted_secrets
 
 SECRETS = "/etc/tailrace/secrets"
@@ -73,7 +76,7 @@ def resources(pod: DriverPod) -> dict[str, Any]:
 
 
 def volumes(spec: ReplicatorSpec, pod: Pod) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Volumes and mounts: scratch space, the spec's Secrets, the user's own."""
+    """Volumes and mounts: scratch space and the spec's Secrets."""
     found: list[dict[str, Any]] = [scratch("tailrace-run", pod), scratch("tailrace-tmp", pod)]
     mounts: list[dict[str, Any]] = [
         {"name": "tailrace-run", "mountPath": RUN_DIR},
@@ -83,9 +86,6 @@ def volumes(spec: ReplicatorSpec, pod: Pod) -> tuple[list[dict[str, Any]], list[
         volume = f"tailrace-secret-{number}"
         found.append({"name": volume, "secret": {"secretName": secret, "defaultMode": 0o440}})
         mounts.append({"name": volume, "mountPath": f"{SECRETS}/{secret}", "readOnly": True})
-    for one in pod.volumes:
-        found.append({"name": one.name, **_volume_source(one)})
-        mounts.append(_mount(one))
     return found, mounts
 
 
@@ -100,112 +100,72 @@ def spark_secret(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return volume, {"name": "tailrace-spark", "mountPath": str(PurePath(SPARK_SECRET).parent), "readOnly": True}
 
 
-def _volume_source(volume: Volume) -> dict[str, Any]:
-    if volume.persistent_volume_claim is not None:
-        return {"persistentVolumeClaim": {"claimName": volume.persistent_volume_claim.claim_name}}
-    if volume.config_map is not None:
-        return {"configMap": {"name": volume.config_map.name}}
-    if volume.secret is not None:
-        return {"secret": {"secretName": volume.secret.secret_name}}
-    empty = volume.empty_dir
-    medium = {"medium": empty.medium} if empty is not None and empty.medium else {}
-    limit = {"sizeLimit": empty.size_limit} if empty is not None and empty.size_limit else {}
-    return {"emptyDir": {**medium, **limit}}
+def users(pod: Pod, defaults: PodDefaults) -> dict[str, Any]:
+    """The template of the Replicator's user over the installation's."""
+    under, over = (
+        t.model_dump(by_alias=True, exclude_defaults=True) for t in (defaults.pod_template, pod.pod_template)
+    )
+    found: dict[str, Any] = merged(under, over)
+    return found
 
 
-def _mount(volume: Volume) -> dict[str, Any]:
-    sub_path = {"subPath": volume.sub_path} if volume.sub_path else {}
-    read_only = {"readOnly": True} if volume.read_only else {}
-    return {"name": volume.name, "mountPath": volume.mount_path, **sub_path, **read_only}
+def template(
+    name: str, component: str, users: Mapping[str, Any], own: Mapping[str, Any], annotations: Mapping[str, str]
+) -> dict[str, Any]:
+    """The template of a pod. `users`: its users' part; `own`: the operator's pod spec, which counts where both say
+    something."""
+    metadata = {"labels": names.labels(name, component), "annotations": annotations}
+    found: dict[str, Any] = merged(users, {"metadata": metadata, "spec": own})
+    for container in (*items(found["spec"], "containers"), *items(found["spec"], "initContainers")):
+        container["securityContext"] = container_security()
+    return found
 
 
 def task(
     name: str,
+    component: str,
     spec: ReplicatorSpec,
     image: str,
+    *,
     command: Sequence[str],
     needs: dict[str, Any],
-    *,
-    fixed_user: bool,
+    defaults: PodDefaults,
 ) -> dict[str, Any]:
-    """The spec of a pod that runs one command of the data plane, with what the driver has mounted, and ends. `command`:
-    what follows `tailrace`; `needs`: its resources. Credentials of the cloud may come by the service account (workload
-    identity), rights in the cluster are not needed."""
+    """The template of a pod that runs one command of the data plane, with what the driver has mounted, and ends. It has
+    none of the user's containers beside it: they would not end. `command`: what follows `tailrace`; `needs`: its
+    resources. Credentials of the cloud may come by the service account (workload identity), rights in the cluster are
+    not needed."""
     mounted, mounts = volumes(spec, spec.driver)
     mounted.append({"name": "tailrace-replicator", "configMap": {"name": names.driver(name)}})
     mounts.append({"name": "tailrace-replicator", "mountPath": MANIFESTS, "readOnly": True})
-    own = [
-        {"name": "HOME", "value": RUN_DIR},
-        {"name": "XDG_STATE_HOME", "value": RUN_DIR},
-        {"name": "TAILRACE_SECRETS", "value": SECRETS},
-        LAST_WORDS,
-    ]
     verb, *options = command
     container = {
-        "name": names.CONTAINER,
+        "name": CONTAINER,
         "image": image,
         "imagePullPolicy": spec.image_pull_policy,
         "args": ["tailrace", verb, "-f", f"{MANIFESTS}/{names.MANIFEST_KEY}", *options, "--log-format", "json"],
-        "env": environment(spec.driver, own),
+        "env": [
+            {"name": "HOME", "value": RUN_DIR},
+            {"name": "XDG_STATE_HOME", "value": RUN_DIR},
+            {"name": "TAILRACE_SECRETS", "value": SECRETS},
+            LAST_WORDS,
+        ],
         "resources": needs,
-        "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,
     }
-    return {
+    own = {
         "restartPolicy": "Never",
         "serviceAccountName": spec.service_account_name or names.driver(name),
         "automountServiceAccountToken": spec.service_account_name is not None,
         "enableServiceLinks": False,
-        "securityContext": pod_security(fixed_user),
+        "securityContext": pod_security(defaults.fixed_user),
         **image_fields(spec),
-        **scheduling(spec.driver, name),
         "containers": [container],
         "volumes": mounted,
     }
-
-
-def environment(pod: Pod, own: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The user's variables first; one that the operator sets itself stays the operator's."""
-    taken = {entry["name"] for entry in own}
-    theirs = [e.model_dump(by_alias=True, exclude_none=True) for e in pod.env if e.name not in taken]
-    return [*theirs, *own]
-
-
-def scheduling(pod: Pod, replicator: str) -> dict[str, Any]:
-    """Fields of a pod's spec that say where it may run."""
-    fields: dict[str, Any] = {
-        "nodeSelector": dict(pod.node_selector),
-        "tolerations": [t.model_dump(by_alias=True, exclude_none=True) for t in pod.tolerations],
-        "affinity": _affinity(pod.affinity, replicator),
-        "priorityClassName": pod.priority_class_name,
-    }
-    return {name: value for name, value in fields.items() if value}
-
-
-def _affinity(affinity: Affinity, replicator: str) -> dict[str, Any]:
-    required = [_requirement(r) for r in affinity.required_nodes]
-    preferred = [
-        {"weight": 100, "preference": {"matchExpressions": [_requirement(r)]}} for r in affinity.preferred_nodes
-    ]
-    nodes: dict[str, Any] = {}
-    if required:
-        terms = [{"matchExpressions": required}]
-        nodes["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
-    if preferred:
-        nodes["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
-    found: dict[str, Any] = {"nodeAffinity": nodes} if nodes else {}
-    if affinity.spread_over:
-        selector = {"matchLabels": {names.REPLICATOR_LABEL: replicator}}
-        term = {"weight": 100, "podAffinityTerm": {"labelSelector": selector, "topologyKey": affinity.spread_over}}
-        found["podAntiAffinity"] = {"preferredDuringSchedulingIgnoredDuringExecution": [term]}
-    return found
-
-
-def _requirement(requirement: NodeRequirement) -> dict[str, Any]:
-    found: dict[str, Any] = requirement.model_dump(mode="json", by_alias=True)
-    if not found["values"]:
-        del found["values"]
+    found = template(name, component, users(spec.driver, defaults), own, {})
+    found["spec"]["containers"] = found["spec"]["containers"][:1]
     return found
 
 

@@ -1,6 +1,15 @@
 """Secrets and ConfigMaps that a spec names. Pure."""
 
+from collections.abc import Iterator
+from typing import Any
+
 from tailrace.contract.resources import Credentials, ReplicatorSpec
+
+_FIELDS = {
+    **dict.fromkeys(("secret", "secretKeyRef", "secretRef"), "Secret"),
+    **dict.fromkeys(("configMap", "configMapKeyRef", "configMapRef"), "ConfigMap"),
+}
+"""Fields of volumes, projected volumes, `valueFrom` and `envFrom`, and the kind that each refers to."""
 
 
 def mounted_secrets(spec: ReplicatorSpec) -> tuple[str, ...]:
@@ -26,7 +35,19 @@ def data(spec: ReplicatorSpec) -> tuple[str, ...]:
     """`Secret/name` and `ConfigMap/name` of all whose content the pods use: a change restarts the driver."""
     found = {f"Secret/{name}" for name in mounted_secrets(spec)}
     for pod in (spec.driver, spec.executors):
-        found |= {f"Secret/{v.secret.secret_name}" for v in pod.volumes if v.secret is not None}
-        found |= {f"ConfigMap/{v.config_map.name}" for v in pod.volumes if v.config_map is not None}
-        found |= {f"Secret/{e.value_from.secret_key_ref.name}" for e in pod.env if e.value_from is not None}
+        found |= set(_in(pod.pod_template.spec))
     return tuple(sorted(found))
+
+
+def _in(part: Any) -> Iterator[str]:
+    """The required ones in a part of a pod's template, by the names of the fields that refer to them."""
+    if isinstance(part, list):
+        for item in part:
+            yield from _in(item)
+    elif isinstance(part, dict):
+        for field, value in part.items():
+            kind = _FIELDS.get(field)
+            if kind is not None and isinstance(value, dict) and not value.get("optional"):
+                name = value.get("name") or value.get("secretName")
+                yield from [f"{kind}/{name}"] if isinstance(name, str) else []
+            yield from _in(value)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tailrace.contract.defaults import for_reading
+from tailrace.contract.pod_template import CONTAINER, items
 from tailrace.contract.resources import API_VERSION, ReplicatorSpec, SnapshotRequestSpec
 from tailrace_operator.resources import names, pods
 from tailrace_operator.resources.defaults import NO_DEFAULTS, PodDefaults
@@ -81,44 +82,28 @@ def request(name: str, namespace: str, uid: str, spec: SnapshotRequestSpec) -> s
     return json.dumps(document, indent=1) + "\n"
 
 
-def executor_template(name: str, own: ReplicatorSpec, defaults: PodDefaults = NO_DEFAULTS) -> dict[str, Any]:
+def executor_template(name: str, spec: ReplicatorSpec, defaults: PodDefaults = NO_DEFAULTS) -> dict[str, Any]:
     """Spark fills in image, resources, commands and its own labels."""
-    spec = defaults.under(own)
+    users = pods.users(spec.executors, defaults)
     volumes, mounts = pods.volumes(spec, spec.executors)
     spark_volume, spark_mount = pods.spark_secret(name)
-    if not any(volume.name.startswith(SPARK_DIRS) for volume in spec.executors.volumes):
+    if not any(str(one.get("name")).startswith(SPARK_DIRS) for one in items(users.get("spec", {}), "volumes")):
         volumes.append(pods.scratch(f"{SPARK_DIRS}1", spec.executors))
         mounts.append({"name": f"{SPARK_DIRS}1", "mountPath": SPARK_DIR})
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "labels": {**spec.executors.labels, **names.labels(name, "executor")},
-            "annotations": dict(spec.executors.annotations),
-        },
-        "spec": {
-            "automountServiceAccountToken": spec.service_account_name is not None,
-            "enableServiceLinks": False,
-            "securityContext": pods.pod_security(defaults.fixed_user),
-            **pods.image_fields(spec),
-            **pods.scheduling(spec.executors, name),
-            "containers": [
-                {
-                    "name": names.EXECUTOR_CONTAINER,
-                    "env": pods.environment(
-                        spec.executors,
-                        [
-                            {"name": "HOME", "value": pods.RUN_DIR},
-                            {"name": "TAILRACE_SECRETS", "value": pods.SECRETS},
-                        ],
-                    ),
-                    "securityContext": pods.container_security(),
-                    "volumeMounts": [*mounts, spark_mount],
-                }
-            ],
-            "volumes": [*volumes, spark_volume],
-        },
+    container = {
+        "name": CONTAINER,
+        "env": [{"name": "HOME", "value": pods.RUN_DIR}, {"name": "TAILRACE_SECRETS", "value": pods.SECRETS}],
+        "volumeMounts": [*mounts, spark_mount],
     }
+    own = {
+        "automountServiceAccountToken": spec.service_account_name is not None,
+        "enableServiceLinks": False,
+        "securityContext": pods.pod_security(defaults.fixed_user),
+        **pods.image_fields(spec),
+        "containers": [container],
+        "volumes": [*volumes, spark_volume],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", **pods.template(name, "executor", users, own, {})}
 
 
 def secret(name: str, secret_name: str, value: str) -> dict[str, Any]:

@@ -61,7 +61,7 @@ REFUSED = (
             "spark.executor.extra", "spark.executor.default", "spark.executor.userClassPathFirst",
         ),
         "Tailrace sets the class path and the options of its JVMs",
-        "Set options in the variable JAVA_TOOL_OPTIONS, in driver.env and executors.env",
+        "Set options in the variable JAVA_TOOL_OPTIONS, in podTemplate of driver and executors",
     ),
     SparkRefusal(
         (

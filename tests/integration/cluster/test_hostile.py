@@ -104,7 +104,8 @@ def test_a_quota_that_refuses_the_drivers_pod_is_told(shop: Shop) -> None:
     counted = "jsonpath={.status.hard.pods}"
     shop.wait("the quota to count", 60, lambda: shop.kubectl("get", "resourcequota", "tight", "-o", counted) != "")
     executors = workload.replicator(shop.space)["spec"]["executors"]
-    shop.apply("tight", executors={**executors, "nodeSelector": {"disk": "none-has-this"}})
+    pod = executors["podTemplate"]["spec"] | {"nodeSelector": {"disk": "none-has-this"}}
+    shop.apply("tight", executors={**executors, "podTemplate": {"spec": pod}})
     told = re.compile(
         r"The driver's pod cannot be created: pods \"tight-driver-0\" is forbidden: exceeded quota: tight"
     )

@@ -64,7 +64,7 @@ def test_every_value_has_a_schema_and_every_schema_a_value() -> None:
         ("image.digest=latest", "'/image/digest'"),
         ("image.pullPolicy=Sometimes", "'Always', 'IfNotPresent', 'Never'"),
         ("crds.keep=false", "'/crds': additional properties 'keep' not allowed"),
-        ("podDefaults.labels.tailrace\\.dev/replicator=x", "invalid propertyName 'tailrace.dev/replicator'"),
+        ("podDefaults.metadata.labels.tailrace\\.dev/replicator=x", "invalid propertyName 'tailrace.dev/replicator'"),
         ("podDefaults.env=x", "'/podDefaults': additional properties 'env' not allowed"),
         ("env[0].name=TAILRACE_SPARK_IMAGE,env[0].value=x", "'/env/0/name'"),
         ("metrics.podMonitor.interval=often", "'/metrics/podMonitor/interval'"),
@@ -184,21 +184,19 @@ def test_pod_values_reach_the_pod(tmp_path: Path) -> None:
 
 def test_what_holds_for_all_replicators_reaches_the_operator(tmp_path: Path) -> None:
     defaults: Json = {
-        "imagePullSecrets": ["pull"],
-        "labels": {"team": "data"},
-        "annotations": {"a": "b"},
-        "nodeSelector": {"disk": "ssd"},
-        "tolerations": [{"key": "spot", "operator": "Exists"}],
+        "metadata": {"labels": {"team": "data"}, "annotations": {"a": "b"}},
+        "spec": {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "spot", "operator": "Exists"}]},
     }
     (tmp_path / "values.yaml").write_text(yaml.safe_dump({"podDefaults": defaults, "fixedUser": False}))
     documents = rendered("-f", str(tmp_path / "values.yaml"))
     arguments = pod(documents)["containers"][0]["args"]
     told = settings.parse(arguments, {settings.IMAGE_VARIABLE: "spark"}).limits.pods
-    assert told == PodDefaults.model_validate({**defaults, "fixedUser": False})
+    assert told == PodDefaults.model_validate({"podTemplate": defaults, "fixedUser": False})
     assert "runAsUser" not in str(pod(documents)["securityContext"]), "nor has the operator a fixed one"
     plain = settings.parse(pod(rendered())["containers"][0]["args"], {settings.IMAGE_VARIABLE: "spark"}).limits.pods
     assert plain == PodDefaults()
-    assert "--pod-defaults: labels" in refused_by_the_operator('{"labels": {"a": "b c"}}')
+    said = refused_by_the_operator('{"podTemplate": {"spec": {"hostPID": true}}}')
+    assert "--pod-defaults: podTemplate.spec: Value error, hostPID (found true): pods do not reach" in said
 
 
 def refused_by_the_operator(defaults: str) -> str:

@@ -20,10 +20,10 @@ import make_manifests
 from make_manifests import CHART, INSTALL, rendered
 from support.helm import helm, only
 from support.kube import KubeApi
-from support.observed import of_cron_job
+from support.observed import of_cron_job, of_driver
 from support.resources import POD, replicator, request
 from tailrace.contract.resources import Replicator
-from tailrace_operator.resources import driver, drop, identity, log_check, settings
+from tailrace_operator.resources import drop, identity, log_check, settings
 
 Json = dict[str, Any]
 
@@ -54,7 +54,7 @@ def pods() -> dict[str, Json]:
     return {
         "operator": only(chart, "Deployment")["spec"]["template"]["spec"],
         "test": only(chart, "Pod")["spec"],
-        "driver": driver.pod_spec("shop", spec, "spark"),
+        "driver": of_driver(spec),
         "executor": executor,
         "drop": drop.job("shop", spec, "spark", seconds=60)["spec"]["template"]["spec"],
         "check": of_cron_job(log_check.cron_job("shop", spec, "spark"))["spec"],

@@ -10,7 +10,7 @@ from kubernetes import client
 
 from support.kube import KubeApi
 from support.operator_process import DriverDouble, until
-from support.resources import replicator
+from support.resources import replicator, template
 from support.team import Team, install_crds, operator, team
 
 TAINT = "node.kubernetes.io/unreachable"
@@ -25,7 +25,7 @@ def test_a_driver_on_a_lost_node_is_started_on_another(tmp_path: Path) -> None:
         for name in ("far", "near"):
             kube.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
         with team(kube, "nodes", tmp_path) as place, operator(place) as process:
-            place.apply(replicator(driver={"tolerations": [SOON]}))
+            place.apply(replicator(driver={"podTemplate": template(tolerations=[SOON])}))
             streams(place, "far", "127.0.10.71").close()
             lost = place.get(POD)["metadata"]["uid"]
             kube.kubectl("taint", "node", "far", f"{TAINT}=:NoExecute")

@@ -13,7 +13,7 @@ import yaml
 
 from support.kube import KubeApi
 from support.operator_process import IMAGE, DriverDouble, OperatorProcess, until
-from support.resources import SOURCE, replicator
+from support.resources import SOURCE, replicator, template
 from support.team import CRDS, Team, install_crds, operator, team
 from tailrace.contract.driver import DropAnswer, DropReport, LastWords
 from tailrace.contract.status import CaptureStatus, Fault, TableStatus
@@ -549,6 +549,13 @@ def test_a_quota_that_refuses_a_secret_is_told(kube_api: KubeApi, tmp_path: Path
         assert re.match(r"Secret shop-\w+ cannot be created: ", ready["message"]), ready
         assert "exceeded quota: tight, requested: secrets=1" in ready["message"]
         assert quota.condition("repl/shop", "Stalled")["reason"] == "ObjectRefused"
+
+
+def test_a_field_of_a_template_that_kubernetes_does_not_know_is_told(kube_api: KubeApi, tmp_path: Path) -> None:
+    with team(kube_api, "typo", tmp_path) as typo, operator(typo):
+        typo.apply(replicator(driver={"podTemplate": template(nodeSelectr={"disk": "ssd"})}))
+        ready = typo.until_reason("repl/shop", "ObjectRefused")
+        assert ".spec.template.spec.nodeSelectr: field not declared in schema" in ready["message"]
 
 
 def test_a_quota_that_refuses_the_drivers_pod_is_told_until_there_is_room(kube_api: KubeApi, tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.observed import of_driver
 from support.resources import replicator
 from tailrace.contract.resources import Replicator
-from tailrace_operator.resources import driver
 
 PROGRAM = """
 import sys
@@ -24,7 +24,7 @@ session.stop(spark)
 
 def test_spark_starts_and_computes_in_a_pod_without_executors(tmp_path: Path) -> None:
     spec = Replicator.model_validate(replicator(executors={"max": 0}, driver={"memory": "1Gi", "cores": 2})).spec
-    given = driver.pod_spec("shop", spec, "image")["containers"][0]["env"]
+    given = of_driver(spec)["containers"][0]["env"]
     fields = {"$(POD_IP)": "127.0.0.1", "$(POD_NAME)": "shop-driver-0", "$(POD_NAMESPACE)": "shop"}
     named = {e["name"]: e["value"] for e in given if "value" in e and e["name"] != "HOME"}
     place = {name: fields.get(value, value) for name, value in named.items()}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from support.resources import POD, RIGHT, UNKNOWN, WRONG, Refused, replicator
+from support.resources import POD, RIGHT, TEMPLATES, UNKNOWN, WRONG, Refused, replicator
 from tailrace.contract.resources import Replicator, SnapshotRequest, StorageLocation, TargetSpec
 from tailrace.spark.session import settings
 
@@ -41,7 +41,7 @@ def test_camel_case_outside_round_trips(document: dict[str, Any]) -> None:
     assert read(one.model_dump(by_alias=True, mode="json")) == one
 
 
-@pytest.mark.parametrize("case", [*WRONG, *UNKNOWN], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*WRONG, *TEMPLATES, *UNKNOWN], ids=lambda case: case.name)
 def test_a_wrong_manifest_is_refused_by_name(case: Refused) -> None:
     with pytest.raises(ValidationError) as caught:
         read(case.document)

@@ -70,7 +70,7 @@ def lets_in(space: str, labels: Labels, to: Labels, port: int) -> bool:
 
 
 def own_pods(name: str = "shop") -> dict[str, Labels]:
-    theirs = {"labels": {"app": "shop-db", "team": "data"}}
+    theirs = {"podTemplate": {"metadata": {"labels": {"app": "shop-db", "team": "data"}}}}
     spec = ReplicatorSpec.model_validate({**SPEC, "driver": theirs, "executors": theirs})
     template = driver.stateful_set(name, spec, "image", "hash", 1)["spec"]["template"]
     return {

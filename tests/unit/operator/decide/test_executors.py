@@ -192,7 +192,7 @@ def test_an_executors_pod_is_read_as_spark_makes_it() -> None:
             "phase": "Pending",
             "containerStatuses": [
                 {
-                    "name": "spark-kubernetes-executor",
+                    "name": "tailrace",
                     "state": {"waiting": {"reason": "ImagePullBackOff", "message": "m"}},
                 }
             ],

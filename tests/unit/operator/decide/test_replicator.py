@@ -22,6 +22,7 @@ from support.observed import (
     running,
     with_driver,
 )
+from support.resources import template
 from tailrace.contract.status import ApplyStatus, CaptureStatus, Fault, SnapshotStatus, Status, TableStatus
 from tailrace.errors import Where
 from tailrace_operator.decide.model import ApplyChild, Cancel, Delete, MakeSecret, SetFinalizers, TryPod
@@ -114,10 +115,12 @@ def test_an_invalid_spec_keeps_the_last_valid_one_running_and_says_so() -> None:
 
 
 def test_a_fault_of_the_spec_shows_a_value_but_no_block_and_nothing_of_the_environment() -> None:
-    odd = {**SPEC, "retry": {"time": "soon"}, "driver": {"env": [{"name": "KEY", "value": "hush", "valueFrom": {}}]}}
+    secret = template([{"env": [{"name": "HOME", "value": "hush"}]}], hostNetwork=True)
+    odd = {**SPEC, "retry": {"time": "soon"}, "driver": {"podTemplate": secret}}
     odd["source"] = {**SPEC["source"], "credentials": {"secretName": "a", "file": "hush"}}
     message = decide(observed(spec=odd), LIMITS).status.message
-    assert "found 'soon'" in message and "driver.env.0" in message and "source.credentials" in message
+    assert "found 'soon'" in message and "source.credentials" in message
+    assert "driver.podTemplate.spec: hostNetwork (found true): " in message and ".env: HOME: " in message
     misplaced = {"password": "hush", "credentials": "hush", "tls": {"password": "hush"}}
     message = decide(observed(spec={**SPEC, "source": {**SPEC["source"], **misplaced}}), LIMITS).status.message
     assert "source.password" in message and "source.tls.password" in message and "hush" not in message

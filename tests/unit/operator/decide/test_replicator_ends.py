@@ -24,6 +24,7 @@ from support.observed import (
     with_driver,
 )
 from tailrace.contract.manifest import parse as parse_manifest
+from tailrace.contract.pod_template import CONTAINER
 from tailrace.contract.resources import SnapshotRequestSpec
 from tailrace.contract.status import Fault, SnapshotStatus, Status
 from tailrace_operator.decide.driver_history import ON_CHANGE
@@ -31,7 +32,6 @@ from tailrace_operator.decide.model import ApplyChild, Cancel, Decision
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe import parse
 from tailrace_operator.observe.model import REQUESTED_AT, ObservedDriver, ObservedReplicator, ObservedResync
-from tailrace_operator.resources.names import CONTAINER
 from tailrace_operator.status import times
 from tailrace_operator.status.conditions import Reason
 from tailrace_operator.status.models import Failures, Halt, ReplicatorStatus
@@ -162,7 +162,7 @@ def stopped(code: int) -> ReplicatorStatus:
 NONCE = {"spec": {**SPEC, "restartNonce": 1}}
 ASKED = {"meta": meta(requested_at="2027-01-02T00:00:00Z")}
 TABLES = {"spec": {**SPEC, "tables": {"include": ["sales.*"]}}}
-ANNOTATED = {"spec": {**SPEC, "executors": {"annotations": {"a": "b"}}}}
+ANNOTATED = {"spec": {**SPEC, "executors": {"podTemplate": {"metadata": {"annotations": {"a": "b"}}}}}}
 ROTATED = {"data_hashes": {**HASHES, "Secret/shop-db": "new"}}
 UPGRADED = {"limits": replace(LIMITS, image="registry.example/tailrace-spark:2")}
 KEPT = {"spec": {**SPEC, "deletionPolicy": "Delete"}}

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from tailrace.contract.pod_template import CONTAINER
 from tailrace_operator.observe import parse
 from tailrace_operator.observe.model import LogCheck
-from tailrace_operator.resources import names
 from tailrace_operator.status import times
 
 CREATED, ENDED = "2026-05-01T12:00:00Z", "2026-05-01T12:04:00Z"
@@ -20,7 +20,7 @@ DEADLINE = {
 
 def asking(status: dict[str, Any], **state: Any) -> dict[str, Any]:
     """A pod of the CronJob that asks how much log the source keeps."""
-    statuses = [{"name": names.CONTAINER, "state": state}] if state else []
+    statuses = [{"name": CONTAINER, "state": state}] if state else []
     head = {"name": "shop-check-1", "uid": "u", "namespace": "shop", "creationTimestamp": CREATED}
     return {"metadata": head, "status": {"containerStatuses": statuses, **status}}
 

@@ -6,25 +6,39 @@ from typing import Any
 import pytest
 import yaml
 
-from support.observed import SPEC, of_cron_job
+from support.observed import SPEC, of_cron_job, of_driver
+from support.resources import template
 from tailrace.contract import manifest
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace_operator.resources import driver, drop, hashing, log_check, names, references, settings
 
-POD = {
-    "labels": {"team": "data"},
-    "annotations": {"note": "x"},
-    "nodeSelector": {"disk": "ssd"},
-    "tolerations": [{"key": "spot", "operator": "Exists"}],
-    "env": [
-        {"name": "AWS_REGION", "value": "eu"},
-        {"name": "POD_IP", "value": "mine"},
-        {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "more", "key": "k"}}},
-    ],
-    "volumes": [
-        {"name": "log", "mountPath": "/log", "persistentVolumeClaim": {"claimName": "shop-log"}},
-        {"name": "extra", "mountPath": "/extra", "configMap": {"name": "extra"}},
-    ],
+POD: dict[str, Any] = {
+    "podTemplate": {
+        "metadata": {"labels": {"team": "data"}, "annotations": {"note": "x"}},
+        "spec": {
+            "nodeSelector": {"disk": "ssd"},
+            "tolerations": [{"key": "spot", "operator": "Exists"}],
+            "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["db"]}],
+            "initContainers": [{"name": "wait", "image": "wait"}],
+            "containers": [
+                {"name": "proxy", "image": "proxy"},
+                {
+                    "name": "tailrace",
+                    "env": [
+                        {"name": "AWS_REGION", "value": "eu"},
+                        {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "more", "key": "k"}}},
+                    ],
+                    "envFrom": [{"configMapRef": {"name": "all"}}, {"secretRef": {"name": "gone", "optional": True}}],
+                    "resources": {"limits": {"ephemeral-storage": "60Gi"}},
+                    "volumeMounts": [{"name": "log", "mountPath": "/log"}, {"name": "extra", "mountPath": "/extra"}],
+                },
+            ],
+            "volumes": [
+                {"name": "log", "persistentVolumeClaim": {"claimName": "shop-log"}},
+                {"name": "extra", "projected": {"sources": [{"configMap": {"name": "extra"}}]}},
+            ],
+        },
+    },
 }
 
 
@@ -34,7 +48,7 @@ def spec(**change: Any) -> ReplicatorSpec:
 
 def pods(chosen: ReplicatorSpec) -> dict[str, dict[str, Any]]:
     return {
-        "driver": driver.pod_spec("shop", chosen, "image"),
+        "driver": of_driver(chosen),
         "executor": settings.executor_template("shop", chosen)["spec"],
         "drop": drop.job("shop", chosen, "image", seconds=9)["spec"]["template"]["spec"],
         "check": of_cron_job(log_check.cron_job("shop", chosen, "image"))["spec"],
@@ -43,15 +57,18 @@ def pods(chosen: ReplicatorSpec) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", ["driver", "executor", "drop", "check"])
 def test_every_pod_is_restricted_and_has_the_secrets_as_files(kind: str) -> None:
-    found = pods(spec(maskKey={"secretName": "mask"}))[kind]
+    found = pods(spec(maskKey={"secretName": "mask"}, driver=POD, executors=POD))[kind]
     security, container = found["securityContext"], found["containers"][0]
     assert security["runAsNonRoot"] and security["runAsUser"] == 185
     assert security["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert container["securityContext"] == {
+    restricted = {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
+    assert [c["securityContext"] for c in found["containers"] + found["initContainers"]].count(restricted) == (
+        2 if kind in ("drop", "check") else 3
+    )
     mounts = {m["mountPath"]: m["name"] for m in container["volumeMounts"]}
     secrets = {f"/etc/tailrace/secrets/{name}" for name in ("lake", "shop-db", "mask")}
     assert {*secrets, "/tmp", "/var/lib/tailrace"} <= set(mounts)
@@ -76,8 +93,8 @@ def test_executors_shuffle_into_a_volume_with_a_limit_unless_the_user_gives_one(
         return [v for v in pods(chosen)["executor"]["volumes"] if v["name"].startswith("spark-local-dir-")]
 
     assert dirs(spec()) == [{"name": "spark-local-dir-1", "emptyDir": {"sizeLimit": "50Gi"}}]
-    own = {"name": "spark-local-dir-fast", "mountPath": "/fast", "persistentVolumeClaim": {"claimName": "fast"}}
-    assert [v["name"] for v in dirs(spec(executors={"volumes": [own]}))] == ["spark-local-dir-fast"]
+    own = template(volumes=[{"name": "spark-local-dir-fast", "persistentVolumeClaim": {"claimName": "fast"}}])
+    assert [v["name"] for v in dirs(spec(executors={"podTemplate": own}))] == ["spark-local-dir-fast"]
 
 
 def test_an_upgrade_that_brings_the_limit_of_scratch_space_restarts_nothing() -> None:
@@ -88,15 +105,27 @@ def test_an_upgrade_that_brings_the_limit_of_scratch_space_restarts_nothing() ->
     assert plain == default != less
 
 
-def test_the_users_wishes_reach_the_pod_and_cannot_replace_what_is_the_operators() -> None:
-    made = driver.stateful_set("shop", spec(driver=POD), "image", "hash", 1)
-    head, pod = made["spec"]["template"]["metadata"], made["spec"]["template"]["spec"]
-    assert head["labels"]["team"] == "data" and head["labels"][names.REPLICATOR_LABEL] == "shop"
-    assert pod["nodeSelector"] == {"disk": "ssd"} and pod["tolerations"][0]["key"] == "spot"
-    environment = [e["name"] for e in pod["containers"][0]["env"]]
-    assert environment.count("POD_IP") == 1 and "AWS_REGION" in environment
-    assert next(e for e in pod["containers"][0]["env"] if e["name"] == "POD_IP").get("value") is None
+def test_the_users_template_is_under_the_operators_own_fields() -> None:
+    made = driver.stateful_set("shop", spec(driver=POD), "image", "hash", 1)["spec"]["template"]
+    assert made["metadata"]["labels"] == {"team": "data", **names.labels("shop", "driver")}
+    assert made["metadata"]["annotations"] == {"note": "x", names.TEMPLATE_HASH: "hash"}
+    pod, given = made["spec"], POD["podTemplate"]["spec"]
+    for field in ("nodeSelector", "tolerations", "hostAliases"):
+        assert pod[field] == given[field]
+    own, beside = pod["containers"]
+    assert (own["name"], own["image"], beside["image"]) == ("tailrace", "image", "proxy")
+    assert {"POD_IP", "AWS_REGION", "KEY"} < {e["name"] for e in own["env"]}
+    assert own["resources"]["limits"] == {"memory": "2867Mi", "ephemeral-storage": "60Gi"}
+    assert [m["name"] for m in own["volumeMounts"]][-2:] == ["log", "extra"] and own["envFrom"]
     assert {"name": "log", "persistentVolumeClaim": {"claimName": "shop-log"}} in pod["volumes"]
+
+
+@pytest.mark.parametrize("kind", ["drop", "check"])
+def test_a_pod_that_ends_has_no_container_beside_it(kind: str) -> None:
+    found = pods(spec(driver=POD))[kind]
+    assert [c["name"] for c in found["containers"]] == ["tailrace"]
+    assert [c["name"] for c in found["initContainers"]] == ["wait"]
+    assert found["nodeSelector"] == {"disk": "ssd"}
 
 
 @pytest.mark.parametrize(
@@ -112,7 +141,7 @@ def test_the_users_wishes_reach_the_pod_and_cannot_replace_what_is_the_operators
 def test_a_driver_reserves_what_it_needs_while_nothing_large_comes(
     driver_pod: dict[str, str], request_and_limit: tuple[str, str]
 ) -> None:
-    (container,) = driver.pod_spec("shop", spec(driver=driver_pod), "image")["containers"]
+    (container,) = of_driver(spec(driver=driver_pod))["containers"]
     needs = container["resources"]
     assert (needs["requests"]["memory"], needs["limits"]["memory"]) == request_and_limit
 
@@ -141,6 +170,7 @@ def test_the_template_follows_what_users_say_and_nothing_else() -> None:
 
 def test_every_secret_and_config_map_that_the_pods_read_is_known() -> None:
     assert references.data(spec(executors=POD)) == (
+        "ConfigMap/all",
         "ConfigMap/extra",
         "Secret/lake",
         "Secret/more",
@@ -150,7 +180,7 @@ def test_every_secret_and_config_map_that_the_pods_read_is_known() -> None:
 
 def test_probes_ask_for_an_answer_that_stays_short() -> None:
     """The status has megabytes with many tables, and the kubelet hangs up after ten kilobytes."""
-    (container,) = driver.pod_spec("shop", spec(), "image")["containers"]
+    (container,) = of_driver(spec())["containers"]
     paths = {kind: container[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "readiness", "liveness")}
     assert set(paths.values()) == {"/healthz"}
 
@@ -191,7 +221,7 @@ def test_spark_looks_for_nothing_that_its_role_does_not_name() -> None:
 @pytest.mark.parametrize("name", ["max", "count"])
 def test_without_executors_spark_is_told_nothing_of_kubernetes(name: str) -> None:
     """It starts with none of it: `tests/integration/spark/test_alone.py`."""
-    (container,) = driver.pod_spec("shop", spec(executors={name: 0}), "image")["containers"]
+    (container,) = of_driver(spec(executors={name: 0}))["containers"]
     assert [e["name"] for e in container["env"] if "SPARK" in e["name"]] == ["TAILRACE_SPARK_CONF_spark_driver_memory"]
 
 
@@ -209,4 +239,4 @@ def test_the_hashes_are_those_of_earlier_versions() -> None:
     stored = spec(onSchemaChange="EvolveAdditive")  # the default then, which the API server wrote into them
     assert hashing.spec_hash(stored) == "8e8178aae2be0a5a58050604d9c5c425"
     assert hashing.data_hash({"data": {"password": "eA=="}}) == "f947d92e47b361ca30b4a0ecde68eb28"
-    assert hashing.template_hash(full, "image", {"Secret/a": "h"}) == "c482ead4e1fec0644ab1247a329167fe"
+    assert hashing.template_hash(full, "image", {"Secret/a": "h"}) == "a01ef2428f0f737594f078abcbe32557"
