@@ -17,7 +17,8 @@ from tailrace.contract.resources import TableOptions
 from tailrace.errors import RESYNC, STOP_FIX, LogIncomplete, SchemaChangeUnsupported, TableStop
 from tailrace.selection import filters
 from tailrace.selection.masks import described, require_own
-from tailrace.sources.mysql.log.decode import Evolved, Forms
+from tailrace.sources.databases.tables import StreamTable, StreamTables, same_columns
+from tailrace.sources.mysql.log.decode import Evolved
 from tailrace.sources.mysql.log.definitions import announced, parts_of, remembered, with_announced
 from tailrace.sources.mysql.log.events import whole
 from tailrace.sources.mysql.log.rows import RowForm
@@ -34,15 +35,11 @@ Lookup = Callable[[int], MysqlTable | None]
 
 
 @dataclass
-class Captured:
+class Captured(StreamTable):
     """One captured table."""
 
-    schema: TableSchema
-    stopped: bool = False
     table: MysqlTable | None = None
     """The table as last seen in the catalog, with the columns that rows have; None: not looked up yet."""
-    history: list[TableSchema] = field(default_factory=list)
-    """Older versions, for chunks read before a change."""
     reread: bool = False
     """A statement in the log may have changed rows. They are read again for it already; if it brought columns, too,
     the version with these has them read again as well."""
@@ -70,7 +67,7 @@ class Captured:
         return [name for name in added if name in self.announced or name not in before]
 
 
-class Tables(Forms):
+class Tables(StreamTables[Captured]):
     """All tables of the journal that are captured or stopped."""
 
     def __init__(
@@ -87,6 +84,7 @@ class Tables(Forms):
         """`charsets`: by the number of a collation. `early`: as in `table_map`. `stands_still`: whether even columns
         that are added stop the table (`onSchemaChange`). `unread`: whether the table is to be read for the first time
         since it was added."""
+        super().__init__()
         self._stands_still = stands_still
         self._unread = unread
         self._options = options
@@ -94,7 +92,6 @@ class Tables(Forms):
         self._lookup = lookup
         self._charsets = charsets
         self._forms: dict[bytes, RowForm] = {}
-        self.known: dict[int, Captured] = {}
 
     def add(self, schema: TableSchema, stopped: bool = False, table: MysqlTable | None = None) -> None:
         self.known[schema.table_id] = Captured(schema, stopped, table)
@@ -121,20 +118,16 @@ class Tables(Forms):
         options = options_of(self._options, *place)
         return columns if options is None or options.columns is None else columns & set(options.columns)
 
-    def remove(self, table_id: int) -> None:
-        del self.known[table_id]
-        self._forms.clear()
-
     @override
-    def is_captured(self, table_id: int) -> bool:
-        return table_id in self.known and not self.known[table_id].stopped
+    def remove(self, table_id: int) -> None:
+        super().remove(table_id)
+        self._forms.clear()
 
     @override
     def stop(self, table_id: int) -> None:
-        self.known[table_id].stopped = True
+        super().stop(table_id)
         self._forms.clear()
 
-    @override
     def number(self, form: bytes) -> int:
         schema, table = name_of(form)
         with whole("TABLE_MAP"):
@@ -143,13 +136,11 @@ class Tables(Forms):
     def evolve(self, schema: TableSchema, table: MysqlTable | None) -> None:
         """A new version is in force."""
         known = self.known[schema.table_id]
-        # One for each set of columns, the newest: a table that is read again often would else fill memory.
-        known.history = [s for s in known.history if not _same_columns(s, known.schema)] + [known.schema]
-        known.schema, known.table, known.reread = schema, table, False
+        known.evolve(schema)
+        known.table, known.reread = table, False
         known.announced -= {c.name for c in schema.columns}
         self._forms.clear()
 
-    @override
     def form_of(self, form: bytes) -> RowForm | Evolved | None:
         found = self._forms.get(form)
         if found is not None:
@@ -227,14 +218,6 @@ class Tables(Forms):
             raise not_awaited(known.schema, added)
         return evolved
 
-    def version_with(self, table_id: int, columns: tuple[str, ...]) -> int | None:
-        """The newest schema version that has exactly these columns; None: no version does."""
-        known, wanted = self.known[table_id], set(columns)
-        for schema in (known.schema, *reversed(known.history)):
-            if {c.name for c in schema.columns} == wanted:
-                return schema.version
-        return None
-
 
 def _unnamed(table: str) -> LogIncomplete:
     what = f"rows of {table} came without column names"
@@ -302,11 +285,7 @@ class _Wire:
 def is_marked(schemas: Sequence[LoggedSchema]) -> bool:
     """True if the newest version was recorded for a statement, and columns that came with it may be still to come."""
     *before, last = schemas
-    return last.reread and (not before or _same_columns(before[-1].table, last.table))
-
-
-def _same_columns(one: TableSchema, other: TableSchema) -> bool:
-    return {c.name for c in one.columns} == {c.name for c in other.columns}
+    return last.reread and (not before or same_columns(before[-1].table, last.table))
 
 
 def followed(schema: TableSchema, now: MysqlTable, only: Collection[str] | None = None) -> TableSchema | None:

@@ -15,6 +15,7 @@ from tailrace.changelog.records import Column, Parts, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import STOP_FIX, NoKey, SchemaChangeUnsupported, TableGone, TableStop
 from tailrace.selection.masks import require_own
+from tailrace.sources.databases.tables import StreamTable, StreamTables
 from tailrace.sources.patterns import options_of
 from tailrace.sources.postgresql.fingerprint import selection
 from tailrace.sources.postgresql.log.decode import Evolved, Form
@@ -67,11 +68,9 @@ Ask = Callable[[], _Found]
 
 
 @dataclass
-class Captured:
+class Captured(StreamTable):
     """One captured table."""
 
-    schema: TableSchema
-    stopped: bool = False
     relation: Relation | None = None
     """The form last resolved."""
     form: Form | None = None
@@ -81,8 +80,6 @@ class Captured:
     """attnum -> name at the last look, of the columns that the log carries."""
     selection: str | None = None
     """The selection in the fingerprint; None: the fingerprint is of an older form."""
-    history: list[TableSchema] = field(default_factory=list)
-    """Older versions, for chunks read before a change."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +93,7 @@ class ColumnChanges:
     stop: TableStop | None = None
 
 
-class CapturedTables:
+class CapturedTables(StreamTables[Captured]):
     """All tables of the journal that are captured or stopped."""
 
     def __init__(
@@ -108,12 +105,12 @@ class CapturedTables:
     ) -> None:
         """`evolves`: columns that are dropped, renamed or of another type are followed in place. `stands_still`: not
         even those that are added are followed."""
+        super().__init__()
         self._stands_still = stands_still
         self._catalog = catalog
         self._options = options
         self._evolves = evolves
         self._types: dict[tuple[int, int], str] = {}
-        self.known: dict[int, Captured] = {}
 
     def add(self, schema: TableSchema, stopped: bool = False, parts: Parts | None = None) -> None:
         table = self.known[schema.table_id] = Captured(schema, stopped)
@@ -139,24 +136,11 @@ class CapturedTables:
         options = options_of(self._options, known.schema.schema_name, known.schema.table_name)
         return known.selection not in (None, selection(options))
 
-    def remove(self, table_id: int) -> None:
-        del self.known[table_id]
-
-    def is_captured(self, table_id: int) -> bool:
-        return table_id in self.known and not self.known[table_id].stopped
-
-    def is_known(self, table_id: int) -> bool:
-        return table_id in self.known
-
-    def stop(self, table_id: int) -> None:
-        self.known[table_id].stopped = True
-
     def evolve(self, schema: TableSchema) -> None:
         """A new version is in force. A Relation message already seen may mean it: compare again."""
         table = self.known[schema.table_id]
-        # One for each set of columns, the newest: a table that is read again often would else fill memory.
-        table.history = [s for s in table.history if not _same_columns(s, table.schema)] + [table.schema]
-        table.schema, table.relation, table.form = schema, None, None
+        table.evolve(schema)
+        table.relation, table.form = None, None
 
     def form_of(self, relation: Relation, transaction: int, described: bool) -> Form | Evolved | None:
         table = self.known.get(relation.relation_id)
@@ -285,19 +269,6 @@ class CapturedTables:
             if added := [c.name for c in found.evolved.columns if number(c) > since]:
                 return ColumnChanges(stop=not_awaited(table.schema, added))
         return found
-
-    def version_with(self, table_id: int, columns: tuple[str, ...]) -> int | None:
-        """The newest schema version that has exactly these columns; None: no version does."""
-        table = self.known[table_id]
-        wanted = set(columns)
-        for schema in (table.schema, *reversed(table.history)):
-            if {c.name for c in schema.columns} == wanted:
-                return schema.version
-        return None
-
-
-def _same_columns(one: TableSchema, other: TableSchema) -> bool:
-    return {(c.id, c.name) for c in one.columns} == {(c.id, c.name) for c in other.columns}
 
 
 def _published_otherwise(schema: TableSchema, sent: Sequence[str], names: Mapping[int, str], now: PgTable) -> bool:
