@@ -79,7 +79,7 @@ class Assembler:
     @property
     def pending(self) -> bool:
         """Finished transactions wait for a record."""
-        return self._filling.has_finished or (self._open is None and self._filling.divided)
+        return self._filling.pending
 
     @property
     def divided(self) -> bool:
@@ -172,7 +172,7 @@ class Assembler:
             return 0
         taken = run.part(0, fit)
         captured = captured[: len(taken.rows)]
-        marks = taken.marks(captured, self._filling.events, self.reached.origin)
+        marks = taken.marks(captured, len(self._filling.block.items), self.reached.origin)
         rows = taken.row_events([form for form, _ in forms[: len(captured)]], captured)
         self._filling.add_finished(rows, marks, int(filling[fit - 1]))
         self.executed.add_run(taken)
@@ -253,7 +253,8 @@ class Assembler:
         self._began = kind == Kind.MARIADB_GTID and not self._open.standalone
         if self._open.prepares is not None:
             self._start_xa(self._open.prepares)
-        self._filling.begin(self._open, timestamp)
+        # Its own time, or that of its first event, in seconds.
+        self._filling.begin(self._open.number, self._open.commit_ts or timestamp * 1_000_000, self._open.prefix)
 
     def _map(self, body: bytes) -> None:
         self._maps[body[:6]] = self._known(body[8:])[0]
@@ -435,13 +436,7 @@ class Assembler:
         self._sink.ended()
 
     def cut(self) -> None:
-        """Make a record of all finished transactions (of none: the sink decides whether there is anything to say)."""
-        if self._filling.divided and self._open is not None:
-            self._sink.cut(rows=False)
-            return
-        self._filling.give_finished()
-        self._filling.divided = False
-        self._sink.cut(rows=True)
+        self._filling.cut()
 
 
 def _anonymous() -> UnknownEvent:

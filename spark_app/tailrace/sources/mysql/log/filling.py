@@ -1,14 +1,18 @@
-"""The block that is being filled: rows of finished transactions, then those of the open one, up to a limit.
+"""The block that is being filled, with the forms of the open transaction's rows: some may be rolled back.
 
-Used by the assembler. A transaction larger than the limit goes to segments piece by piece, behind a record of what was
-finished before it: the log holds only what is committed.
+Used by the assembler.
 """
 
 from collections.abc import Iterable
 from typing import Protocol
 
-from tailrace.sources.mysql.log.blocks import EventBlock, Mark, RowEvent
-from tailrace.sources.mysql.log.events import Query, Transaction
+from typing_extensions import override
+
+from tailrace.sources.databases import blocks
+from tailrace.sources.databases.blocks import Mark
+from tailrace.sources.mysql.log.blocks import EventBlock, RowEvent
+from tailrace.sources.mysql.log.events import Query
+from tailrace.sources.mysql.visibility import XA
 
 
 class Blocks(Protocol):
@@ -46,95 +50,43 @@ class Blocks(Protocol):
         rows that the log does not have. Those tables count as touched."""
 
 
-class Filling:
+class Filling(blocks.Filling[EventBlock]):
     def __init__(self, sink: Blocks, limit: int) -> None:
-        """`limit`: bytes of a block."""
-        self._sink = sink
-        self._limit = limit
-        self._block = EventBlock()
-        self._boundary = 0
-        """Events of the block that belong to finished transactions."""
-        self.divided = False
-        """Rows of the transaction that is open, or has just ended, are in segments already."""
+        super().__init__(EventBlock(), limit, sink.rows, sink.cut)
         self._given: set[bytes] = set()
-        """Forms of those rows."""
-
-    @property
-    def has_finished(self) -> bool:
-        return self._boundary > 0
-
-    @property
-    def full(self) -> bool:
-        return self._block.size >= self._limit
+        """Forms of the open transaction's rows that are in segments."""
 
     @property
     def room(self) -> int:
         """Bytes."""
-        return self._limit - self._block.size
-
-    @property
-    def events(self) -> int:
-        return len(self._block.events)
-
-    def begin(self, opened: Transaction, timestamp: int) -> None:
-        """`timestamp`: of its first event, seconds; what counts if the transaction has no time of its own."""
-        self._block.begin(opened.prefix, opened.number, opened.commit_ts or timestamp * 1_000_000)
-
-    def add(self, event: RowEvent) -> None:
-        """A row event of the open transaction."""
-        self._block.add(event)
-        if self.full:
-            self._overflow()
+        return self.limit - self.block.size
 
     def add_finished(self, rows: list[RowEvent], marks: list[Mark], size: int) -> None:
         """Whole transactions, for which there is room."""
-        self._block.marks += marks
-        self._block.events += rows
-        self._block.size += size
-        self._boundary = len(self._block.events)
+        self.block.marks += marks
+        self.block.items += rows
+        self.block.size += size
+        self.boundary = len(self.block.items)
 
-    def _overflow(self) -> None:
-        """The block is full inside a transaction. What is finished gets its record; then the open one gives its
-        rows."""
-        self.record_finished()
-        if self.full:
-            full, self._block = self._block, self._block.continuation()
-            self.divided = True
-            self._given |= {event.form for event in full.events}
-            self._sink.rows(full)
-
-    def record_finished(self) -> None:
-        """Records what was finished before the open transaction."""
-        if self._boundary:
-            self.give_finished()
-            self._sink.cut(rows=True)
-
-    def give_finished(self) -> None:
-        finished, self._block = self._block.split(self._boundary)
-        self._boundary = 0
-        if finished.events:
-            self._sink.rows(finished)
+    @override
+    def divide(self) -> None:
+        self._given |= {event.form for event in self.block.items}
+        super().divide()
 
     def open_forms(self) -> set[bytes]:
         """The table maps of the open transaction's rows so far."""
-        return self._given | {event.form for event in self._block.events[self._boundary :]}
+        return self._given | {event.form for event in self.block.items[self.boundary :]}
 
     def drop_open(self) -> set[bytes]:
         """The open transaction never happened. What segments have of it stays there: the forms of those rows."""
-        self._block.drop_from(self._boundary)
+        self.block.drop_from(self.boundary)
         return set(self._given)
 
+    @override
     def close(self) -> None:
-        """The open transaction is finished."""
         self._given.clear()
-        if self._block.marks and self._block.marks[-1].at == self.events and not self.divided:
-            self.drop_mark()
-        self._boundary = self.events
+        super().close()
 
     def commits_xa(self, number: int) -> None:
         """The open transaction is the XA COMMIT of this one (`visibility.xa_number`)."""
-        self._block.marks[-1] = self._block.marks[-1]._replace(xa=number)
-
-    def drop_mark(self) -> None:
-        """The open transaction changed nothing that we carry."""
-        self._block.marks.pop()
+        self.block.marks[-1] = self.block.marks[-1]._replace(also=(XA, number))

@@ -12,7 +12,8 @@ from itertools import compress
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.sources.mysql.log.blocks import EVENT_OVERHEAD, Mark, RowEvent, marks, row_events
+from tailrace.sources.databases.blocks import Mark
+from tailrace.sources.mysql.log.blocks import EVENT_OVERHEAD, RowEvent, marks, row_events
 from tailrace.sources.mysql.log.events import GTID_TIME, GTID_TIME_BITS, Kind, prefix_of
 from tailrace.sources.mysql.log.framing import EventBatch
 from tailrace.sources.mysql.log.rows import ROWS

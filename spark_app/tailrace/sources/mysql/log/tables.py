@@ -17,8 +17,8 @@ from tailrace.contract.resources import TableOptions
 from tailrace.errors import RESYNC, STOP_FIX, LogIncomplete, SchemaChangeUnsupported, TableStop
 from tailrace.selection import filters
 from tailrace.selection.masks import described, require_own
+from tailrace.sources.databases.decode import Evolved
 from tailrace.sources.databases.tables import StreamTable, StreamTables, same_columns
-from tailrace.sources.mysql.log.decode import Evolved
 from tailrace.sources.mysql.log.definitions import announced, parts_of, remembered, with_announced
 from tailrace.sources.mysql.log.events import whole
 from tailrace.sources.mysql.log.rows import RowForm
@@ -129,6 +129,7 @@ class Tables(StreamTables[Captured]):
         self._forms.clear()
 
     def number(self, form: bytes) -> int:
+        """The table's, captured or not."""
         schema, table = name_of(form)
         with whole("TABLE_MAP"):
             return number_of(identity(schema.decode(), table.decode()))
@@ -141,7 +142,9 @@ class Tables(StreamTables[Captured]):
         known.announced -= {c.name for c in schema.columns}
         self._forms.clear()
 
-    def form_of(self, form: bytes) -> RowForm | Evolved | None:
+    def form_of(self, form: bytes) -> RowForm | Evolved[RowForm] | None:
+        """None: the table is not captured, or stopped. `TableStop` when the form cannot be followed; the table counts
+        as stopped from then on."""
         found = self._forms.get(form)
         if found is not None:
             return found
@@ -157,7 +160,7 @@ class Tables(StreamTables[Captured]):
         self._forms[form] = resolved.form if isinstance(resolved, Evolved) else resolved
         return resolved
 
-    def _resolve(self, known: Captured, sent: TableMap) -> RowForm | Evolved:
+    def _resolve(self, known: Captured, sent: TableMap) -> RowForm | Evolved[RowForm]:
         """The form by what is known of the table; then by the catalog of now, which may be newer than the rows."""
         name = known.schema.name
         unknown = next((c for c in sent.columns if c.kind not in KNOWN), None)
@@ -187,7 +190,7 @@ class Tables(StreamTables[Captured]):
         self.evolve(evolved, known.table)
         return Evolved(form, reread)
 
-    def _resolved_between(self, known: Captured, now: MysqlTable, sent: TableMap) -> RowForm | Evolved:
+    def _resolved_between(self, known: Captured, now: MysqlTable, sent: TableMap) -> RowForm | Evolved[RowForm]:
         """Rows of a form that the table had before its present one, and that no look at the catalog has shown: new
         columns wait, in a table that is still to be read for the first time even those of the version are NULL. The
         table is read again, after the change that is still to come in the log."""

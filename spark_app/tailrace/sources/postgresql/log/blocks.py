@@ -1,14 +1,15 @@
-"""A block: raw row messages of consecutive transactions, in log order, small enough for memory.
+"""A block of raw messages. Filled by `transactions.Assembler`, decoded as one by `decode.Decoder`.
 
-Filled by `transactions.Assembler`, decoded as one by `decode.Decoder`. Beside rows it holds the Relation messages that
-are in effect for what follows them, and TRUNCATE messages. Marks say where each transaction begins.
+Beside rows it holds the Relation messages that are in effect for what follows them, and TRUNCATE messages.
 """
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
+
+from tailrace.sources.databases.blocks import Block
 
 MESSAGE_OVERHEAD = 60
 """Bytes of Python object per message, counted towards a block's limit so that tiny rows do not fill the memory."""
@@ -18,52 +19,25 @@ TAKEN_BACK = 0
 the partition that it went to."""
 
 
-class Mark(NamedTuple):
-    """The start of a transaction's changes: from message `at` on. (One per transaction: a tuple is made fastest.)"""
+class MessageBlock(Block[bytes]):
+    @staticmethod
+    @override
+    def weight(items: list[bytes]) -> int:
+        return sum(map(len, items)) + MESSAGE_OVERHEAD * len(items)
 
-    at: int
-    xid: int
-    """64-bit, top-level."""
-    commit_ts: int
-    """Microseconds since the Unix epoch."""
-
-
-@dataclass
-class MessageBlock:
-    messages: list[bytes] = field(default_factory=list)
-    marks: list[Mark] = field(default_factory=list)
-    size: int = 0
-
-    def add(self, message: bytes) -> None:
-        self.messages.append(message)
-        self.size += len(message) + MESSAGE_OVERHEAD
+    @override
+    def add(self, item: bytes) -> None:
+        self.items.append(item)
+        self.size += len(item) + MESSAGE_OVERHEAD
 
     def extend(self, messages: list[bytes], limit: int) -> bool:
         """Add them all, if the size then stays below `limit`."""
-        size = self.size + sum(map(len, messages)) + MESSAGE_OVERHEAD * len(messages)
+        size = self.size + self.weight(messages)
         if size >= limit:
             return False
-        self.messages += messages
+        self.items += messages
         self.size = size
         return True
-
-    def begin(self, xid: int, commit_ts: int) -> None:
-        self.marks.append(Mark(len(self.messages), xid, commit_ts))
-
-    def split(self, at: int) -> tuple["MessageBlock", "MessageBlock"]:
-        """Before and from message `at`, which is where a transaction begins or nothing follows."""
-        if at == len(self.messages) and all(m.at < at for m in self.marks):
-            return self, MessageBlock()
-        head = MessageBlock(self.messages[:at], [m for m in self.marks if m.at < at])
-        tail = MessageBlock(self.messages[at:], [Mark(m.at - at, m.xid, m.commit_ts) for m in self.marks if m.at >= at])
-        for part in (head, tail):
-            part.size = sum(map(len, part.messages)) + MESSAGE_OVERHEAD * len(part.messages)
-        return head, tail
-
-    def continuation(self) -> "MessageBlock":
-        """An empty block that continues the last transaction."""
-        last = self.marks[-1]
-        return MessageBlock(marks=[Mark(0, last.xid, last.commit_ts)])
 
 
 @dataclass(frozen=True)
@@ -84,16 +58,15 @@ class FlatBlock:
 
     @staticmethod
     def of(block: MessageBlock) -> "FlatBlock":
-        data = b"".join(block.messages)
-        count = len(block.messages)
-        lengths = np.fromiter(map(len, block.messages), dtype=np.int64, count=count)
+        data = b"".join(block.items)
+        count = len(block.items)
+        lengths = np.fromiter(map(len, block.items), dtype=np.int64, count=count)
         starts = np.zeros(count, dtype=np.int64)
         np.cumsum(lengths[:-1], out=starts[1:])
         buffer = np.frombuffer(data, dtype=np.uint8)
-        marks = np.fromiter((m.at for m in block.marks), dtype=np.int64, count=len(block.marks))
-        mark_of = np.searchsorted(marks, np.arange(count), side="right") - 1
+        mark_of = block.mark_of()
         commit_ts = np.fromiter((m.commit_ts for m in block.marks), dtype=np.int64, count=len(block.marks))
-        xids = np.fromiter((m.xid for m in block.marks), dtype=np.int64, count=len(block.marks))
+        xids = np.fromiter((m.number for m in block.marks), dtype=np.int64, count=len(block.marks))
         return FlatBlock(
             data, buffer, starts, starts + lengths, buffer[starts], commit_ts[mark_of], xids[mark_of], mark_of
         )

@@ -6,28 +6,19 @@ first sequence. Rows of tables that are not captured, or stopped, take no sequen
 """
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.changelog.records import (
-    Event,
-    Position,
-    ResumePoint,
-    SchemaChanged,
-    Seq,
-    TableSchema,
-    Truncated,
-)
-from tailrace.changelog.transactions import TransactionStart
+from tailrace.changelog.records import Position, ResumePoint, TableSchema
 from tailrace.errors import NoKey, Retry, TableStop
 from tailrace.sources.api import Changes, Sink, TableRows
+from tailrace.sources.databases.decode import BlockEvents, Evolved
 from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.assemble import assemble, first_undecodable
 from tailrace.sources.postgresql.log.blocks import TAKEN_BACK, FlatBlock, MessageBlock, big_endian_32
-from tailrace.sources.postgresql.log.walk import HEADER, TUPLE, Part, first_without_key, walk
-from tailrace.sources.stops import stopping
+from tailrace.sources.postgresql.log.tables import CapturedTables
+from tailrace.sources.postgresql.log.walk import HEADER, TUPLE, Form, Part, first_without_key, walk
 
 Indexes = NDArray[np.int64]
 MANY_RELATIONS = 1000
@@ -40,64 +31,21 @@ _NAMES_ROOT = _IS_ROW.copy()
 _NAMES_ROOT[TAKEN_BACK] = True
 
 
-@dataclass(frozen=True)
-class Form:
-    """How the rows of one Relation message become rows of one schema version."""
-
-    schema: TableSchema
-    wire: tuple[int, ...]
-    """The place in the message's tuples of each column of the schema."""
-    wire_columns: int
-    """Columns in the message's tuples."""
-    sets_null: bool = False
-    """True if values that a type cannot hold become NULL."""
-
-
-@dataclass(frozen=True)
-class Evolved:
-    """The Relation message meant a new schema version."""
-
-    form: Form
-    reread: bool
-
-
-class Forms(Protocol):
-    """`tailrace.sources.postgresql.log.tables.CapturedTables`."""
-
-    def form_of(self, relation: pgoutput.Relation, transaction: int, described: bool) -> Form | Evolved | None:
-        """None: the table is not captured, or stopped. Raises `TableStop` when the form cannot be followed; the table
-        counts as stopped from then on. `transaction`: the last one that brings such rows; `described`: the server has
-        described the table again for them, as it does after every ALTER."""
-
-    def stop(self, table_id: int) -> None:
-        """The table's later changes are not captured."""
-
-    def is_captured(self, table_id: int) -> bool:
-        """Captured and not stopped."""
-
-    def is_known(self, table_id: int) -> bool:
-        """Captured or stopped."""
-
-
 @dataclass
-class _Pass:
+class _Pass(BlockEvents):
     """The state of a block before sequences are assigned."""
 
     flat: FlatBlock
     spans: list[tuple[int, Form, Indexes]] = field(default_factory=list)
     """Row messages of one table and form: (table id, form, message indexes)."""
-    schema_events: list[tuple[int, Evolved]] = field(default_factory=list)
-    stops: dict[int, tuple[int, TableStop]] = field(default_factory=dict)
-    """The stops by table id: from this message on the table is not captured."""
-    truncates: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
     leaves: list[tuple[int, int]] = field(default_factory=list)
 
 
 class Decoder:
     """Keeps the Relation messages in effect between blocks."""
 
-    def __init__(self, forms: Forms) -> None:
-        self._forms = forms
+    def __init__(self, tables: CapturedTables) -> None:
+        self._tables = tables
         self._relations: dict[int, pgoutput.Relation] = {}
         self._many = MANY_RELATIONS
         self._forgot = False
@@ -107,34 +55,15 @@ class Decoder:
 
     def decode(self, block: MessageBlock, next_seq: int) -> Changes:
         flat = FlatBlock.of(block)
-        now = self._prepare(flat)
-        while True:
-            parts, failed = self._attempt(now, next_seq)
-            if failed is None:
-                break
-            table_id, index, error = failed
-            now.stops[table_id] = (index, error)
-            self._forms.stop(table_id)
-        tables, counts, firsts = parts
-        totals = np.bincount(flat.mark_of, weights=counts, minlength=len(block.marks)).astype(np.int64)
-        before = next_seq + np.cumsum(totals) - totals
-        took = np.flatnonzero(totals)
-        marks = [block.marks[i] for i in took.tolist()]
-        starts = zip(marks, before[took].tolist(), strict=True)
-        transactions = [TransactionStart("", mark.xid, first) for mark, first in starts]
-        times = [mark.commit_ts for mark in marks]
-        return Changes(
-            tables=tables,
-            events=self._events(now, firsts),
-            last_seq=Seq(next_seq + int(counts.sum()) - 1),
-            transactions=transactions,
-            commit_time=(min(times), max(times)) if times else None,
-            leaves=[(root, leaf) for root, leaf in now.leaves if self._forms.is_captured(root)],
-        )
+        now, parts = self._prepare(flat), None
+        while parts is None:
+            parts = self._attempt(now, next_seq)
+        rows, counts = parts
+        return now.changes(block, flat.mark_of, counts, next_seq, rows=rows, leaves=now.leaves)
 
     def _prepare(self, flat: FlatBlock) -> _Pass:
         """Which rows belong to which table and form."""
-        now = _Pass(flat)
+        now = _Pass(flat, tables=self._tables)
         announced: dict[int, list[tuple[int, pgoutput.Relation]]] = {}
         for index in np.flatnonzero(flat.kinds == pgoutput.RELATION).tolist():
             relation = pgoutput.relation(flat.message(index))
@@ -159,7 +88,7 @@ class Decoder:
         """Relations of tables that are not ours: a source may make and drop tables, or partitions, for years."""
         if len(self._relations) <= self._many:
             return
-        kept = {i: relation for i, relation in self._relations.items() if self._forms.is_known(i)}
+        kept = {i: relation for i, relation in self._relations.items() if self._tables.is_known(i)}
         self._relations, self._many, self._forgot = kept, MANY_RELATIONS + 2 * len(kept), True
 
     def _leaves(
@@ -186,7 +115,7 @@ class Decoder:
             if not forms or relation != forms[-1][1]:
                 forms.append((index, relation))
         if not forms or forms[0][0] > rows[0]:
-            if self._forgot and not self._forms.is_known(relation_id):
+            if self._forgot and not self._tables.is_known(relation_id):
                 return
             if self._forgot:  # it became ours without a change that has the server describe it again
                 raise Retry(f"a row of relation {relation_id} comes without its description: the log is read again")
@@ -198,33 +127,32 @@ class Decoder:
                 continue  # never used: it may stem from an aborted subtransaction
             described = any(begin <= index < end for index, _ in announced)
             try:
-                form = self._forms.form_of(relation, int(now.flat.xids[span[-1]]), described)
+                form = self._tables.form_of(relation, int(now.flat.xids[span[-1]]), described)
             except TableStop as error:
                 now.stops[relation_id] = (int(span[0]), error)
                 return
             if isinstance(form, Evolved):
-                now.schema_events.append((int(span[0]), form))
+                now.changed.append((int(span[0]), form.form.schema, form.reread))
                 form = form.form
             if form is not None:
                 now.spans.append((relation_id, form, span))
 
-    def _attempt(
-        self, now: _Pass, next_seq: int
-    ) -> tuple[tuple[list[TableRows], NDArray[np.int64], Indexes], tuple[int, int, TableStop] | None]:
-        """Walk, count, number and assemble; or name the table and message whose value cannot be taken over."""
+    def _attempt(self, now: _Pass, next_seq: int) -> tuple[list[TableRows], Indexes] | None:
+        """Walk, count, number and assemble; None: one more table is stopped, at the message whose value cannot be taken
+        over."""
         counts = np.zeros(len(now.flat.starts), dtype=np.int64)
         walked: list[tuple[int, Form, list[Part]]] = []
         for table_id, form, span in now.spans:
             limit = now.stops.get(table_id, (len(counts),))[0]
-            parts = walk(now.flat, form.wire, form.wire_columns, form.schema, span[span < limit])
+            parts = walk(now.flat, form, span[span < limit])
             for part in parts:
                 counts[part.index] += 1
             without = first_without_key(form.schema, parts)
             if without is not None:
-                return ([], counts, counts), (table_id, without, _without_key(form.schema))
+                now.stop(table_id, without, _without_key(form.schema))
+                return None
             walked.append((table_id, form, parts))
-        for index, table_ids in now.truncates:
-            counts[index] = len(self._truncated(now, index, table_ids))
+        now.count_truncates(counts)
         firsts = next_seq + np.cumsum(counts) - counts
         tables: list[TableRows] = []
         for table_id, form, parts in walked:
@@ -233,34 +161,9 @@ class Decoder:
             try:
                 tables.append(assemble(now.flat, form.schema, parts, firsts, form.sets_null))
             except TableStop as error:
-                index = first_undecodable(form.schema, parts, firsts, form.sets_null)
-                return (tables, counts, firsts), (table_id, index, error)
-        return (tables, counts, firsts), None
-
-    def _truncated(self, now: _Pass, index: int, table_ids: tuple[int, ...]) -> list[int]:
-        """The captured ones, at that message."""
-        return [
-            i
-            for i in table_ids
-            if (i in now.stops and index < now.stops[i][0]) or (i not in now.stops and self._forms.is_captured(i))
-        ]
-
-    def _events(self, now: _Pass, firsts: Indexes) -> list[Event]:
-        """The events in log order."""
-        events: list[tuple[int, Event]] = []
-        for index, evolved in now.schema_events:
-            stop = now.stops.get(evolved.form.schema.table_id)
-            if stop is not None and stop[0] <= index:
-                continue  # a value before the change has stopped the table: nothing of the new version is captured
-            seq = Seq(int(firsts[index]) - 1)
-            events.append((index, SchemaChanged(table=evolved.form.schema, seq=seq, reread=evolved.reread)))
-        for index, table_ids in now.truncates:
-            for ordinal, table_id in enumerate(self._truncated(now, index, table_ids)):
-                seq = Seq(int(firsts[index]) + ordinal)
-                events.append((index, Truncated(table_id=table_id, seq=seq, transaction=str(now.flat.xids[index]))))
-        for table_id, (index, error) in now.stops.items():
-            events.append((index, stopping(table_id, Seq(int(firsts[index]) - 1), error)))
-        return [event for _, event in sorted(events, key=lambda e: e[0])]
+                now.stop(table_id, first_undecodable(form.schema, parts, firsts, form.sets_null), error)
+                return None
+        return tables, counts
 
 
 class Decoding:

@@ -15,13 +15,14 @@ from tailrace.changelog.records import Column, Parts, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import STOP_FIX, NoKey, SchemaChangeUnsupported, TableGone, TableStop
 from tailrace.selection.masks import require_own
+from tailrace.sources.databases.decode import Evolved
 from tailrace.sources.databases.tables import StreamTable, StreamTables
 from tailrace.sources.patterns import options_of
 from tailrace.sources.postgresql.fingerprint import selection
-from tailrace.sources.postgresql.log.decode import Evolved, Form
 from tailrace.sources.postgresql.log.differences import first_stop
 from tailrace.sources.postgresql.log.in_place import added_since, as_in_catalog, as_sent, has_all, renamed, with_types
 from tailrace.sources.postgresql.log.pgoutput import Relation, RelationColumn
+from tailrace.sources.postgresql.log.walk import Form
 from tailrace.sources.postgresql.model import PgTable, number
 from tailrace.sources.stops import not_awaited, reserved
 from tailrace.sources.unfit import sets_null
@@ -142,7 +143,10 @@ class CapturedTables(StreamTables[Captured]):
         table.evolve(schema)
         table.relation, table.form = None, None
 
-    def form_of(self, relation: Relation, transaction: int, described: bool) -> Form | Evolved | None:
+    def form_of(self, relation: Relation, transaction: int, described: bool) -> Form | Evolved[Form] | None:
+        """None: the table is not captured, or stopped. Raises `TableStop` when the form cannot be followed; the table
+        counts as stopped from then on. `transaction`: the last one that brings such rows; `described`: the server has
+        described the table again for them, as it does after every ALTER."""
         table = self.known.get(relation.relation_id)
         if table is None or table.stopped:
             return None

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Protocol
 
 from tailrace.changelog.records import Position
+from tailrace.sources.databases.blocks import Filling
 from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.blocks import MessageBlock
 from tailrace.sources.postgresql.log.spill import Spill, StreamedTransaction
@@ -121,17 +122,11 @@ class Assembler:
     """Feed it the payloads of XLogData messages in order."""
 
     def __init__(self, sink: Blocks, spill: Spill, extend_xid: Callable[[int], int], block_limit: int) -> None:
-        self._sink = sink
         self._spill = spill
         self._extend_xid = extend_xid
-        self._limit = block_limit
         self._relations = Relations()
         self._mode = Mode.IDLE
-        self._block = MessageBlock()
-        self._boundary = 0
-        """Messages of the block that belong to finished transactions."""
-        self._open_in_segments = False
-        """A part of the open transaction has left the block."""
+        self._filling = Filling(MessageBlock(), block_limit, sink.rows, lambda rows: sink.cut(self.position, rows))
         self._streamed: StreamedTransaction | None = None
         """The transaction of the stream that is open now."""
         self.position = Position(0)
@@ -148,18 +143,18 @@ class Assembler:
     @property
     def pending(self) -> bool:
         """Finished transactions wait for a record."""
-        return self._boundary > 0 or (self._mode is not Mode.TRANSACTION and self._open_in_segments)
+        return self._filling.pending
 
     @property
     def divided(self) -> bool:
         """Rows of the open transaction are in segments already: its tables must not change in a record before it."""
-        return self._open_in_segments
+        return self._filling.divided
 
     def feed(self, message: bytes) -> None:
         kind = message[0]
         if kind in pgoutput.ROWS:
             if self._mode is Mode.TRANSACTION:
-                self._add(message)
+                self._filling.add(message)
             elif self._streamed is not None:
                 self._streamed.add(message)
             else:
@@ -172,8 +167,7 @@ class Assembler:
             case pgoutput.BEGIN:
                 self._expect(Mode.IDLE, kind)
                 begin = pgoutput.begin(message)
-                self._mode = Mode.TRANSACTION
-                self._block.begin(self._extend_xid(begin.xid), begin.commit_ts)
+                self._begin(begin.xid, begin.commit_ts)
             case pgoutput.COMMIT:
                 self._expect(Mode.TRANSACTION, kind)
                 self._finish(Position(pgoutput.commit(message).end_lsn))
@@ -201,10 +195,10 @@ class Assembler:
                     self._streamed.relation_arrivals.append(self._relations.arrival())
                 self._streamed.add(message)
             case pgoutput.RELATION:
-                self._relations.announce(message, self._block)
+                self._relations.announce(message, self._filling.block)
             case pgoutput.TRUNCATE:
                 self._expect(Mode.TRANSACTION, kind)
-                self._add(message)
+                self._filling.add(message)
             case pgoutput.MESSAGE if self._mode is not Mode.STREAM:  # ours are never in a stream
                 self._logical(pgoutput.logical_message(message))
             case pgoutput.MESSAGE | pgoutput.TYPE | pgoutput.ORIGIN:
@@ -230,61 +224,35 @@ class Assembler:
         streamed = self._spill.take(commit.xid)
         arrivals = iter(streamed.relation_arrivals)
         seen: dict[int, tuple[int, bytes]] = {}
-        self._mode = Mode.TRANSACTION
-        self._block.begin(self._extend_xid(commit.xid), commit.commit_ts)
+        self._begin(commit.xid, commit.commit_ts)
         for batch in streamed.replay():
             for piece in _between_relations(batch):
                 if isinstance(piece, bytes):
-                    self._relations.replay(piece, next(arrivals), seen, self._block)
-                elif not self._block.extend(piece, self._limit):
+                    self._relations.replay(piece, next(arrivals), seen, self._filling.block)
+                elif not self._filling.block.extend(piece, self._filling.limit):
                     for message in piece:
-                        self._add(message)
-        self._relations.end_replay(seen, self._block)
+                        self._filling.add(message)
+        self._relations.end_replay(seen, self._filling.block)
         streamed.discard()
         self._finish(Position(commit.end_lsn))
 
-    def _add(self, message: bytes) -> None:
-        self._block.add(message)
-        if self._block.size >= self._limit:
-            self._overflow()
-
-    def _overflow(self) -> None:
-        """The block is full inside a transaction. What is finished gets its record; then the open one gives its
-        rows."""
-        if self._boundary:
-            finished, self._block = self._block.split(self._boundary)
-            self._boundary = 0
-            self._sink.rows(finished)
-            self._sink.cut(self.position)
-        if self._block.size >= self._limit:
-            full, self._block = self._block, self._block.continuation()
-            self._open_in_segments = True
-            self._sink.rows(full)
+    def _begin(self, xid: int, commit_ts: int) -> None:
+        self._mode = Mode.TRANSACTION
+        self._filling.begin(self._extend_xid(xid), commit_ts)
 
     def _finish(self, end_lsn: Position) -> None:
         self._mode = Mode.IDLE
         if self._relations.crowded:
             self._relations.forget(self._spill.oldest_arrival)
         self.position = max(self.position, end_lsn)
-        self._boundary = len(self._block.messages)
+        self._filling.close()
         self.markers += self._open_markers
         self._open_markers.clear()
-        if self._open_in_segments or self._block.size >= self._limit:
+        if self._filling.divided or self._filling.full:
             self.cut()
-        elif not self._boundary:
-            self._block = MessageBlock()  # the transaction changed nothing that we carry
 
     def cut(self) -> None:
-        """Make a record of all finished transactions (of none: the sink decides whether there is anything to say)."""
-        if self._open_in_segments and self._mode is Mode.TRANSACTION:
-            self._sink.cut(self.position, rows=False)
-            return
-        finished, self._block = self._block.split(self._boundary)
-        self._boundary = 0
-        self._open_in_segments = False
-        if finished.messages:
-            self._sink.rows(finished)
-        self._sink.cut(self.position)
+        self._filling.cut()
 
     def _expect(self, mode: Mode, kind: int) -> None:
         if self._mode is not mode:

@@ -27,6 +27,19 @@ TUPLE = 3
 
 
 @dataclass(frozen=True)
+class Form:
+    """How the rows of one Relation message become rows of one schema version."""
+
+    schema: TableSchema
+    wire: tuple[int, ...]
+    """The place in the message's tuples of each column of the schema."""
+    wire_columns: int
+    """Columns in the message's tuples."""
+    sets_null: bool = False
+    """True if values that a type cannot hold become NULL."""
+
+
+@dataclass(frozen=True)
 class Part:
     """Rows of one operation; all columns in the schema's order."""
 
@@ -50,7 +63,7 @@ class _Tuple:
     unchanged: list[Mask | None]
 
 
-def walk(flat: FlatBlock, wire: tuple[int, ...], wire_columns: int, schema: TableSchema, rows: Indexes) -> list[Part]:
+def walk(flat: FlatBlock, form: Form, rows: Indexes) -> list[Part]:
     kinds = flat.kinds[rows]
     tags = flat.buffer[flat.starts[rows] + HEADER]
     parts: list[Part] = []
@@ -58,35 +71,34 @@ def walk(flat: FlatBlock, wire: tuple[int, ...], wire_columns: int, schema: Tabl
         for tag in (pgoutput.NEW, pgoutput.KEY, pgoutput.OLD):
             group = rows[(kinds == kind) & (tags == tag)]
             if len(group):
-                parts += _group(flat, (wire, wire_columns), schema, group, (kind, tag))
+                parts += _group(flat, form, group, kind, tag)
     if sum(len(p.index) for p in parts if p.offset == 0) != len(rows):
-        raise pgoutput.UnknownMessage(f"a row of {schema.name} with an unknown kind of tuple")
+        raise pgoutput.UnknownMessage(f"a row of {form.schema.name} with an unknown kind of tuple")
     return parts
 
 
-def _group(
-    flat: FlatBlock, wire: tuple[tuple[int, ...], int], schema: TableSchema, rows: Indexes, form: tuple[int, int]
-) -> list[Part]:
-    first, ends = _tuple(flat, wire, flat.starts[rows] + HEADER, schema)
-    if form[0] == pgoutput.UPDATE and form[1] != pgoutput.NEW:
+def _group(flat: FlatBlock, form: Form, rows: Indexes, kind: int, tag: int) -> list[Part]:
+    schema = form.schema
+    first, ends = _tuple(flat, form, flat.starts[rows] + HEADER)
+    if kind == pgoutput.UPDATE and tag != pgoutput.NEW:
         _check(schema, (ends + TUPLE <= flat.ends[rows]).all())
     else:
         _check(schema, (ends == flat.ends[rows]).all())
-    match form:
+    match kind, tag:
         case (pgoutput.INSERT, pgoutput.NEW):
             return [Part("I", rows, 0, first.values, first.unchanged)]
         case (pgoutput.UPDATE, pgoutput.NEW):
             return [Part("U", rows, 0, first.values, first.unchanged, named=not schema.keyless)]
         case (pgoutput.DELETE, pgoutput.KEY | pgoutput.OLD):
-            named = not schema.keyless or form[1] == pgoutput.OLD
+            named = not schema.keyless or tag == pgoutput.OLD
             return [Part("D", rows, 0, first.values, [None] * len(first.values), named=named)]
-        case (pgoutput.UPDATE, tag):
+        case (pgoutput.UPDATE, _):
             if not (flat.buffer[ends] == pgoutput.NEW).all():
                 raise pgoutput.UnknownMessage(f"an update of {schema.name} without a new row")
-            second, ends = _tuple(flat, wire, ends, schema)
+            second, ends = _tuple(flat, form, ends)
             _check(schema, (ends == flat.ends[rows]).all())
             return _update(schema, rows, first, second, tag == pgoutput.OLD)
-        case (kind, tag):
+        case _:
             raise pgoutput.UnknownMessage(f"a change {chr(kind)!r} of {schema.name} with a tuple {chr(tag)!r}")
 
 
@@ -106,17 +118,14 @@ def first_without_key(schema: TableSchema, parts: list[Part]) -> int | None:
     return min((int(indexes.min()) for indexes in found), default=None)
 
 
-def _tuple(
-    flat: FlatBlock, wire: tuple[tuple[int, ...], int], tags_at: Indexes, schema: TableSchema
-) -> tuple[_Tuple, Indexes]:
-    places, wire_columns = wire
-    if not (big_endian_16(flat.buffer, tags_at + 1) == wire_columns).all():
+def _tuple(flat: FlatBlock, form: Form, tags_at: Indexes) -> tuple[_Tuple, Indexes]:
+    if not (big_endian_16(flat.buffer, tags_at + 1) == form.wire_columns).all():
         raise SourceRefused(
-            f"a row of {schema.name} does not have the {wire_columns} columns that were announced",
+            f"a row of {form.schema.name} does not have the {form.wire_columns} columns that were announced",
             "Report this with the server's version; no change after this position was captured.",
         )
-    columns, ends = columnar.split(flat.buffer, tags_at + 3, wire_columns, True)
-    chosen = [columns[place] for place in places]
+    columns, ends = columnar.split(flat.buffer, tags_at + 3, form.wire_columns, True)
+    chosen = [columns[place] for place in form.wire]
     return _Tuple([c.values for c in chosen], [c.unchanged for c in chosen]), ends
 
 

@@ -39,7 +39,7 @@ class Sink:
         return True
 
     def rows(self, block: EventBlock) -> None:
-        self.rows_of += [event.body[8:9] for event in block.events]
+        self.rows_of += [event.body[8:9] for event in block.items]
 
     def cut(self, rows: bool | None = None) -> None:
         assert self.executed is not None

@@ -43,7 +43,7 @@ class Sink:
         return form[:1] == b"c"
 
     def rows(self, block: EventBlock) -> None:
-        self.told.append(("rows", list(block.events), list(block.marks)))
+        self.told.append(("rows", list(block.items), list(block.marks)))
 
     def cut(self, rows: bool | None = None) -> None:
         self.told.append(("cut", rows, self.assembler.reached.position, self.assembler.executed.state))

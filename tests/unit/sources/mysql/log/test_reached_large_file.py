@@ -35,7 +35,7 @@ class Sink(test_assembler.Sink):
     @override
     def rows(self, block: EventBlock) -> None:
         super().rows(block)
-        self.begins |= {block.events[mark.at].body[8:9]: mark.number for mark in block.marks}
+        self.begins |= {block.items[mark.at].body[8:9]: mark.number for mark in block.marks}
 
 
 @dataclass

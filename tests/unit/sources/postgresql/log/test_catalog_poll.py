@@ -32,13 +32,14 @@ from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import StorageLocation, TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, SchemaChangeUnsupported, TableStop
 from tailrace.sources.api import StreamContext
+from tailrace.sources.databases.decode import Evolved
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.fingerprint import KINDS, CatalogLook
 from tailrace.sources.postgresql.log import catalog_poll as polling
 from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.blocks import MessageBlock
 from tailrace.sources.postgresql.log.catalog_poll import CatalogPoll, PollContext
-from tailrace.sources.postgresql.log.decode import Decoder, Decoding, Evolved
+from tailrace.sources.postgresql.log.decode import Decoder, Decoding
 from tailrace.sources.postgresql.log.tables import CapturedTables, CatalogNow
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.publication import NEEDED, Member, Publication
@@ -171,7 +172,7 @@ class World:
         self.decoding.rows(block)
         self.settle()
 
-    def stream(self, table_id: int, *columns: str) -> Evolved | object:
+    def stream(self, table_id: int, *columns: str) -> object:
         """A row with these columns comes from the stream."""
         found = self.tables.known[table_id].schema
         message = relation(table_id, ["id", *columns], ["id"], found.table_name)

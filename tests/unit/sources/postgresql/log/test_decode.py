@@ -69,7 +69,7 @@ class Script:
     def transaction(self, xid: int) -> None:
         self.block.begin(xid, xid * 1000)
         if len(self.block.marks) == 1:
-            self.block.marks[0] = type(self.block.marks[0])(0, xid, xid * 1000)
+            self.block.marks[0] = self.block.marks[0]._replace(at=0)
         for _ in range(self.chance.randint(0, 5)):
             self.change(xid)
 
@@ -202,11 +202,11 @@ def test_a_damaged_message_is_an_error_with_a_name_and_never_another_row(seed: i
     """A value that reached into the next message was taken over, and so were bytes that nobody asked for."""
     chance = random.Random(seed)
     script = Script(chance)
-    while not (ours := [m for m in script.block.messages[2:] if m[0] != ord("T") and m[1:5] == b"\0\0\0\x0a"]):
+    while not (ours := [m for m in script.block.items[2:] if m[0] != ord("T") and m[1:5] == b"\0\0\0\x0a"]):
         script.transaction(7)
     victim = chance.choice(ours)
-    at = script.block.messages.index(victim)
-    script.block.messages[at] = broken = damaged(victim, chance)
+    at = script.block.items.index(victim)
+    script.block.items[at] = broken = damaged(victim, chance)
     try:
         decoder(schema())[0].decode(script.block, 100)
     except TailraceError as error:
@@ -380,7 +380,7 @@ def test_a_partition_is_the_table_described_directly_before_a_row_of_its_root() 
     assert reader.decode(blocks[0], 1).leaves == [(CAPTURED, leaf)]
     assert reader.decode(blocks[1], 9).leaves == [(CAPTURED, later)]
     tables.stop(CAPTURED)
-    blocks[1].messages.insert(0, described[leaf])
+    blocks[1].items.insert(0, described[leaf])
     assert reader.decode(blocks[1], 9).leaves == []
 
 
@@ -399,7 +399,7 @@ def test_a_partition_that_a_rolled_back_row_described_is_its_own_roots(tmp_path:
     block = MessageBlock()
     block.begin(7, 7000)
     for batch in spill.take(7).replay():
-        block.messages += batch
+        block.items += batch
     decoded = reader.decode(block, 1)
     assert (decoded.leaves, decoded.last_seq) == ([(CAPTURED, leaf)], 0)
 

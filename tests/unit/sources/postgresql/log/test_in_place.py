@@ -12,8 +12,8 @@ from support.catalog import catalog_table
 from tailrace.changelog.records import Column, Parts, TableSchema
 from tailrace.contract.resources import Mask, TableOptions
 from tailrace.errors import ReadRefused, SchemaChangeUnsupported
+from tailrace.sources.databases.decode import Evolved
 from tailrace.sources.postgresql.log import pgoutput
-from tailrace.sources.postgresql.log.decode import Evolved
 from tailrace.sources.postgresql.log.in_place import as_sent
 from tailrace.sources.postgresql.log.tables import CapturedTables, CatalogNow, ColumnChanges, compare
 from tailrace.sources.postgresql.model import PgTable

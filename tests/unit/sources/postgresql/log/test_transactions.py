@@ -29,9 +29,9 @@ class Collect:
     def rows(self, block: MessageBlock) -> None:
         assert block.marks[0].at == 0
         self.largest = max(self.largest, block.size)
-        for index, message in enumerate(block.messages):
+        for index, message in enumerate(block.items):
             mark = [m for m in block.marks if m.at <= index][-1]
-            self.taken.append((mark.xid, message))
+            self.taken.append((mark.number, message))
 
     def cut(self, position: int, rows: bool = True) -> None:
         if rows:
