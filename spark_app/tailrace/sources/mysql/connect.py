@@ -9,18 +9,17 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pymysql
 from pymysql.cursors import Cursor, DictCursor
 
-from tailrace.contract.resources import SourceSpec
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, met_at
 from tailrace.sources import client_certificate
+from tailrace.sources.databases.connect import ServerConfig
 from tailrace.sources.mysql import faults
 from tailrace.sources.mysql.position import OWN, Numbering
-from tailrace.sources.secret_files import read_password, secret_files
+from tailrace.sources.secret_files import read_password
 
 Connection = pymysql.Connection
 
@@ -89,40 +88,11 @@ class Server:
 
 
 @dataclass(frozen=True)
-class MyConfig:
-    host: str
-    port: int
-    database: str | None
-    username: str
-    program: str
-    """The name that the server shows for Tailrace's connections."""
-    password_file: str | None = None
-    tls_mode: str = "prefer"
-    ca_file: str | None = None
-    cert_file: str | None = None
-    """The client's certificate, with its key in `key_file`: both or none."""
-    key_file: str | None = None
+class MyConfig(ServerConfig):
     identity: str | None = None
     """Only this very server is accepted; None: any."""
     numbering: Numbering = OWN
     """The numbering of its files."""
-
-    @staticmethod
-    def of(source: SourceSpec, program: str, secrets: Path | None = None) -> "MyConfig":
-        """`secrets`: folder in which Secret `name` is mounted as `name/<key>`."""
-        files = secret_files(source, secrets)
-        return MyConfig(
-            host=source.host,
-            port=source.tcp_port,
-            database=source.database,
-            username=source.username,
-            program=program,
-            password_file=files.password,
-            tls_mode=source.tls.mode,
-            ca_file=files.ca,
-            cert_file=files.certificate,
-            key_file=files.key,
-        )
 
     def bound_to(self, identity: str, numbering: Numbering = OWN) -> "MyConfig":
         """A copy that accepts only this very server."""

@@ -8,20 +8,20 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import psycopg
 
 from tailrace import privacy
-from tailrace.contract.resources import SourceSpec
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, met_at
 from tailrace.sources import client_certificate
-from tailrace.sources.secret_files import read_password, secret_files
+from tailrace.sources.databases.connect import ServerConfig
+from tailrace.sources.secret_files import read_password
 from tailrace.storage.secret_files import file_place
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
+CONNECT_SECONDS = 10
 SETTINGS: dict[str, str] = {
     # The text of values: the same by the log and by a chunk, whatever ALTER ROLE … SET says (startup options win).
     "DateStyle": "ISO,YMD",
@@ -90,49 +90,14 @@ _REFUSED = (
 
 
 @dataclass(frozen=True)
-class PgConfig:
-    """How to reach one source database."""
+class PgConfig(ServerConfig):
+    """`program` is seen in pg_stat_activity: by capture's, a dead predecessor's slot is recognised as ours."""
 
-    host: str
-    port: int
     database: str
-    username: str
-    password_file: str | None = None
-    """None: no password is sent."""
-    tls_mode: str = "prefer"
-    ca_file: str | None = None
-    cert_file: str | None = None
-    """The client's certificate, with its key in `key_file`: both or none."""
-    key_file: str | None = None
-    application_name: str = "tailrace"
-    """Names our backends in pg_stat_activity; capture's is how a dead predecessor's slot is recognised as ours."""
     system_identifier: str | None = None
     """When set, a connection that reaches another server (load balancer, restored backup) is refused."""
     timeline: int | None = None
     """When set, so is one to a server that was promoted or put back since."""
-    connect_timeout: int = 10
-    """Seconds."""
-
-    @staticmethod
-    def of(source: SourceSpec, application_name: str = "tailrace", secrets: Path | None = None) -> "PgConfig":
-        """The configuration in the manifest. `secrets`: folder in which Secret `name` is mounted as `name/<key>`."""
-        files = secret_files(source, secrets)
-        assert source.database is not None, "required of this type"
-        return PgConfig(
-            host=source.host,
-            port=source.tcp_port,
-            database=source.database,
-            username=source.username,
-            password_file=files.password,
-            tls_mode=source.tls.mode,
-            ca_file=files.ca,
-            cert_file=files.certificate,
-            key_file=files.key,
-            application_name=application_name,
-        )
-
-    def named(self, application_name: str) -> "PgConfig":
-        return replace(self, application_name=application_name)
 
     def bound_to(self, system_identifier: str, timeline: int) -> "PgConfig":
         """A copy that accepts only this very server, in the state in which the change log knows it."""
@@ -167,11 +132,11 @@ def _parameters(config: PgConfig, replication: bool) -> dict[str, Any]:
         "port": config.port,
         "dbname": config.database,
         "user": config.username,
-        "application_name": config.application_name,
+        "application_name": config.program,
         "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
         "client_encoding": "UTF8",
         "sslmode": config.tls_mode,
-        "connect_timeout": config.connect_timeout,
+        "connect_timeout": CONNECT_SECONDS,
         "keepalives": 1,
         "keepalives_idle": 10,
         "keepalives_interval": 5,

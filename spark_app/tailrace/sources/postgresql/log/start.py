@@ -123,7 +123,7 @@ class Making:
             if self.patience.stopping.is_set():
                 # The note stays: the server gives the slot up with us, unless it was just done.
                 raise Interrupted(f"capture was stopped while it created slot {name}")
-            waits = slots.slot_waits_for(self.connection, maker.application_name)
+            waits = slots.slot_waits_for(self.connection, maker.program)
             self.patience.waits_for(waits)
             if waits is not None and waits.split(",")[0] != said:
                 said = waits.split(",")[0]

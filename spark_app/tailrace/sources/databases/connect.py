@@ -1,0 +1,47 @@
+"""How a server is reached: the base of both products' configurations."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+from tailrace.contract.resources import SourceSpec
+from tailrace.sources.secret_files import secret_files
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """One source database as the manifest names it. Picklable; holds no secret."""
+
+    host: str
+    port: int
+    database: str | None
+    username: str
+    program: str = "tailrace"
+    """The name that the server shows for Tailrace's connections."""
+    password_file: str | None = None
+    """None: no password is sent."""
+    tls_mode: str = "prefer"
+    ca_file: str | None = None
+    cert_file: str | None = None
+    """The client's certificate, with its key in `key_file`: both or none."""
+    key_file: str | None = None
+
+    @classmethod
+    def of(cls, source: SourceSpec, program: str = "tailrace", secrets: Path | None = None) -> Self:
+        """`secrets`: folder in which Secret `name` is mounted as `name/<key>`."""
+        files = secret_files(source, secrets)
+        return cls(
+            host=source.host,
+            port=source.tcp_port,
+            database=source.database,
+            username=source.username,
+            program=program,
+            password_file=files.password,
+            tls_mode=source.tls.mode,
+            ca_file=files.ca,
+            cert_file=files.certificate,
+            key_file=files.key,
+        )
+
+    def named(self, program: str) -> Self:
+        return replace(self, program=program)
