@@ -160,7 +160,7 @@ class Journal:
             )
             return [done, SnapshotEnded(snapshot_id=name, outcome="completed")]
         self._chunks += 1
-        kept = max(self.state.tables[table.table_id].removed_through, self.state.transactions.removed_through) + 1
+        kept = max(self.state.tables[table.table_id].trimmed_through, self.state.transactions.trimmed_through) + 1
         return [
             ChunkRegistered(
                 snapshot_id=name, table_id=table.table_id, chunk=self._chunks, lower=None, upper=("5",), path="p",
@@ -179,11 +179,11 @@ class Journal:
                 events.append(
                     Applied(table_id=table.table_id, applied_seq=Seq(seq), applied_record=RecordNumber(record))
                 )
-            if self.random.random() < 0.2 and table.applied_seq > table.removed_through:
-                through = self.random.randint(table.removed_through, table.applied_seq)
+            if self.random.random() < 0.2 and table.applied_seq > table.trimmed_through:
+                through = self.random.randint(table.trimmed_through, table.applied_seq)
                 events.append(SegmentsRemoved(table_id=table.table_id, through_seq=Seq(through)))
         if self.random.random() < 0.2:
-            through = self.random.randint(self.state.transactions.removed_through, self.state.last_seq)
+            through = self.random.randint(self.state.transactions.trimmed_through, self.state.last_seq)
             events.append(TransactionsRemoved(through_seq=Seq(through)))
         return events
 

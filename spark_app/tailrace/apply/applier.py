@@ -295,5 +295,5 @@ def _has_nothing_new(entry: _Entry, table: TableLog, progress: TableProgress) ->
     """True if nothing that was recorded since belongs to the table: with thousands of them, most records are for a
     few."""
     healthy = entry.worker is not None and entry.worker.settled and progress.fault is None and not progress.replacing
-    kept = table.removed_through <= progress.applied_seq and table.forgotten_record <= progress.committed_record
+    kept = table.trimmed_through <= progress.applied_seq and table.trimmed_record <= progress.committed_record
     return healthy and kept and last_record(table) <= progress.applied_record

@@ -21,7 +21,7 @@ from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, Table
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.status import TableCounters
 from tailrace.errors import met_at
-from tailrace.snapshot.planner import made_up
+from tailrace.snapshot.planner import replaced_chunks
 from tailrace.targets.api import ChunkWriter, NeededChunks, TargetTable
 
 log = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ class TableWorker:
         assert state.origin is not None
         first = log_table.schemas[0].table
         self._writers = {}
-        generation = Generation(log_table.generation, log_table.begin_seq, keeps=not log_table.conceals)
+        generation = Generation(log_table.generation, log_table.begin_seq, keeps=not log_table.must_hide)
         self._applied = self._target.open(first, state.origin.log_id, generation)
         if self.found_record is None:
             self.found_record = self._applied.applied_record
@@ -207,7 +207,7 @@ def without_lost_chunks(state: LogState, part: TableSlice | None) -> TableSlice 
     has a gap."""
     if part is None:
         return None
-    lost = made_up(state, part.table_id)
+    lost = replaced_chunks(state, part.table_id)
     incomplete = {snapshot_id for snapshot_id, _ in lost}
     chunks = tuple(c for c in part.chunks if (c.snapshot_id, c.chunk) not in lost)
     if part.schema.keyless:  # its files are one reading
@@ -228,7 +228,7 @@ def _awaited(state: LogState, part: TableSlice, incomplete: Set[str]) -> Iterato
     to_come = {f.snapshot_id for f in state.tables[part.table_id].finishes if f.record > applied}
     for snapshot in state.snapshots.values():
         mine = snapshot.tables.get(part.table_id)
-        if mine is None or not any(snapshot_id in incomplete for snapshot_id, _ in snapshot.plan.makes_up_for):
+        if mine is None or not any(snapshot_id in incomplete for snapshot_id, _ in snapshot.plan.replaces):
             continue
         if mine.finished is None or mine.finished.error is not None or snapshot.plan.snapshot_id in to_come:
             yield min(applied, RecordNumber(snapshot.record - 1))

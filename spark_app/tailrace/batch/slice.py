@@ -163,7 +163,7 @@ def _segments(table: TableLog, cut: TableSlice) -> tuple[Segment, ...]:
 def last_record(table: TableLog) -> RecordNumber:
     """The last record that may bring the table something: `cut` finds nothing after it."""
     parts = (table.segments, table.truncates, table.chunks, table.finishes, table.schemas)
-    return max(table.added_record, table.forgotten_record, *(part[-1].record for part in parts if part))
+    return max(table.added_record, table.trimmed_record, *(part[-1].record for part in parts if part))
 
 
 def _needed(result: TableSlice) -> list[Seq]:
@@ -184,7 +184,7 @@ def _end(log: LogState, table: TableLog, through_record: RecordNumber, applied: 
         seqs += [t.seq for t in table.truncates if t.record <= through_record]
         end = max([applied.applied_seq, *seqs])
     end = end if table.stopped is None else max(applied.applied_seq, min(end, table.stopped.seq))
-    return max(end, table.removed_through)
+    return max(end, table.trimmed_through)
 
 
 def _schema(table: TableLog, through_record: RecordNumber) -> LoggedSchema:
@@ -234,13 +234,13 @@ def _kept(log: LogState, table: TableLog, result: TableSlice) -> TableSlice:
     """The slice without chunks and ends of snapshots whose replay has left the log, and with the gap: the record after
     which the target lacks something. That is allowed only while a complete snapshot, none of whose chunks was applied
     before the gap, reads everything again, and until the target holds its end; else `LogTrimmed`."""
-    applied, removed, name = result.applied.applied_record, table.removed_through, table.schema.name
+    applied, removed, name = result.applied.applied_record, table.trimmed_through, table.schema.name
     whole = [f for f in _finishes(table, result.applied) if f.replay_point > removed]
     rereads = [*(_planned(log, f) for f in whole), *_complete_running(log, table)]
     fix = f"Read it again: `tailrace snapshot -f <manifest> --tables {name}`, or a SnapshotRequest without where."
-    if table.forgotten_record > max(applied, *rereads, -1):
+    if table.trimmed_record > max(applied, *rereads, -1):
         what = f"the target holds the table up to record {applied}, and the log has forgotten the chunks up to record"
-        what += f" {table.forgotten_record}, which it held before: it was deleted, emptied or put back"
+        what += f" {table.trimmed_record}, which it held before: it was deleted, emptied or put back"
         raise LogTrimmed(name, what, fix)
     short = [seq for seq in _needed(result) if seq <= removed]
     chunks = tuple(chunk for chunk in result.chunks if result.replayed_from(chunk) > removed)
@@ -264,6 +264,6 @@ def _gap(table: TableLog, applied: AppliedState, short: bool) -> RecordNumber | 
     if 0 < before < table.added_record:
         # Not captured for a while, and chunks from before it are gone.
         gaps.append(RecordNumber(table.added_record - 1))
-    if table.forgotten_record > before:
-        gaps.append(table.forgotten_record)
+    if table.trimmed_record > before:
+        gaps.append(table.trimmed_record)
     return max(gaps, default=None)

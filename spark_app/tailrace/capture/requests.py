@@ -209,7 +209,7 @@ class ChunkRequests:
                 "The chunk is read again.",
             )
         point = max(self._replay_point(visible), Seq(seen + 1))
-        return point, max(table.removed_through, state.transactions.removed_through)
+        return point, max(table.trimmed_through, state.transactions.trimmed_through)
 
     def _replay_point(self, snapshot: Visibility) -> Seq:
         """The open transaction, if any, has not committed before the chunk's `high`: it lies at or after the next

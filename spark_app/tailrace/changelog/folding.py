@@ -76,7 +76,7 @@ class Folding:
         covered = [self.tables[i] for i in snapshot.tables if i in self.tables]
         running = [table for table in covered if table.ended_at is None]
         ends = any(finish.snapshot_id == snapshot_id for table in running for finish in table.finishes)
-        lost = snapshot.plan.makes_up_for and any(table.applied_record < snapshot.record for table in running)
+        lost = snapshot.plan.replaces and any(table.applied_record < snapshot.record for table in running)
         return not ends and not lost
 
 

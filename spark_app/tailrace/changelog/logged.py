@@ -85,8 +85,8 @@ class TableLog(Closed):
     generation is replaced (`targets.lake.model.Generation`)."""
     begin_seq: Seq = Seq(0)
     """The last sequence before the generation."""
-    conceals: bool = Field(default=False, exclude_if=is_false)
-    """The value of `TableAdded.conceals`."""
+    must_hide: bool = Field(default=False, exclude_if=is_false)
+    """The value of `TableAdded.must_hide`."""
     resync: str | None = None
     """The snapshot that had the table added."""
     serves: tuple[str, ...] = ()
@@ -102,9 +102,9 @@ class TableLog(Closed):
     applied_seq: Seq = Seq(0)
     applied_record: RecordNumber = RecordNumber(0)
     """Advisory."""
-    removed_through: Seq = Seq(0)
+    trimmed_through: Seq = Seq(0)
     """Changes up to this sequence are no longer in the log."""
-    forgotten_record: RecordNumber = RecordNumber(-1)
+    trimmed_record: RecordNumber = RecordNumber(-1)
     """Chunks up to this record were in the target and are no longer in the state."""
     reread_record: RecordNumber = RecordNumber(-1)
     """The record at which the log last called for reading the table again: since then rows may exist that no change
@@ -210,7 +210,7 @@ class TransactionLog(Closed):
     """The prefixes of ids, in the order in which they first came."""
     rows: PackedRows = PackedRows(3)
     """(number, first sequence, place of the prefix)"""
-    removed_through: Seq = Seq(0)
+    trimmed_through: Seq = Seq(0)
     """Transactions that began at or before this sequence are no longer known: every snapshot sees them."""
 
     def added(self, new: Transactions) -> "TransactionLog":
@@ -226,7 +226,7 @@ class TransactionLog(Closed):
         """Without those that began at or below the sequence."""
         rows = self.rows.drop(self.begun_through(through_seq))
         prefixes = self.prefixes if len(rows) else ()
-        return self.model_copy(update={"prefixes": prefixes, "rows": rows, "removed_through": through_seq})
+        return self.model_copy(update={"prefixes": prefixes, "rows": rows, "trimmed_through": through_seq})
 
     def begun_through(self, seq: Seq) -> int:
         """The number of transactions that began at or below the sequence."""

@@ -20,9 +20,10 @@ RecordNumber = NewType("RecordNumber", int)
 Key = tuple[str, ...]
 """A row's key: the text of its key columns, in key order (`changelog.keys`)."""
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """1: before the words of the records were any source's. 2: with integers for transaction ids and edges. 3: with plans
-whose keys were as people wrote them, and without the part that met an error. All three are refused."""
+whose keys were as people wrote them, and without the part that met an error. 4: with other names of fields. All of them
+are refused."""
 
 
 class Closed(BaseModel):
@@ -177,7 +178,7 @@ class TableAdded(Closed):
     """The initial snapshot is wanted (`spec.snapshot.initial`)."""
     resync: str | None = None
     """The snapshot that asked for it: the target begins a new generation, even for the same table in the same form."""
-    conceals: bool = Field(default=False, exclude_if=is_false)
+    must_hide: bool = Field(default=False, exclude_if=is_false)
     """True if the target may show values that must no longer be shown (a mask, a row filter, a column left out): it
     is emptied at once. Otherwise it stays until the table has been read. Absent in the record if false, as in older
     ones."""
@@ -272,7 +273,7 @@ class SnapshotPlanned(Closed):
     """Only these keys."""
     keys_digest: str | None = None
     """A digest of the requested keys, by which the same request is recognised; None: no keys were requested."""
-    makes_up_for: tuple[tuple[str, int], ...] = ()
+    replaces: tuple[tuple[str, int], ...] = ()
     """A re-read of one table, because of these chunks (snapshot, ordinal) whose files were lost before their adoption.
     Tables pass over them, and over the replacement that their snapshots would have ended with."""
     chunk_rows: int | None = None

@@ -87,7 +87,7 @@ def _chunk_registered(work: Folding, event: ChunkRegistered) -> None:
         work.corrupt(f"{name} is registered already")
     if event.high > work.record.position:
         work.corrupt(f"{name} needs position {event.high}, the record ends at {work.record.position}")
-    kept_from = max(log.removed_through, work.transactions.removed_through) + 1
+    kept_from = max(log.trimmed_through, work.transactions.trimmed_through) + 1
     if not kept_from <= event.replay_point <= work.record.last_seq + 1:
         work.corrupt(f"{name} has replay point {event.replay_point}, outside {kept_from}..{work.record.last_seq + 1}")
     if all(s.table.version != event.schema_version for s in log.schemas):

@@ -88,13 +88,13 @@ def _table_added(work: Folding, event: TableAdded) -> None:
         added_record=work.record.number,
         generation=work.record.number if kept is None else kept.generation,
         begin_seq=start if kept is None else kept.begin_seq,
-        conceals=event.conceals,
+        must_hide=event.must_hide,
         resync=event.resync,
         serves=() if before is None or event.resync is None else _waiting(work, before),
         edge=event.edge,
         initial_snapshot=event.snapshot,
         schemas=(schema,),
-        removed_through=Seq(0) if before is None else start,
+        trimmed_through=Seq(0) if before is None else start,
         applied_seq=Seq(0) if kept is None else kept.applied_seq,
         applied_record=RecordNumber(0) if kept is None else kept.applied_record,
     )
@@ -111,7 +111,7 @@ def _goes_on(before: TableLog, event: TableAdded) -> bool:
     mask). In every other case a new generation begins, which is always right."""
     old, new = before.schema, event.table
     same = (old.schema_name, old.table_name) == (new.schema_name, new.table_name) and _form(old) == _form(new)
-    return same and not before.removed and event.resync is None and not event.conceals
+    return same and not before.removed and event.resync is None and not event.must_hide
 
 
 def _form(schema: TableSchema) -> tuple[set[tuple[int, str, str, int | None]], str | None]:
@@ -178,7 +178,7 @@ def _applied(work: Folding, event: Applied) -> None:
         table,
         applied_seq=event.applied_seq,
         applied_record=event.applied_record,
-        forgotten_record=max([table.forgotten_record, *known]),
+        trimmed_record=max([table.trimmed_record, *known]),
         chunks=table.chunks.drop(passed),
         finishes=tuple(f for f in table.finishes if f.record > event.applied_record),
     )
@@ -187,12 +187,12 @@ def _applied(work: Folding, event: Applied) -> None:
 
 def _segments_removed(work: Folding, event: SegmentsRemoved) -> None:
     table = work.table(event.table_id)
-    if not table.removed_through <= event.through_seq <= work.record.last_seq:
+    if not table.trimmed_through <= event.through_seq <= work.record.last_seq:
         work.corrupt(f"segments of {table.schema.name} removed through sequence {event.through_seq}")
     truncated = bisect_right(table.truncates, event.through_seq, key=lambda logged: logged.seq)
     work.update(
         table,
-        removed_through=event.through_seq,
+        trimmed_through=event.through_seq,
         segments=table.segments.drop(table.segments.ended_through(event.through_seq)),
         truncates=table.truncates.drop(truncated),
     )
@@ -200,11 +200,11 @@ def _segments_removed(work: Folding, event: SegmentsRemoved) -> None:
 
 
 def _forget_schemas(work: Folding, table_id: int) -> None:
-    """Keep the versions after `removed_through`, those the target has still to pass, and those that kept files have."""
+    """Keep the versions after `trimmed_through`, those the target has still to pass, and those that kept files have."""
     table = work.table(table_id)
     if len(table.schemas) == 1:
         return
-    in_force = sum(1 for s in table.schemas if s.after_seq <= table.removed_through) - 1
+    in_force = sum(1 for s in table.schemas if s.after_seq <= table.trimmed_through) - 1
     reached = sum(1 for s in table.schemas if s.record <= table.applied_record) - 1
     first = table.schemas[0].table.version
     used = [c.chunk.schema_version - first for c in table.chunks]
@@ -215,7 +215,7 @@ def _forget_schemas(work: Folding, table_id: int) -> None:
 
 def _transactions_removed(work: Folding, event: TransactionsRemoved) -> None:
     known = work.transactions
-    if not known.removed_through <= event.through_seq <= work.record.last_seq:
+    if not known.trimmed_through <= event.through_seq <= work.record.last_seq:
         work.corrupt(f"transactions removed through sequence {event.through_seq}")
     work.transactions = known.removed(event.through_seq)
 

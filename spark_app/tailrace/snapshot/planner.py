@@ -61,10 +61,10 @@ def log_lines(state: LogState, plans: Iterable[SnapshotPlanned]) -> Iterator[str
         yield f"snapshot planned ({reason}): {', '.join(names[:NAMED])}{more}"
 
 
-def made_up(state: LogState, table_id: int) -> frozenset[tuple[str, int]]:
+def replaced_chunks(state: LogState, table_id: int) -> frozenset[tuple[str, int]]:
     """The table's chunks (snapshot, ordinal) that a later snapshot makes up for."""
     plans = (s.plan for s in state.snapshots.values() if table_id in s.plan.tables)
-    return frozenset(pair for plan in plans for pair in plan.makes_up_for)
+    return frozenset(pair for plan in plans for pair in plan.replaces)
 
 
 def rereads_of_lost(state: LogState, lost: Iterable[ChunkRegistered]) -> tuple[SnapshotPlanned, ...]:
@@ -75,12 +75,12 @@ def rereads_of_lost(state: LogState, lost: Iterable[ChunkRegistered]) -> tuple[S
         by_table.setdefault(chunk.table_id, set()).add((chunk.snapshot_id, chunk.chunk))
     return tuple(
         SnapshotPlanned(
-            snapshot_id=f"lost-{table_id}-{state.number}", reason="repair", tables=(table_id,), makes_up_for=tuple(new)
+            snapshot_id=f"lost-{table_id}-{state.number}", reason="repair", tables=(table_id,), replaces=tuple(new)
         )
         for table_id, pairs in by_table.items()
         if table_id in state.tables
         # What the target has passed by is made up for, whether or not the state remembers it.
-        if (new := sorted(pairs & _unapplied(state.tables[table_id]) - made_up(state, table_id)))
+        if (new := sorted(pairs & _unapplied(state.tables[table_id]) - replaced_chunks(state, table_id)))
     )
 
 

@@ -11,14 +11,14 @@ from tailrace.changelog.records import Column, TableSchema
 from tailrace.changelog.state import LogState, TableLog
 
 
-def conceals(state: LogState, now: TableSchema, left_out: Callable[[Column], bool], leaves_out: bool) -> bool:
+def must_hide(state: LogState, now: TableSchema, left_out: Callable[[Column], bool], leaves_out: bool) -> bool:
     """`left_out`: whether a column of a former form is still there in the source, and not copied now. `leaves_out`:
     whether there is any such column."""
     former = list(_former(state, now))
     if not former and (now.schema_name, now.table_name) in state.forgotten_tables:
         return leaves_out or now.where is not None or any(column.mask for column in now.columns)
     # What a form before that was to hide may still be there, until the target has been opened since.
-    waiting = any(table.conceals and table.applied_record < table.added_record for table in former)
+    waiting = any(table.must_hide and table.applied_record < table.added_record for table in former)
     if any(_unshown(table) for table in former) and (leaves_out or any(_masked_anew(t.schema, now) for t in former)):
         return True
     return waiting or any(hides(table.schema, now) or any(map(left_out, table.schema.columns)) for table in former)

@@ -17,9 +17,9 @@ from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.sources.mysql import beginning
 from tailrace.sources.mysql.connect import connect, server_of
-from tailrace.sources.mysql.log import witness
+from tailrace.sources.mysql.log import anchor
 from tailrace.sources.mysql.position import OWN, file_of, offset_of
-from tailrace.sources.mysql.state import SourceState, Witness
+from tailrace.sources.mysql.state import Anchor, SourceState
 from tailrace.sources.mysql.subscription import MysqlSubscription
 
 TABLE = "CREATE TABLE d.t (id int PRIMARY KEY, v int)"
@@ -51,7 +51,7 @@ def captured(server: MysqlServer, folder: Path) -> LogRun:
     with LogRun(server, folder) as run:
         server.script("INSERT INTO d.t VALUES (1, 1)", "INSERT INTO d.t VALUES (2, 2)")
         run.catch_up()
-    assert SourceState.read(run.journal.state.source_state).witness is not None
+    assert SourceState.read(run.journal.state.source_state).anchor is not None
     return run
 
 
@@ -77,7 +77,7 @@ def test_the_same_log_is_continued_wherever_the_server_is(server: MysqlServer, t
 def test_the_beginning_of_a_file_is_found_again_as_the_stream_has_read_it(
     server: MysqlServer, tmp_path: Path, begun_by: str
 ) -> None:
-    """It is the witness where a file has no transaction yet. A server marks the file with which it starts, and hides
+    """It is the anchor where a file has no transaction yet. A server marks the file with which it starts, and hides
     the mark from a reader that has had some of its log."""
     with LogRun(server, tmp_path) as run:
         run.catch_up()
@@ -86,8 +86,8 @@ def test_the_beginning_of_a_file_is_found_again_as_the_stream_has_read_it(
         server.restart()
     with LogRun(server, tmp_path) as run:
         run.catch_up()
-    witness = SourceState.read(run.journal.state.source_state).witness
-    assert witness is not None and offset_of(witness.at) == 4
+    anchor = SourceState.read(run.journal.state.source_state).anchor
+    assert anchor is not None and offset_of(anchor.at) == 4
     check(server, run)
     server.restart()
     check(server, run)
@@ -104,10 +104,10 @@ def test_a_log_that_leaves_databases_out_by_now_is_not_continued(server: MysqlSe
             subscription.resume(of(server), run.journal.state.resume_point)
 
 
-def test_a_beginning_has_a_witness_that_is_found_again(server: MysqlServer) -> None:
+def test_a_beginning_has_an_anchor_that_is_found_again(server: MysqlServer) -> None:
     with closing(connect(config_of(server))) as connection:
         point = beginning.end_of_log(config_of(server), connection)
-        assert SourceState.read(point.source_state).witness is not None
+        assert SourceState.read(point.source_state).anchor is not None
         server.script("INSERT INTO d.t VALUES (1, 1)", "FLUSH LOGS")
         beginning.check_point(config_of(server), connection, of(server), point)
 
@@ -212,46 +212,46 @@ def test_a_log_that_is_reset_under_its_reader_is_noticed(server: MysqlServer, tm
         check(server, run)
 
 
-def test_in_the_middle_of_an_event_is_no_witness(server: MysqlServer, tmp_path: Path) -> None:
+def test_in_the_middle_of_an_event_is_no_anchor(server: MysqlServer, tmp_path: Path) -> None:
     """There a restored backup may have the place of an event that was read. Anything can be read there."""
     run = captured(server, tmp_path)
-    known = SourceState.read(run.journal.state.source_state).witness
+    known = SourceState.read(run.journal.state.source_state).anchor
     assert known is not None and offset_of(known.at) > 200
     file = server.execute("SHOW BINARY LOGS")[-1][0]
     begins = {row[1] for row in server.execute(f"SHOW BINLOG EVENTS IN '{file}'")}
     for place in range(known.at - 60, known.at):
         if offset_of(Position(place)) not in begins:
-            assert witness.witness_at(config_of(server), file, Position(place)) is None
-    moved = Witness(Position(known.at - 9), known.digest)
+            assert anchor.anchor_at(config_of(server), file, Position(place)) is None
+    moved = Anchor(Position(known.at - 9), known.digest)
     with pytest.raises(PositionLost, match="has another event"):
         check_at(server, run, moved)
 
 
-def test_a_log_that_ends_where_the_witness_began_has_lost_its_end(server: MysqlServer, tmp_path: Path) -> None:
+def test_a_log_that_ends_where_the_anchor_began_has_lost_its_end(server: MysqlServer, tmp_path: Path) -> None:
     run = captured(server, tmp_path)
     size = server.execute("SHOW BINARY LOGS")[-1][1]
-    known = SourceState.read(run.journal.state.source_state).witness
+    known = SourceState.read(run.journal.state.source_state).anchor
     assert known is not None
     with pytest.raises(PositionLost, match="lost the end of it"):
-        check_at(server, run, Witness(OWN.of(f".{file_of(known.at)}", size), known.digest))
+        check_at(server, run, Anchor(OWN.of(f".{file_of(known.at)}", size), known.digest))
 
 
-def test_a_stream_that_ends_before_the_witness_says_nothing_about_the_log(server: MysqlServer) -> None:
+def test_a_stream_that_ends_before_the_anchor_says_nothing_about_the_log(server: MysqlServer) -> None:
     """As that of a server which shuts down: here the end of the log itself."""
     file, size = server.execute("SHOW BINARY LOGS")[-1][:2]
     with pytest.raises(Retry, match="ended the log stream"):
-        witness.witness_at(config_of(server), file, OWN.of(file, size))
+        anchor.anchor_at(config_of(server), file, OWN.of(file, size))
 
 
-def check_at(server: MysqlServer, run: LogRun, known: Witness) -> None:
-    """With another witness than the one that was read."""
+def check_at(server: MysqlServer, run: LogRun, known: Anchor) -> None:
+    """With another anchor than the one that was read."""
     point = run.journal.state.resume_point
-    state = replace(SourceState.read(point.source_state), witness=known)
+    state = replace(SourceState.read(point.source_state), anchor=known)
     with closing(connect(config_of(server))) as connection:
         beginning.check_point(config_of(server), connection, of(server), point._replace(source_state=str(state)))
 
 
-def test_a_state_of_an_older_change_log_has_no_witness(server: MysqlServer, tmp_path: Path) -> None:
+def test_a_state_of_an_older_change_log_has_no_anchor(server: MysqlServer, tmp_path: Path) -> None:
     run = captured(server, tmp_path)
     state = SourceState.read(run.journal.state.source_state)
     point = run.journal.state.resume_point._replace(source_state=state.done)

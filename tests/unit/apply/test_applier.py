@@ -307,7 +307,7 @@ def test_a_table_that_the_new_records_do_not_name_is_passed_by_without_being_ent
     cast(Any, loop)._entries[7].tidied = 100.0
     loop.offer(16, patience=5)
     entered[:] = [8]
-    trimmed = table(7, 3).model_copy(update={"removed_through": 15, "segments": SegmentList()})
+    trimmed = table(7, 3).model_copy(update={"trimmed_through": 15, "segments": SegmentList()})
     cast(Any, loop)._journal.state = log(trimmed, table(8, 3, 12), number=20)
     loop.offer(20, patience=5)
     assert entered == [8, 7], "what the table may have needed is gone: that must be told"

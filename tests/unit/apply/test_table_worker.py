@@ -92,7 +92,7 @@ def test_a_table_that_comes_back_is_left_alone_until_its_record_is_offered() -> 
     assert not worker.advance(before, RecordNumber(5))
     again = table(7)
     newer = LoggedSchema(record=RecordNumber(8), after_seq=Seq(7), table=again.schema.model_copy(update={"version": 2}))
-    back = again.model_copy(update={"added_record": 8, "removed_through": 7, "schemas": (newer,)})
+    back = again.model_copy(update={"added_record": 8, "trimmed_through": 7, "schemas": (newer,)})
     assert not worker.advance(log(back), RecordNumber(7))
     worker.tidy(log(back), 1e9)
     assert (len(target.applied), progress.of(7).applied_record, target.tidied) == (1, 7, [])

@@ -117,7 +117,7 @@ def test_a_complete_copy_is_shown_after_the_batch_that_completes_it() -> None:
 
 def test_nothing_is_kept_of_a_table_that_must_no_longer_be_shown() -> None:
     target = Copying()
-    advanced(target, 3, conceals=True)
+    advanced(target, 3, must_hide=True)
     assert target.keeps is False
 
 

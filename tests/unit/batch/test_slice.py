@@ -213,7 +213,7 @@ def test_the_newest_schema_of_the_batch_is_the_targets() -> None:
 
 
 def test_a_log_without_the_next_changes_is_refused() -> None:
-    state = log(30, 3, segments=SEGMENTS[2:], removed_through=20)
+    state = log(30, 3, segments=SEGMENTS[2:], trimmed_through=20)
     assert must(cut(state, 7, applied(20, 2), 3)).start_seq == 20
     with pytest.raises(LogTrimmed, match="from sequence 20 on"):
         cut(state, 7, applied(19, 1), 3)
@@ -221,31 +221,31 @@ def test_a_log_without_the_next_changes_is_refused() -> None:
 
 def test_a_log_without_what_a_chunk_replays_is_refused() -> None:
     with pytest.raises(LogTrimmed, match="from sequence 20 on"):
-        cut(log(30, 4, segments=SEGMENTS[2:], removed_through=20, chunks=(chunk(4, 0, 20),)), 7, applied(30, 3), 4)
+        cut(log(30, 4, segments=SEGMENTS[2:], trimmed_through=20, chunks=(chunk(4, 0, 20),)), 7, applied(30, 3), 4)
 
 
 def test_a_gap_is_crossed_by_a_complete_snapshot_that_began_after_it() -> None:
-    state = log(30, 3, 3, segments=SEGMENTS[2:], removed_through=20)
+    state = log(30, 3, 3, segments=SEGMENTS[2:], trimmed_through=20)
     found = must(cut(state, 7, applied(5, 1), 3))
     assert found.repair
     assert paths(found) == ["s21"]
     with pytest.raises(LogTrimmed):
-        cut(log(30, 4, 2, segments=SEGMENTS[2:], removed_through=20), 7, applied(5, 2), 4)
+        cut(log(30, 4, 2, segments=SEGMENTS[2:], trimmed_through=20), 7, applied(5, 2), 4)
 
 
 def test_a_target_that_lost_the_chunks_that_the_log_has_forgotten_is_refused_until_a_snapshot_begins() -> None:
     """Deleted, or put back to an older copy, with not one change to replay: nothing else would tell."""
     for record in (-1, 2):
         with pytest.raises(LogTrimmed, match="deleted, emptied or put back"):
-            cut(log(0, 5, forgotten_record=3), 7, applied(0, record), 5)
-    assert cut(log(0, 5, forgotten_record=3), 7, applied(0, 3), 5) is None
-    again = log(0, 6, 4, chunks=(chunk(5, 0, 1),), forgotten_record=3)
+            cut(log(0, 5, trimmed_record=3), 7, applied(0, record), 5)
+    assert cut(log(0, 5, trimmed_record=3), 7, applied(0, 3), 5) is None
+    again = log(0, 6, 4, chunks=(chunk(5, 0, 1),), trimmed_record=3)
     assert len(must(cut(again, 7, applied(0, -1), 6)).chunks) == 1
     with pytest.raises(LogTrimmed):  # of the new snapshot, too, chunks were applied and forgotten
-        cut(log(0, 6, 4, forgotten_record=5), 7, applied(0, -1), 6)
+        cut(log(0, 6, 4, trimmed_record=5), 7, applied(0, -1), 6)
 
 
-GAP: dict[str, object] = {"segments": SEGMENTS[2:], "removed_through": 20}
+GAP: dict[str, object] = {"segments": SEGMENTS[2:], "trimmed_through": 20}
 
 
 def test_a_gap_is_remembered_until_the_target_holds_the_end_of_the_snapshot_that_reads_it_again() -> None:
@@ -259,7 +259,7 @@ def test_a_gap_is_remembered_until_the_target_holds_the_end_of_the_snapshot_that
     assert must(cut(log(30, 3, segments=SEGMENTS), 7, applied(20, 2), 3)).gap_left is None
 
 
-@pytest.mark.parametrize("parts", [GAP, {"forgotten_record": 2}], ids=["trimmed log", "deleted target"])
+@pytest.mark.parametrize("parts", [GAP, {"trimmed_record": 2}], ids=["trimmed log", "deleted target"])
 def test_a_snapshot_that_is_stopped_before_it_has_filled_the_gap_leaves_a_table_that_is_refused(
     parts: dict[str, object],
 ) -> None:
@@ -271,7 +271,7 @@ def test_a_snapshot_that_is_stopped_before_it_has_filled_the_gap_leaves_a_table_
     with pytest.raises(LogTrimmed, match=f"planned after record {first.gap_left}"):
         cut(ended(state, 6), 7, after, 6)
     again = log(30, 9, 8, chunks=(chunk(9, 0, 30),), **parts)
-    assert must(cut(again, 7, after, 9)).gap_left == first.gap_left == parts.get("forgotten_record", 1)
+    assert must(cut(again, 7, after, 9)).gap_left == first.gap_left == parts.get("trimmed_record", 1)
 
 
 def test_chunks_whose_replay_has_left_the_log_are_passed_over_once_a_later_snapshot_reads_everything_again() -> None:
@@ -314,7 +314,7 @@ def test_records_from_before_the_table_came_or_came_back_bring_nothing() -> None
         30,
         9,
         added_record=8,
-        removed_through=30,
+        trimmed_through=30,
         schemas=(LoggedSchema(record=RecordNumber(8), after_seq=Seq(30), table=NEXT),),
     )
     assert cut(state, 7, applied(20, 2), 7) is None
@@ -324,10 +324,10 @@ def test_records_from_before_the_table_came_or_came_back_bring_nothing() -> None
 
 def test_a_table_that_came_back_lacks_what_was_written_meanwhile_even_if_no_sequence_lies_between() -> None:
     newer = (LoggedSchema(record=RecordNumber(5), after_seq=Seq(30), table=NEXT),)
-    state = log(30, 9, 6, added_record=5, removed_through=30, schemas=newer)
+    state = log(30, 9, 6, added_record=5, trimmed_through=30, schemas=newer)
     assert must(cut(state, 7, applied(30, 4), 9)).gap_left == 4
     with pytest.raises(LogTrimmed, match="after record 4"):
-        cut(log(30, 9, added_record=5, removed_through=30, schemas=newer), 7, applied(30, 4), 9)
+        cut(log(30, 9, added_record=5, trimmed_through=30, schemas=newer), 7, applied(30, 4), 9)
     fresh = log(30, 9, added_record=5, schemas=(LoggedSchema(record=RecordNumber(5), after_seq=Seq(30), table=SCHEMA),))
     assert cut(fresh, 7, applied(0, 0), 9) is None
 

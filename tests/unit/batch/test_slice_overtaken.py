@@ -53,7 +53,7 @@ def test_batches_go_on_until_the_snapshot_is_planned_that_is_called_for(
     one.stop()
     cut_off(one)
     with one.running():
-        assert one.state.tables[ONE].removed_through == 2, "the log has forgotten what the target lacks"
+        assert one.state.tables[ONE].trimmed_through == 2, "the log has forgotten what the target lacks"
         asked = one.ask("main.one", parallelism=1)
         one.until(lambda _: one.driver.tools.opened(ONE), work=True)
         working(one, lambda state: state.snapshots[asked].tables[ONE].chunks_done)

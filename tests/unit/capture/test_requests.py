@@ -43,14 +43,14 @@ def test_a_chunk_is_not_taken_for_one_of_other_columns_that_have_the_same_names(
         edge="1",
         initial_snapshot=True,
         schemas=schemas,
-        removed_through=Seq(9),
+        trimmed_through=Seq(9),
     )
     state = SimpleNamespace(
         tables={7: table},
         snapshots={},
         source_since=Position(0),
         last_seq=Seq(0),
-        transactions=SimpleNamespace(removed_through=Seq(0), pieces=lambda: ()),
+        transactions=SimpleNamespace(trimmed_through=Seq(0), pieces=lambda: ()),
     )
     recorder = cast(Any, SimpleNamespace(journal=SimpleNamespace(state=state)))
     stream = cast(Any, SimpleNamespace(is_captured=lambda _: True, version_with=lambda *_: newest))

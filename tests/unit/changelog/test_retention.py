@@ -163,9 +163,9 @@ def test_after_a_removal_all_that_is_above_a_floor_is_still_there(seed: int) -> 
     for _ in journal.records(25):
         pass
     state = journal.state
-    now = random.randint(state.transactions.removed_through + 1, state.last_seq + 1)
+    now = random.randint(state.transactions.trimmed_through + 1, state.last_seq + 1)
     reading = {
-        t: Seq(random.randint(state.transactions.removed_through + 1, now)) for t in TABLE_IDS if random.random() < 0.3
+        t: Seq(random.randint(state.transactions.trimmed_through + 1, now)) for t in TABLE_IDS if random.random() < 0.3
     }
     pins, ages = Pins(Seq(now), reading), Ages(now=HOUR, retention=0, retry=HOUR)
     going = removal(state, pins, ages)
@@ -176,8 +176,8 @@ def test_after_a_removal_all_that_is_above_a_floor_is_still_there(seed: int) -> 
         assert {s.segment.path for s in table.segments if s.segment.last_seq >= low} <= kept
         assert kept.isdisjoint(going.paths)
         assert [c.chunk for c in after.tables[table.table_id].chunks] == [c.chunk for c in table.chunks]
-        points = [c.chunk.replay_point for c in table.chunks if c.chunk.replay_point > table.removed_through]
-        assert all(point > after.tables[table.table_id].removed_through for point in points)
+        points = [c.chunk.replay_point for c in table.chunks if c.chunk.replay_point > table.trimmed_through]
+        assert all(point > after.tables[table.table_id].trimmed_through for point in points)
     first = min([now, *reading.values()])
     assert [s for s in state.transactions.starts if s.first_seq >= first] == after.transactions.starts
     assert removal(after, pins, ages).paths == ()
@@ -221,7 +221,7 @@ def test_trim_records_the_removal_and_names_what_to_delete(storage: Storage) -> 
     storage.delete_many(gone.paths)
     storage.delete_many(gone.paths)
     assert files(storage) == ["3-3-ab.parquet"]
-    assert JournalReader.open(storage).state.tables[1].removed_through == 2
+    assert JournalReader.open(storage).state.tables[1].trimmed_through == 2
     head = one.state.number
     assert trim(one, Pins(Seq(4)), LATE).events == ()
     assert one.state.number == head

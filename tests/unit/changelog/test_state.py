@@ -69,14 +69,14 @@ def test_the_state_names_exactly_the_segments_and_transactions_that_were_not_rem
     for record in journal.records(30):
         state = fold(state, record)
     for table in state.tables.values():
-        kept = {s.path: s for s in journal.segments[table.table_id] if s.last_seq > table.removed_through}
+        kept = {s.path: s for s in journal.segments[table.table_id] if s.last_seq > table.trimmed_through}
         assert {s.segment.path for s in table.segments} == set(kept)
         versions = {s.table.version for s in table.schemas}
         assert {s.segment.schema_version for s in table.segments} <= versions
         assert {c.chunk.schema_version for c in table.chunks} <= versions
         assert all(c.record > table.applied_record for c in table.chunks)
     known = {start.first_seq: start.number for start in state.transactions.starts}
-    assert known == {s: x for s, x in journal.transactions if s > state.transactions.removed_through}
+    assert known == {s: x for s, x in journal.transactions if s > state.transactions.trimmed_through}
 
 
 def start() -> LogState:
@@ -271,8 +271,8 @@ def test_a_journal_begins_with_its_origin() -> None:
 
 def test_another_format_version_is_refused() -> None:
     record = Journal(Random(1)).origin()
-    newer = record.model_copy(update={"events": (record.events[0].model_copy(update={"format_version": 5}),)})
-    with pytest.raises(CorruptLog, match="format version 5, this is 4"):
+    newer = record.model_copy(update={"events": (record.events[0].model_copy(update={"format_version": 6}),)})
+    with pytest.raises(CorruptLog, match="format version 6, this is 5"):
         fold(LogState(), newer)
 
 
@@ -290,7 +290,7 @@ def test_a_finish_holds_the_snapshots_chunks_also_those_that_the_target_already_
     done = Applied(table_id=1, applied_seq=Seq(10), applied_record=state.number)
     state = fold(state, good(state, events=(done,)))
     assert not state.tables[1].chunks and not state.tables[1].finishes
-    assert state.tables[1].forgotten_record == registered + 2
+    assert state.tables[1].trimmed_record == registered + 2
 
 
 @pytest.mark.parametrize("reread", [True, False])
@@ -310,7 +310,7 @@ def test_the_end_of_a_partial_snapshot_that_is_forgotten_is_missed_by_no_target(
     registered = state.number
     state = fold(state, good(state, events=(finish(complete=False),)))
     state = fold(state, good(state, events=(Applied(table_id=1, applied_seq=Seq(10), applied_record=state.number),)))
-    assert (state.tables[1].finishes, state.tables[1].forgotten_record) == ((), registered)
+    assert (state.tables[1].finishes, state.tables[1].trimmed_record) == ((), registered)
 
 
 def test_a_table_that_comes_back_begins_anew_above_the_gap() -> None:
@@ -319,20 +319,20 @@ def test_a_table_that_comes_back_begins_anew_above_the_gap() -> None:
     state = fold(state, good(state, events=(TableRemoved(table_id=1, reason="r"),)))
     state = fold(state, good(state, rows=3, events=(TableAdded(table=table_schema(1, 2), edge="60"),)))
     table = state.tables[1]
-    assert (table.removed_through, len(table.segments), table.removed, table.ended_at) == (12, 0, False, None)
+    assert (table.trimmed_through, len(table.segments), table.removed, table.ended_at) == (12, 0, False, None)
     assert table.schema.version == 2
 
 
-@pytest.mark.parametrize(("where", "conceals"), [(None, False), ('"id" > 1', False), (None, True)])
+@pytest.mark.parametrize(("where", "must_hide"), [(None, False), ('"id" > 1', False), (None, True)])
 def test_a_stopped_table_that_comes_back_with_another_row_filter_or_mask_has_a_new_target(
-    where: str | None, conceals: bool
+    where: str | None, must_hide: bool
 ) -> None:
     state = start()
     state = fold(state, good(state, events=(stopped(1, state.last_seq),)))
     before, schema = state.tables[1].generation, state.tables[1].schema
     table = schema.model_copy(update={"where": where, "version": schema.version + 1})
-    state = fold(state, good(state, events=(TableAdded(table=table, edge="60", conceals=conceals),)))
-    assert (state.tables[1].generation == before) == (where is None and not conceals)
+    state = fold(state, good(state, events=(TableAdded(table=table, edge="60", must_hide=must_hide),)))
+    assert (state.tables[1].generation == before) == (where is None and not must_hide)
 
 
 def test_only_the_newest_ended_snapshots_are_remembered() -> None:
@@ -370,7 +370,7 @@ def test_a_table_that_could_not_be_read_whole_is_known_longer_than_its_snapshot(
 def test_a_snapshot_is_remembered_until_targets_hold_its_end_and_have_passed_the_chunks_it_makes_up_for() -> None:
     state = start()
     state = fold(state, good(state, events=(finish(), SnapshotEnded(snapshot_id="s", outcome="completed"))))
-    plan = planned("lost", (1,)).model_copy(update={"reason": "repair", "makes_up_for": (("s", 0),)})
+    plan = planned("lost", (1,)).model_copy(update={"reason": "repair", "replaces": (("s", 0),)})
     state = fold(state, good(state, events=(plan, SnapshotEnded(snapshot_id="lost", outcome="completed"))))
 
     def later(state: LogState, name: str) -> LogState:

@@ -13,11 +13,11 @@ from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import HANDLERS, LogState, fold
 from tailrace.contract.resources import StorageLocation
 from tailrace.errors import CorruptLog
-from tailrace.sources.mysql.state import SourceState, Witness
+from tailrace.sources.mysql.state import Anchor, SourceState
 from tailrace.storage.store import Storage
 
 SAMPLES = Path(__file__).parent / "samples"
-SAMPLE = SAMPLES / "journal-4"
+SAMPLE = SAMPLES / "journal-5"
 """302 records, two roll-ups with their parts, and what all records mean. `further.jsonl`: what came to the format
 later, behind them, with what MySQL keeps; `nulled.jsonl`: the same of values that became NULL."""
 ROLLUP = 250
@@ -36,13 +36,13 @@ def summary(state: LogState) -> dict[str, Any]:
         "last_seq": state.last_seq,
         "position": state.position,
         "source_state": state.source_state,
-        "transactions": [*map(list, known.starts), known.removed_through],
+        "transactions": [*map(list, known.starts), known.trimmed_through],
         "commit_times": state.commit_times.lines().tolist(),
         "tables": {
             str(table_id): {
                 "segments": [s.model_dump() for s in table.segments],
                 "applied": [table.applied_seq, table.applied_record],
-                "removed_through": table.removed_through,
+                "trimmed_through": table.trimmed_through,
                 "removed": table.removed,
                 "versions": [s.table.version for s in table.schemas],
                 "chunks": [[c.record, c.chunk.snapshot_id, c.chunk.chunk, c.chunk.replay_point] for c in table.chunks],
@@ -89,7 +89,7 @@ def test_events_that_came_later_mean_what_they_meant() -> None:
     assert state.origin is not None
     assert (state.origin.identity["files before"], state.owner) == ("7", "team/shop@1f0c")
     known = SourceState.read(state.source_state)
-    assert known == SourceState(f"{SERVER}:1-9", Witness(Position(4294968500), "0123456789abcdef"))
+    assert known == SourceState(f"{SERVER}:1-9", Anchor(Position(4294968500), "0123456789abcdef"))
     state = fold(state, renewed)
     assert state.renewal is not None and state.renewal.request == "after-loss"
     assert all(table.removed for table in state.tables.values())
@@ -106,15 +106,15 @@ def test_values_that_became_null_mean_what_they_meant() -> None:
     assert state.tables[1].nulled == (("c1", 3), ("c2", 3), ("c39", 1))
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_a_journal_of_a_former_format_is_refused_by_its_number(tmp_path: Path, version: int) -> None:
     storage = Storage.open(StorageLocation(location=tmp_path.as_uri()))
     record = (SAMPLES / f"journal-{version}" / "record-0.json").read_bytes()
     storage.put(record_path(0), record)
-    with pytest.raises(CorruptLog, match=f"format version {version}, this is 4"):
+    with pytest.raises(CorruptLog, match=f"format version {version}, this is 5"):
         JournalReader.open(storage)
     origin = json.loads(record)["events"][0]
     for head in ({"number": 7, "origin": origin}, {"number": 7, "parts": [], "state": {"origin": origin}}):
         storage.put(rollup_path(7), json.dumps(head).encode())
-        with pytest.raises(CorruptLog, match=f"format version {version}, this is 4"):
+        with pytest.raises(CorruptLog, match=f"format version {version}, this is 5"):
             JournalReader.open(storage)

@@ -132,14 +132,14 @@ def test_however_many_chunk_files_of_a_table_are_lost_it_is_read_again_once() ->
     chunks = {t: tuple(LoggedChunk(record=RecordNumber(2), chunk=lost(t, n)) for n in range(4)) for t in (7, 8)}
     state = log(*(table(t, "t").model_copy(update={"chunks": chunks[t]}) for t in (7, 8)))
     plans = planner.rereads_of_lost(state, [lost(7, 1), lost(8, 0), lost(7, 2), lost(7, 1)])
-    assert [(p.tables, p.keys, p.makes_up_for) for p in plans] == [
+    assert [(p.tables, p.keys, p.replaces) for p in plans] == [
         ((7,), None, (("s", 1), ("s", 2))),
         ((8,), None, (("s", 0),)),
     ]
     known = log(*state.tables.values(), snapshots={p.snapshot_id: snapshot(p) for p in plans})
     assert planner.rereads_of_lost(known, [lost(7, 2), lost(8, 0)]) == ()
     (more,) = planner.rereads_of_lost(known.model_copy(update={"number": 12}), [lost(7, 2), lost(7, 3)])
-    assert more.makes_up_for == (("s", 3),)
+    assert more.replaces == (("s", 3),)
     applied = log(table(7, "t"), table(8, "t"))
     assert planner.rereads_of_lost(applied, [lost(7, 1)]) == (), "made up for, and the plan is forgotten"
 

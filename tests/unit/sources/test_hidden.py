@@ -7,7 +7,7 @@ import pytest
 from support.journals import table_schema
 from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import LoggedSchema, LogState, TableLog
-from tailrace.sources.hidden import conceals
+from tailrace.sources.hidden import must_hide
 
 BEFORE = table_schema(1, 2)
 """`id`, `c1` and `c2`, all in clear."""
@@ -39,7 +39,7 @@ def where(schema: TableSchema, text: str | None) -> TableSchema:
 
 
 def hides(known: LogState, now: TableSchema, *left_out: str) -> bool:
-    return conceals(known, now, lambda column: column.name in left_out, bool(left_out))
+    return must_hide(known, now, lambda column: column.name in left_out, bool(left_out))
 
 
 def without(schema: TableSchema, name: str) -> TableSchema:
@@ -95,8 +95,8 @@ def test_of_a_table_that_the_log_has_forgotten_nobody_knows_what_it_showed() -> 
 def test_what_was_to_be_hidden_before_and_was_not_yet_is_hidden_now() -> None:
     """The masked form never came to the target, which still shows the one before."""
     now = masked(BEFORE, "Redact")
-    assert hides(state(log(now, conceals=True, applied_record=RecordNumber(0))), now)
-    assert not hides(state(log(now, conceals=True, applied_record=RecordNumber(3))), now)
+    assert hides(state(log(now, must_hide=True, applied_record=RecordNumber(0))), now)
+    assert not hides(state(log(now, must_hide=True, applied_record=RecordNumber(3))), now)
 
 
 @pytest.mark.parametrize("more", [{"read_record": RecordNumber(-1)}, {"applied_record": RecordNumber(4)}])

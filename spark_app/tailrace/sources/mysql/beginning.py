@@ -23,9 +23,9 @@ from tailrace.sources.mysql.connect import (
 from tailrace.sources.mysql.failover import MariadbRead, MysqlRead, NewLog, ReadBefore
 from tailrace.sources.mysql.faults import START_OVER
 from tailrace.sources.mysql.gtid import GtidSet, MariaPosition
-from tailrace.sources.mysql.log import witness
+from tailrace.sources.mysql.log import anchor
 from tailrace.sources.mysql.position import OWN, Numbering, file_of, offset_of
-from tailrace.sources.mysql.state import SourceState, Witness
+from tailrace.sources.mysql.state import Anchor, SourceState
 
 PRODUCT, SERVER, SERVER_ID, SHIFT = "product", "server", "server id", "files before"
 """Keys of an origin's identity: which of the two products, which server, who we are to it, and how its files are
@@ -60,13 +60,13 @@ def bound(config: MyConfig, origin: Origin) -> MyConfig:
 
 def end_of_log(config: MyConfig, connection: Connection) -> ResumePoint:
     """The end of the log now. The state decides what the server will send: it is read first, so that nothing is between
-    the two that would be neither sent nor below the position. Its witness is the beginning of the file."""
+    the two that would be neither sent nor below the position. Its anchor is the beginning of the file."""
     server = server_of(connection)
     before = ends.seen(connection, OWN).removeprefix("gtid:") if server.product == "mysql" else _logged(connection)
     end = ends.log_end(connection, OWN)
-    file, _ = witness.files(connection, OWN)[file_of(end)]
+    file, _ = anchor.files(connection, OWN)[file_of(end)]
     done = before if server.product == "mysql" else _mariadb_state(connection, before, file, offset_of(end))
-    known = witness.witness_at(config.bound_to(server.identity), file, OWN.of(file, witness.FIRST))
+    known = anchor.anchor_at(config.bound_to(server.identity), file, OWN.of(file, anchor.FIRST))
     return ResumePoint(end, str(SourceState(done, known)))
 
 
@@ -124,16 +124,16 @@ def check_point(
         _check_successor(log, origin, state)
         return
     config = bound(config, origin)
-    end, files = ends.log_end(connection, config.numbering), witness.files(connection, config.numbering)
+    end, files = ends.log_end(connection, config.numbering), anchor.files(connection, config.numbering)
     if point.position > end:
         at, last = map(config.numbering.text, (point.position, end))
         what = f"the binary log ends at {last}, before the change log's {at}"
         raise PositionLost(f"{what}: the server was restored or its log was reset", START_OVER)
     _check_size(config, files, point.position)
-    if server.product == "mysql":  # before the witness: the server refuses to send what is found here
+    if server.product == "mysql":  # before the anchor: the server refuses to send what is found here
         _check_passed_over(config, connection, files, point.position, state.done)
-    if state.witness is not None:
-        _check_witness(config, files, state.witness)
+    if state.anchor is not None:
+        _check_anchor(config, files, state.anchor)
     if server.product == "mysql":
         _check_gtids(connection, GtidSet(state.done))
     else:
@@ -148,7 +148,7 @@ def moved(
     server = server_of(connection)
     if server.identity == origin.identity[SERVER]:
         return None
-    files, done = witness.files(connection, OWN), SourceState.read(point.source_state).done
+    files, done = anchor.files(connection, OWN), SourceState.read(point.source_state).done
     first = failover.first_sent(connection, files, done) if server.product == "mysql" else min(files)
     shift = max(0, file_of(point.position) + 1 - first)
     found = {**origin.identity, SERVER: server.identity, SHIFT: str(shift)}
@@ -161,19 +161,19 @@ def _check_passed_over(config: MyConfig, connection: Connection, files: Files, a
     in them."""
     number = failover.first_sent(connection, files, done)
     for passed in (n for n in sorted(files) if file_of(at) <= n < number):
-        begin = max(offset_of(at), witness.FIRST) if passed == file_of(at) else witness.FIRST
+        begin = max(offset_of(at), anchor.FIRST) if passed == file_of(at) else anchor.FIRST
         _check_anonymous(connection, files[passed][0], begin, config.numbering.text(at))
 
 
 def _check_anonymous(connection: Connection, file: str, begin: int, read: str) -> None:
-    """Checks the file from this place to its end. If no event begins there, it is another log, as the witness will
+    """Checks the file from this place to its end. If no event begins there, it is another log, as the anchor will
     say."""
     while True:
         with source_errors("looking for transactions without GTIDs"):
             try:
                 found = execute(connection, f"SHOW BINLOG EVENTS IN {sql.text(file)} FROM {begin} LIMIT {_PAGE}")
             except MySQLError as error:
-                if faults.number(error) != witness.TORN:
+                if faults.number(error) != anchor.TORN:
                     raise
                 return
         if any(row[2] == "Anonymous_Gtid" for row in found):
@@ -195,11 +195,11 @@ def _check_size(config: MyConfig, files: Files, at: Position) -> None:
         )
 
 
-def _check_witness(config: MyConfig, files: Files, known: Witness) -> None:
+def _check_anchor(config: MyConfig, files: Files, known: Anchor) -> None:
     """A file that was purged proves nothing; what follows it in the log must fit then."""
     file, _ = files.get(file_of(known.at), ("", 0))
     _check_size(config, files, Position(known.at + 1))
-    if file and witness.witness_at(config, file, known.at) != known:
+    if file and anchor.anchor_at(config, file, known.at) != known:
         raise PositionLost(
             f"the binary log has another event at {config.numbering.text(known.at)} than the one that was read there:"
             " another server has the address, or this one was restored or its log was reset",

@@ -20,7 +20,7 @@ from tailrace.sources.api import Interrupted
 from tailrace.sources.mysql import sql
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, server_of, source_errors
 from tailrace.sources.mysql.gtid import GtidSet, MariaPosition
-from tailrace.sources.mysql.log import events, witness
+from tailrace.sources.mysql.log import anchor, events
 from tailrace.sources.mysql.log.connection import BinlogConnection, Request
 from tailrace.sources.mysql.log.events import Kind, Transaction
 from tailrace.sources.mysql.log.framing import Event
@@ -152,7 +152,7 @@ def unread_before_read(log: NewLog, history: ReadBefore, now: str) -> list[str]:
 def _places(log: NewLog, history: ReadBefore, now: str) -> Iterator[tuple[str, int, str]]:
     """File, its size, the log's state before it: newest first, beginning with the log's end."""
     yield "", 0, now
-    for _, (file, size) in sorted(witness.files(log.connection, OWN).items(), reverse=True):
+    for _, (file, size) in sorted(anchor.files(log.connection, OWN).items(), reverse=True):
         log.check()
         before = state_before(log.connection, file)
         yield file, size, before
@@ -182,7 +182,7 @@ def first_sent(connection: Connection, files: Mapping[int, tuple[str, int]], don
 def read_over(log: NewLog, history: ReadBefore, done: str) -> None:
     """MySQL: the files that it passes over, from the newest one on in which something stands that was read. What was
     written while its `gtid_mode` was off has no GTID: the server does not send it, and the stream ends as lost."""
-    files = witness.files(log.connection, OWN)
+    files = anchor.files(log.connection, OWN)
     passed = [number for number in files if number < first_sent(log.connection, files, done)]
     for number in sorted(passed, reverse=True):
         log.check()
@@ -209,7 +209,7 @@ def _in_file(log: NewLog, file: tuple[str, int], history: ReadBefore, before: st
 def first_numbers(log: NewLog, domains: Set[int]) -> dict[int, int]:
     """MariaDB: of each of these domains a number that its log had come to where it begins; without those of which there
     is no transaction."""
-    _, (file, size) = min(witness.files(log.connection, OWN).items())
+    _, (file, size) = min(anchor.files(log.connection, OWN).items())
     found: dict[int, int] = {}
     for (domain, _), number in MariaPosition(state_before(log.connection, file)).numbers().items():
         found[domain] = max(number, found.get(domain, 0))
@@ -234,7 +234,7 @@ def _each(new: NewLog, file: tuple[str, int], take: Callable[[Transaction], bool
         mariadb = server_of(connection).product != "mysql"
         encrypted = dict(execute(connection, "SHOW VARIABLES LIKE 'binlog_encryption'")).get("binlog_encryption")
         hidden = _ENCRYPTION_HEADER if encrypted == "ON" else 0
-        place = file[0], witness.FIRST
+        place = file[0], anchor.FIRST
         with closing(BinlogConnection(connection, Request(0, place=place), mariadb)) as log:
             reader = _Reader(file, take)
             try:

@@ -24,7 +24,7 @@ from tailrace.contract.resources import Replicator
 from tailrace.errors import LogIncomplete, NoKey, ReadRefused, TableGone, TableStop
 from tailrace.sources.api import StreamContext
 from tailrace.sources.dropped import drops
-from tailrace.sources.hidden import conceals
+from tailrace.sources.hidden import must_hide
 from tailrace.sources.mysql.catalog import PRIMARY, TRANSACTIONAL, discover, hidden
 from tailrace.sources.mysql.connect import Connection, source_errors
 from tailrace.sources.mysql.log.definitions import announced, with_announced
@@ -308,8 +308,8 @@ class CatalogPoll:
         edge = self._progress.edge()
         self._tables.add(schema, table.stop is not None, table)
         left_out = {column.name for column in table.columns if not column.copied}
-        hides = conceals(state, schema, lambda column: column.name in left_out, bool(left_out))
-        added = TableAdded(table=schema, edge=edge, snapshot=wanted, resync=resync, conceals=hides)
+        hides = must_hide(state, schema, lambda column: column.name in left_out, bool(left_out))
+        added = TableAdded(table=schema, edge=edge, snapshot=wanted, resync=resync, must_hide=hides)
         if table.stop is not None:
             log.warning("%s is not captured: %s", table.name, table.stop)
             return [added, stopped(table.id, state.last_seq, table.stop)]

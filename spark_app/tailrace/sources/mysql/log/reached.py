@@ -1,4 +1,4 @@
-"""How far the log is read: the file, the end of the last event, the position, and the witness of it.
+"""How far the log is read: the file, the end of the last event, the position, and the anchor of it.
 
 Used by the assembler, which tells every event that has an end in its file.
 """
@@ -10,11 +10,11 @@ from tailrace.sources.mysql.log.connection import lost
 from tailrace.sources.mysql.log.framing import Event
 from tailrace.sources.mysql.log.walk import Places
 from tailrace.sources.mysql.position import Numbering, file_of, offset_of
-from tailrace.sources.mysql.state import Witness
+from tailrace.sources.mysql.state import Anchor
 
 _WRAP = 1 << 32
 """Ends in event headers have 32 bits; files can be larger."""
-_MOST_WITNESSED = 1 << 16
+_MOST_ANCHORED = 1 << 16
 """Bytes."""
 _BETWEEN = 1 << 20
 """Bytes, more than events of the server's own take up between two transactions."""
@@ -51,9 +51,9 @@ class Reached:
         self.position = start.position
 
     @property
-    def witness(self) -> Witness | None:
+    def anchor(self) -> Anchor | None:
         """An event at or before the position; None: none was read yet."""
-        return None if self._last is None else Witness.of(*self._last)
+        return None if self._last is None else Anchor.of(*self._last)
 
     def close_file(self) -> None:
         """It has come to its end."""
@@ -130,7 +130,7 @@ class Reached:
     def remember(self, event: Event) -> None:
         """It was the last. A large one would be kept in memory for it; a place beyond 4 GiB could not be asked for."""
         size, end = event[3:5]
-        if end and size <= _MOST_WITNESSED and self._end - size < _WRAP:
+        if end and size <= _MOST_ANCHORED and self._end - size < _WRAP:
             self._last = Position(self.place(size)), event
 
     def arrive(self) -> None:

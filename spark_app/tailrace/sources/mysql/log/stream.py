@@ -21,6 +21,7 @@ from tailrace.sources.mysql.ends import log_end, prepared, seen
 from tailrace.sources.mysql.facts import is_replica, observe
 from tailrace.sources.mysql.faults import START_OVER
 from tailrace.sources.mysql.log import events
+from tailrace.sources.mysql.log.anchor import FIRST, ended, files
 from tailrace.sources.mysql.log.assembler import Assembler
 from tailrace.sources.mysql.log.blocks import EventBlock
 from tailrace.sources.mysql.log.collations import charsets
@@ -35,7 +36,6 @@ from tailrace.sources.mysql.log.statements import STRENGTH, Effect, KnownTables,
 from tailrace.sources.mysql.log.table_map import YEARS_HAVE_A_SIGN, head_of
 from tailrace.sources.mysql.log.tables import Tables
 from tailrace.sources.mysql.log.temporary import TemporaryTables
-from tailrace.sources.mysql.log.witness import FIRST, ended, files
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import file_of, offset_of
 from tailrace.sources.mysql.preflight import UNLOGGED
@@ -99,7 +99,7 @@ class MysqlStream:
 
     def _unended(self) -> Position | None:
         """The file that was read last, if the server has not closed it, or no longer has it."""
-        at, known = self._sink.state.position, self._known.witness
+        at, known = self._sink.state.position, self._known.anchor
         if known is None:
             return None
         at = known.at if file_of(known.at) == file_of(at) else Position(at - offset_of(at) + FIRST)
@@ -225,8 +225,8 @@ class MysqlStream:
         if rows is None:
             self._assembler.cut()
         else:
-            witness = self._assembler.reached.witness or self._known.witness
-            state = SourceState(self._executed.state, witness, self._assembler.exact)
+            anchor = self._assembler.reached.anchor or self._known.anchor
+            state = SourceState(self._executed.state, anchor, self._assembler.exact)
             self._sink.cut(ResumePoint(self.position, str(state)), rows)
 
     def acknowledge(self, position: Position) -> None:

@@ -26,7 +26,7 @@ from tailrace.contract.resources import Replicator
 from tailrace.errors import NoKey, ReadRefused, TableGone
 from tailrace.sources.api import StreamContext
 from tailrace.sources.dropped import drops
-from tailrace.sources.hidden import conceals
+from tailrace.sources.hidden import must_hide
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.admission import publication_lost
 from tailrace.sources.postgresql.catalog import empty, exists, is_taken, settled, table_by_oid, unwritten
@@ -271,8 +271,8 @@ class CatalogPoll:
         again = before is not None or (table.schema_name, table.table_name) in former
         initial = self._place.replicator.spec.snapshot.initial or again
         wanted = initial and table.stop is None and resync is None
-        hides = conceals(self._sink.state, schema, table.leaves_out, bool(table.left_out))
-        added = TableAdded(table=schema, edge=edge, snapshot=wanted, resync=resync, conceals=hides)
+        hides = must_hide(self._sink.state, schema, table.leaves_out, bool(table.left_out))
+        added = TableAdded(table=schema, edge=edge, snapshot=wanted, resync=resync, must_hide=hides)
         events: list[Event] = [added]
         if table.stop is not None:
             log.warning("%s is not captured: %s", table.name, table.stop)

@@ -126,7 +126,7 @@ def test_its_number_counts_only_if_it_is_given_again(tmp_path: Path) -> None:
     sink, assembler = fed(tmp_path / "held", [*file(3), gtid(1), *row(b"a"), END, gtid(2), *row(b"b"), *file(4)])
     assert (sink.rows_of, assembler.executed.state) == ([b"a"], "0-7-1")
     assert assembler.reached.position == 4 << 40 | 79
-    assert assembler.reached.witness is not None and assembler.reached.witness.at == 4 << 40
+    assert assembler.reached.anchor is not None and assembler.reached.anchor.at == 4 << 40
 
 
 @pytest.mark.parametrize("closes", [Kind.STOP, Kind.ROTATE, None])

@@ -195,7 +195,7 @@ def outcome(
                 for event in found.each(0, len(found)):
                     assembler.feed(event)
             sink.told.append((assembler.reached.position, assembler.pending, assembler.divided, assembler.inside))
-            sink.told.append(assembler.reached.witness)
+            sink.told.append(assembler.reached.anchor)
     except TailraceError as error:
         sink.told.append(str(error))
         return sink.told

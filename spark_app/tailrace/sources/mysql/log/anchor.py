@@ -16,7 +16,7 @@ from tailrace.sources.mysql.log.connection import BinlogConnection, Request
 from tailrace.sources.mysql.log.events import UnknownEvent
 from tailrace.sources.mysql.log.framing import Event
 from tailrace.sources.mysql.position import Numbering, file_of, offset_of
-from tailrace.sources.mysql.state import Witness
+from tailrace.sources.mysql.state import Anchor
 
 _ENDS = ("Stop", "Rotate")
 TORN = 1220
@@ -39,7 +39,7 @@ def files(connection: Connection, numbering: Numbering) -> dict[int, tuple[str, 
     return {file_of(numbering.of(str(row[0]), 0)): (str(row[0]), int(row[1])) for row in found}
 
 
-def witness_at(config: MyConfig, file: str, at: Position) -> Witness | None:
+def anchor_at(config: MyConfig, file: str, at: Position) -> Anchor | None:
     """Reads the event that begins there in this file; None: none does. `Retry`: the server did not get so far. Behind
     the file's end it returns None, too: compare the size first."""
     connection = connect(config)
@@ -48,7 +48,7 @@ def witness_at(config: MyConfig, file: str, at: Position) -> Witness | None:
         place = file, offset_of(at)
         with closing(BinlogConnection(connection, Request(0, place=place), mariadb)) as log:
             event = _first(log)
-    return None if event is None else Witness.of(at, event)
+    return None if event is None else Anchor.of(at, event)
 
 
 def ended(connection: Connection, file: str, at: Position) -> bool:
