@@ -8,7 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from tailrace.contract.resources import Model
+from tailrace.contract.base import Model
+from tailrace.contract.status import TableState
+from tailrace.errors import Where
 
 Text = Annotated[str, StringConstraints(max_length=1024)]
 ShortText = Annotated[str, StringConstraints(max_length=253)]
@@ -53,7 +55,7 @@ class FaultStatus(Model):
     """The value at fault."""
     fix: Text = ""
     """A step that the reader can take to fix it."""
-    where: Literal["source", "target", "storage", "capture", "driver"] | None = None
+    where: Where | None = None
     """The part where it happened; `storage`: where the change log is kept."""
     count: Count = 1
     """The number of times in a row that it happened."""
@@ -100,7 +102,7 @@ class TableSummary(Model):
 
     name: Annotated[str, StringConstraints(max_length=256)]
     """`schema.table` in the source."""
-    state: Literal["WAITING", "SNAPSHOTTING", "REPLICATING", "FAILING", "STOPPED"]
+    state: TableState
     """State of the table."""
     lag_seconds: Annotated[float, Field(ge=0)] | None = None
     """Seconds since its oldest commit that is captured and not in the target yet."""
