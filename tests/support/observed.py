@@ -84,6 +84,12 @@ def pod(**change: Any) -> ObservedPod:
     return replace(plain, **change)
 
 
+def after_end(seen: ObservedReplicator, code: int, fault: Fault | None = None, **change: Any) -> ObservedReplicator:
+    """The observation after the driver's container ended with this code."""
+    gone = pod(template_hash=template(seen), running_since=None, ready=False, ended=ended(code, fault))
+    return replace(seen, pods=(replace(gone, **change),), driver=ObservedDriver())
+
+
 def ended(code: int, fault: Fault | None = None, at: float = NOW - 5, reason: str = "Error") -> Ended:
     return Ended(code, reason, fault, at)
 
@@ -117,18 +123,43 @@ def request(**change: Any) -> ObservedRequest:
 # ---- what was decided ----
 
 
-def condition(decision: Decision[ReplicatorStatus], kind: str) -> Condition | None:
-    return next((c for c in decision.status.conditions if c.type == kind), None)
+def kinds(decision: Decision[ReplicatorStatus]) -> set[str]:
+    """The types of the conditions that are present."""
+    return {c.type for c in decision.status.conditions}
+
+
+def condition(decision: Decision[ReplicatorStatus], kind: str) -> Condition:
+    return next(c for c in decision.status.conditions if c.type == kind)
+
+
+def verdict(decision: Decision[ReplicatorStatus], kind: str) -> tuple[str, str]:
+    """The status and the reason of a condition."""
+    found = condition(decision, kind)
+    return found.status, found.reason
 
 
 def reason(decision: Decision[ReplicatorStatus]) -> str:
-    ready = condition(decision, "Ready")
-    assert ready is not None
-    return ready.reason
+    return condition(decision, "Ready").reason
+
+
+def replicas(decision: Decision[ReplicatorStatus]) -> int | None:
+    """The replicas of the StatefulSet that is applied; None: the driver is left alone."""
+    made = applied(decision.actions).get("StatefulSet")
+    return made["spec"]["replicas"] if made is not None else None
+
+
+def emitted(decision: Decision[Any]) -> list[tuple[str, str]]:
+    """The type and the reason of each event."""
+    return [(e.type, e.reason) for e in decision.events]
 
 
 def applied(actions: tuple[Action, ...]) -> dict[str, Any]:
     return {str(a.document["kind"]): a.document for a in actions if isinstance(a, ApplyChild)}
+
+
+def recorded(observed: ObservedReplicator, **change: Any) -> ObservedReplicator:
+    """The observation with this in its status."""
+    return replace(observed, status=observed.status.model_copy(update=change))
 
 
 def with_driver(observed: ObservedReplicator, **status: Any) -> ObservedReplicator:

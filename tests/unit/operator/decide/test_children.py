@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.observed import HASHES, LIMITS, SPEC, applied, condition, meta, reason, reported, running
+from support.observed import HASHES, LIMITS, SPEC, applied, kinds, meta, reason, replicas, reported, running
 from tailrace.contract.driver import Problem
 from tailrace_operator.decide.model import ChangeSpec
 from tailrace_operator.decide.replicator import decide
@@ -37,10 +37,10 @@ def test_the_running_driver_is_told_and_no_pod_is_replaced(change: dict[str, Any
     decision = decide(edited(change, 1), LIMITS)
     (action,) = told(edited(change, 1))
     assert (action.generation, action.spec.suspend) == (2, False)
-    assert "StatefulSet" not in applied(decision.actions)
+    assert replicas(decision) is None
     assert '"generation": 2' in applied(decision.actions)["ConfigMap"]["data"]["replicator.yaml"]
     assert (reason(decision), decision.status.state) == ("ApplyingSpec", "Running")
-    assert condition(decision, "Reconciling") is not None
+    assert "Reconciling" in kinds(decision)
 
 
 def test_it_is_ready_once_the_driver_works_by_it_and_is_told_no_more() -> None:
@@ -50,8 +50,8 @@ def test_it_is_ready_once_the_driver_works_by_it_and_is_told_no_more() -> None:
 
 def test_why_it_takes_a_while_is_said() -> None:
     busy = DriverAnswer(accepted=False, problem=Problem(name="Retry", message="chunks are being read"), code=503)
-    ready = condition(decide(edited(LIVE[0], 1, spec_answer=busy), LIMITS), "Ready")
-    assert ready is not None and ready.message == "The driver takes over generation 2: chunks are being read."
+    decision = decide(edited(LIVE[0], 1, spec_answer=busy), LIMITS)
+    assert decision.status.message == "The driver takes over generation 2: chunks are being read."
 
 
 def test_what_needs_another_pod_gets_one_and_the_old_driver_is_told_nothing() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.observed import HASHES, LIMITS, NOW, SPEC, applied, ended, meta, pod, reported, running
+from support.observed import HASHES, LIMITS, NOW, SPEC, applied, emitted, ended, meta, pod, reported, running
 from tailrace.contract.driver import DropAnswer
 from tailrace.contract.status import Fault
 from tailrace_operator.decide.model import ApplyChild, Delete, DropSource, SetFinalizers
@@ -47,7 +47,7 @@ def test_a_replicator_whose_manifest_never_was_valid_goes_after_a_minute_of_atte
     later = with_job(deleting(75), replace(first, created=NOW - 61), cleaner(created=NOW - 5, ended=INVALID))
     decision = decide(later, LIMITS)
     assert decision.actions == (SetFinalizers(()),)
-    assert [(e.type, e.reason) for e in decision.events] == [("Normal", "NothingKnown")]
+    assert emitted(decision) == [("Normal", "NothingKnown")]
     said = decision.events[0].message
     assert said.startswith("The clean-up fails as the driver did (InvalidManifest: storage.location is bad"), said
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.observed import LIMITS, NOW, SPEC, applied, ended, meta, pod, reported, running
+from support.observed import LIMITS, NOW, SPEC, applied, emitted, ended, meta, pod, recorded, reported, running
 from tailrace.contract.driver import DropAnswer, DropReport, Problem
 from tailrace.contract.ownership import made_name
 from tailrace.contract.status import Fault
@@ -19,6 +19,11 @@ from tailrace_operator.status.models import DriverSummary, Halt, ReplicatorStatu
 UID = meta().uid
 NAME = made_name("shop", UID)
 MADE = (f"replication slot {NAME}", f"publication {NAME}")
+
+
+ORPHAN: dict[str, Any] = {"spec": {**SPEC, "deletionPolicy": "Orphan"}}
+DATABASE = {"type": "mysql", "host": "db", "username": "u", "credentials": {"secretName": "shop-db"}}
+MYSQL = {"spec": {**SPEC, "source": DATABASE, "tables": {"include": ["shop.*"]}}}
 
 
 def report(**change: Any) -> DropReport:
@@ -45,6 +50,13 @@ def job_of(observed: ObservedReplicator, **change: Any) -> Child:
     return Child("Job", "shop-drop", "j", "1", "", made["metadata"]["annotations"][names.TEMPLATE_HASH], **change)
 
 
+def arguments(observed: ObservedReplicator) -> list[str]:
+    """The command of the Job."""
+    job = applied(decide(observed, LIMITS).actions)["Job"]
+    found: list[str] = job["spec"]["template"]["spec"]["containers"][0]["args"]
+    return found
+
+
 def test_the_running_driver_is_asked_first_and_released_once_it_has_dropped() -> None:
     """Its Secret may be gone already; its process has the credentials."""
     observed = deleting()
@@ -58,12 +70,18 @@ def test_the_running_driver_is_asked_first_and_released_once_it_has_dropped() ->
     done = ObservedDrop(NOW, DropAnswer(done=True, report=report()), code=200)
     third = decide(replace(observed, status=first.status, dropping=done), LIMITS)
     assert third.actions == (SetFinalizers(()),)
-    assert [(s.type, s.reason) for s in third.events] == [("Normal", "CleanedUp")]
+    assert emitted(third) == [("Normal", "CleanedUp")]
     assert NAME in third.events[0].message
 
 
-def test_deletion_policy_delete_asks_the_driver_for_the_data_too() -> None:
-    assert decide(deleting(spec={**SPEC, "deletionPolicy": "Delete"}), LIMITS).actions == (DropSource("Delete"),)
+@pytest.mark.parametrize(
+    ("policy", "command", "data"), [("Retain", "drop", False), ("Delete", "drop", True), ("Orphan", "release", False)]
+)
+def test_the_policy_goes_to_the_driver_and_to_the_job_of_one_without(policy: str, command: str, data: bool) -> None:
+    observed = deleting(spec={**SPEC, "deletionPolicy": policy})
+    assert [a.policy for a in decide(observed, LIMITS).actions if isinstance(a, DropSource)] == [policy]
+    given = arguments(without_driver(observed))
+    assert given[:2] == ["tailrace", command] and ("--data" in given) is data
 
 
 @pytest.mark.parametrize("why", ["silent", "old", "slow", "gone", "waits"])
@@ -85,8 +103,7 @@ def test_where_no_driver_drops_it_is_ended_and_a_job_does_it(why: str) -> None:
             raise AssertionError(why)
     assert [type(a) for a in decide(observed, LIMITS).actions] == [Delete]
     made = applied(decide(without_driver(observed), LIMITS).actions)
-    assert made["Job"]["spec"]["template"]["spec"]["containers"][0]["args"][1] == "drop"
-    assert "--data" not in made["Job"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "Job" in made
     assert UID in made["ConfigMap"]["data"]["replicator.yaml"], "the Job proves whose it is"
 
 
@@ -95,35 +112,14 @@ def test_a_driver_that_does_not_answer_once_is_asked_again() -> None:
     assert decide(replace(deleting(begun=5), dropping=missed), LIMITS).actions == (DropSource("Retain"),)
 
 
-def test_deletion_policy_delete_takes_the_data_by_the_job_too() -> None:
-    observed = without_driver(deleting(spec={**SPEC, "deletionPolicy": "Delete"}))
-    job = applied(decide(observed, LIMITS).actions)["Job"]
-    assert "--data" in job["spec"]["template"]["spec"]["containers"][0]["args"]
-
-
-ORPHAN: dict[str, Any] = {"spec": {**SPEC, "deletionPolicy": "Orphan"}}
-
-
-def test_deletion_policy_orphan_asks_the_driver_to_release_and_names_what_fills_a_disk() -> None:
+def test_a_driver_that_released_the_change_log_names_what_fills_a_disk() -> None:
     observed = deleting(**ORPHAN)
     first = decide(observed, LIMITS)
-    assert first.actions == (DropSource("Orphan"),)
     assert "waiting for the driver to release the change log" in first.status.message.lower()
     done = ObservedDrop(NOW, DropAnswer(done=True, report=report(dropped=(), released=True)), code=200)
     last = decide(replace(observed, status=first.status, dropping=done), LIMITS)
-    assert last.actions == (SetFinalizers(()),)
-    assert [(s.type, s.reason) for s in last.events] == [("Normal", "Released")]
+    assert last.actions == (SetFinalizers(()),) and emitted(last) == [("Normal", "Released")]
     assert "s3://" in last.events[0].message and all(what in last.events[0].message for what in MADE)
-
-
-def test_deletion_policy_orphan_without_a_driver_releases_by_a_job() -> None:
-    observed = without_driver(deleting(**ORPHAN))
-    job = applied(decide(observed, LIMITS).actions)["Job"]
-    arguments = job["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert arguments[:2] == ["tailrace", "release"] and "--data" not in arguments
-    done = Child("Job", "shop-drop", "j", "1", "", succeeded=True)
-    events = decide(replace(observed, children={"Job/shop-drop": done}), LIMITS).events
-    assert [s.reason for s in events] == ["Released"]
 
 
 def test_an_orphan_of_a_change_log_that_is_anothers_releases_nothing() -> None:
@@ -133,26 +129,14 @@ def test_an_orphan_of_a_change_log_that_is_anothers_releases_nothing() -> None:
     assert [s.reason for s in events] == ["CleanedUp", "Kept"] and "belongs to team/other@1" in events[1].message
 
 
-@pytest.mark.parametrize("how", ["failed", "late", "namespace"])
-def test_a_change_log_that_was_not_released_is_named_with_what_continues_it(how: str) -> None:
-    decision = decide(stays(how, without_driver(deleting(**ORPHAN))), LIMITS)
-    assert decision.actions == (SetFinalizers(()),)
-    assert [(s.type, s.reason) for s in decision.events] == [("Warning", "NotReleased")]
-    message = decision.events[0].message
-    assert f"storage.adopt to 'team/shop@{UID}'" in message and all(what in message for what in MADE)
-    never = without_driver(deleting(**ORPHAN))
-    never = replace(never, status=never.status.model_copy(update={"made": ()}))
-    assert [s.reason for s in decide(stays(how, never), LIMITS).events] == ["NothingKnown"]
-
-
 @pytest.mark.parametrize("spent", [0, 17, 580])
 def test_the_job_tries_for_the_whole_time_that_a_deletion_waits(spent: int) -> None:
     observed = without_driver(deleting(begun=spent))
     job = applied(decide(observed, LIMITS).actions)["Job"]["spec"]
     left = int(LIMITS.cleanup_seconds) - spent
     assert job["activeDeadlineSeconds"] == left
-    arguments = job["template"]["spec"]["containers"][0]["args"]
-    assert arguments[arguments.index("--wait") + 1] == f"{max(left - drop.LAST_SECONDS, 0)}s"
+    given = arguments(observed)
+    assert given[given.index("--wait") + 1] == f"{max(left - drop.LAST_SECONDS, 0)}s"
     pauses = sum(min(10 * 2**n, 360) for n in range(job["backoffLimit"]))
     assert pauses > LIMITS.cleanup_seconds, "pods that die do not use up its attempts before its time"
 
@@ -162,7 +146,7 @@ def test_what_was_kept_because_nothing_proves_it_is_told_in_an_event() -> None:
     observed = replace(without_driver(deleting(begun=5)), reports=(kept,))
     decision = decide(observed, LIMITS)
     assert decision.actions == (SetFinalizers(()),)
-    assert [(s.type, s.reason) for s in decision.events] == [("Normal", "CleanedUp"), ("Warning", "Kept")]
+    assert emitted(decision) == [("Normal", "CleanedUp"), ("Warning", "Kept")]
     assert "replication slot x: the change log at s3://l belongs to team/other@1" in decision.events[1].message
 
 
@@ -177,11 +161,11 @@ def test_the_last_words_of_a_driver_whose_namespace_ends_are_enough() -> None:
     assert [s.reason for s in decide(observed, LIMITS).events] == ["CleanedUp"]
 
 
-def test_the_end_of_the_clean_up_releases_the_object() -> None:
+@pytest.mark.parametrize(("spec", "word"), [({}, "CleanedUp"), (ORPHAN, "Released")])
+def test_the_end_of_the_clean_up_releases_the_object(spec: dict[str, Any], word: str) -> None:
     done = Child("Job", "shop-drop", "j", "1", "", succeeded=True)
-    decision = decide(replace(without_driver(deleting()), children={"Job/shop-drop": done}), LIMITS)
-    assert decision.actions == (SetFinalizers(()),)
-    assert decision.events[0].reason == "CleanedUp"
+    decision = decide(replace(without_driver(deleting(**spec)), children={"Job/shop-drop": done}), LIMITS)
+    assert decision.actions == (SetFinalizers(()),) and emitted(decision) == [("Normal", word)]
 
 
 def stays(how: str, observed: ObservedReplicator) -> ObservedReplicator:
@@ -197,33 +181,25 @@ def stays(how: str, observed: ObservedReplicator) -> ObservedReplicator:
             return replace(observed, namespace_ends=True)
 
 
+LEFT: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[str, str], tuple[str, ...]]] = {
+    "what it made": ({}, MADE, ("Warning", "LeftBehind"), MADE),
+    "nothing, as the first start did not come so far": ({}, (), ("Normal", "NothingKnown"), (NAME,)),
+    "nothing, as in this source nothing is made": (MYSQL, (), ("Normal", "NothingLeft"), ("nothing at db:3306",)),
+    "what continues": (ORPHAN, MADE, ("Warning", "NotReleased"), (f"storage.adopt to 'team/shop@{UID}'", *MADE)),
+    "nothing that could continue": (ORPHAN, (), ("Normal", "NothingKnown"), (NAME,)),
+}
+
+
 @pytest.mark.parametrize("how", ["failed", "late", "namespace"])
-def test_what_stays_behind_is_named_and_the_object_is_released_all_the_same(how: str) -> None:
-    decision = decide(stays(how, without_driver(deleting())), LIMITS)
+@pytest.mark.parametrize("case", LEFT)
+def test_what_stays_behind_is_named_and_the_object_is_released_all_the_same(case: str, how: str) -> None:
+    spec, made, event, words = LEFT[case]
+    decision = decide(stays(how, recorded(without_driver(deleting(**spec)), made=made)), LIMITS)
     assert decision.actions == (SetFinalizers(()),)
-    assert decision.events[0].reason == "LeftBehind"
-    assert all(what in decision.events[0].message for what in MADE)
-    assert (how == "failed") == ("no route to host" in decision.events[0].message)
-
-
-@pytest.mark.parametrize("how", ["failed", "late", "namespace"])
-def test_nobody_is_warned_of_a_slot_that_no_driver_ever_made(how: str) -> None:
-    """Its source was never reached: the first start did not come so far."""
-    observed = without_driver(deleting())
-    status = observed.status.model_copy(update={"made": ()})
-    events = decide(stays(how, replace(observed, status=status)), LIMITS).events
-    assert [(s.type, s.reason) for s in events] == [("Normal", "NothingKnown")]
-    assert NAME in events[0].message
-
-
-@pytest.mark.parametrize("how", ["failed", "late", "namespace"])
-def test_nothing_is_left_behind_in_a_source_in_which_nothing_is_made(how: str) -> None:
-    mysql = {"type": "mysql", "host": "db", "username": "u", "credentials": {"secretName": "shop-db"}}
-    observed = without_driver(deleting(spec={**SPEC, "source": mysql, "tables": {"include": ["shop.*"]}}))
-    status = observed.status.model_copy(update={"made": ()})
-    events = decide(stays(how, replace(observed, status=status)), LIMITS).events
-    assert [(s.type, s.reason) for s in events] == [("Normal", "NothingLeft")]
-    assert "created nothing at db:3306" in events[0].message
+    assert emitted(decision) == [event]
+    message = decision.events[0].message
+    assert all(word in message for word in words)
+    assert event[1] != "LeftBehind" or (how == "failed") == ("no route to host" in message)
 
 
 def test_a_secret_that_is_missing_is_named_while_the_clean_up_waits_for_it() -> None:
@@ -285,12 +261,12 @@ def test_the_clean_up_after_a_driver_that_never_started_waits_only_a_minute_for_
 
     def after(seconds: float, **more: Any) -> ObservedReplicator:
         observed = with_job(seconds, **(change | more))
-        return replace(observed, status=observed.status.model_copy(update={"made": ()}))
+        return recorded(observed, made=())
 
     assert decide(after(59), LIMITS).actions == ()
     late = decide(after(61), LIMITS)
     assert late.actions == (SetFinalizers(()),)
-    assert [(s.type, s.reason) for s in late.events] == [("Normal", "NothingKnown")]
+    assert emitted(late) == [("Normal", "NothingKnown")]
     assert "No driver has ever started, nor can the clean-up" in late.events[0].message
     none = replace(after(61), cleaners=())
     assert decide(none, LIMITS).actions == (SetFinalizers(()),)
@@ -326,5 +302,5 @@ def test_a_job_whose_pod_cannot_even_be_made_sends_the_reader_to_its_events() ->
 def test_while_the_job_runs_what_stopped_the_driver_is_told() -> None:
     halt = Halt(reason="AuthenticationFailed", message="AuthenticationFailed: no", at=times.text(NOW))
     observed = with_job(60, running_since=NOW - 50, ip="127.0.0.3", phase="Running")
-    observed = replace(observed, status=observed.status.model_copy(update={"halt": halt}))
+    observed = recorded(observed, halt=halt)
     assert "AuthenticationFailed: no" in decide(observed, LIMITS).status.message

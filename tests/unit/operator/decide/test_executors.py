@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from support.observed import LIMITS, MADE, NOW, SPEC, condition, ended, pod, reported, running
+from support.observed import LIMITS, MADE, NOW, SPEC, condition, emitted, ended, kinds, pod, reported, running, verdict
 from tailrace_operator.decide.model import Decision
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe import parse
 from tailrace_operator.observe.model import ObservedPod, ObservedReplicator
 from tailrace_operator.status.models import ExecutorsSummary, ReplicatorStatus
 
+READY = "ExecutorsReady"
 TWO = {**SPEC, "executors": {"min": 2, "max": 2}}
 NOWHERE = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
 
@@ -33,16 +34,11 @@ def summary(decision: Decision[ReplicatorStatus]) -> ExecutorsSummary:
     return decision.status.executors
 
 
-def told(decision: Decision[ReplicatorStatus]) -> tuple[str, str] | None:
-    found = condition(decision, "ExecutorsReady")
-    return (found.status, found.reason) if found is not None else None
-
-
 def test_executors_that_run_are_counted() -> None:
     decision = decide(with_executors(executor("e1"), executor("e2")), LIMITS)
     assert summary(decision) == ExecutorsSummary(desired=2, running=2)
     assert decision.status.executors_summary == "2/2"
-    assert told(decision) == ("True", "ExecutorsRunning")
+    assert verdict(decision, READY) == ("True", "ExecutorsRunning")
     assert decision.status.message == ""
 
 
@@ -52,13 +48,13 @@ def test_executors_that_no_node_takes_are_told_with_the_schedulers_words() -> No
     found = summary(decision)
     assert (found.desired, found.running, found.pending, found.reason) == (2, 0, 2, "PodPending")
     assert "0 of 2 executors run" in found.message and "didn't match Pod's node affinity/selector" in found.message
-    assert told(decision) == ("False", "PodPending")
+    assert verdict(decision, READY) == ("False", "PodPending")
     assert [(e.type, e.reason) for e in decision.events if e.reason == "PodPending"] == [("Warning", "PodPending")]
     assert decision.status.message == found.message, "the stream itself runs, and its message says what does not"
     again = decide(replace(observed, status=decision.status, now=NOW + 10), LIMITS)
     assert not again.events and again.status == decision.status, "it is told once"
     over = decide(replace(observed, status=decision.status, executors=(executor("e1"), executor("e2"))), LIMITS)
-    assert [(e.type, e.reason) for e in over.events] == [("Normal", "ExecutorsRunning")]
+    assert emitted(over) == [("Normal", "ExecutorsRunning")]
 
 
 @pytest.mark.parametrize(
@@ -82,17 +78,9 @@ def on_demand(wanted: int, *pods: ObservedPod, **change: Any) -> ObservedReplica
     return replace(running(reported(executors_wanted=wanted), spec=ON_DEMAND), executors=pods, **change)
 
 
-def test_executors_on_demand_that_nobody_needs_are_well() -> None:
-    decision = decide(on_demand(0), LIMITS)
-    assert summary(decision) == ExecutorsSummary()
-    assert decision.status.executors_summary == "0/0"
-    assert told(decision) == ("True", "ExecutorsNotNeeded")
-    assert not [e for e in decision.events if e.reason.startswith("Executor")]
-
-
 def test_a_manifest_that_says_count_has_as_many_at_most_and_is_told_the_new_name() -> None:
     decision = decide(running(reported(), spec={**SPEC, "executors": {"count": 3}}), LIMITS)
-    (found,) = (c for c in decision.status.conditions if c.type == "ExecutorsReady")
+    found = condition(decision, READY)
     assert found.reason == "ExecutorsNotNeeded"
     assert found.message.endswith("write max: 3, and min: 3 if they are to stay.")
     many = decide(running(reported(executors_wanted=50), spec={**SPEC, "executors": {"count": 3}}), LIMITS)
@@ -101,27 +89,33 @@ def test_a_manifest_that_says_count_has_as_many_at_most_and_is_told_the_new_name
     assert "count" not in str([c.message for c in told.status.conditions])
 
 
-@pytest.mark.parametrize(("wanted", "desired"), [(1, 1), (3, 3), (50, 3)])
-def test_executors_on_demand_are_as_many_as_tasks_need_and_as_there_may_be(wanted: int, desired: int) -> None:
-    decision = decide(on_demand(wanted), LIMITS)
-    assert (summary(decision).desired, summary(decision).running) == (desired, 0)
-    assert told(decision) == ("False", "ExecutorsStarting")
-
-
-def test_an_executor_without_work_is_well_until_it_goes() -> None:
-    decision = decide(on_demand(0, executor("e1"), executor("gone", phase="Succeeded", running_since=None)), LIMITS)
-    assert summary(decision) == ExecutorsSummary(desired=1, running=1)
-    assert told(decision) == ("True", "ExecutorsRunning")
+@pytest.mark.parametrize(
+    ("wanted", "pods", "counts", "word"),
+    [
+        (0, (), "0/0", ("True", "ExecutorsNotNeeded")),
+        (1, (), "0/1", ("False", "ExecutorsStarting")),
+        (3, (), "0/3", ("False", "ExecutorsStarting")),
+        (50, (), "0/3", ("False", "ExecutorsStarting")),
+        (0, (executor(), waiting("gone", phase="Succeeded")), "1/1", ("True", "ExecutorsRunning")),
+    ],
+    ids=["nobody needs one", "one", "three", "as many as there may be", "one without work"],
+)  # fmt: skip
+def test_executors_on_demand_are_as_many_as_tasks_need_and_as_there_may_be(
+    wanted: int, pods: tuple[ObservedPod, ...], counts: str, word: tuple[str, str]
+) -> None:
+    decision = decide(on_demand(wanted, *pods), LIMITS)
+    assert (decision.status.executors_summary, verdict(decision, READY)) == (counts, word)
+    assert not [e for e in decision.events if e.reason.startswith("Executor")]
 
 
 def test_executors_on_demand_that_a_quota_refuses_are_missing_although_there_is_no_pod() -> None:
     first = decide(on_demand(1), LIMITS)
     late = decide(on_demand(1, status=first.status, now=NOW + 61), LIMITS)
-    assert told(late) == ("False", "ExecutorsMissing")
+    assert verdict(late, READY) == ("False", "ExecutorsMissing")
     assert "0 of 1 executors run" in late.status.message and "quotas" in late.status.message
-    assert [(e.type, e.reason) for e in late.events] == [("Warning", "ExecutorsMissing")]
+    assert emitted(late) == [("Warning", "ExecutorsMissing")]
     over = decide(on_demand(0, status=late.status, now=NOW + 90), LIMITS)
-    assert told(over) == ("True", "ExecutorsNotNeeded")
+    assert verdict(over, READY) == ("True", "ExecutorsNotNeeded")
     assert [(e.type, e.message) for e in over.events] == [("Normal", "No executor is needed any longer.")]
 
 
@@ -131,32 +125,32 @@ def test_of_a_driver_that_is_silent_nobody_knows_whether_it_needs_executors() ->
     observed = on_demand(1, status=missing.status)
     silent = replace(observed.driver, answered_at=NOW - 4000, silent_since=NOW - 3000)
     unknown = decide(replace(observed, driver=silent), LIMITS)
-    assert (summary(unknown).desired, told(unknown)) == (0, None)
+    assert summary(unknown).desired == 0 and READY not in kinds(unknown)
     assert not [e for e in unknown.events if e.reason.startswith("Executor")]
     some = decide(replace(observed, driver=silent, executors=(executor("e1"),)), LIMITS)
-    assert told(some) == ("True", "ExecutorsRunning")
+    assert verdict(some, READY) == ("True", "ExecutorsRunning")
 
 
 def test_an_older_driver_wants_all_its_executors_always() -> None:
     """The operator is upgraded first; where a quota refuses them there is no pod to see."""
     observed = running(reported(executors_wanted=None), spec={**SPEC, "executors": {"count": 2}})
     first = decide(observed, LIMITS)
-    assert (summary(first).desired, told(first)) == (2, ("False", "ExecutorsStarting"))
+    assert (summary(first).desired, verdict(first, READY)) == (2, ("False", "ExecutorsStarting"))
     late = decide(replace(observed, status=first.status, now=NOW + 61), LIMITS)
-    assert told(late) == ("False", "ExecutorsMissing")
+    assert verdict(late, READY) == ("False", "ExecutorsMissing")
     both = decide(replace(observed, executors=(executor("e1"), executor("e2"))), LIMITS)
-    assert told(both) == ("True", "ExecutorsRunning")
+    assert verdict(both, READY) == ("True", "ExecutorsRunning")
 
 
 def test_executors_have_a_while_to_start_and_are_missing_then() -> None:
     first = decide(with_executors(), LIMITS)
-    assert told(first) == ("False", "ExecutorsStarting")
+    assert verdict(first, READY) == ("False", "ExecutorsStarting")
     assert not [e for e in first.events if e.reason.startswith("Executor")]
     soon = decide(with_executors(status=first.status, now=NOW + 59), LIMITS)
-    assert told(soon) == ("False", "ExecutorsStarting")
+    assert verdict(soon, READY) == ("False", "ExecutorsStarting")
     late = decide(with_executors(status=soon.status, now=NOW + 61), LIMITS)
-    assert told(late) == ("False", "ExecutorsMissing")
-    assert [(e.type, e.reason) for e in late.events] == [("Warning", "ExecutorsMissing")]
+    assert verdict(late, READY) == ("False", "ExecutorsMissing")
+    assert emitted(late) == [("Warning", "ExecutorsMissing")]
     later = decide(with_executors(status=late.status, now=NOW + 4000), LIMITS)
     assert later.status.executors == late.status.executors, "the text does not count: each count would be a write"
 
@@ -178,7 +172,7 @@ def test_executors_of_an_earlier_boot_and_those_on_their_way_out_do_not_count() 
 )
 def test_where_nobody_asks_for_executors_nothing_is_claimed(observed: ObservedReplicator) -> None:
     decision = decide(observed, LIMITS)
-    assert told(decision) is None and summary(decision).reason is None
+    assert READY not in kinds(decision) and summary(decision).reason is None
 
 
 def test_a_suspended_replicator_wants_none() -> None:
@@ -190,12 +184,7 @@ def test_an_executors_pod_is_read_as_spark_makes_it() -> None:
         "metadata": {"name": "shop-exec-1", "uid": "u", "namespace": "team"},
         "status": {
             "phase": "Pending",
-            "containerStatuses": [
-                {
-                    "name": "tailrace",
-                    "state": {"waiting": {"reason": "ImagePullBackOff", "message": "m"}},
-                }
-            ],
+            "containerStatuses": [{"name": "tailrace", "state": {"waiting": {"reason": "ImagePullBackOff"}}}],
         },
     }
     assert parse.pod(document).waiting == "ImagePullBackOff"

@@ -51,8 +51,7 @@ def test_it_is_told_when_the_kubelet_is_late_and_removed_a_while_after() -> None
     early, late, due = (decide(evicted(seconds), LIMITS) for seconds in (-10, 1, PATIENCE))
     assert reason(early) == "Starting" and early.again == 10
     assert reason(late) == "NodeLost" and late.again == PATIENCE - 1
-    ready = condition(late, "Ready")
-    assert ready is not None and "node far" in ready.message
+    assert "node far" in condition(late, "Ready").message
     assert [e.type for e in late.events if e.reason == "NodeLost"] == ["Warning"]
     forced = Delete("Pod", "shop-driver-0", "p-uid", force=True)
     assert forced not in (*early.actions, *late.actions)
@@ -67,7 +66,7 @@ def test_a_pod_that_is_taken_away_says_why() -> None:
         and not parse.pod(document({**EVICTED, "status": "False"}, {})).disrupted
     )
     ready = condition(decide(replace(running(), pods=(found,), driver=ObservedDriver()), LIMITS), "Ready")
-    assert ready is not None and ready.reason == "Starting"
+    assert ready.reason == "Starting"
     assert ready.message == (
         f"Waiting for pod shop-driver-0 to shut down ({preempted['message']}); then the driver starts again."
     )

@@ -46,6 +46,5 @@ def test_each_location_that_is_on_no_claim_is_named_with_the_pods_that_lack_it(m
 def test_a_replicator_whose_pods_would_each_have_a_folder_of_their_own_is_stalled() -> None:
     decision = decide(observed(spec=SPEC | LOCAL), LIMITS)
     stalled = condition(decision, "Stalled")
-    assert stalled is not None
     assert stalled.reason == "InvalidSpec"
     assert "driver.podTemplate and executors.podTemplate" in stalled.message

@@ -147,20 +147,17 @@ def test_deleting_a_running_request_cancels_it_and_then_lets_go() -> None:
     assert second.actions == (SetFinalizers(()),)
 
 
-def test_a_driver_that_is_away_holds_up_a_deletion_for_a_minute_only() -> None:
-    first = decide(deleted(driver=ObservedDriver()), LIMITS)
-    assert first.actions == ()
-    later = decide(deleted(driver=ObservedDriver(), status=first.status, now=NOW + 61), LIMITS)
-    assert later.actions == (SetFinalizers(()),)
-    assert later.events[0].reason == "CancelLater"
-
-
-def test_a_driver_that_cannot_cancel_holds_up_a_deletion_for_a_minute_only() -> None:
+@pytest.mark.parametrize(
+    ("change", "asked"), [({"driver": ObservedDriver()}, ()), ({"snapshot": snapshot()}, (Cancel(UID),))]
+)
+def test_a_driver_that_is_away_or_cannot_cancel_holds_up_a_deletion_for_a_minute_only(
+    change: dict[str, Any], asked: tuple[Cancel, ...]
+) -> None:
     """Its storage may be down for a day, its token may be another; the Replicator's own rounds go on asking."""
-    first = decide(deleted(snapshot=snapshot()), LIMITS)
-    soon = decide(deleted(snapshot=snapshot(), status=first.status, now=NOW + 30), LIMITS)
-    assert soon.actions == (Cancel(UID),)
-    later = decide(deleted(snapshot=snapshot(), status=first.status, now=NOW + 61), LIMITS)
+    first = decide(deleted(**change), LIMITS)
+    soon = decide(deleted(**change, status=first.status, now=NOW + 30), LIMITS)
+    assert first.actions == soon.actions == asked
+    later = decide(deleted(**change, status=first.status, now=NOW + 61), LIMITS)
     assert later.actions == (SetFinalizers(()),)
     assert later.events[0].reason == "CancelLater"
 

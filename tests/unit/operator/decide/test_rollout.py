@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.observed import HASHES, LIMITS, MADE, NOW, SPEC, applied, condition, pod, reason, running
+from support.observed import HASHES, LIMITS, MADE, NOW, SPEC, applied, condition, kinds, pod, reason, running
 from tailrace_operator.decide.model import Decision
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.decide.rollout import LONGEST_SECONDS
@@ -34,8 +34,7 @@ def image(decision: Decision[ReplicatorStatus]) -> str | None:
 def test_a_driver_waits_for_its_turn_runs_on_and_says_so() -> None:
     decision = decide(upgraded(turn=False), NEWER)
     assert image(decision) is None and decision.status.rollout_since is None
-    waits = condition(decision, "RolloutPending")
-    assert waits is not None and NEWER.image in waits.message
+    assert NEWER.image in condition(decision, "RolloutPending").message
     assert reason(decision) == "Streaming"
 
 
@@ -43,7 +42,7 @@ def test_whose_turn_it_is_restarts_and_holds_it_until_it_works() -> None:
     begun = decide(upgraded(turn=True), NEWER)
     assert image(begun) == NEWER.image
     assert begun.status.rollout_since == times.text(NOW) and begun.intent, "written before the restart"
-    assert condition(begun, "RolloutPending") is None
+    assert "RolloutPending" not in kinds(begun)
     on = replace(upgraded(turn=False), status=begun.status)
     assert image(decide(on, NEWER)) == NEWER.image, "its turn stays its own"
     works = replace(running(), status=begun.status)
