@@ -168,7 +168,7 @@ def test_a_damaged_log_ends_with_a_named_error_or_gives_rows_of_the_form(
         try:
             for event in damaged(log, Random(seed)):
                 assembler.feed(event)
-            assembler.cut()
+            assembler.filling.cut()
         except TailraceError as error:
             named[error.name] = named.get(error.name, 0) + 1
         except BaseException as error:

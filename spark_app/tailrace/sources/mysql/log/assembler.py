@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from tailrace.changelog.records import Position
 from tailrace.sources.mysql.log import events, plain
 from tailrace.sources.mysql.log.blocks import TRUNCATE, RowEvent
 from tailrace.sources.mysql.log.connection import lost
@@ -58,7 +59,7 @@ class Assembler:
         self._sink = sink
         self.executed = executed
         self._held = held
-        self._filling = Filling(sink, limit)
+        self.filling = Filling(sink, limit)
         self._start = start.position
         self._again = not start.exact
         """True while what comes is recorded already."""
@@ -77,14 +78,8 @@ class Assembler:
         self._now: Event = _NO_EVENT
 
     @property
-    def pending(self) -> bool:
-        """Finished transactions wait for a record."""
-        return self._filling.pending
-
-    @property
-    def divided(self) -> bool:
-        """Rows of the open transaction are in segments already."""
-        return self._filling.divided
+    def position(self) -> Position:
+        return self.reached.position
 
     @property
     def inside(self) -> bool:
@@ -153,7 +148,7 @@ class Assembler:
 
     def _may_take(self, run: plain.Run) -> bool:
         """Between transactions, in a file whose offsets continue from here; nothing that is recorded already."""
-        if self._open is not None or self._filling.divided:
+        if self._open is not None or self.filling.divided:
             return False
         ends, opens = run.events.end, run.opens[0]
         if not ends[run.opens].all() or not self.reached.goes_on(ends[opens : run.behind[-1]]):
@@ -167,14 +162,14 @@ class Assembler:
         forms = [known[form] for form in sent]
         captured = np.fromiter((wanted for _, wanted in forms), np.bool_, len(forms))
         filling = run.filling(captured)
-        fit = int(np.searchsorted(filling, self._filling.room))
+        fit = int(np.searchsorted(filling, self.filling.room))
         if not fit:
             return 0
         taken = run.part(0, fit)
         captured = captured[: len(taken.rows)]
-        marks = taken.marks(captured, len(self._filling.block.items), self.reached.origin)
+        marks = taken.marks(captured, len(self.filling.block.items), self.reached.origin)
         rows = taken.row_events([form for form, _ in forms[: len(captured)]], captured)
-        self._filling.add_finished(rows, marks, int(filling[fit - 1]))
+        self.filling.add_finished(rows, marks, int(filling[fit - 1]))
         self.executed.add_run(taken)
         self._again = False
         last = int(taken.behind[-1]) - 1
@@ -237,7 +232,7 @@ class Assembler:
         if self._open is None and self._sink.touched:
             self.reached.arrive()
             self._tell()
-            self.cut()
+            self.filling.cut()
 
     def _begin(self, kind: int, timestamp: int, server: int, body: bytes, size: int) -> None:
         if self._open is not None:
@@ -254,7 +249,7 @@ class Assembler:
         if self._open.prepares is not None:
             self._start_xa(self._open.prepares)
         # Its own time, or that of its first event, in seconds.
-        self._filling.begin(self._open.number, self._open.commit_ts or timestamp * 1_000_000, self._open.prefix)
+        self.filling.begin(self._open.number, self._open.commit_ts or timestamp * 1_000_000, self._open.prefix)
 
     def _map(self, body: bytes) -> None:
         self._maps[body[:6]] = self._known(body[8:])[0]
@@ -277,7 +272,7 @@ class Assembler:
         if self._xid is not None:
             self._held.add(self._xid, event)
         elif not self._skip and self._captured(form):
-            self._filling.add(event)
+            self.filling.add(event)
 
     def _captured(self, form: bytes) -> bool:
         """Asked again: it may be forgotten since its table map."""
@@ -310,7 +305,7 @@ class Assembler:
     def _statement(self, query: events.Query) -> None:
         if not self._skip:
             for form in self._sink.statement(query):
-                self._filling.add(RowEvent(TRUNCATE, form, b""))
+                self.filling.add(RowEvent(TRUNCATE, form, b""))
             self.tables_changed()
         if not self._began:
             self._finish()
@@ -321,9 +316,9 @@ class Assembler:
         if self._xid is not None:
             self._xa_rolled_back(self._xid, wholly)
             return
-        self._sink.undone(self._filling.open_forms())
+        self._sink.undone(self.filling.open_forms())
         if wholly:
-            self._filling.drop_open()
+            self.filling.drop_open()
             self._finish()
 
     def _xa_rolled_back(self, xid: str, wholly: bool) -> None:
@@ -353,19 +348,19 @@ class Assembler:
         self.executed.prepare(self._open)
         self._open, self._skip = None, False
         self.reached.remember(self._now)
-        self._filling.drop_mark()
+        self.filling.drop_mark()
         if self._sink.touched:
             # By a statement of its own, which MariaDB may not send again: what comes again of it is passed over.
             self.reached.arrive()
             self._tell()
-            self.cut()
+            self.filling.cut()
 
     def _decided(self, xid: str, commit: bool) -> None:
         prepared = self._held.transaction(xid)
         if prepared is not None:
             if commit:
                 if self._open is not None and not self._open.prefix:
-                    self._filling.commits_xa(xa_number(xid))
+                    self.filling.commits_xa(xa_number(xid))
                 self._replay(xid)
             self._held.forget(xid)
         elif not self._skip:
@@ -395,14 +390,14 @@ class Assembler:
             self._sink.undone(filter(self._captured, self._held.undone(xid)))
         for event in self._held.rows(xid):
             if not self._skip and self._captured(event.form):
-                self._filling.add(event)
+                self.filling.add(event)
 
     def _finish(self, decides: events.Transaction | None = None) -> None:
         """`decides`: a prepared one, which is needed until then: a record of what came before leads not past it."""
         if self._open is None:
             raise UnknownEvent("a transaction ends that never began")
         if self._sink.touched:
-            self._filling.record_finished()
+            self.filling.record_finished()
         if decides is not None:
             self.executed.decide(decides)
         self.executed.add(self._open)
@@ -414,9 +409,9 @@ class Assembler:
         and is read over."""
         if self._xid is not None:
             self._held.forget(self._xid)
-        self._sink.undone(self._filling.drop_open())
+        self._sink.undone(self.filling.drop_open())
         if self._sink.touched:
-            self._filling.record_finished()
+            self.filling.record_finished()
         self._close()
 
     def _close(self) -> None:
@@ -424,19 +419,16 @@ class Assembler:
         self._open, self._xid, self._skip = None, None, False
         self.reached.remember(self._now)
         self.reached.arrive()
-        self._filling.close()
+        self.filling.close()
         if touched:
             self._tell()
-        if touched or self._filling.divided or self._filling.full:
-            self.cut()
+        if touched or self.filling.divided or self.filling.full:
+            self.filling.cut()
 
     def _tell(self) -> None:
         """Reports the tables that were touched, behind what came before."""
-        self._filling.give_finished()
+        self.filling.give_finished()
         self._sink.ended()
-
-    def cut(self) -> None:
-        self._filling.cut()
 
 
 def _anonymous() -> UnknownEvent:

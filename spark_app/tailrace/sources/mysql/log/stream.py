@@ -15,6 +15,7 @@ from tailrace.changelog.records import Position, ResumePoint
 from tailrace.contract.resources import Replicator
 from tailrace.errors import Retry, SourceRefused
 from tailrace.sources.api import Distance, StreamContext
+from tailrace.sources.databases.stream import LogStream
 from tailrace.sources.mysql.catalog import table_by_id
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, server_of, source_errors
 from tailrace.sources.mysql.ends import log_end, prepared, seen
@@ -46,7 +47,10 @@ from tailrace.sources.stops import stands_still
 log = logging.getLogger(__name__)
 
 
-class MysqlStream:
+class MysqlStream(LogStream[BinlogConnection]):
+    _assembler: Assembler
+    _tables: Tables
+
     def __init__(
         self, config: MyConfig, connection: Connection, replicator: Replicator, server_id: int, context: StreamContext
     ) -> None:
@@ -90,7 +94,6 @@ class MysqlStream:
         """XA transaction that the log prepares and the server lacks -> where the log ended when that was seen."""
         self._hides = not observe(connection, ()).logs_what_it_applies
         """True if, as a replica, the server would not log what it applies."""
-        self._log: BinlogConnection | None = None
 
     def _take_over(self) -> None:
         for table in self._sink.state.tables.values():
@@ -129,14 +132,6 @@ class MysqlStream:
         request = Request(self._server_id, self._executed.place)
         self._log = BinlogConnection(connect(self._config), request, self._mariadb)
         log.info("reading the log of %s", self._config.place)
-
-    @property
-    def _connected(self) -> BinlogConnection:
-        assert self._log is not None, "start() comes first"
-        return self._log
-
-    def fileno(self) -> int:
-        return self._connected.fileno()
 
     def read(self, most_bytes: int, most_seconds: float) -> bool:
         if self._owes_look:
@@ -208,22 +203,10 @@ class MysqlStream:
             self._poll.statement(touched)
             self._assembler.tables_changed()
 
-    @property
-    def position(self) -> Position:
-        return self._assembler.reached.position
-
-    @property
-    def pending(self) -> bool:
-        return self._assembler.pending
-
-    @property
-    def divided(self) -> bool:
-        return self._assembler.divided
-
     def cut(self, rows: bool | None = None) -> None:
         """`rows`: given by the assembler; without, capture's loop wants a record."""
         if rows is None:
-            self._assembler.cut()
+            self._assembler.filling.cut()
         else:
             anchor = self._assembler.reached.anchor or self._known.anchor
             state = SourceState(self._executed.state, anchor, self._assembler.exact)
@@ -231,13 +214,6 @@ class MysqlStream:
 
     def acknowledge(self, position: Position) -> None:
         """The server keeps its log for a time of its own, not for us."""
-
-    def keep_alive(self, listened: bool = True) -> None:
-        if self._log is None:
-            return
-        if not listened:
-            self._log.heard()
-        self._log.keep_alive()
 
     def heartbeat(self) -> None:
         """Not needed: an idle server says every second where its log ends."""
@@ -292,12 +268,6 @@ class MysqlStream:
         del self._looks[table_id]
         return True
 
-    def is_captured(self, table_id: int) -> bool:
-        return self._tables.is_captured(table_id)
-
-    def version_with(self, table_id: int, columns: tuple[str, ...]) -> int | None:
-        return self._tables.version_with(table_id, columns)
-
     def current_snapshot(self) -> str:
         server = server_of(self._connection).identity
         return seen_on(seen(self._connection, self._config.numbering), server, self._config.numbering)
@@ -311,7 +281,3 @@ class MysqlStream:
             end, kept = self._end(), files(self._connection, self._config.numbering)
         behind = sum(size for number, (_, size) in kept.items() if file_of(position) <= number < file_of(end))
         return Distance(end, max(0, behind + offset_of(end) - offset_of(position)), None)
-
-    def close(self) -> None:
-        if self._log is not None:
-            self._log.close()

@@ -14,6 +14,7 @@ from dataclasses import replace
 from tailrace.changelog.records import Position
 from tailrace.contract.resources import Replicator, ReplicatorSpec
 from tailrace.sources.api import Distance, StreamContext
+from tailrace.sources.databases.stream import LogStream
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.admission import check_slot
 from tailrace.sources.postgresql.catalog import table_by_oid
@@ -35,7 +36,10 @@ ENDS_SECONDS = 3.0
 """Waited for the catalog to show what the log has; meanwhile the log is not read."""
 
 
-class PgStream:
+class PgStream(LogStream[LogConnection]):
+    _assembler: Assembler
+    _tables: CapturedTables
+
     def __init__(
         self,
         config: PgConfig,
@@ -60,9 +64,8 @@ class PgStream:
         self._assembler = self._from_here()
         self._poll = CatalogPoll(PollContext(replicator, connection, names), self._tables, context)
         self._looks: dict[int, int] = {}
-        self._holder = LogHolder(connection)
         """Table -> the look that was taken for it."""
-        self._log: LogConnection | None = None
+        self._holder = LogHolder(connection)
 
     def start(self) -> None:
         self._poll.begin()
@@ -81,18 +84,10 @@ class PgStream:
         check_slot(slots.find_slot(self._connection, slot), slot, self._config.database, position)
         log.info("reading the log of %s", self._config.place)
 
-    @property
-    def _connected(self) -> LogConnection:
-        assert self._log is not None, "start() comes first"
-        return self._log
-
-    def fileno(self) -> int:
-        return self._connected.fileno()
-
     def read(self, most_bytes: int, most_seconds: float) -> bool:
         assembler = self._assembler
         ended = self._connected.read(assembler.feed, assembler.observe, most_bytes, most_seconds)
-        if not assembler.divided:
+        if not self.divided:
             self._act_on_markers()
         return ended
 
@@ -113,31 +108,12 @@ class PgStream:
         self._connect()
         self._poll.connected()
 
-    @property
-    def position(self) -> Position:
-        return self._assembler.position
-
-    @property
-    def pending(self) -> bool:
-        return self._assembler.pending
-
-    @property
-    def divided(self) -> bool:
-        return self._assembler.divided
-
     def cut(self) -> None:
-        self._assembler.cut()
+        self._assembler.filling.cut()
 
     def acknowledge(self, position: Position) -> None:
         if self._log is not None:
             self._log.acknowledge(position)
-
-    def keep_alive(self, listened: bool = True) -> None:
-        if self._log is None:
-            return
-        if not listened:
-            self._log.heard()
-        self._log.keep_alive()
 
     def heartbeat(self) -> None:
         slots.emit(self._connection, "", transactional=False)
@@ -149,7 +125,7 @@ class PgStream:
 
     def look_for(self, table_id: int) -> bool:
         token = self._looks.get(table_id)
-        if self._assembler.divided:
+        if self.divided:
             return False  # as with every look: no table may change in a record before rows that are in segments already
         if token is None:
             self._looks[table_id] = self._poll.poll(always_mark=True)
@@ -159,22 +135,12 @@ class PgStream:
         del self._looks[table_id]
         return True
 
-    def is_captured(self, table_id: int) -> bool:
-        return self._tables.is_captured(table_id)
-
-    def version_with(self, table_id: int, columns: tuple[str, ...]) -> int | None:
-        return self._tables.version_with(table_id, columns)
-
     def current_snapshot(self) -> str:
         return slots.snapshot(self._connection)
 
     def distance(self, position: Position) -> Distance:
         found = slots.distance(self._connection, self._names.slot, position)
         return replace(found, held_by=self._holder.of(found))
-
-    def close(self) -> None:
-        if self._log is not None:
-            self._log.close()
 
     def _extend(self, xid: int) -> int:
         return extend_xid(xid, self._next_xid)

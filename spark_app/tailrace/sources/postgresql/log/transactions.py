@@ -126,7 +126,7 @@ class Assembler:
         self._extend_xid = extend_xid
         self._relations = Relations()
         self._mode = Mode.IDLE
-        self._filling = Filling(MessageBlock(), block_limit, sink.rows, lambda rows: sink.cut(self.position, rows))
+        self.filling = Filling(MessageBlock(), block_limit, sink.rows, lambda rows: sink.cut(self.position, rows))
         self._streamed: StreamedTransaction | None = None
         """The transaction of the stream that is open now."""
         self.position = Position(0)
@@ -135,26 +135,11 @@ class Assembler:
         """Contents of our own transactional messages whose transaction is finished; the reader takes them away."""
         self._open_markers: list[bytes] = []
 
-    @property
-    def idle(self) -> bool:
-        """Between transactions: what a keep-alive says then about the server's position counts."""
-        return self._mode is Mode.IDLE
-
-    @property
-    def pending(self) -> bool:
-        """Finished transactions wait for a record."""
-        return self._filling.pending
-
-    @property
-    def divided(self) -> bool:
-        """Rows of the open transaction are in segments already: its tables must not change in a record before it."""
-        return self._filling.divided
-
     def feed(self, message: bytes) -> None:
         kind = message[0]
         if kind in pgoutput.ROWS:
             if self._mode is Mode.TRANSACTION:
-                self._filling.add(message)
+                self.filling.add(message)
             elif self._streamed is not None:
                 self._streamed.add(message)
             else:
@@ -195,10 +180,10 @@ class Assembler:
                     self._streamed.relation_arrivals.append(self._relations.arrival())
                 self._streamed.add(message)
             case pgoutput.RELATION:
-                self._relations.announce(message, self._filling.block)
+                self._relations.announce(message, self.filling.block)
             case pgoutput.TRUNCATE:
                 self._expect(Mode.TRANSACTION, kind)
-                self._filling.add(message)
+                self.filling.add(message)
             case pgoutput.MESSAGE if self._mode is not Mode.STREAM:  # ours are never in a stream
                 self._logical(pgoutput.logical_message(message))
             case pgoutput.MESSAGE | pgoutput.TYPE | pgoutput.ORIGIN:
@@ -228,31 +213,28 @@ class Assembler:
         for batch in streamed.replay():
             for piece in _between_relations(batch):
                 if isinstance(piece, bytes):
-                    self._relations.replay(piece, next(arrivals), seen, self._filling.block)
-                elif not self._filling.block.extend(piece, self._filling.limit):
+                    self._relations.replay(piece, next(arrivals), seen, self.filling.block)
+                elif not self.filling.block.extend(piece, self.filling.limit):
                     for message in piece:
-                        self._filling.add(message)
-        self._relations.end_replay(seen, self._filling.block)
+                        self.filling.add(message)
+        self._relations.end_replay(seen, self.filling.block)
         streamed.discard()
         self._finish(Position(commit.end_lsn))
 
     def _begin(self, xid: int, commit_ts: int) -> None:
         self._mode = Mode.TRANSACTION
-        self._filling.begin(self._extend_xid(xid), commit_ts)
+        self.filling.begin(self._extend_xid(xid), commit_ts)
 
     def _finish(self, end_lsn: Position) -> None:
         self._mode = Mode.IDLE
         if self._relations.crowded:
             self._relations.forget(self._spill.oldest_arrival)
         self.position = max(self.position, end_lsn)
-        self._filling.close()
+        self.filling.close()
         self.markers += self._open_markers
         self._open_markers.clear()
-        if self._filling.divided or self._filling.full:
-            self.cut()
-
-    def cut(self) -> None:
-        self._filling.cut()
+        if self.filling.divided or self.filling.full:
+            self.filling.cut()
 
     def _expect(self, mode: Mode, kind: int) -> None:
         if self._mode is not mode:

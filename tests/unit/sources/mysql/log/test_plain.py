@@ -194,13 +194,15 @@ def outcome(
             else:
                 for event in found.each(0, len(found)):
                     assembler.feed(event)
-            sink.told.append((assembler.reached.position, assembler.pending, assembler.divided, assembler.inside))
+            sink.told.append(
+                (assembler.reached.position, assembler.filling.pending, assembler.filling.divided, assembler.inside)
+            )
             sink.told.append(assembler.reached.anchor)
     except TailraceError as error:
         sink.told.append(str(error))
         return sink.told
     if not assembler.inside:
-        assembler.cut()
+        assembler.filling.cut()
     return [*sink.told, assembler.reached.position, assembler.executed.state, assembler.exact]
 
 
@@ -286,7 +288,7 @@ def test_only_the_open_transaction_is_fed_to_its_end(tmp_path: Path) -> None:
     assert assembler.feed_to_end(rest) == 3 and not assembler.inside
     assert assembler.feed_to_end(rest.behind(3)) == 0, "between transactions there is nothing to end"
     assembler.feed_many(rest.behind(3))
-    assembler.cut()
+    assembler.filling.cut()
     (_, block, marks) = sink.told[-2]
     assert [len(block), [mark.at for mark in marks]] == [4, [0, 2]]
 

@@ -15,14 +15,11 @@ def test_the_catalog_is_not_looked_at_while_a_transaction_is_divided() -> None:
         polls.append(always_mark)
         return 4
 
-    assembler = SimpleNamespace(divided=True)
-    stream = cast(
-        PgStream,
-        SimpleNamespace(_assembler=assembler, _looks={}, _poll=SimpleNamespace(poll=poll, acted_on=0, held={7})),
-    )
+    parts = SimpleNamespace(divided=True, _looks={}, _poll=SimpleNamespace(poll=poll, acted_on=0, held={7}))
+    stream = cast(PgStream, parts)
     assert not PgStream.look_for(stream, 7)
     assert polls == []
-    assembler.divided = False
+    parts.divided = False
     assert not PgStream.look_for(stream, 7)
     assert polls == [True]
     stream._poll.acted_on = 4
