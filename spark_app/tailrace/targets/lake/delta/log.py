@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from tailrace import privacy
 from tailrace.errors import OutcomeUnknown, Retry
+from tailrace.targets.lake.known_names import known_names
 
 Action = dict[str, Any]
 POINTER = "_last_checkpoint"
@@ -80,7 +81,7 @@ class DeltaLog:
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         self._spark = spark
-        jvm: Any = spark._jvm
+        jvm = known_names(spark._jvm)
         self._jvm = jvm
         self._delta: Any = jvm.org.apache.spark.sql.delta
         self._none: Any = jvm.scala.Option.empty()

@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from tailrace import privacy
 from tailrace.errors import OutcomeUnknown, Retry, TailraceError, TargetRefused
+from tailrace.targets.lake.known_names import known_names
 
 _PACKAGE = "org.apache.iceberg.exceptions."
 _REFUSED = {_PACKAGE + name for name in ("NotAuthorizedException", "ForbiddenException")}
@@ -52,7 +53,7 @@ class Java:
 
     @property
     def jvm(self) -> Any:
-        return self.gateway.jvm
+        return known_names(self.gateway.jvm)
 
     @property
     def iceberg(self) -> Any:
