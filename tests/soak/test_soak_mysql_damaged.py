@@ -30,10 +30,10 @@ from tailrace.sources.mysql.log.decode import Decoder
 from tailrace.sources.mysql.log.events import Query
 from tailrace.sources.mysql.log.executed import Executed
 from tailrace.sources.mysql.log.framing import Event
-from tailrace.sources.mysql.log.held import Held
-from tailrace.sources.mysql.log.reached import StartingPoint
+from tailrace.sources.mysql.log.log_position import StartingPoint
 from tailrace.sources.mysql.log.statements import KnownTables, effects
 from tailrace.sources.mysql.log.tables import Tables
+from tailrace.sources.mysql.log.xa_buffer import XaBuffer
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import OWN
 from tailrace.types import arrow_type
@@ -161,7 +161,7 @@ def test_a_damaged_log_ends_with_a_named_error_or_gives_rows_of_the_form(
     seed, rows, named = SEED, 0, dict[str, int]()
     end = time.monotonic() + SECONDS / len(RELEASES)
     while time.monotonic() < end:
-        sink, held = Sink(found, collations, server.mariadb), Held(tmp_path / "held")
+        sink, held = Sink(found, collations, server.mariadb), XaBuffer(tmp_path / "held")
         start = StartingPoint(Position(0), OWN)
         assembler = Assembler(sink, Executed("", server.mariadb), held, 1 << 20, start)
         begun = time.monotonic()

@@ -26,8 +26,8 @@ from tailrace.contract.resources import Replicator, TableOptions
 from tailrace.sources.api import KeyRange, StreamContext
 from tailrace.sources.mysql import catalog, chunks
 from tailrace.sources.mysql.connect import MyConfig, connect
-from tailrace.sources.mysql.ends import log_end
 from tailrace.sources.mysql.log.stream import MysqlStream
+from tailrace.sources.mysql.log_end import log_end
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import OWN
 from tailrace.storage.store import Storage

@@ -15,7 +15,7 @@ from tailrace.sources.postgresql.codec import decode
 from tailrace.sources.postgresql.columnar import SplitColumn, split
 from tailrace.sources.postgresql.connect import Connection, PgConfig
 from tailrace.sources.postgresql.model import PgTable
-from tailrace.sources.unfit import sets_null
+from tailrace.sources.unrepresentable import sets_null
 
 
 def config_of(server: PostgresServer, username: str = "postgres") -> PgConfig:

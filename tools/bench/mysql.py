@@ -25,9 +25,9 @@ from demo.mysql_server import MYSQL, MysqlServer
 from tailrace.changelog.records import Position
 from tailrace.contract.resources import Replicator
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect
-from tailrace.sources.mysql.ends import log_end
 from tailrace.sources.mysql.log.connection import BinlogConnection, Request
 from tailrace.sources.mysql.log.framing import Event, EventBatch
+from tailrace.sources.mysql.log_end import log_end
 from tailrace.sources.mysql.packets import PreparedAnswer
 from tailrace.sources.mysql.position import OWN
 

@@ -88,11 +88,11 @@ class _Process:
         )
         metrics.REGISTRY.register(Gauges(self.index))
         self.probes = ProbeServer(self.health_problem, self.measure)
-        self._held = self._working = False
+        self._xa_buffer = self._working = False
 
     async def run(self) -> None:
         await self.lease.acquire()
-        self._held = True
+        self._xa_buffer = True
         async with asyncio.TaskGroup() as group:
             group.create_task(_endless("the lease", self.lease.keep()))
             # Ours first: of what belongs to them only what names one that is known is kept. The CRDs may come after the
@@ -112,7 +112,7 @@ class _Process:
             group.create_task(_endless("kopf", self._kopf()))
 
     async def close(self) -> None:
-        if self._held:
+        if self._xa_buffer:
             await self.lease.release()
         await self.probes.close()
 

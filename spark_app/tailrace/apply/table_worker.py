@@ -16,7 +16,7 @@ from threading import RLock
 from tailrace.apply.progress import Progress, TableProgress, add
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice, cut
-from tailrace.changelog import calls
+from tailrace.changelog import triggers
 from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, TableSchema
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.status import TableCounters
@@ -174,7 +174,7 @@ def read_whole(table: TableLog, state: LogState, applied: AppliedState) -> bool:
     """True if the table's rows have been read since its generation began, the target holds all that was read, and
     nothing calls for another reading."""
     read = table.read_record > max(table.added_record, table.reread_record) and table.unread is None
-    if not read or applied.gap is not None or any(True for _ in calls.pending(state, table)):
+    if not read or applied.gap is not None or any(True for _ in triggers.pending(state, table)):
         return False
     ends = any(finish.complete and finish.record > applied.applied_record for finish in table.finishes)
     return not ends and not any(_reads(snapshot, table) for snapshot in state.snapshots.values())

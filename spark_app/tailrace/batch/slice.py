@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import takewhile
 
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog import calls
+from tailrace.changelog import triggers
 from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, Segment, Seq, TableSchema
 from tailrace.changelog.state import LoggedFinish, LoggedSchema, LogState, TableLog
 from tailrace.errors import CorruptLog, LogTrimmed
@@ -222,7 +222,7 @@ def _under_repair(log: LogState, table: TableLog, applied: AppliedState) -> bool
 def _complete_running(log: LogState, table: TableLog) -> Iterator[RecordNumber]:
     """Records in which complete, unfinished snapshots of the table were planned, or at the earliest will be: one that
     the log calls for is ordered in the next turn, so batches do not stop in between."""
-    yield from (RecordNumber(log.number + 1) for _ in calls.pending(log, table))
+    yield from (RecordNumber(log.number + 1) for _ in triggers.pending(log, table))
     for snapshot in log.snapshots.values():
         part = snapshot.tables.get(table.table_id)
         complete = snapshot.plan.where is None and snapshot.plan.keys is None

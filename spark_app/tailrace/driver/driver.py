@@ -26,10 +26,10 @@ from tailrace.contract.status import TableStatus
 from tailrace.contract.units import seconds
 from tailrace.driver import assessment, display, launch, live_spec, tail
 from tailrace.driver.applied_report import Reporter
-from tailrace.driver.beginning import Beginning
 from tailrace.driver.beside import Answer, PositionQuestion, Question
 from tailrace.driver.control import DriverControl, ManifestRequests
 from tailrace.driver.final_drop import FinalDrop
+from tailrace.driver.journal_start import JournalStart
 from tailrace.driver.launch import DriverParts, DriverSettings
 from tailrace.driver.live_spec import LiveSpec
 from tailrace.driver.once import OnceCheck, Verdict
@@ -204,10 +204,10 @@ class Driver:
     def _journal(self, capture: CaptureProcess, view: display.Paced) -> SharedJournal | None:
         """Wait for record 0, or for the stream to start over, and show what it waits for; None: a signal came first."""
         storage, socket = Storage.open(self._spec.storage), self._folder.socket
-        beginning = Beginning(storage, self._settings.resync, lambda: launch.claimed(socket) >= 0)
+        start = JournalStart(storage, self._settings.resync, lambda: launch.claimed(socket) >= 0)
         while not self._ending.is_set():
             self._look_after(capture)
-            look = Question(beginning.look, "journal-start")
+            look = Question(start.look, "journal-start")
             if not self._answered(look, capture, view):
                 break
             try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tailrace import privacy
-from tailrace.changelog import calls
+from tailrace.changelog import triggers
 from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, SnapshotEnded, SnapshotPlanned
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.driver import SnapshotBody
@@ -45,7 +45,7 @@ def due_snapshots(state: LogState, holes: Mapping[int, Holes]) -> tuple[Snapshot
     pending = [
         SnapshotPlanned(snapshot_id=call.snapshot_id, reason=call.reason, tables=(call.table_id,))
         for table in live
-        for call in calls.pending(state, table)
+        for call in triggers.pending(state, table)
     ]
     repairs = (plan for plan in _repairs(state, live, holes) if plan.snapshot_id not in state.snapshots)
     return (*pending, *repairs)

@@ -16,8 +16,8 @@ from support.versions import release_for, turns
 from tailrace.changelog.dropped import due
 from tailrace.errors import PositionLost, Retry
 from tailrace.sources.mysql import catalog
-from tailrace.sources.mysql.ends import log_end
 from tailrace.sources.mysql.log import tables
+from tailrace.sources.mysql.log_end import log_end
 from tailrace.sources.mysql.model import identity, number_of
 from tailrace.sources.mysql.position import OWN
 

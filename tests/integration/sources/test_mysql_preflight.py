@@ -14,8 +14,8 @@ from tailrace.sources.findings import Finding, refuse
 from tailrace.sources.mysql import preflight
 from tailrace.sources.mysql.catalog import discover
 from tailrace.sources.mysql.connect import MyConfig, connect
-from tailrace.sources.mysql.ends import prepared
 from tailrace.sources.mysql.facts import observe
+from tailrace.sources.mysql.log_end import prepared
 
 
 @pytest.fixture(scope="module", params=turns(*RELEASES))

@@ -13,7 +13,7 @@ from support.mysql_log import PATIENCE, LogRun, by_chunk
 from support.versions import turns
 from tailrace.errors import Retry
 from tailrace.sources.mysql.connect import execute
-from tailrace.sources.mysql.ends import log_end
+from tailrace.sources.mysql.log_end import log_end
 from tailrace.sources.mysql.position import OWN
 
 TABLE = "CREATE TABLE d.t (id int PRIMARY KEY, v int)"

@@ -13,7 +13,7 @@ from support.mysql_log import LogRun, config_of, source_rows
 from tailrace.changelog.records import Seq
 from tailrace.snapshot.replay import replay_point
 from tailrace.sources.mysql.connect import connect
-from tailrace.sources.mysql.ends import seen
+from tailrace.sources.mysql.log_end import seen
 from tailrace.sources.mysql.position import OWN
 from tailrace.sources.mysql.visibility import visibility
 

@@ -20,7 +20,7 @@ from support.versions import turns
 from tailrace.changelog.records import Position
 from tailrace.errors import Locked
 from tailrace.sources.mysql.connect import connect
-from tailrace.sources.mysql.ends import seen
+from tailrace.sources.mysql.log_end import seen
 from tailrace.sources.mysql.position import OWN
 
 

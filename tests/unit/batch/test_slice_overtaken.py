@@ -9,7 +9,7 @@ import pytest
 
 from support.scripted_database import Change
 from support.scripted_runs import Copy, filled
-from tailrace.changelog import calls
+from tailrace.changelog import triggers
 from tailrace.changelog.state import LogState
 from tailrace.snapshot import planner
 
@@ -62,14 +62,14 @@ def test_batches_go_on_until_the_snapshot_is_planned_that_is_called_for(
         # The planner's turn does not come.
         monkeypatch.setattr(planner, "due_snapshots", lambda *_: ())
         one.database.differing.add(ONE)
-        working(one, lambda state: any(True for _ in calls.pending(state, state.tables[ONE])))
+        working(one, lambda state: any(True for _ in triggers.pending(state, state.tables[ONE])))
         assert one.state.snapshots[asked].ended is None
         one.driver.control.suspend_snapshot(asked, False)
         one.database.commit(Change("U", ONE, 5, "later"))
         working(one, lambda state: state.snapshots[asked].ended is not None)
         applied(one)
     with one.running():
-        assert any(True for _ in calls.pending(one.state, one.state.tables[ONE]))
+        assert any(True for _ in triggers.pending(one.state, one.state.tables[ONE]))
         applied(one)
         monkeypatch.undo()
         one.equal()

@@ -32,8 +32,8 @@ from tailrace.contract.manifest import parse
 from tailrace.contract.resources import SnapshotRequest, StorageLocation
 from tailrace.contract.status import Status
 from tailrace.driver import display, driver, launch, live_spec
-from tailrace.driver.beginning import Beginning
 from tailrace.driver.driver import Driver
+from tailrace.driver.journal_start import JournalStart
 from tailrace.driver.launch import DriverParts, DriverSettings
 from tailrace.driver.live_spec import LiveSpec
 from tailrace.driver.run_dir import RunFolder
@@ -305,7 +305,7 @@ def test_a_signal_ends_a_start_whose_source_storage_or_target_hangs(
     else:
         log_in(tmp_path, made)
         monkeypatch.setattr(Driver, "_journal", wait)
-        monkeypatch.setattr(Beginning, "look", lambda self: hangs.wait(60))
+        monkeypatch.setattr(JournalStart, "look", lambda self: hangs.wait(60))
     threading.Timer(1.5, made._ending.on_signal, (15, None)).start()
     begun = time.monotonic()
     assert made.run() == (1 if hanging == "source" else 0)

@@ -21,7 +21,7 @@ from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, numb
 from tailrace.sources.mysql.types import ColumnType, Form
 from tailrace.sources.patterns import options_of, selected
 from tailrace.sources.stops import reserved
-from tailrace.sources.unfit import sets_null
+from tailrace.sources.unrepresentable import sets_null
 
 Row = dict[str, Any]
 _SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
@@ -129,7 +129,7 @@ def _table(row: Row, found: list[Row], indexes: list[Row], options: TableOptions
     index, key = _key(found, indexes)
     unsteady = set() if any(c["mariadb"] for c in found) else of_session(found)
     columns = tuple(_column(c, key, options, c["column_name"] in unsteady) for c in found)
-    schema, unfit = filters.filtered(
+    schema, refused = filters.filtered(
         TableSchema(
             table_id=number_of(_identity(row)),
             schema_name=row["table_schema"],
@@ -147,7 +147,7 @@ def _table(row: Row, found: list[Row], indexes: list[Row], options: TableOptions
         columns=columns,
         key_index=index,
         schema=schema,
-        stop=_stop(name, row, columns, options) or masks.of_key(schema) or unfit or reserved(schema),
+        stop=_stop(name, row, columns, options) or masks.of_key(schema) or refused or reserved(schema),
         engine=row["engine"],
         options=options,
     )

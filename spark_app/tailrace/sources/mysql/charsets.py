@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tailrace.sources.mysql.types import ColumnType
 from tailrace.sources.mysql.values import Undecodable
-from tailrace.sources.unfit import without_unfit
+from tailrace.sources.unrepresentable import without_unrepresentable
 
 _UTF8 = frozenset(("utf8mb4", "utf8mb3", "utf8"))
 _ASCII = "ascii"
@@ -78,7 +78,7 @@ def decoded(values: pa.Array, charset: str | None, sets_null: bool = False) -> p
     except Undecodable:
         if not sets_null:
             raise
-        return _decoded(without_unfit(values, lambda some: _is_text(some, charset)), charset)
+        return _decoded(without_unrepresentable(values, lambda some: _is_text(some, charset)), charset)
 
 
 def _is_text(values: pa.Array, charset: str | None) -> bool:

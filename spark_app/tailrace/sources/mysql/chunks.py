@@ -17,7 +17,7 @@ from tailrace.changelog.records import Nulled, with_nulled
 from tailrace.errors import CorruptLog, Locked, ReadRefused, Retry, TableGone
 from tailrace.seams import seam
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Writer
-from tailrace.sources.mysql import answer_warnings, charsets, ends, faults, sql
+from tailrace.sources.mysql import answer_warnings, charsets, faults, log_end, sql
 from tailrace.sources.mysql.binary_rows import to_arrow
 from tailrace.sources.mysql.catalog import TRANSACTIONAL, table_by_name
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, rows, server_of, source_errors
@@ -92,7 +92,7 @@ def read_chunk(
     """
     with closing(connect(config)) as connection, _table_errors(table):
         # Before the snapshot, in a statement of its own: see `ends`.
-        seen = seen_on(ends.seen(connection, config.numbering), server_of(connection).identity, config.numbering)
+        seen = seen_on(log_end.seen(connection, config.numbering), server_of(connection).identity, config.numbering)
         if table.engine not in TRANSACTIONAL:
             _let_writers_end(connection, table)
         seam("chunk.before-snapshot")
@@ -107,7 +107,7 @@ def read_chunk(
         execute(connection, "COMMIT")
         # After the transaction, so that everything it saw lies below.
         columns = tuple(c.name for c in table.copied)
-        return ChunkRead(count, seen, ends.log_end(connection, config.numbering), columns, nulled)
+        return ChunkRead(count, seen, log_end.log_end(connection, config.numbering), columns, nulled)
 
 
 def _let_writers_end(connection: Connection, table: MysqlTable) -> None:

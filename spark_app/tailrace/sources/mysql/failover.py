@@ -1,4 +1,4 @@
-"""The check that the log of another server continues what was read of the one before it. Called by `beginning`.
+"""The check that the log of another server continues what was read of the one before it. Called by `bootstrap`.
 
 What was read is applied; what was not is applied after it, in the new log's order. So in the new log nothing that was
 not read may stand before something that was: `Unread before read` (docs/decisions/0068). Two things may, for they do

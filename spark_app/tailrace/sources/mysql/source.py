@@ -11,7 +11,7 @@ from tailrace.contract import resources
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
 from tailrace.errors import TableStop, met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
-from tailrace.sources.mysql import beginning, catalog, chunks, ends
+from tailrace.sources.mysql import bootstrap, catalog, chunks, log_end
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, source_errors
 from tailrace.sources.mysql.log.tables import followed
 from tailrace.sources.mysql.model import MysqlTable
@@ -37,7 +37,7 @@ class MysqlSource:
         return self.config.numbering.text(position)
 
     def bound_to(self, origin: Origin) -> "MysqlSource":
-        return MysqlSource(beginning.bound(self.config, origin))
+        return MysqlSource(bootstrap.bound(self.config, origin))
 
     @contextmanager
     def session(self) -> Iterator["MysqlSession"]:
@@ -71,7 +71,7 @@ class MysqlSession:
     numbering: Numbering
 
     def log_end(self) -> Position:
-        return ends.log_end(self.connection, self.numbering)
+        return log_end.log_end(self.connection, self.numbering)
 
     def tables(self, patterns: TablesSpec, options: Sequence[TableOptions]) -> tuple[MysqlTable, ...]:
         with source_errors("looking for the source's tables"):
@@ -89,7 +89,7 @@ class MysqlSession:
         return None
 
     def obstacle(self, edge: str) -> str | None:
-        past = visibility(ends.seen(self.connection, self.numbering)).past(edge)
+        past = visibility(log_end.seen(self.connection, self.numbering)).past(edge)
         if past:
             return None
         xa = " (it may be that XA RECOVER lists one that must be decided)" if "/" in edge else ""

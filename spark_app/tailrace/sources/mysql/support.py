@@ -12,7 +12,7 @@ from tailrace.sources.mysql import sql, types
 from tailrace.sources.mysql.catalog import unsupported
 from tailrace.sources.mysql.connect import Connection, execute, rows, source_errors
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity
-from tailrace.sources.unfit import limited
+from tailrace.sources.unrepresentable import limited
 
 _SIZES = "SELECT table_schema, table_name, table_rows, data_length FROM information_schema.tables WHERE {}"
 _ELSEWHERE = "Compute it in the target, or in a view over it."

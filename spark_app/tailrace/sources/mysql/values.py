@@ -2,7 +2,7 @@
 common, column by column: one codec for both, so a value comes out equal either way.
 
 `valid` marks the rows that are not NULL; None: all. What the Arrow type and the lake formats cannot hold exactly raises
-`Unfit`, which `fitted` turns into `ValueUnsupported` with the way out, or becomes NULL (`Form.sets_null`).
+`Unrepresentable`, which `fitted` turns into `ValueUnsupported` with the way out, or becomes NULL (`Form.sets_null`).
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from tailrace.errors import CHANGED, RESYNC, ValueUnsupported
 from tailrace.sources import numerals
 from tailrace.sources.mysql.types import Form
 from tailrace.sources.numerals import NoSuchNumber
-from tailrace.sources.unfit import or_null, way_out, without_unfit
+from tailrace.sources.unrepresentable import or_null, way_out, without_unrepresentable
 from tailrace.types import arrow_type, decimal_parts
 
 Ints = NDArray[np.int64]
@@ -29,7 +29,7 @@ _MONTH = np.array([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 _DAY = 86_400
 
 
-class Unfit(ValueError):
+class Unrepresentable(ValueError):
     """A value that the logical type cannot hold exactly."""
 
     def __init__(self, value: str) -> None:
@@ -37,11 +37,11 @@ class Unfit(ValueError):
         self.value = value
 
 
-class Undecodable(Unfit):
+class Undecodable(Unrepresentable):
     """Bytes that are no text in the column's character set; `value` says what is wrong, and shows none of them."""
 
 
-class Unsent(Unfit):
+class Unsent(Unrepresentable):
     """A value that the server did not send: the text of its JSON is longer than its limit."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ def fitted(table: str, column: str, form: Form, key: bool) -> Iterator[None]:
             f"column {column!r} of {table} has {error.value}",
             f"Correct the value in the source, or leave the column out ({kept}); then {RESYNC}.{or_null(table, key)}",
         ) from None
-    except Unfit as error:
+    except Unrepresentable as error:
         shown = privacy.shown(error.value, form.logical)
         raise ValueUnsupported(
             table,
@@ -128,9 +128,9 @@ def other_numbers(numbers: pa.Array, form: Form) -> pa.Array:
     try:
         return _number(text, form.logical)
     except (pa.ArrowInvalid, NoSuchNumber):
-        fit = without_unfit(text, lambda some: _is_number(some, form.logical))
+        fit = without_unrepresentable(text, lambda some: _is_number(some, form.logical))
     if not form.sets_null:
-        raise Unfit(text.filter(pc.and_not(text.is_valid(), fit.is_valid()))[0].as_py())
+        raise Unrepresentable(text.filter(pc.and_not(text.is_valid(), fit.is_valid()))[0].as_py())
     return _number(fit, form.logical)
 
 
@@ -197,7 +197,7 @@ def _of_day(
         bad &= valid
     if bad.any() and not form.sets_null:
         at = int(np.flatnonzero(bad)[0])
-        raise Unfit(f"{'-' if negative[at] else ''}{hour[at]:02}:{minute[at]:02}:{second[at]:02}")
+        raise Unrepresentable(f"{'-' if negative[at] else ''}{hour[at]:02}:{minute[at]:02}:{second[at]:02}")
     if bad.any():
         valid = ~bad if valid is None else valid & ~bad
     micros = ((hour * 60 + minute) * 60 + second) * 1_000_000 + micro
@@ -265,7 +265,7 @@ def _real(at: Clock, valid: Valid, form: Form) -> Valid:
         return valid
     if not form.sets_null:
         first = int(np.flatnonzero(bad)[0])
-        raise Unfit(f"{at.year[first]:04}-{at.month[first]:02}-{at.day[first]:02}")
+        raise Unrepresentable(f"{at.year[first]:04}-{at.month[first]:02}-{at.day[first]:02}")
     kept: NDArray[np.bool_] = ~bad
     return kept if valid is None else valid & kept
 

@@ -232,7 +232,7 @@ def _table(row: DictRow, found: list[DictRow], below: Tree | None, options: Tabl
         found = [{**c, "atthasmissing": c["atthasmissing"] or c["attname"] in below.missing} for c in found]
     kept = [c for c in found if not c["generated"] and (c["position"] is not None or copied(c["attname"], options))]
     columns = tuple(_column(c, options) for c in kept)
-    schema, unfit = filters.filtered(
+    schema, refused = filters.filtered(
         TableSchema(
             table_id=row["oid"],
             schema_name=row["nspname"],
@@ -258,7 +258,7 @@ def _table(row: DictRow, found: list[DictRow], below: Tree | None, options: Tabl
         stop=_stop(name, row, found, options)
         or masks.of_key(schema)
         or _unfit_type(name, columns)
-        or unfit
+        or refused
         or _unfit_leaf(schema, below)
         or _unfit_keyless(schema)
         or reserved(schema),

@@ -36,7 +36,7 @@ from tailrace.sources.postgresql.keys import columns_text, in_list, in_range, ke
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.oldest import oldest
 from tailrace.sources.postgresql.too_large import LIMIT, SHORTEN, too_large
-from tailrace.sources.unfit import sets_null
+from tailrace.sources.unrepresentable import sets_null
 from tailrace.types import arrow_type
 
 

@@ -18,7 +18,7 @@ from tailrace.errors import RESYNC, STOP_FIX, SchemaChangeUnsupported, TableStop
 from tailrace.sources import numerals
 from tailrace.sources.numerals import NoSuchNumber, all_true
 from tailrace.sources.postgresql import arrays, composites
-from tailrace.sources.unfit import or_null, way_out, without_unfit
+from tailrace.sources.unrepresentable import or_null, way_out, without_unrepresentable
 from tailrace.types import arrow_type, element_of, fields_of
 
 _UUID = "^{}$".format("-".join(f"([0-9a-f]{{{digits}}})" for digits in (8, 4, 4, 4, 12)))
@@ -38,7 +38,7 @@ def decode(
         return _decode(values, type)
     except (pa.ArrowInvalid, NoSuchNumber):
         if sets_null and not key:
-            return _decode(without_unfit(values, lambda some: _fits(some, type)), type)
+            return _decode(without_unrepresentable(values, lambda some: _fits(some, type)), type)
         bad = _first_bad(values, type)
     raise _unsupported(bad, type, table, column, key)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tailrace.errors import ValueUnsupported
 from tailrace.sources.mysql import charsets, values
 from tailrace.sources.mysql.types import Form
-from tailrace.sources.mysql.values import Clock, Unfit
+from tailrace.sources.mysql.values import Clock, Unrepresentable
 
 MOMENTS = st.lists(st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59)), min_size=1, max_size=9)
 
@@ -46,7 +46,7 @@ def test_seconds_since_the_epoch_are_the_same_moment(seconds: list[int]) -> None
 @pytest.mark.parametrize("day", [(0, 0, 0), (2024, 0, 0), (2024, 1, 0), (2023, 2, 29), (1900, 2, 29), (0, 1, 1)])
 def test_a_date_that_does_not_exist_is_refused_and_spelled_as_text(day: tuple[int, int, int]) -> None:
     at = clock((2024, 2, 29, 0, 0, 0, 0), (*day, 0, 0, 0, 0))
-    with pytest.raises(Unfit):
+    with pytest.raises(Unrepresentable):
         values.dates(at, None, Form("date"))
     text = f"{day[0]:04}-{day[1]:02}-{day[2]:02}"
     assert values.dates(at, None, Form("string")).to_pylist() == ["2024-02-29", text]
@@ -70,7 +70,7 @@ def test_where_it_is_asked_for_bytes_that_are_no_text_become_null() -> None:
     assert charsets.decoded(raw, "ascii", sets_null=True).to_pylist() == [None, None, "plain"]
     raw = pa.array([b"\xd8\x00", "é".encode("utf-16-be")], pa.binary())
     assert charsets.decoded(raw, "utf16", sets_null=True).to_pylist() == [None, "é"]
-    with pytest.raises(Unfit):
+    with pytest.raises(Unrepresentable):
         charsets.decoded(raw, "utf16")
 
 
@@ -146,6 +146,6 @@ def test_integers_become_the_nearest_doubles_and_decimals_with_their_digits(give
     assert values.other_numbers(numbers, Form("decimal(38,19)")).to_pylist() == given_ones
     large = [n for n in given_ones if abs(n) >= 10**9]
     if large:
-        with pytest.raises(values.Unfit) as caught:
+        with pytest.raises(values.Unrepresentable) as caught:
             values.other_numbers(numbers, Form("decimal(10,1)"))
         assert int(caught.value.value) in large

@@ -1,4 +1,4 @@
-"""Asks the server for one event of its log by the place where it begins. Called by `beginning` and `stream`, with a
+"""Asks the server for one event of its log by the place where it begins. Called by `bootstrap` and `stream`, with a
 connection of its own that reads as `mysqlbinlog` does: without a server id, so that no other reader is disturbed.
 """
 

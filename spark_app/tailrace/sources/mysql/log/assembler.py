@@ -12,16 +12,16 @@ from collections.abc import Iterable
 import numpy as np
 
 from tailrace.changelog.records import Position
-from tailrace.sources.mysql.log import events, plain
+from tailrace.sources.mysql.log import events, fast_path
 from tailrace.sources.mysql.log.blocks import TRUNCATE, RowEvent
 from tailrace.sources.mysql.log.connection import lost
 from tailrace.sources.mysql.log.events import Kind, UnknownEvent
 from tailrace.sources.mysql.log.executed import Executed
 from tailrace.sources.mysql.log.filling import Blocks, Filling
 from tailrace.sources.mysql.log.framing import Event, EventBatch
-from tailrace.sources.mysql.log.held import Held
-from tailrace.sources.mysql.log.reached import Reached, StartingPoint
+from tailrace.sources.mysql.log.log_position import LogPosition, StartingPoint
 from tailrace.sources.mysql.log.rows import ROWS
+from tailrace.sources.mysql.log.xa_buffer import XaBuffer
 from tailrace.sources.mysql.visibility import xa_number
 
 _PASSED_OVER = frozenset(
@@ -54,16 +54,16 @@ _NO_EVENT: Event = (0, 0, 0, 0, 0, b"")
 class Assembler:
     """Feed it the log's events in order."""
 
-    def __init__(self, sink: Blocks, executed: Executed, held: Held, limit: int, start: StartingPoint) -> None:
+    def __init__(self, sink: Blocks, executed: Executed, held: XaBuffer, limit: int, start: StartingPoint) -> None:
         """`limit`: bytes of a block."""
         self._sink = sink
         self.executed = executed
-        self._held = held
+        self._xa_buffer = held
         self.filling = Filling(sink, limit)
         self._start = start.position
         self._again = not start.exact
         """True while what comes is recorded already."""
-        self.reached = Reached(start)
+        self.log_position = LogPosition(start)
         self._maps: dict[bytes, bytes] = {}
         """Table id -> the form in force."""
         self._wanted: dict[bytes, tuple[bytes, bool]] = {}
@@ -79,7 +79,7 @@ class Assembler:
 
     @property
     def position(self) -> Position:
-        return self.reached.position
+        return self.log_position.position
 
     @property
     def inside(self) -> bool:
@@ -99,9 +99,9 @@ class Assembler:
         kind, timestamp, server, size, end, body = event
         self._now = event
         if end:
-            self.reached.advance(end)
+            self.log_position.advance(end)
         elif self._open is not None:
-            self.reached.advance_untold(size)
+            self.log_position.advance_untold(size)
         if kind in _BEGINS:
             self._begin(kind, timestamp, server, body, size)
         elif kind == _PAYLOAD:
@@ -110,7 +110,7 @@ class Assembler:
         else:
             self._event(kind, body)
         if self._open is None:
-            self.reached.arrive()
+            self.log_position.arrive()
 
     def feed_to_end(self, batch: EventBatch) -> int:
         """`feed` with those that come before the open transaction's end, and with its end: how many they are."""
@@ -125,7 +125,7 @@ class Assembler:
     def feed_many(self, batch: EventBatch) -> None:
         """Does the work of `feed` for each, at a lower cost."""
         at = 0
-        for run in plain.runs(batch):
+        for run in fast_path.runs(batch):
             self._feed_each(batch, at, int(run.opens[0]))
             self._run(run)
             at = int(run.behind[-1])
@@ -135,7 +135,7 @@ class Assembler:
         for event in batch.each(first, behind):
             self.feed(event)
 
-    def _run(self, run: plain.Run) -> None:
+    def _run(self, run: fast_path.Run) -> None:
         """Takes as many at a time as the block has room for; the one that fills it is fed event by event."""
         taken = 0
         while taken < len(run):
@@ -146,16 +146,16 @@ class Assembler:
                 self._feed_each(run.events, int(rest.opens[fit]), int(rest.behind[fit]))
                 taken += 1
 
-    def _may_take(self, run: plain.Run) -> bool:
+    def _may_take(self, run: fast_path.Run) -> bool:
         """Between transactions, in a file whose offsets continue from here; nothing that is recorded already."""
         if self._open is not None or self.filling.divided:
             return False
         ends, opens = run.events.end, run.opens[0]
-        if not ends[run.opens].all() or not self.reached.goes_on(ends[opens : run.behind[-1]]):
+        if not ends[run.opens].all() or not self.log_position.goes_on(ends[opens : run.behind[-1]]):
             return False
-        return not run.mariadb or self.reached.origin + int(ends[opens] - run.events.size[opens]) >= self._start
+        return not run.mariadb or self.log_position.origin + int(ends[opens] - run.events.size[opens]) >= self._start
 
-    def _take(self, run: plain.Run) -> int:
+    def _take(self, run: fast_path.Run) -> int:
         """How many transactions the block has room for: they are in it then, and finished."""
         sent = run.forms()
         known = {form: self._known(form) for form in dict.fromkeys(sent)}
@@ -167,17 +167,17 @@ class Assembler:
             return 0
         taken = run.part(0, fit)
         captured = captured[: len(taken.rows)]
-        marks = taken.marks(captured, len(self.filling.block.items), self.reached.origin)
+        marks = taken.marks(captured, len(self.filling.block.items), self.log_position.origin)
         rows = taken.row_events([form for form, _ in forms[: len(captured)]], captured)
         self.filling.add_finished(rows, marks, int(filling[fit - 1]))
         self.executed.add_run(taken)
         self._again = False
         last = int(taken.behind[-1]) - 1
-        self.reached.take(run.events.end[taken.opens[0] : last + 1])
+        self.log_position.take(run.events.end[taken.opens[0] : last + 1])
         self._now = next(run.events.each(last, last + 1))
-        self.reached.remember(self._now)
+        self.log_position.remember(self._now)
         self._maps.clear()
-        self.reached.arrive()
+        self.log_position.arrive()
         return fit
 
     def _event(self, kind: int, body: bytes) -> None:
@@ -200,11 +200,11 @@ class Assembler:
         elif kind in (Kind.HEARTBEAT, Kind.HEARTBEAT_V2):
             return
         elif kind == Kind.STOP:
-            self.reached.close_file()
+            self.log_position.close_file()
         elif kind == Kind.FORMAT_DESCRIPTION:
             if self._open is not None:
                 self._abandon()
-            self.reached.remember(self._now)
+            self.log_position.remember(self._now)
         elif kind in _COMPRESSED:
             plain = _COMPRESSED[Kind(kind)]
             self._rows(plain, events.uncompressed_rows(body, images=2 if plain == Kind.UPDATE_ROWS_V1 else 1))
@@ -224,13 +224,13 @@ class Assembler:
     def _rotated(self, body: bytes) -> None:
         """Called before a file's first event: by the file before, and by the server, whose own words have no place."""
         if self._now[4]:
-            self.reached.close_file()
-        crashed = self.reached.open_file(*events.rotated(body))
+            self.log_position.close_file()
+        crashed = self.log_position.open_file(*events.rotated(body))
         self._sink.rotated()
         if crashed:
             self._sink.crashed()
         if self._open is None and self._sink.touched:
-            self.reached.arrive()
+            self.log_position.arrive()
             self._tell()
             self.filling.cut()
 
@@ -239,7 +239,7 @@ class Assembler:
             raise UnknownEvent("a transaction begins inside another one")
         self._maps.clear()  # each statement maps its tables anew, and numbers change with each reopening
         if kind == Kind.MARIADB_GTID:
-            place = self.reached.place_of_transaction(size)
+            place = self.log_position.place_of_transaction(size)
             self._open = events.mariadb_gtid(body, server, place)
             self._skip = place < self._start
         else:
@@ -270,7 +270,7 @@ class Assembler:
             raise UnknownEvent("the server sent rows without their table")
         event = RowEvent(kind, form, body)
         if self._xid is not None:
-            self._held.add(self._xid, event)
+            self._xa_buffer.add(self._xid, event)
         elif not self._skip and self._captured(form):
             self.filling.add(event)
 
@@ -323,16 +323,16 @@ class Assembler:
 
     def _xa_rolled_back(self, xid: str, wholly: bool) -> None:
         if wholly:
-            self._held.forget(xid)
+            self._xa_buffer.forget(xid)
             self._finish()
         else:
-            self._held.rolled_back(xid)
+            self._xa_buffer.rolled_back(xid)
 
     def _start_xa(self, xid: str) -> None:
-        if self._held.transaction(xid) is not None:
+        if self._xa_buffer.transaction(xid) is not None:
             self.lost([xid])
         self._xid = xid
-        self._held.begin(xid)
+        self._xa_buffer.begin(xid)
 
     def _prepared(self, one_phase: bool) -> None:
         xid, self._xid = self._xid, None
@@ -340,29 +340,29 @@ class Assembler:
             raise UnknownEvent("an XA transaction is prepared that never began")
         if one_phase:
             self._replay(xid)
-            self._held.forget(xid)
+            self._xa_buffer.forget(xid)
             self._finish()
             return
         assert self._open is not None
-        self._held.prepare(xid, self._open, self.reached.file)
+        self._xa_buffer.prepare(xid, self._open, self.log_position.file)
         self.executed.prepare(self._open)
         self._open, self._skip = None, False
-        self.reached.remember(self._now)
+        self.log_position.remember(self._now)
         self.filling.drop_mark()
         if self._sink.touched:
             # By a statement of its own, which MariaDB may not send again: what comes again of it is passed over.
-            self.reached.arrive()
+            self.log_position.arrive()
             self._tell()
             self.filling.cut()
 
     def _decided(self, xid: str, commit: bool) -> None:
-        prepared = self._held.transaction(xid)
+        prepared = self._xa_buffer.transaction(xid)
         if prepared is not None:
             if commit:
                 if self._open is not None and not self._open.prefix:
                     self.filling.commits_xa(xa_number(xid))
                 self._replay(xid)
-            self._held.forget(xid)
+            self._xa_buffer.forget(xid)
         elif not self._skip:
             # It was decided before, otherwise perhaps, and a crash made the server forget that. Or its rows stand
             # before the beginning: a server may show it as prepared later than the log does.
@@ -371,24 +371,24 @@ class Assembler:
 
     def prepared(self) -> set[str]:
         """XA transactions that are prepared and not decided, as far as the log is read."""
-        return self._held.prepared()
+        return self._xa_buffer.prepared()
 
     def undecided(self) -> set[str]:
         """XA transactions that were prepared in an older file than the one that is being read."""
-        return self._held.prepared_before(self.reached.file)
+        return self._xa_buffer.prepared_before(self.log_position.file)
 
     def lost(self, xids: Iterable[str]) -> None:
         """The server no longer has these as prepared, and its log says nothing more of them."""
         for xid in xids:
-            prepared = self._held.transaction(xid)
+            prepared = self._xa_buffer.transaction(xid)
             assert prepared is not None
-            self._held.forget(xid)
+            self._xa_buffer.forget(xid)
             self.executed.decide(prepared)
 
     def _replay(self, xid: str) -> None:
         if not self._skip:
-            self._sink.undone(filter(self._captured, self._held.undone(xid)))
-        for event in self._held.rows(xid):
+            self._sink.undone(filter(self._captured, self._xa_buffer.undone(xid)))
+        for event in self._xa_buffer.rows(xid):
             if not self._skip and self._captured(event.form):
                 self.filling.add(event)
 
@@ -408,7 +408,7 @@ class Assembler:
         tables have no transactions (`crashed`). Its number may be given again. What segments have of it stays there,
         and is read over."""
         if self._xid is not None:
-            self._held.forget(self._xid)
+            self._xa_buffer.forget(self._xid)
         self._sink.undone(self.filling.drop_open())
         if self._sink.touched:
             self.filling.record_finished()
@@ -417,8 +417,8 @@ class Assembler:
     def _close(self) -> None:
         touched = self._sink.touched
         self._open, self._xid, self._skip = None, None, False
-        self.reached.remember(self._now)
-        self.reached.arrive()
+        self.log_position.remember(self._now)
+        self.log_position.arrive()
         self.filling.close()
         if touched:
             self._tell()

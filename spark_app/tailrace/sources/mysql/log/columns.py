@@ -64,7 +64,7 @@ class Buffer:
 
 
 def column(buffer: Buffer, sent: MapColumn, known: MysqlColumn, cells: Cells) -> pa.Array:
-    """Raises `values.Unfit` for a value that its logical type cannot hold."""
+    """Raises `values.Unrepresentable` for a value that its logical type cannot hold."""
     if known.form.logical == "string" and known.type.name not in ("decimal", "date", "datetime", "timestamp", "time"):
         return _as_text(buffer, sent, known, cells)
     return _typed(buffer, sent, known, cells)

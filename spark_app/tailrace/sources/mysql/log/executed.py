@@ -9,7 +9,7 @@ import numpy as np
 
 from tailrace.sources.mysql.gtid import GtidSet, MariaPosition
 from tailrace.sources.mysql.log.events import Transaction
-from tailrace.sources.mysql.log.plain import Run
+from tailrace.sources.mysql.log.fast_path import Run
 
 
 class Executed:

@@ -18,7 +18,6 @@ from tailrace.sources.api import Distance, StreamContext
 from tailrace.sources.databases.stream import LogStream
 from tailrace.sources.mysql.catalog import table_by_id
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, server_of, source_errors
-from tailrace.sources.mysql.ends import log_end, prepared, seen
 from tailrace.sources.mysql.facts import is_replica, observe
 from tailrace.sources.mysql.faults import START_OVER
 from tailrace.sources.mysql.log import events
@@ -30,13 +29,14 @@ from tailrace.sources.mysql.log.connection import BinlogConnection, Request
 from tailrace.sources.mysql.log.decode import Decoder
 from tailrace.sources.mysql.log.executed import Executed
 from tailrace.sources.mysql.log.framing import Event, EventBatch
-from tailrace.sources.mysql.log.held import Held
+from tailrace.sources.mysql.log.log_position import StartingPoint
 from tailrace.sources.mysql.log.poll import CatalogPoll, StreamProgress
-from tailrace.sources.mysql.log.reached import StartingPoint
 from tailrace.sources.mysql.log.statements import STRENGTH, Effect, KnownTables, added_columns, effects
 from tailrace.sources.mysql.log.table_map import YEARS_HAVE_A_SIGN, head_of
 from tailrace.sources.mysql.log.tables import Tables
 from tailrace.sources.mysql.log.temporary import TemporaryTables
+from tailrace.sources.mysql.log.xa_buffer import XaBuffer
+from tailrace.sources.mysql.log_end import log_end, prepared, seen
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import file_of, offset_of
 from tailrace.sources.mysql.preflight import UNLOGGED
@@ -77,7 +77,7 @@ class MysqlStream(LogStream[BinlogConnection]):
         state = context.sink.state
         self._known = SourceState.read(state.source_state)
         self._executed = Executed(self._known.done, self._mariadb)
-        held = Held(context.scratch)
+        held = XaBuffer(context.scratch)
         start = StartingPoint(state.position, config.numbering, self._unended(), self._known.exact)
         self._assembler = Assembler(self, self._executed, held, context.memory, start)
         self._decoder = Decoder(self._tables)
@@ -208,7 +208,7 @@ class MysqlStream(LogStream[BinlogConnection]):
         if rows is None:
             self._assembler.filling.cut()
         else:
-            anchor = self._assembler.reached.anchor or self._known.anchor
+            anchor = self._assembler.log_position.anchor or self._known.anchor
             state = SourceState(self._executed.state, anchor, self._assembler.exact)
             self._sink.cut(ResumePoint(self.position, str(state)), rows)
 

@@ -27,7 +27,7 @@ from tailrace.sources.mysql.log.wire_fit import KNOWN, fits, label_texts, same_t
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, number_of
 from tailrace.sources.patterns import options_of
 from tailrace.sources.stops import not_awaited
-from tailrace.sources.unfit import sets_null
+from tailrace.sources.unrepresentable import sets_null
 
 log = logging.getLogger(__name__)
 Lookup = Callable[[int], MysqlTable | None]

@@ -25,7 +25,7 @@ from tailrace.sources.postgresql.log.pgoutput import Relation, RelationColumn
 from tailrace.sources.postgresql.log.walk import Form
 from tailrace.sources.postgresql.model import PgTable, number
 from tailrace.sources.stops import not_awaited, reserved
-from tailrace.sources.unfit import sets_null
+from tailrace.sources.unrepresentable import sets_null
 
 TAKEN_IN = "Nothing to do; the table is captured under its new name if tables.include selects that."
 

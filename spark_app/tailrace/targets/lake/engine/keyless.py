@@ -130,7 +130,7 @@ class _Changes:
     def __init__(self, work: PartInput, base: BatchBase) -> None:
         self._work, self._base = work, base
         self._segments = [s for s in work.slice.segments if s.last_seq >= base.first]
-        self._held: list[_Block] | None = None
+        self._xa_buffer: list[_Block] | None = None
 
     @property
     def only_inserts(self) -> bool:
@@ -144,13 +144,13 @@ class _Changes:
             spans.add(block.rows.filter(pa.array(block.removes)))
             size += block.rows.nbytes
             held = [*held, block] if size <= HELD_BYTES else []
-        self._held = held if size <= HELD_BYTES else None
+        self._xa_buffer = held if size <= HELD_BYTES else None
         return RowCounts.of(blocks), spans.known
 
     def rows(self, written: Mask | None = None) -> Iterator[pa.Table]:
         """Yields, of all changes, the rows to write; None: all."""
         at = 0
-        for block in self._read() if self._held is None else self._held:
+        for block in self._read() if self._xa_buffer is None else self._xa_buffer:
             end = at + block.rows.num_rows
             yield block.rows if written is None else block.rows.filter(pa.array(written[at:end]))
             at = end

@@ -12,8 +12,8 @@ from tailrace.sources.mysql.log.blocks import EventBlock
 from tailrace.sources.mysql.log.events import Kind, Query
 from tailrace.sources.mysql.log.executed import Executed
 from tailrace.sources.mysql.log.framing import Event
-from tailrace.sources.mysql.log.held import Held
-from tailrace.sources.mysql.log.reached import StartingPoint
+from tailrace.sources.mysql.log.log_position import StartingPoint
+from tailrace.sources.mysql.log.xa_buffer import XaBuffer
 from tailrace.sources.mysql.position import OWN
 
 FORM, ANY = b"captured", b"any table"
@@ -98,7 +98,7 @@ def fed(
     sink, (state, position) = Sink(), recorded
     start = StartingPoint(position, OWN, unended, exact=not position)
     sink.executed = Executed(state, mariadb)
-    assembler = Assembler(sink, sink.executed, Held(folder), LIMIT, start)
+    assembler = Assembler(sink, sink.executed, XaBuffer(folder), LIMIT, start)
     end = 0
     for i, (kind, body) in enumerate(sent):
         if i and kind == Kind.ROTATE and closes is not None:
@@ -125,8 +125,8 @@ def test_a_transaction_that_its_file_does_not_end_never_happened(tmp_path: Path,
 def test_its_number_counts_only_if_it_is_given_again(tmp_path: Path) -> None:
     sink, assembler = fed(tmp_path / "held", [*file(3), gtid(1), *row(b"a"), END, gtid(2), *row(b"b"), *file(4)])
     assert (sink.rows_of, assembler.executed.state) == ([b"a"], "0-7-1")
-    assert assembler.reached.position == 4 << 40 | 79
-    assert assembler.reached.anchor is not None and assembler.reached.anchor.at == 4 << 40
+    assert assembler.log_position.position == 4 << 40 | 79
+    assert assembler.log_position.anchor is not None and assembler.log_position.anchor.at == 4 << 40
 
 
 @pytest.mark.parametrize("closes", [Kind.STOP, Kind.ROTATE, None])
@@ -228,7 +228,7 @@ def test_what_was_decided_is_passed_over_when_an_older_one_that_is_prepared_come
     x, y, z = (mariadb_prepared(n, name) for n, name in ((1, b"x"), (2, b"y"), (3, b"z")))
     again = [*y, *mariadb_decided(4, b"x"), *z, *mariadb_decided(5, b"z")]
     first, assembler = fed(tmp_path / "held", [*file(3), *x, *again])
-    recorded = assembler.executed.state, assembler.reached.position
+    recorded = assembler.executed.state, assembler.log_position.position
     assert (first.rows_of, recorded[0], assembler.exact) == ([b"x", b"z"], "0-7-1", False)
     not_sent = (Kind.MARIADB_CHECKPOINT, bytes(sum(len(body) + 19 for _, body in x) - 19))
     sent = [*file(3), not_sent, *again, *mariadb_decided(6, b"y")]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.contract.resources import TableOptions
-from tailrace.sources.unfit import sets_null, way_out, without_unfit
+from tailrace.sources.unrepresentable import sets_null, way_out, without_unrepresentable
 
 
 @given(st.lists(st.none() | st.binary(max_size=2)), st.sets(st.binary(max_size=2)), st.integers(0, 3))
@@ -15,7 +15,7 @@ def test_exactly_the_values_that_do_not_fit_become_null(values: list[bytes | Non
         return bad.isdisjoint(v for v in some.to_pylist() if v is not None)
 
     for kind in (pa.binary(), pa.large_binary()):
-        found = without_unfit(pa.array(values, kind).slice(skip), fits)
+        found = without_unrepresentable(pa.array(values, kind).slice(skip), fits)
         found.validate(full=True)
         assert found.type == kind
         assert found.to_pylist() == [None if v in bad else v for v in values[skip:]]
@@ -38,7 +38,7 @@ def test_a_million_equal_values_are_judged_once() -> None:
         return b"infinity" not in some.to_pylist()
 
     values = pa.array([b"infinity", b"2020-01-01"], pa.large_binary()).take(pa.array([0] * 500_000 + [1] * 500_000))
-    assert without_unfit(values, fits).null_count == 500_000
+    assert without_unrepresentable(values, fits).null_count == 500_000
     assert judged == 4
 
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from tailrace.changelog.records import Position
 from tailrace.errors import TailraceError
-from tailrace.sources.mysql.log import framing, plain
+from tailrace.sources.mysql.log import fast_path, framing
 from tailrace.sources.mysql.log.assembler import Assembler
 from tailrace.sources.mysql.log.blocks import EventBlock
 from tailrace.sources.mysql.log.events import HEADER, OF_A_SESSION, Kind, Query
 from tailrace.sources.mysql.log.executed import Executed
-from tailrace.sources.mysql.log.held import Held
-from tailrace.sources.mysql.log.reached import StartingPoint
+from tailrace.sources.mysql.log.log_position import StartingPoint
+from tailrace.sources.mysql.log.xa_buffer import XaBuffer
 from tailrace.sources.mysql.position import OWN
 
 Sent = tuple[int, bytes]
@@ -46,7 +46,7 @@ class Sink:
         self.told.append(("rows", list(block.items), list(block.marks)))
 
     def cut(self, rows: bool | None = None) -> None:
-        self.told.append(("cut", rows, self.assembler.reached.position, self.assembler.executed.state))
+        self.told.append(("cut", rows, self.assembler.log_position.position, self.assembler.executed.state))
 
     def statement(self, query: Query) -> list[bytes]:
         self.told.append(query.text)
@@ -184,7 +184,7 @@ def outcome(
     """What the sink was told, and where the assembler stands in the end. `to_end`: open transactions one by one."""
     sink = Sink()
     mariadb = any(p[9] == Kind.MARIADB_GTID for p in sent)
-    assembler = Assembler(sink, Executed("", mariadb), Held(folder), LIMIT, start)
+    assembler = Assembler(sink, Executed("", mariadb), XaBuffer(folder), LIMIT, start)
     sink.assembler = assembler
     try:
         for part in parts(sent, cuts):
@@ -195,15 +195,15 @@ def outcome(
                 for event in found.each(0, len(found)):
                     assembler.feed(event)
             sink.told.append(
-                (assembler.reached.position, assembler.filling.pending, assembler.filling.divided, assembler.inside)
+                (assembler.log_position.position, assembler.filling.pending, assembler.filling.divided, assembler.inside)
             )
-            sink.told.append(assembler.reached.anchor)
+            sink.told.append(assembler.log_position.anchor)
     except TailraceError as error:
         sink.told.append(str(error))
         return sink.told
     if not assembler.inside:
         assembler.filling.cut()
-    return [*sink.told, assembler.reached.position, assembler.executed.state, assembler.exact]
+    return [*sink.told, assembler.log_position.position, assembler.executed.state, assembler.exact]
 
 
 @given(logs(), st.lists(st.integers(0, 500), max_size=3), st.sampled_from(STARTS))
@@ -213,7 +213,7 @@ def outcome(
 def test_many_at_once_are_the_same_as_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: list[bytes], cuts: list[int], start: StartingPoint
 ) -> None:
-    monkeypatch.setattr(plain, "FEWEST", 2)
+    monkeypatch.setattr(fast_path, "FEWEST", 2)
     expected = outcome(tmp_path / "held", sent, cuts, many=False, start=start)
     assert outcome(tmp_path / "held", sent, cuts, many=True, start=start) == expected
     assert outcome(tmp_path / "held", sent, cuts, many=True, start=start, to_end=True) == expected
@@ -253,7 +253,7 @@ def test_transactions_that_follow_each_other_are_taken_together(tmp_path: Path) 
     """Else the test above would compare one by one with one by one."""
     one = [(Kind.GTID, bytes(17) + (5).to_bytes(8, "little") + bytes(24)), query("BEGIN"), table(1, b"c1")]
     sent = [packet(kind, body, 0) for kind, body in [*one, rows(Kind.WRITE_ROWS, 1, 4), (Kind.XID, bytes(8))] * 40]
-    (run,) = plain.runs(whole(sent))
+    (run,) = fast_path.runs(whole(sent))
     assert len(run) == 40 and run.gtids[1].tolist() == [5] * 40
 
 
@@ -282,7 +282,7 @@ def test_only_the_open_transaction_is_fed_to_its_end(tmp_path: Path) -> None:
     ended = [rows(Kind.WRITE_ROWS, 1, 4), rows(Kind.WRITE_ROWS, 1, 4), (Kind.XID, bytes(8))]
     rotate = packet(Kind.ROTATE, (4).to_bytes(8, "little") + b"binlog.000003", 0)
     sink = Sink()
-    assembler = sink.assembler = Assembler(sink, Executed("", mariadb=False), Held(tmp_path), LIMIT, STARTS[0])
+    assembler = sink.assembler = Assembler(sink, Executed("", mariadb=False), XaBuffer(tmp_path), LIMIT, STARTS[0])
     assembler.feed_many(whole([rotate, *(packet(kind, body, 0) for kind, body in opened)]))
     rest = whole([packet(kind, body, 0) for kind, body in [*ended, *opened, *ended]])
     assert assembler.feed_to_end(rest) == 3 and not assembler.inside

@@ -10,7 +10,7 @@ from tailrace.changelog.records import Origin, Position, ResumePoint
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, SourceRefused
 from tailrace.sources.api import Interrupted, Patience
-from tailrace.sources.mysql import ends, failover, faults, sql
+from tailrace.sources.mysql import failover, faults, log_end, sql
 from tailrace.sources.mysql.connect import (
     SERVER_ID_PREFIX,
     Connection,
@@ -62,8 +62,8 @@ def end_of_log(config: MyConfig, connection: Connection) -> ResumePoint:
     """The end of the log now. The state decides what the server will send: it is read first, so that nothing is between
     the two that would be neither sent nor below the position. Its anchor is the beginning of the file."""
     server = server_of(connection)
-    before = ends.seen(connection, OWN).removeprefix("gtid:") if server.product == "mysql" else _logged(connection)
-    end = ends.log_end(connection, OWN)
+    before = log_end.seen(connection, OWN).removeprefix("gtid:") if server.product == "mysql" else _logged(connection)
+    end = log_end.log_end(connection, OWN)
     file, _ = anchor.files(connection, OWN)[file_of(end)]
     done = before if server.product == "mysql" else _mariadb_state(connection, before, file, offset_of(end))
     known = anchor.anchor_at(config.bound_to(server.identity), file, OWN.of(file, anchor.FIRST))
@@ -94,7 +94,7 @@ def end_without_prepared(config: MyConfig, connection: Connection, patience: Pat
 
 def _prepared(connection: Connection) -> set[str]:
     mysql = server_of(connection).product == "mysql"
-    with source_errors(ends.LISTING):
+    with source_errors(log_end.LISTING):
         found = execute(connection, "XA RECOVER CONVERT XID" if mysql else "XA RECOVER FORMAT='SQL'")
     return {str(row[-1]) for row in found}
 
@@ -124,7 +124,7 @@ def check_point(
         _check_successor(log, origin, state)
         return
     config = bound(config, origin)
-    end, files = ends.log_end(connection, config.numbering), anchor.files(connection, config.numbering)
+    end, files = log_end.log_end(connection, config.numbering), anchor.files(connection, config.numbering)
     if point.position > end:
         at, last = map(config.numbering.text, (point.position, end))
         what = f"the binary log ends at {last}, before the change log's {at}"

@@ -22,22 +22,22 @@ def sets_null(options: TableOptions | None) -> bool:
     return options is None or options.on_unsupported == "SetNull"
 
 
-def without_unfit(values: pa.Array, fits: Callable[[pa.Array], bool]) -> pa.Array:
+def without_unrepresentable(values: pa.Array, fits: Callable[[pa.Array], bool]) -> pa.Array:
     """The values with nulls where one does not fit. `fits`: checks if all values of an array do; each is judged by
     itself, so it may be asked for any part of them."""
     distinct = values.unique()  # `infinity` may be in every row
-    unfit: list[int] = []
+    found: list[int] = []
     parts = [(0, len(distinct))]
     while parts:
         low, high = parts.pop()
         if fits(distinct.slice(low, high - low)):
             continue
         if high - low == 1:
-            unfit.append(low)
+            found.append(low)
             continue
         middle = (low + high) // 2
         parts += [(low, middle), (middle, high)]
-    bad = pc.is_in(values, value_set=distinct.take(pa.array(unfit, pa.int64())))
+    bad = pc.is_in(values, value_set=distinct.take(pa.array(found, pa.int64())))
     # Not pc.if_else: it leaves the bytes where the nulls are, and codecs look at all of an array's bytes.
     places = pa.array(np.arange(len(values)), mask=bad.to_numpy(zero_copy_only=False))
     return values.take(places)

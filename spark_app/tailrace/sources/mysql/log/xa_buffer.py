@@ -46,7 +46,7 @@ class _Transaction:
         yield from self.events
 
 
-class Held:
+class XaBuffer:
     def __init__(self, directory: Path) -> None:
         """`directory` is emptied: it belongs to this alone."""
         if directory.exists():

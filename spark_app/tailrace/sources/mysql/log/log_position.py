@@ -31,7 +31,7 @@ class StartingPoint:
     """False: MariaDB sends again what is recorded, from a prepared XA transaction on. It sends nothing of it else."""
 
 
-class Reached:
+class LogPosition:
     def __init__(self, start: StartingPoint) -> None:
         self._numbering = start.numbering
         self._file = -1

@@ -15,8 +15,8 @@ from tailrace.sources.mysql.log.blocks import EventBlock
 from tailrace.sources.mysql.log.events import Kind
 from tailrace.sources.mysql.log.executed import Executed
 from tailrace.sources.mysql.log.framing import Event
-from tailrace.sources.mysql.log.held import Held
-from tailrace.sources.mysql.log.reached import StartingPoint
+from tailrace.sources.mysql.log.log_position import StartingPoint
+from tailrace.sources.mysql.log.xa_buffer import XaBuffer
 from tailrace.sources.mysql.position import OWN
 
 GIB = 1 << 30
@@ -83,7 +83,7 @@ def fed(folder: Path, sent: list[Event], start: StartingPoint, state: str = "") 
     mariadb = not any(event[0] == Kind.GTID for event in sent)
     sink, executed = Sink(), Executed(state, mariadb)
     sink.executed = executed
-    assembler = Assembler(sink, executed, Held(folder), 10**6, start)
+    assembler = Assembler(sink, executed, XaBuffer(folder), 10**6, start)
     for event in sent:
         assembler.feed(event)
     assembler.filling.cut()
@@ -98,14 +98,16 @@ def test_a_restart_behind_a_large_transaction_loses_nothing_of_what_follows(
     """The server begins with the file's head, and leaves out what was read."""
     log = Log(silent=silent).head().add(transaction(1, b"s")).add(transaction(2, b"t"), larger=size)
     first, before = fed(tmp_path / "held", log.sent, StartingPoint(Position(0), OWN))
-    recorded = before.reached.position
+    recorded = before.log_position.position
     assert (first.rows_of, recorded) == ([b"s", b"t"], at(log.end))
     head, begins = Log().head().sent, log.end
     log.sent = []
     log.add(transaction(3, b"u")).add(transaction(4, b"v"))
     again, after = fed(tmp_path / "held", [*head, *log.sent], StartingPoint(recorded, OWN), before.executed.state)
     assert (again.rows_of, after.executed.state) == ([b"u", b"v"], "0-7-4")
-    assert again.begins == {b"u": at(begins), b"v": at(begins + 4 * SMALL)} and after.reached.position == at(log.end)
+    assert again.begins == {b"u": at(begins), b"v": at(begins + 4 * SMALL)} and after.log_position.position == at(
+        log.end
+    )
 
 
 def test_a_chunk_that_was_read_behind_a_large_transaction_has_not_seen_the_next_one(tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ def test_a_chunk_that_was_read_behind_a_large_transaction_has_not_seen_the_next_
     begins = log.end
     log.add(transaction(2, b"u"))
     sink, assembler = fed(tmp_path / "held", log.sent, StartingPoint(Position(0), OWN))
-    assert sink.begins == {b"t": at(4 + 2 * SMALL), b"u": at(begins)} and assembler.reached.position == at(log.end)
+    assert sink.begins == {b"t": at(4 + 2 * SMALL), b"u": at(begins)} and assembler.log_position.position == at(log.end)
 
 
 @pytest.mark.parametrize("offset", [0, 1_000, 3 * GIB, 5 * GIB])
@@ -122,7 +124,7 @@ def test_what_is_recorded_in_an_older_file_is_passed_over(tmp_path: Path, offset
     """A crash of the server cut a transaction off there."""
     log = Log().head().add(transaction(1, b"a"))
     sink, assembler = fed(tmp_path / "held", log.sent, StartingPoint(OWN.of(".8", offset), OWN))
-    assert sink.rows_of == [] and assembler.reached.position == OWN.of(".8", offset)
+    assert sink.rows_of == [] and assembler.log_position.position == OWN.of(".8", offset)
 
 
 def test_in_a_small_file_a_transaction_that_lies_before_the_recorded_place_is_passed_over(tmp_path: Path) -> None:
@@ -131,7 +133,7 @@ def test_in_a_small_file_a_transaction_that_lies_before_the_recorded_place_is_pa
     recorded = at(log.end)
     log.add(transaction(2, b"b"))
     sink, assembler = fed(tmp_path / "held", log.sent, StartingPoint(recorded, OWN))
-    assert sink.rows_of == [b"b"] and assembler.reached.position == at(log.end)
+    assert sink.rows_of == [b"b"] and assembler.log_position.position == at(log.end)
 
 
 def test_a_prepared_transaction_of_a_large_file_is_refused_if_its_place_cannot_be_known(tmp_path: Path) -> None:
@@ -149,7 +151,7 @@ def test_the_state_is_not_exact_before_all_that_is_recorded_has_come_again(tmp_p
     recorded = at(log.end)
     sink, assembler = fed(tmp_path / "held", log.sent[:-4], StartingPoint(recorded, OWN, exact=False))
     assembler.lost(assembler.prepared())
-    assert (assembler.executed.state, assembler.reached.position, assembler.exact) == ("0-7-2", recorded, False)
+    assert (assembler.executed.state, assembler.log_position.position, assembler.exact) == ("0-7-2", recorded, False)
     begins = len(log.sent)
     log.add(transaction(4, b"c"))
     for event in log.sent[begins - 4 :]:
@@ -162,4 +164,4 @@ def test_mysql_sends_what_lies_before_the_recorded_place_of_a_large_file(tmp_pat
     """A transaction that was prepared there, or had come between two looks when the change log began."""
     log = Log().head().add([mysql_gtid(1), *row(b"a"), END])
     sink, assembler = fed(tmp_path / "held", log.sent, StartingPoint(at(5 * GIB), OWN))
-    assert sink.rows_of == [b"a"] and assembler.reached.position == at(5 * GIB)
+    assert sink.rows_of == [b"a"] and assembler.log_position.position == at(5 * GIB)

@@ -1,6 +1,6 @@
 """A crash of the server shows as a file of its log without an end; each is met once."""
 
-from tailrace.sources.mysql.log.reached import Reached, StartingPoint
+from tailrace.sources.mysql.log.log_position import LogPosition, StartingPoint
 from tailrace.sources.mysql.position import OWN
 
 
@@ -8,7 +8,7 @@ def crashes(at: int, unended: int | None, *files: tuple[int, bool]) -> list[int]
     """The files with which a crash showed. `at`: the file in which the recorded position is. `files`: number, and
     whether it has an end."""
     start = StartingPoint(OWN.of(f".{at}", 500), OWN, None if unended is None else OWN.of(f".{unended}", 0))
-    reached, found = Reached(start), []
+    reached, found = LogPosition(start), []
     for number, ends in files:
         if reached.open_file(f"binlog.{number:06}", 4):
             found.append(number)

@@ -13,7 +13,7 @@ from tailrace.changelog.state import LogState
 from tailrace.storage.store import Storage
 
 
-class Beginning:
+class JournalStart:
     def __init__(self, storage: Storage, resync: Path | None, claimed: Callable[[], bool]) -> None:
         """`resync`: the file with the request that the operator hands over. `claimed`: whether capture has the
         journal."""
