@@ -26,7 +26,7 @@ from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import FinishedSnapshot, TableSlice
 from tailrace.changelog.records import ChunkRegistered, Position, RecordNumber, Seq
 from tailrace.targets.lake.engine import build as engine
-from tailrace.targets.lake.engine.divide import Piece, arrived, divide, to_divide
+from tailrace.targets.lake.engine.divide import Piece, divide, shuffled_keys, to_divide
 from tailrace.targets.lake.engine.part import PartInput, PartResult
 from tailrace.targets.lake.files.index import IndexCache
 from tailrace.targets.lake.files.write import write_file, write_files
@@ -151,7 +151,7 @@ def _by_parts(work: PartInput, shuffle: Path) -> Iterator[PartResult]:
         with (shuffle / str(part)).open("ab") as file:
             pickle.dump(piece, file)
     for part in range(work.parts):
-        yield engine.do_part(work, part, IndexCache(0), arrived(work, _pieces(shuffle / str(part))))
+        yield engine.do_part(work, part, IndexCache(0), shuffled_keys(work, _pieces(shuffle / str(part))))
         pa.default_memory_pool().release_unused()
     shutil.rmtree(shuffle)
 

@@ -13,7 +13,7 @@ from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import FinishedSnapshot, TableSlice
 from tailrace.changelog.records import ChunkRegistered, Position, RecordNumber, Seq
 from tailrace.targets.lake.engine import build as engine
-from tailrace.targets.lake.engine.divide import Piece, arrived, divide, to_divide
+from tailrace.targets.lake.engine.divide import Piece, divide, shuffled_keys, to_divide
 from tailrace.targets.lake.engine.part import PartInput, PartResult
 from tailrace.targets.lake.files.write import write_file, write_files
 from tailrace.targets.lake.model import TableCommit
@@ -55,7 +55,7 @@ def divided(work: PartInput) -> list[PartResult]:
     pieces = defaultdict[int, list[Piece]](list)
     for part, piece in divide(work, to_divide(work)):
         pieces[part].append(piece)
-    return [engine.do_part(work, part, divided=arrived(work, pieces[part])) for part in range(work.parts)]
+    return [engine.do_part(work, part, divided=shuffled_keys(work, pieces[part])) for part in range(work.parts)]
 
 
 def seconds(folder: Path, rows: int) -> float:

@@ -17,12 +17,12 @@ from tailrace.changelog.records import Key
 from tailrace.targets.lake.engine.changes import unpacked_size
 from tailrace.targets.lake.engine.chunk_keys import as_table
 from tailrace.targets.lake.engine.decide import Decided, decide, locate_rows
-from tailrace.targets.lake.engine.divide import Arrived
+from tailrace.targets.lake.engine.divide import ShuffledKeys
 from tailrace.targets.lake.engine.moved_keys import find_moved_keys
 from tailrace.targets.lake.engine.numbered import NumberedKeys, number_keys
 from tailrace.targets.lake.engine.output import write_rows
 from tailrace.targets.lake.engine.part import MovedKeys, PartInput, PartResult
-from tailrace.targets.lake.engine.snapshot_end import Candidates, Own, PartKeys, find_deletions
+from tailrace.targets.lake.engine.snapshot_end import Candidates, PartKeys, ScannedKeys, find_deletions
 from tailrace.targets.lake.files.index import IndexCache
 from tailrace.targets.lake.files.locate import CACHE
 from tailrace.targets.lake.model import NewFile, TableCommit
@@ -94,11 +94,11 @@ def merge(work: PartInput, results: Sequence[PartResult]) -> TableCommit:
     )
 
 
-def do_part(work: PartInput, part: int, cache: IndexCache = CACHE, divided: Arrived | None = None) -> PartResult:
+def do_part(work: PartInput, part: int, cache: IndexCache = CACHE, divided: ShuffledKeys | None = None) -> PartResult:
     """Work the keys of one part; `divided`: what has arrived for it, where the batch was divided (`engine.divide`)."""
     numbered = number_keys(work, part, divided)
     decided = decide(work, numbered, locate_rows(work, numbered, cache, divided))
-    return _finish(work, numbered, decided, Own(work, part) if divided is None else divided)
+    return _finish(work, numbered, decided, ScannedKeys(work, part) if divided is None else divided)
 
 
 def _finish(work: PartInput, numbered: NumberedKeys, decided: Decided, source: PartKeys) -> PartResult:

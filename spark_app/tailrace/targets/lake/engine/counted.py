@@ -25,11 +25,11 @@ class RowCounts:
     """The group of each change in that order."""
     writes: Ints
     """The rows to write of each group if the target's own that it takes are marked."""
-    needy: Ints
+    groups_to_delete: Ints
     """Groups whose deletes want rows of the target,"""
-    sought: Digests
+    digests: Digests
     """the digest of each,"""
-    missing: Ints
+    counts: Ints
     """and how many."""
 
     @classmethod
@@ -48,17 +48,17 @@ class RowCounts:
             return cls(removes, order, group, group, group, (high, low), group)
         lowest = np.minimum(np.minimum.reduceat(after, begins), 0)
         total = after[np.append(begins[1:], len(order)) - 1]
-        needy = np.flatnonzero(lowest < 0).astype(np.int64)
-        at = begins[needy]
-        return cls(removes, order, group, total - lowest, needy, (high[at], low[at]), -lowest[needy])
+        groups = np.flatnonzero(lowest < 0).astype(np.int64)
+        at = begins[groups]
+        return cls(removes, order, group, total - lowest, groups, (high[at], low[at]), -lowest[groups])
 
     def settled(self, there: Ints) -> tuple[Mask, Ints]:
-        """`there`: how many rows the target has, of `missing`. Which changes are to be written, and how many rows of
-        each group of `needy` are to be marked: what would be marked and written again just stays."""
-        marks = np.minimum(there, self.missing)
-        stays = np.minimum(marks, self.writes[self.needy])
+        """`there`: how many rows the target has, of `digests`. Which changes are to be written, and how many rows of
+        each group of `groups_to_delete` are to be marked: what would be marked and written again just stays."""
+        marks = np.minimum(there, self.counts)
+        stays = np.minimum(marks, self.writes[self.groups_to_delete])
         writes = self.writes.copy()
-        writes[self.needy] -= stays
+        writes[self.groups_to_delete] -= stays
         inserts = np.flatnonzero(~self.removes[self.order])
         group = self.group[inserts]
         behind = np.bincount(group, minlength=len(writes))[group] - 1 - numbered_within(group)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from tailrace.targets.lake.engine.chunk_keys import KEY_ONLY, as_table
-from tailrace.targets.lake.engine.divide import Arrived
+from tailrace.targets.lake.engine.divide import ShuffledKeys
 from tailrace.targets.lake.engine.key_columns import Ints, Mask, words
 from tailrace.targets.lake.engine.moved_keys import BaseRows, apply_rule, moving, value_rows
 from tailrace.targets.lake.engine.newest import Newest, newest
@@ -63,7 +63,7 @@ def decide(work: PartInput, numbered: NumberedKeys, located: Located) -> Decided
     return Decided(rows, base, holes, dead, pool.tables)
 
 
-def locate_rows(work: PartInput, numbered: NumberedKeys, cache: IndexCache, divided: Arrived | None) -> Located:
+def locate_rows(work: PartInput, numbered: NumberedKeys, cache: IndexCache, divided: ShuffledKeys | None) -> Located:
     """Live target rows of all touched keys."""
     if work.slice.clear or not work.files or not numbered.touched.any():
         return {}

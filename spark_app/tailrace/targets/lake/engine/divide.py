@@ -29,7 +29,7 @@ Source = tuple[str, int]
 """Its kind, and its place among those of the kind."""
 Piece = tuple[Source, bytes]
 """Rows of a segment, or keys of many sources of one kind, for one part: an Arrow stream."""
-SEGMENT, CHUNK, FINISHED, SINCE, STANDING = "segment", "chunk", "finished", "since", "standing"
+SEGMENT, CHUNK, FINISHED, SINCE, EXISTING = "segment", "chunk", "finished", "since", "existing"
 
 PIECE_ROWS = 1000
 """Keys that a piece should have: with many parts those of more files are divided at a time."""
@@ -45,7 +45,7 @@ def to_divide(work: PartInput) -> list[Source]:
     if work.slice.finished:
         found += [(FINISHED, number) for number in range(len(work.finished_paths))]
         found += [(SINCE, place) for place, segment in enumerate(work.slice.segments) if since(work, segment)]
-        found += [(STANDING, number) for number in range(len(work.standing))]
+        found += [(EXISTING, number) for number in range(len(work.existing_files))]
     return found
 
 
@@ -97,12 +97,12 @@ def _positions(work: PartInput, kind: str, place: int) -> Iterator[tuple[Ints, C
         if chunk.keys:
             yield np.full(len(chunk.keys), KEY_ONLY, np.int64), asked(work, chunk)
     else:
-        path = list(work.finished_paths if kind == FINISHED else work.standing)[place]
+        path = list(work.finished_paths if kind == FINISHED else work.existing_files)[place]
     if path is None:
         return
     for at, keys in key_batches(work, path):
         rows = np.arange(at, at + len(keys[0]), dtype=np.int64)
-        if kind == STANDING:
+        if kind == EXISTING:
             here = np.flatnonzero(alive(work, path, rows)).astype(np.int64)
             yield rows[here], taken(keys, here)
         else:
@@ -128,7 +128,7 @@ def _table(placed: Placed) -> pa.Table:
 
 
 @dataclass
-class Arrived:
+class ShuffledKeys:
     """The pieces of one part, sorted out; `segment_rows` are unpacked when they are asked for."""
 
     work: PartInput
@@ -145,9 +145,9 @@ class Arrived:
         order = np.lexsort((position, position == KEY_ONLY, chunk)).astype(np.int64)
         return ChunkKeys(chunk[order], position[order], taken(keys, order))
 
-    def standing(self, finished: FinishedSnapshot) -> Iterator[Placed]:
-        own = np.array([number for path, number in self.work.standing.items() if path in finished.own], np.int64)
-        for placed in self.keys[STANDING]:
+    def existing(self, finished: FinishedSnapshot) -> Iterator[Placed]:
+        own = np.array([number for path, number in self.work.existing_files.items() if path in finished.own], np.int64)
+        for placed in self.keys[EXISTING]:
             yield chosen(placed, ~np.isin(placed[0], own)) if len(own) else placed
 
     def finished(self, finished: FinishedSnapshot) -> Iterator[Columns]:
@@ -168,7 +168,7 @@ class Arrived:
             return None
         index, live = FileIndex.build(wanted), {file.path: file.dead for file in self.work.files}
         found: dict[str, Found] = {}
-        for kind, paths in ((STANDING, list(self.work.standing)), (FINISHED, list(self.work.finished_paths))):
+        for kind, paths in ((EXISTING, list(self.work.existing_files)), (FINISHED, list(self.work.finished_paths))):
             hits = [(*index.search(keys), place, at) for place, at, keys in self.keys[kind]]
             if not hits:
                 continue
@@ -183,9 +183,9 @@ class Arrived:
         return {path: hits for path, hits in found.items() if len(hits.positions)}
 
 
-def arrived(work: PartInput, pieces: Iterable[Piece]) -> Arrived:
+def shuffled_keys(work: PartInput, pieces: Iterable[Piece]) -> ShuffledKeys:
     """The pieces of one part, in whatever order they come."""
-    out = Arrived(work)
+    out = ShuffledKeys(work)
     for source, packed in pieces:
         if source[0] == SEGMENT:
             out.segments.append((source, packed))

@@ -21,7 +21,7 @@ from tailrace.targets.lake.engine.counted import RowCounts
 from tailrace.targets.lake.engine.key_columns import Ints, Mask
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.files.locate import Found, Span, span_of
-from tailrace.targets.lake.files.locate_rows import Sought, locate_rows
+from tailrace.targets.lake.files.locate_rows import WantedRows, locate_rows
 from tailrace.targets.lake.files.row_digests import digests, numbered_within
 from tailrace.targets.lake.files.write import write_files
 from tailrace.targets.lake.model import DataFile, NewFile, TableCommit
@@ -73,10 +73,10 @@ def build_keyless(work: PartInput) -> TableCommit:
         return _commit(work, base, {}, changes.rows())
     counts, spans = changes.counts()
     # The files' bounds are under the columns' names before the batch.
-    sought = Sought(counts.sought, counts.missing, {} if work.slice.evolve is not None else spans)
-    found = locate_rows(work.lake, base.files, work.layout, sought)
-    there = _counted(found.values(), len(counts.missing))
-    if base.whole and (there < counts.missing).any():
+    wanted = WantedRows(counts.digests, counts.counts, {} if work.slice.evolve is not None else spans)
+    found = locate_rows(work.lake, base.files, work.layout, wanted)
+    there = _counted(found.values(), len(counts.counts))
+    if base.whole and (there < counts.counts).any():
         name = work.layout.schema.name
         what = f"the log deletes rows of {name} that the target does not have"
         raise TargetChanged(name, what, f"Nothing else brings it forward: {RESYNC}.")

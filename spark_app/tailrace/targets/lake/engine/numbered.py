@@ -10,7 +10,7 @@ import numpy as np
 
 from tailrace.targets.lake.engine.changes import RowChanges, read_changes
 from tailrace.targets.lake.engine.chunk_keys import ChunkChoice, ChunkKeys, choose, read_chunk_keys
-from tailrace.targets.lake.engine.divide import Arrived
+from tailrace.targets.lake.engine.divide import ShuffledKeys
 from tailrace.targets.lake.engine.key_columns import Columns, Ints, Mask, group, joined, of_texts, taken, words
 from tailrace.targets.lake.engine.part import PartInput
 
@@ -44,7 +44,7 @@ class NumberedKeys:
         return taken(self.values, numbers)
 
 
-def number_keys(work: PartInput, part: int, divided: Arrived | None) -> NumberedKeys:
+def number_keys(work: PartInput, part: int, divided: ShuffledKeys | None) -> NumberedKeys:
     """`divided`: what has arrived for the part, where the batch was divided; None: read it."""
     chunk_keys = read_chunk_keys(work, part) if divided is None else divided.chunk_keys()
     rows = None if divided is None else divided.segment_rows()

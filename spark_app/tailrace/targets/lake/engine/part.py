@@ -72,7 +72,7 @@ class PartInput:
         return {path: number for number, path in enumerate(paths)}
 
     @cached_property
-    def standing(self) -> dict[str, int]:
+    def existing_files(self) -> dict[str, int]:
         """Files that are not the own ones of every snapshot that ends here, numbered."""
         own = [set(finished.paths) for finished in self.slice.finished]
         paths = (path for path in self.places if not all(path in paths for paths in own))

@@ -24,11 +24,11 @@ Placed = tuple[Ints, Ints, Columns]
 
 
 class PartKeys(Protocol):
-    """The source of a part's keys: selected from all (`Own`), or divided before (`divide.Arrived`)."""
+    """The source of a part's keys: selected from all (`ScannedKeys`), or divided before (`divide.ShuffledKeys`)."""
 
-    def standing(self, finished: FinishedSnapshot) -> Iterator[Placed]:
-        """Yields the keys of files that the snapshot may clear, by `PartInput.standing`; no rows that were dead before
-        the batch."""
+    def existing(self, finished: FinishedSnapshot) -> Iterator[Placed]:
+        """Yields the keys of files that the snapshot may clear, by `PartInput.existing_files`; no rows that were dead
+        before the batch."""
         ...
 
     def finished(self, finished: FinishedSnapshot) -> Iterator[Columns]:
@@ -41,14 +41,14 @@ class PartKeys(Protocol):
 
 
 @dataclass(frozen=True)
-class Own:
+class ScannedKeys:
     """Reads all the keys; those of a finished snapshot need not even be sorted out by part."""
 
     work: PartInput
     part: int
 
-    def standing(self, finished: FinishedSnapshot) -> Iterator[Placed]:
-        for path, number in self.work.standing.items():
+    def existing(self, finished: FinishedSnapshot) -> Iterator[Placed]:
+        for path, number in self.work.existing_files.items():
             for at, keys in key_batches(self.work, path) if path not in finished.own else ():
                 rows = np.arange(at, at + len(keys[0]), dtype=np.int64)
                 mine = (self.work.owner(keys) == self.part) & alive(self.work, path, rows)
@@ -92,7 +92,7 @@ def find_deletions(work: PartInput, source: PartKeys, written: Candidates, dead:
         rows |= gone[: ends[0]]
         holes |= gone[ends[0] : ends[1]]
         cleared = np.flatnonzero(gone[ends[1] :])
-        paths = list(work.standing)
+        paths = list(work.existing_files)
         for number, here in by_place(files[cleared]):
             marks.setdefault(paths[number], BitMap64()).update(positions[cleared[here]])
     return Deletions(rows, holes, marks)
@@ -117,11 +117,11 @@ def _standing(work: PartInput, source: PartKeys, finished: FinishedSnapshot, dea
     """Live rows of the part in files that are not the snapshot's own."""
     marked = [
         code(np.int64(number), np.array(dead[path].to_array(), np.int64))
-        for path, number in work.standing.items()
+        for path, number in work.existing_files.items()
         if path in dead
     ]
     gone = np.concatenate([np.empty(0, np.int64), *marked])
-    live = (chosen(placed, ~among(code(placed[0], placed[1]), gone)) for placed in source.standing(finished))
+    live = (chosen(placed, ~among(code(placed[0], placed[1]), gone)) for placed in source.existing(finished))
     return flattened(work, list(live))
 
 

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from tailrace import privacy
 from tailrace.demand import DEMAND, PATIENCE, Demand
 from tailrace.targets.lake.engine.build import do_part
-from tailrace.targets.lake.engine.divide import Piece, Source, arrived, divide, to_divide
+from tailrace.targets.lake.engine.divide import Piece, Source, divide, shuffled_keys, to_divide
 from tailrace.targets.lake.engine.part import PartInput, PartResult
 from tailrace.targets.lake.files.index import IndexCache
 
@@ -97,7 +97,7 @@ def _divide(shared: Broadcast[bytes], sources: Iterator[Source]) -> Iterator[tup
 def _run(shared: Broadcast[bytes], part: int, pieces: Iterator[tuple[int, Piece]]) -> Iterator[bytes]:
     with privacy.withheld():
         work: PartInput = pickle.loads(shared.value)
-        yield pickle.dumps(do_part(work, part, TASK_CACHE, arrived(work, (piece for _, piece in pieces))))
+        yield pickle.dumps(do_part(work, part, TASK_CACHE, shuffled_keys(work, (piece for _, piece in pieces))))
     _give_back()
 
 

@@ -26,7 +26,7 @@ _ROW_BYTES = 32
 
 
 @dataclass(frozen=True)
-class Sought:
+class WantedRows:
     """Rows of which some are to be found."""
 
     rows: Digests
@@ -37,17 +37,17 @@ class Sought:
 
 
 def locate_rows(
-    access: FileAccess, files: Sequence[DataFile], layout: Layout, sought: Sought, cache: IndexCache = CACHE
+    access: FileAccess, files: Sequence[DataFile], layout: Layout, wanted: WantedRows, cache: IndexCache = CACHE
 ) -> dict[str, Found]:
-    """Live rows, by file; of `Found`, `keys` are their places in `sought.rows`."""
-    keys = [pa.array(half) for half in sought.rows]
-    everything = pa.array(np.arange(len(sought.counts)))
-    left, found = sought.counts.copy(), dict[str, Found]()
+    """Live rows, by file; of `Found`, `keys` are their places in `wanted.rows`."""
+    keys = [pa.array(half) for half in wanted.rows]
+    everything = pa.array(np.arange(len(wanted.counts)))
+    left, found = wanted.counts.copy(), dict[str, Found]()
     cache.begin()
     for file in files:
         if not left.any():
             break
-        if any(apart(span, (file.lower.get(name), file.upper.get(name))) for name, span in sought.spans.items()):
+        if any(apart(span, (file.lower.get(name), file.upper.get(name))) for name, span in wanted.spans.items()):
             continue
         rows = live(file, _search(access, file, layout, keys, cache), everything)
         if rows is None:

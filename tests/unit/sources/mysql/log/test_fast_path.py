@@ -195,7 +195,12 @@ def outcome(
                 for event in found.each(0, len(found)):
                     assembler.feed(event)
             sink.told.append(
-                (assembler.log_position.position, assembler.filling.pending, assembler.filling.divided, assembler.inside)
+                (
+                    assembler.log_position.position,
+                    assembler.filling.pending,
+                    assembler.filling.divided,
+                    assembler.inside,
+                )
             )
             sink.told.append(assembler.log_position.anchor)
     except TailraceError as error:

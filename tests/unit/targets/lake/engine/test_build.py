@@ -18,7 +18,7 @@ from tailrace.batch.slice import cut
 from tailrace.errors import CorruptLog
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine import changes
-from tailrace.targets.lake.engine.divide import Piece, arrived, divide, to_divide
+from tailrace.targets.lake.engine.divide import Piece, divide, shuffled_keys, to_divide
 from tailrace.targets.lake.engine.part import MovedKeys, PartInput, PartResult
 from tailrace.targets.lake.model import DataFile
 
@@ -33,7 +33,7 @@ def divided(rnd: random.Random, work: PartInput) -> Iterable[PartResult]:
     for some in pieces.values():
         rnd.shuffle(some)
     for part in range(work.parts):
-        yield engine.do_part(work, part, divided=arrived(work, pieces[part]))
+        yield engine.do_part(work, part, divided=shuffled_keys(work, pieces[part]))
 
 
 def check(rnd: random.Random, folder: Path, composite: bool, spread: engine.Spread | None) -> None:

@@ -27,9 +27,9 @@ def test_as_many_rows_are_left_as_by_one_change_after_the_other(
     removes = np.array([r for r, _ in changes], np.bool_)
     rows = np.array([row for _, row in changes], np.int64)
     counts = RowCounts.of([(removes[:4], rows[:4], -rows[:4]), (removes[4:], rows[4:], -rows[4:])])
-    high, low = (half.tolist() for half in counts.sought)
+    high, low = (half.tolist() for half in counts.digests)
     assert high == [-half for half in low]
-    there = np.minimum([target[row] for row in high], counts.missing).astype(np.int64)
+    there = np.minimum([target[row] for row in high], counts.counts).astype(np.int64)
     written, marks = counts.settled(there)
     left = target.copy()
     left.subtract(dict(zip(high, marks.tolist(), strict=True)))
@@ -37,7 +37,7 @@ def test_as_many_rows_are_left_as_by_one_change_after_the_other(
     assert not (written & removes).any()
     left.update(rows[written].tolist())
     assert +left == plain(target, changes)
-    missed = any(there < counts.missing)
+    missed = any(there < counts.counts)
     assert missed == (
         Counter(row for r, row in changes if not r) + target - plain(target, changes)
         != Counter(row for r, row in changes if r)
@@ -49,7 +49,7 @@ def test_nothing_is_marked_and_written_again(before: list[int], changes: list[tu
     target = Counter(before)
     removes, rows = np.array([r for r, _ in changes], np.bool_), np.array([row for _, row in changes], np.int64)
     counts = RowCounts.of([(removes, rows, rows)])
-    sought = counts.sought[0].tolist()
-    written, marks = counts.settled(np.minimum([target[row] for row in sought], counts.missing).astype(np.int64))
+    sought = counts.digests[0].tolist()
+    written, marks = counts.settled(np.minimum([target[row] for row in sought], counts.counts).astype(np.int64))
     marked = {row for row, count in zip(sought, marks.tolist(), strict=True) if count}
     assert not marked & set(rows[written].tolist())

@@ -13,7 +13,7 @@ from support.folder_lake import NotedAccess, layout_of
 from tailrace.changelog.records import Column
 from tailrace.targets.lake.files.index import IndexCache
 from tailrace.targets.lake.files.layout import Layout
-from tailrace.targets.lake.files.locate_rows import Sought, locate_rows
+from tailrace.targets.lake.files.locate_rows import WantedRows, locate_rows
 from tailrace.targets.lake.files.row_digests import digests
 from tailrace.targets.lake.files.write import write_file
 from tailrace.targets.lake.model import DataFile
@@ -47,7 +47,7 @@ def found(
     ends = pc.min_max(rows["n"])
     spans = {"n": (ends["min"], ends["max"])}
     columns = [c if isinstance(c, pa.ChunkedArray) else pa.chunked_array([c]) for c in widened]
-    sought = Sought(digests(columns), np.array([*wanted.values()], np.int64), spans)
+    sought = WantedRows(digests(columns), np.array([*wanted.values()], np.int64), spans)
     located = locate_rows(access, files, layout, sought, cache)
     names = [*wanted]
     return {
