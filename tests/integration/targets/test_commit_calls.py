@@ -58,3 +58,13 @@ def test_a_commit_looks_up_no_name(
     with counted(spark, monkeypatch) as asked:
         commit(4)
     assert asked[LOOKUP] == 0
+
+
+def test_the_manifests_that_an_iceberg_commit_reads_stay_few(spark: SparkSession) -> None:
+    orders = Orders(spark)
+    for step in range(20):  # each file keeps a live row
+        orders.apply(dict.fromkeys(range(step, step + 3), (None, f"{step}")))
+    reader = orders.table._open()[0]
+    manifests = reader.table.currentSnapshot().allManifests(reader.table.io()).size()
+    assert manifests <= 2 * 8
+    assert len(orders.table.files()) == 20
