@@ -238,7 +238,7 @@ class Round:
         match self._random.randrange(30):
             case 0 | 1:
                 self.trace.append("-- look")
-                run.stream.look()
+                run.stream.poll_catalog()
             case 2 | 3:
                 self.trace.append("-- read")
                 run.read()

@@ -129,8 +129,8 @@ class LogRun:
     def catch_up(self) -> None:
         """Read up to the end of the server's log; all of it is in records then."""
         self.read()
-        self.stream.look()
-        self.stream.look()
+        self.stream.poll_catalog()
+        self.stream.poll_catalog()
         self.stream.cut()
 
     def read(self) -> None:

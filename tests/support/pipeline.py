@@ -124,7 +124,7 @@ class Driver:
 
     def turn(self) -> LogState:
         state = self.journal.refresh()
-        self.runner.turn(0.02)
+        self.runner.step(0.02)
         self.applier.offer(state.number, 0.5)
         return state
 

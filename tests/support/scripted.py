@@ -246,7 +246,7 @@ class ScriptedStream:
     replicator: Replicator
     log_id: str
     context: api.StreamContext
-    divided = False
+    in_transaction = False
 
     def __post_init__(self) -> None:
         state = self.context.sink.state
@@ -256,7 +256,7 @@ class ScriptedStream:
 
     def start(self) -> None:
         self.source.database.bells.add(self._bell)
-        self.look()
+        self.poll_catalog()
 
     def fileno(self) -> int:
         return self._bell
@@ -309,7 +309,7 @@ class ScriptedStream:
 
     def heartbeat(self) -> None: ...
 
-    def look(self) -> float:
+    def poll_catalog(self) -> float:
         """New tables begin here, and those that are to begin again: of their rows until now only chunks tell."""
         self.context.settle()
         state = self.context.sink.state
@@ -339,7 +339,7 @@ class ScriptedStream:
         now = self._schemas[table_id] = before.model_copy(update={"version": before.version + 1})
         return SchemaChanged(table=now, seq=seq, reread=True, edge=str(self.position))
 
-    def look_for(self, table_id: int) -> bool:
+    def poll_catalog_for(self, table_id: int) -> bool:
         return True
 
     def is_captured(self, table_id: int) -> bool:

@@ -128,7 +128,7 @@ def test_chunk_lost(tmp_path: Path) -> None:
     with one.running():
         one.until(lambda _: one.driver.tools.opened(ONE), work=True)
         while len(waiting_chunks(one)) < 2:
-            one.driver.runner.turn(0.02)
+            one.driver.runner.step(0.02)
         for path in waiting_chunks(one):
             Path(path.removeprefix("file://")).unlink()
         one.until(lambda _: one.driver.faults() == {"main.one": "ChunkLost"}, work=True)

@@ -48,13 +48,13 @@ class Lease:
         self._monotonic = monotonic
         self._observed: tuple[str, float] = ("", 0.0)
         self._renewed = monotonic()
-        self.turned = monotonic()
+        self.last_step_at = monotonic()
 
     async def acquire(self) -> None:
         """Wait until it is ours."""
         waiting = False
         while True:
-            self._renewed = self.turned = self._monotonic()
+            self._renewed = self.last_step_at = self._monotonic()
             try:
                 if await self._try():
                     metrics.LEADER.set(1)
@@ -71,7 +71,7 @@ class Lease:
         """Renew forever; raises `LeaseLost`."""
         while True:
             await asyncio.sleep(RENEW_EVERY)
-            begun = self.turned = self._monotonic()
+            begun = self.last_step_at = self._monotonic()
             end = self._renewed + GIVE_UP_AFTER
             try:
                 async with asyncio.timeout(max(min(ANSWER_SECONDS, end - begun), 0.0)):

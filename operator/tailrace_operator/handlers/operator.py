@@ -117,7 +117,7 @@ class _Process:
         await self.probes.close()
 
     def health_problem(self) -> str | None:
-        if time.monotonic() - self.lease.turned > LEASE_STUCK_SECONDS:
+        if time.monotonic() - self.lease.last_step_at > LEASE_STUCK_SECONDS:
             return "the lease is not looked after"
         if self._working and self.scheduler.stuck() > STUCK_SECONDS:
             return f"no round has ended for {self.scheduler.stuck():.0f} s"

@@ -85,7 +85,7 @@ class Applier:
         self._lock = Lock()
         self._stopping = False
         self._fatal: Exception | None = None
-        self.turned = time.monotonic()
+        self.last_step_at = time.monotonic()
         self._pool = ThreadPoolExecutor(threads, "apply", initializer=in_pool)
         # Of its own: however long tables are tidied, changes find the other threads free.
         self._tidying: Future[None] | None = None
@@ -104,7 +104,7 @@ class Applier:
         """Let every table continue to record `through`; wait up to `patience` seconds for them. Raises a `Stop` that
         all of them met, or one that is not about a table."""
         self._raise_fatal()
-        self.turned = time.monotonic()
+        self.last_step_at = time.monotonic()
         with self._lock:
             self._through = max(self._through, through)
             live = self._live()

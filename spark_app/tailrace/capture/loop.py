@@ -156,8 +156,8 @@ class Capture:
 
     def _housekeeping(self) -> None:
         stream = self._stream
-        if not stream.divided and self._is_due("look", self._timing.between_looks(self._look_took)):
-            self._look_took = stream.look()
+        if not stream.in_transaction and self._is_due("look", self._timing.between_looks(self._look_took)):
+            self._look_took = stream.poll_catalog()
         if self._is_due("meter", 1.0):
             self._meter.measure(stream.position)
         if self._is_due("idle", self._timing.idle_message) and self._recorder.durable >= stream.position:

@@ -148,7 +148,7 @@ class ChunkRequests:
                     f" the table has: {', '.join(request.columns)}",
                     "The chunk is read again.",
                 )
-            waiting.looked = self._stream.look_for(table_id)
+            waiting.looked = self._stream.poll_catalog_for(table_id)
             return False
         if self._other_columns(table_id, chunk.schema_version, version):
             raise ChunkTooOld(f"columns of {name} were dropped or exchanged since", "The chunk is read again.")

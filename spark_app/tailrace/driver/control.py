@@ -34,7 +34,7 @@ from tailrace.snapshot import planner
 log = logging.getLogger(__name__)
 
 STUCK_SECONDS = 300.0
-"""A loop that has not turned for this long is reported by `/healthz`."""
+"""A loop that has been stuck for this long is reported by `/healthz`."""
 ANSWER_SECONDS = 20.0
 """Seconds that the source has to translate the keys of a request before its client must ask again; the operator's waits
 for 30 s."""
@@ -45,8 +45,8 @@ LOOK_SECONDS = 0.5
 
 
 class Loop(Protocol):
-    turned: float
-    """`time.monotonic()` of its last turn."""
+    last_step_at: float
+    """`time.monotonic()` of its last step."""
 
 
 class DriverControl:
@@ -154,8 +154,8 @@ class DriverControl:
     def unhealthy(self) -> str | None:
         now = time.monotonic()
         for name, loop in self.loops.items():
-            if now - loop.turned > STUCK_SECONDS:
-                return f"{name} has not turned for {now - loop.turned:.0f} s"
+            if now - loop.last_step_at > STUCK_SECONDS:
+                return f"{name} has been stuck for {now - loop.last_step_at:.0f} s"
         return None
 
     # ---- snapshots ----
@@ -268,7 +268,7 @@ class ManifestRequests:
     def open(self) -> int:
         return len(self._open)
 
-    def turn(self, control: DriverControl) -> None:
+    def step(self, control: DriverControl) -> None:
         """One try; raises what a request is refused with for good."""
         control.of_manifest = self._bodies
         state = control.journal.state if control.journal is not None else LogState()

@@ -96,7 +96,7 @@ class Driver:
             settings.replicator, settings.secrets, self._folder, self._ending, reread=settings.reread
         )
         self._side_loops = SideLoops(self._ending)
-        self.turned = time.monotonic()
+        self.last_step_at = time.monotonic()
 
     @property
     def _spec(self) -> ReplicatorSpec:
@@ -252,7 +252,7 @@ class Driver:
 
     def _loop(self, parts: DriverParts, view: display.Paced, once: OnceCheck | None) -> int:
         control, requests = self._control, ManifestRequests(self._settings.requests)
-        self.turned = time.monotonic()
+        self.last_step_at = time.monotonic()
         control.loops = {"the main loop": self, "the snapshot planner": parts.runner}
         waits_for = ""
         self._start_side_loops(parts, requests)
@@ -260,7 +260,7 @@ class Driver:
         self._pace(parts)
         self._live.accepts = True
         while not self._ending.wait(TURN_SECONDS):
-            self.turned = time.monotonic()
+            self.last_step_at = time.monotonic()
             self._look_after(parts.capture)
             session.check(parts.spark, self._folder.spark_log)
             self._side_loops.check()
@@ -276,7 +276,7 @@ class Driver:
                 if verdict.done:
                     self._keep_applying(parts, state.number)  # raises what all tables were refused with just now
                     parts.applier.tidy_up(TIDY_UP_SECONDS)
-                    parts.dropped.turn()
+                    parts.dropped.step()
                     return self._ended(verdict)
                 if verdict.waits_for != waits_for:
                     log.debug("--once: %s", verdict.waits_for)
@@ -285,10 +285,10 @@ class Driver:
 
     def _start_side_loops(self, parts: DriverParts, requests: ManifestRequests) -> None:
         start, wanted = self._side_loops.start, executors_wanted.of(parts.spark)
-        start("snapshot-planner", parts.runner.turn)
+        start("snapshot-planner", parts.runner.step)
         start("journal-tail", lambda: parts.stream.tell(parts.journal.refresh().number), self._tail_pause)
-        start("snapshot-requests", lambda: requests.turn(self._control), lambda: TURN_SECONDS)
-        start("dropped-tables", parts.dropped.turn, lambda: TURN_SECONDS)
+        start("snapshot-requests", lambda: requests.step(self._control), lambda: TURN_SECONDS)
+        start("dropped-tables", parts.dropped.step, lambda: TURN_SECONDS)
         start("executors-wanted", lambda: self._control.want_executors(wanted()), lambda: COUNT_SECONDS)
 
     def _tail_pause(self) -> float:

@@ -1,6 +1,6 @@
 """Drives all snapshots: asks the planner what there should be and each table's state machine what comes next.
 
-One thread (`SnapshotRunner.turn`, called in a loop) owns all state; the steps run on a pool of threads and come back as
+One thread (`SnapshotRunner.step`, called in a loop) owns all state; the steps run on a pool of threads and come back as
 messages over a queue. What matters is in the journal: after a restart the runs are begun again from it.
 """
 
@@ -115,7 +115,7 @@ class SnapshotRunner:
         """The object that `hold` has asked for, until `release`."""
         self._still: object | None = None
         """The `hold` for which nothing is under way."""
-        self.turned = time.monotonic()
+        self.last_step_at = time.monotonic()
 
     @property
     def runs(self) -> Mapping[RunKey, chunks.TableRun]:
@@ -125,14 +125,14 @@ class SnapshotRunner:
     def waiting_for(self) -> str | None:
         return next((s.waits_for for s in list(self._entries.values()) if s.waits_for is not None), None)
 
-    def turn(self, patience: float = 0.5) -> None:
+    def step(self, patience: float = 0.5) -> None:
         """One round: plan, follow the journal, start what may start, take what came back."""
         hold = self._hold
         if hold is None:
             self._begin_work()
         self._take(patience)
         self._still = hold if not self._under_way else None
-        self.turned = time.monotonic()
+        self.last_step_at = time.monotonic()
 
     def _begin_work(self) -> None:
         self._resize()

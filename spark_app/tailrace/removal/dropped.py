@@ -63,7 +63,7 @@ class DroppedCopies:
         """The reasons why copies still exist, by place."""
         return dict(self._faults)
 
-    def turn(self) -> None:
+    def step(self) -> None:
         """One attempt at each copy that is due. Nothing happens while apply is suspended: the target stands still."""
         with self._lock:
             self._turn()

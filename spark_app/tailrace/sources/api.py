@@ -203,7 +203,7 @@ class ChangeStream(Protocol):
         """True if whole transactions wait for a record."""
 
     @property
-    def divided(self) -> bool:
+    def in_transaction(self) -> bool:
         """True if the sink has rows of an open transaction: until its end no table may come, go or change."""
 
     def cut(self) -> None:
@@ -219,11 +219,11 @@ class ChangeStream(Protocol):
     def heartbeat(self) -> None:
         """Make the source's log move without other writers: an idle source may not send its end by itself."""
 
-    def look(self) -> float:
-        """Compare the catalog with the captured tables; not while `divided`. The seconds that the source took for it:
-        what costs more is done less often."""
+    def poll_catalog(self) -> float:
+        """Compares the catalog with the captured tables, not while `in_transaction`. Returns the seconds that it took
+        the source: what costs more is done less often."""
 
-    def look_for(self, table_id: int) -> bool:
+    def poll_catalog_for(self, table_id: int) -> bool:
         """Look, because a chunk of the table has columns that no version has. True: the catalog has been compared at a
         place in the log behind the first such call; the call is then forgotten."""
 

@@ -207,7 +207,7 @@ def test_a_log_that_is_reset_under_its_reader_is_noticed(server: MysqlServer, tm
         server.script(f"RESET {'MASTER' if server.mariadb else 'BINARY LOGS AND GTIDS'} TO {file}")
         server.script("INSERT INTO d.t VALUES (31, 1)")
         with pytest.raises(Retry, match="it was reset"):
-            run.stream.look()
+            run.stream.poll_catalog()
     with pytest.raises(PositionLost):
         check(server, run)
 

@@ -372,7 +372,7 @@ def test_a_table_starts_over_once_its_log_is_behind_every_change_of_its_form(
         run.read()
         server.script("ALTER TABLE d.t RENAME COLUMN w TO v", "INSERT INTO d.t VALUES (3, 'c')")
         server.script("ALTER TABLE d.t ADD COLUMN w varchar(20)", "INSERT INTO d.t VALUES (4, 'd', 'e')")
-        run.stream.look()
+        run.stream.poll_catalog()
         assert run.table("d.t").stopped is not None, "rows in the form of before are still to come"
         run.catch_up()
         table = run.table("d.t")
@@ -607,6 +607,6 @@ def test_a_table_is_not_added_in_the_middle_of_a_transaction(server: MysqlServer
         while run.stream.position < end:
             assert time.monotonic() < until
             run.stream.read(1, 0.1)
-            run.stream.look()
+            run.stream.poll_catalog()
         run.stream.cut()
         assert len(run.changes("d.late")) in (0, rows)

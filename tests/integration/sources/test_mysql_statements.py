@@ -137,7 +137,7 @@ def test_a_table_that_is_changed_before_capture_comes_to_its_creation_is_followe
     with LogRun(server, tmp_path, options=IN_PLACE) as run:
         first = "CREATE TABLE d.u (id int PRIMARY KEY, v int)", "INSERT INTO d.u VALUES (1, 1)"
         server.script(*first, *later, "INSERT INTO d.u (id, v, c) VALUES (2, 2, 7)")
-        run.stream.look()
+        run.stream.poll_catalog()
         run.catch_up()
         table = run.table("d.u")
         assert table.stopped is None and table.initial_snapshot
@@ -175,10 +175,10 @@ def test_a_column_that_came_between_two_looks_is_not_expected_of_rows_before_it(
 ) -> None:
     with LogRun(server, tmp_path) as run:
         server.script("INSERT INTO d.t VALUES (1, 1)", "ALTER TABLE d.t ADD COLUMN a int")
-        run.stream.look()
+        run.stream.poll_catalog()
         read_to_the_end(run, server)
         server.script("INSERT INTO d.t VALUES (2, 2, 2)", "ALTER TABLE d.t ADD COLUMN b int")
-        run.stream.look()
+        run.stream.poll_catalog()
         run.catch_up()
         assert run.table("d.t").stopped is None
         assert run.rows("d.t")[-1]["a"] == 2
@@ -270,7 +270,7 @@ def test_what_a_statement_means_is_recorded_before_it_is_passed(
             while True:
                 select.select([run.stream.fileno()], [], [], 0.2)
                 run.stream.read(1 << 24, 1.0)
-                run.stream.look()
+                run.stream.poll_catalog()
     with LogRun(server, tmp_path, include="d.t") as run:
         run.catch_up()
         table = run.table("d.t")

@@ -137,7 +137,7 @@ def test_a_chunk_file_that_is_removed_before_its_adoption_is_read_again(
     begun = begin(format)
     begun.until(lambda _: begun.driver.tools.opened(1), work=True)
     while not waiting_files(begun):
-        begun.driver.runner.turn(0.02)
+        begun.driver.runner.step(0.02)
     before_the_next_commit(begun, monkeypatch, remove)
     begun.until(lambda _: "ChunkLost" in begun.driver.faults().values(), work=True)
     equal(begun, format)

@@ -30,7 +30,7 @@ def working(one: Copy, condition: Callable[[LogState], object]) -> None:
     """The snapshots go on; nothing is applied."""
 
     def done(_: LogState) -> bool:
-        one.driver.runner.turn(0.02)
+        one.driver.runner.step(0.02)
         return bool(condition(one.state))
 
     one.until(done)

@@ -49,7 +49,7 @@ class Fake:
         self.name, self.done, self.faults = name, done, faults
         self.fault = self.pid = None
         self.state = LogState(number=RecordNumber(3))
-        self.running, self.through, self.turned = True, 3, 0.0
+        self.running, self.through, self.last_step_at = True, 3, 0.0
         self.runs: dict[Any, Any] = {}
         self.waiting_for = None
 
@@ -73,7 +73,7 @@ class Fake:
     def show(self, status: Status | None = None, last: bool = False) -> None:
         self._do("show last" if last else "show")
 
-    def turn(self) -> None: ...
+    def step(self) -> None: ...
     def works(self, position: int) -> None: ...
     def offer(self, through: int) -> None: ...
     def tell(self, number: int) -> None: ...

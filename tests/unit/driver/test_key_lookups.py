@@ -90,7 +90,7 @@ def within(condition: Callable[[], object], seconds: float = 20.0) -> None:
 
 def all_accepted(requests: ManifestRequests, control: DriverControl) -> None:
     def turned() -> bool:
-        requests.turn(control)
+        requests.step(control)
         return requests.open == 0
 
     within(turned)
@@ -196,7 +196,7 @@ def test_requests_of_the_manifest_are_planned_in_their_order_once_the_source_ans
     requests, control = ManifestRequests(asked), shop.driver.control
     for _ in range(3):
         begun = time.monotonic()
-        requests.turn(control)
+        requests.step(control)
         assert time.monotonic() - begun < 5
     assert (requests.open, len(gate.asked)) == (3, 1)
     gate.open.set()
@@ -220,8 +220,8 @@ def test_a_request_of_the_manifest_that_the_source_refuses_for_now_is_tried_agai
     control.ask_capture()
     gate.open.set()
     gate.refusals.append(Locked("held by 4711"))
-    requests.turn(control)
-    requests.turn(control)
+    requests.step(control)
+    requests.step(control)
     assert (requests.open, len(gate.asked)) == (2, 1), "the pause is kept"
     assert control.status().message == "snapshot request first is asked again: Locked: held by 4711"
     now[0] = 1.0
@@ -232,7 +232,7 @@ def test_a_request_of_the_manifest_that_the_source_refuses_for_now_is_tried_agai
 def test_a_request_of_the_manifest_that_is_stopped_meanwhile_is_dropped(shop: Pipeline, gate: Gate) -> None:
     first, second = in_manifest("first", "1"), in_manifest("second", "2")
     requests, control = ManifestRequests([first, second]), shop.driver.control
-    turning = threading.Thread(target=lambda: requests.turn(control))
+    turning = threading.Thread(target=lambda: requests.step(control))
     turning.start()
     within(lambda: gate.asked)
     control.stop_snapshot(request_id(first))
@@ -252,7 +252,7 @@ def test_a_request_of_the_manifest_that_is_stopped_meanwhile_is_dropped(shop: Pi
 def test_a_request_of_the_manifest_that_is_stopped_before_its_turn_is_not_asked(shop: Pipeline, gate: Gate) -> None:
     first, second = in_manifest("first", "1"), in_manifest("second", "2")
     requests, control = ManifestRequests([first, second]), shop.driver.control
-    requests.turn(control)
+    requests.step(control)
     control.stop_snapshot(request_id(second))
     gate.open.set()
     all_accepted(requests, control)
@@ -264,7 +264,7 @@ def test_a_request_of_the_manifest_with_a_key_that_is_none_is_refused(shop: Pipe
     gate.open.set()
     requests = ManifestRequests([in_manifest("first", "seven")])
     with pytest.raises(InvalidManifest, match="no key of the table"):
-        requests.turn(shop.driver.control)
+        requests.step(shop.driver.control)
     assert requests.open == 1, "a run with --once is not done"
 
 

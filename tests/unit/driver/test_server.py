@@ -86,8 +86,8 @@ def test_status_and_metrics_come_from_the_same_document(server: StatusServer) ->
 
 def test_health_tells_the_reason_when_a_loop_stands_still(server: StatusServer, fake: Fake) -> None:
     assert call(server, "GET", "/healthz")[0] == 200
-    fake.reason = "apply has not turned for 300 s"
-    assert call(server, "GET", "/healthz") == (503, b"apply has not turned for 300 s")
+    fake.reason = "apply has been stuck for 300 s"
+    assert call(server, "GET", "/healthz") == (503, b"apply has been stuck for 300 s")
 
 
 def test_a_snapshot_is_requested_suspended_and_stopped_with_the_token(server: StatusServer, fake: Fake) -> None:

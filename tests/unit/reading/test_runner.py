@@ -91,7 +91,7 @@ def turn_until(runner: SnapshotRunner, reached: Callable[[], bool], seconds: flo
     end = time.monotonic() + seconds
     while not reached():
         assert time.monotonic() < end
-        runner.turn(0.01)
+        runner.step(0.01)
 
 
 def test_of_many_tables_a_few_are_begun_at_once_and_all_end(begin: Begin) -> None:
@@ -136,7 +136,7 @@ def test_a_transaction_that_is_in_the_way_is_looked_at_once_a_second_and_not_by_
     before = len(around.looks)
     end = time.monotonic() + 2.5
     while time.monotonic() < end:
-        runner.turn(0.01)
+        runner.step(0.01)
     assert 1 <= len(around.looks) - before <= 3
     around.running_xid = 11
     turn_until(runner, lambda: all(s.ended is not None for s in around.refresh().snapshots.values()))
@@ -169,7 +169,7 @@ def test_a_table_whose_edge_moves_reads_nothing_until_older_transactions_are_ove
     with caplog.at_level("INFO", "tailrace"):
         end = time.monotonic() + 1.5
         while time.monotonic() < end:
-            runner.turn(0.01)
+            runner.step(0.01)
     assert (len(read), runner.waiting_for) == (before, "transaction 11")
     assert all(s.ended is None for s in around.state.snapshots.values())
     around.running_xid = 21

@@ -85,7 +85,7 @@ def turned(runner: SnapshotRunner) -> Iterator[None]:
 
     def turn() -> None:
         while not ending.is_set():
-            runner.turn(0.005)
+            runner.step(0.005)
 
     thread = threading.Thread(target=turn)
     thread.start()

@@ -162,7 +162,7 @@ def turn_until(
     while not reached():
         assert time.monotonic() < end, world.state.snapshots
         try:
-            runner.turn(0.005)
+            runner.step(0.005)
         except Retry:
             continue  # as the driver's thread does
         between()

@@ -102,7 +102,7 @@ class World:
     def turn(self) -> None:
         self.now += 1000
         self.journal.look()
-        self.copies.turn()
+        self.copies.step()
 
     @property
     def waiting(self) -> list[tuple[str, str]]:

@@ -57,7 +57,7 @@ class LogStream(Generic[Log]):
         return self._assembler.filling.pending
 
     @property
-    def divided(self) -> bool:
+    def in_transaction(self) -> bool:
         return self._assembler.filling.divided
 
     def keep_alive(self, listened: bool = True) -> None:

@@ -141,12 +141,12 @@ class MysqlStream(LogStream[BinlogConnection]):
     def _feed_until_look(self, event: Event) -> None:
         self._assembler.feed(event)
         if self._owes_look and not self._assembler.inside:
-            self.look()
+            self.poll_catalog()
 
     def _feed_many_until_look(self, batch: EventBatch) -> None:
         fed = self._assembler.feed_to_end(batch)
         if self._owes_look and not self._assembler.inside:
-            self.look()
+            self.poll_catalog()
         self._assembler.feed_many(batch.behind(fed))
 
     def wants(self, form: bytes) -> bool:
@@ -218,7 +218,7 @@ class MysqlStream(LogStream[BinlogConnection]):
     def heartbeat(self) -> None:
         """Not needed: an idle server says every second where its log ends."""
 
-    def look(self) -> float:
+    def poll_catalog(self) -> float:
         """A table that began inside of a transaction would have half of its rows, and an edge without it."""
         self._owes_look = self._assembler.inside
         if self._owes_look:
@@ -257,12 +257,12 @@ class MysqlStream(LogStream[BinlogConnection]):
         if self.position > self._end():
             raise Retry("the server's log ends before the position that was read last: it was reset, or is another one")
 
-    def look_for(self, table_id: int) -> bool:
+    def poll_catalog_for(self, table_id: int) -> bool:
         if self._assembler.inside:
             return False
         if table_id not in self._looks:
             self._looks[table_id] = self._end()
-        self.look()
+        self.poll_catalog()
         if self.position < self._looks[table_id]:
             return False
         del self._looks[table_id]

@@ -87,7 +87,7 @@ class PgStream(LogStream[LogConnection]):
     def read(self, most_bytes: int, most_seconds: float) -> bool:
         assembler = self._assembler
         ended = self._connected.read(assembler.feed, assembler.observe, most_bytes, most_seconds)
-        if not self.divided:
+        if not self.in_transaction:
             self._act_on_markers()
         return ended
 
@@ -118,14 +118,14 @@ class PgStream(LogStream[LogConnection]):
     def heartbeat(self) -> None:
         slots.emit(self._connection, "", transactional=False)
 
-    def look(self) -> float:
+    def poll_catalog(self) -> float:
         self._next_xid = slots.next_xid(self._connection)
         self._poll.poll()
         return self._poll.took
 
-    def look_for(self, table_id: int) -> bool:
+    def poll_catalog_for(self, table_id: int) -> bool:
         token = self._looks.get(table_id)
-        if self.divided:
+        if self.in_transaction:
             return False  # as with every look: no table may change in a record before rows that are in segments already
         if token is None:
             self._looks[table_id] = self._poll.poll(always_mark=True)

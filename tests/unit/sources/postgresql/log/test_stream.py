@@ -15,14 +15,14 @@ def test_the_catalog_is_not_looked_at_while_a_transaction_is_divided() -> None:
         polls.append(always_mark)
         return 4
 
-    parts = SimpleNamespace(divided=True, _looks={}, _poll=SimpleNamespace(poll=poll, acted_on=0, held={7}))
+    parts = SimpleNamespace(in_transaction=True, _looks={}, _poll=SimpleNamespace(poll=poll, acted_on=0, held={7}))
     stream = cast(PgStream, parts)
-    assert not PgStream.look_for(stream, 7)
+    assert not PgStream.poll_catalog_for(stream, 7)
     assert polls == []
-    parts.divided = False
-    assert not PgStream.look_for(stream, 7)
+    parts.in_transaction = False
+    assert not PgStream.poll_catalog_for(stream, 7)
     assert polls == [True]
     stream._poll.acted_on = 4
-    assert not PgStream.look_for(stream, 7), "what was seen of the table waits for a new connection"
+    assert not PgStream.poll_catalog_for(stream, 7), "what was seen of the table waits for a new connection"
     stream._poll.held = frozenset()
-    assert PgStream.look_for(stream, 7)
+    assert PgStream.poll_catalog_for(stream, 7)
