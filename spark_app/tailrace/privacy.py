@@ -64,12 +64,12 @@ def error_text(error: BaseException) -> str:
         return _first_line(str(error))
     causes = foreign.chain(error)
     if showing():
-        told = [cause.named(_first_line(cause.text)) for cause in causes]
+        texts = [cause.named(_first_line(cause.text)) for cause in causes]
     else:
-        told = [cause.named(_first_line(cause.text) if cause.harmless else "") for cause in causes]
+        texts = [cause.named(_first_line(cause.text) if cause.harmless else "") for cause in causes]
         if any(cause.text and not cause.harmless for cause in causes):
-            told[-1] += f" ({WITHHELD})"
-    return " <- ".join(told)
+            texts[-1] += f" ({WITHHELD})"
+    return " <- ".join(texts)
 
 
 def _first_line(text: str) -> str:
@@ -113,11 +113,11 @@ def traceback_text(error: BaseException) -> str:
 def guard_tracebacks() -> None:
     """Prints uncaught exceptions in the same way."""
 
-    def tell(_: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
+    def report(_: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
         print(traceback_text(error), file=sys.stderr)
 
-    def tell_thread(arguments: threading.ExceptHookArgs) -> None:
+    def report_thread(arguments: threading.ExceptHookArgs) -> None:
         if arguments.exc_value is not None and not isinstance(arguments.exc_value, SystemExit):
             print(traceback_text(arguments.exc_value), file=sys.stderr)
 
-    sys.excepthook, threading.excepthook = tell, tell_thread
+    sys.excepthook, threading.excepthook = report, report_thread

@@ -111,7 +111,7 @@ def test_log_trimmed(one: Copy) -> None:
     """The target was deleted, and what it held is no longer in the log: a snapshot."""
     one.start()
     state = one.settle(one.database.end)
-    Reporter(one.driver.client, one.driver.progress, lambda: RETRY_SECONDS).tell(state, force=True)
+    Reporter(one.driver.client, one.driver.progress, lambda: RETRY_SECONDS).report(state, force=True)
     one.level()  # what the targets hold, the log has forgotten
     one.stop()
     del one.lake.tables["main", "one"]

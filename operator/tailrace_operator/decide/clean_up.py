@@ -27,8 +27,8 @@ def job_of(observed: ObservedReplicator) -> Child | None:
 
 def captured(observed: ObservedReplicator) -> bool:
     """True if a driver ever reported that it created something in the source, or had tables."""
-    status, told = observed.status, observed.driver.status
-    if told is not None and (told.made or told.tables_total):
+    status, reported = observed.status, observed.driver.status
+    if reported is not None and (reported.made or reported.tables_total):
         return True
     return bool(status.made) or (status.tables is not None and status.tables.total > 0)
 

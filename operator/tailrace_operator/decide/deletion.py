@@ -74,7 +74,7 @@ def _status(observed: ObservedReplicator, message: str, limits: Limits) -> Repli
     readiness = Readiness("False", Reason.DELETING, sentence(message), progress=True)
     return observed.status.model_copy(
         update={
-            **progress.progress(observed, progress.told(observed, limits), pod),
+            **progress.progress(observed, progress.recent(observed, limits), pod),
             "observed_generation": observed.meta.generation,
             "state": "Deleting",
             "message": readiness.message,

@@ -193,9 +193,9 @@ def retry_at(halt: Halt, desired: Desired) -> float | None:
     return (times.seconds(halt.at) or 0.0) + patience
 
 
-def told(halt: Halt, observed: ObservedReplicator, desired: Desired) -> str:
+def message_of(halt: Halt, observed: ObservedReplicator, desired: Desired) -> str:
     """The halt, and what comes next."""
-    return f"{_told(halt, desired)}{_no_help(halt, observed)}"
+    return f"{_message(halt, desired)}{_no_help(halt, observed)}"
 
 
 def _no_help(halt: Halt, observed: ObservedReplicator) -> str:
@@ -210,7 +210,7 @@ def _no_help(halt: Halt, observed: ObservedReplicator) -> str:
     return "" if used else f" {NOT_FOR_THIS}"
 
 
-def _told(halt: Halt, desired: Desired) -> str:
+def _message(halt: Halt, desired: Desired) -> str:
     if halt.reason not in BY_CHANGE or FOLLOW_LOG in halt.message:
         return halt.message
     due = retry_at(halt, desired)
@@ -304,8 +304,8 @@ def _words(observed: ObservedReplicator, pod: ObservedPod) -> str:
         return _plain(pod)
     if _explained(pod):
         return bounded(error_line(error.name, error.message, error.fix), MAX_WORDS)
-    told = reported.fault if reported is not None else None
-    before = f"; before: {error_line(told.name, told.message, told.fix)}" if told is not None else ""
+    fault = reported.fault if reported is not None else None
+    before = f"; before: {error_line(fault.name, fault.message, fault.fix)}" if fault is not None else ""
     return bounded(f"{error.message}{before}", MAX_WORDS)
 
 

@@ -31,14 +31,14 @@ Shortage = tuple[Reason, str]
 
 
 def summary(
-    observed: ObservedReplicator, desired: Desired, history: DriverHistory, told: Status | None, limits: Limits
+    observed: ObservedReplicator, desired: Desired, history: DriverHistory, recent: Status | None, limits: Limits
 ) -> ExecutorsSummary:
-    """`told`: by the driver; None: nothing, or too long ago."""
+    """`recent`: by the driver; None: nothing, or too long ago."""
     start = history.pod.running_since if history.pod is not None else None
     pods = [p for p in observed.executors if not p.deleting and start is not None and of_boot(p, start)]
     running, pending = sum(map(_runs, pods)), sum(p.phase == "Pending" for p in pods)
     idle = desired.spec is None or desired.spec.suspend or history.halt is not None
-    wanted = _wanted(desired.spec.executors, told, running + pending) if desired.spec is not None and not idle else 0
+    wanted = _wanted(desired.spec.executors, recent, running + pending) if desired.spec is not None and not idle else 0
     found = ExecutorsSummary(desired=wanted, running=running, pending=pending)
     if running >= wanted or start is None:
         return found
@@ -53,16 +53,16 @@ def unwanted(observed: ObservedReplicator) -> ExecutorsSummary:
     return ExecutorsSummary(running=sum(map(_runs, pods)), pending=sum(p.phase == "Pending" for p in pods))
 
 
-def _wanted(own: Executors, told: Status | None, there: int) -> int:
+def _wanted(own: Executors, recent: Status | None, there: int) -> int:
     """The number of executors that Spark asks for. Those without a task are wanted until they end: they are healthy."""
-    if not own.most or told is None:
+    if not own.most or recent is None:
         return min(own.most, max(own.min, there))
-    if told.executors_wanted is None:  # an older driver, which does not know `max`
+    if recent.executors_wanted is None:  # an older driver, which does not know `max`
         return own.count
-    return min(own.most, max(own.min, told.executors_wanted, there))
+    return min(own.most, max(own.min, recent.executors_wanted, there))
 
 
-def claims(found: ExecutorsSummary, desired: Desired, history: DriverHistory, told: Status | None) -> Iterable[Claim]:
+def claims(found: ExecutorsSummary, desired: Desired, history: DriverHistory, recent: Status | None) -> Iterable[Claim]:
     """Without a running driver no executors are requested, and nothing is claimed; nor where there are to be none. That
     none is needed is for the driver to say."""
     spec, driver = desired.spec, history.pod
@@ -71,7 +71,7 @@ def claims(found: ExecutorsSummary, desired: Desired, history: DriverHistory, to
     if driver is None or driver.running_since is None:
         return
     if found.reason is None and not found.desired:
-        if told is not None:
+        if recent is not None:
             yield Claim(TYPE, "True", Reason.EXECUTORS_NOT_NEEDED, _WHEN + _renamed(spec.executors))
     elif found.reason is None:
         yield Claim(TYPE, "True", Reason.EXECUTORS_RUNNING)

@@ -12,7 +12,7 @@ from tailrace_operator.status import times
 from tailrace_operator.status.models import ApplySummary, CaptureSummary, TableCounts
 
 
-def told(observed: ObservedReplicator, limits: Limits) -> Status | None:
+def recent(observed: ObservedReplicator, limits: Limits) -> Status | None:
     """The driver's status; None: it has reported none, or has been silent for so long that its last status may be
     outdated, whatever else is wrong."""
     driver = observed.driver
@@ -21,18 +21,18 @@ def told(observed: ObservedReplicator, limits: Limits) -> Status | None:
     return None if silent else driver.status
 
 
-def progress(observed: ObservedReplicator, told: Status | None, pod: ObservedPod | None) -> dict[str, object]:
-    """Fields of the status. `told`: by the driver, not too long ago. `pod`: the driver's that counts."""
+def progress(observed: ObservedReplicator, recent: Status | None, pod: ObservedPod | None) -> dict[str, object]:
+    """Fields of the status. `recent`: by the driver, not too long ago. `pod`: the driver's that counts."""
     reported = observed.driver.status
     if reported is None or pod is None or observed.driver.silent_since is not None:
         capture, apply = observed.status.capture, observed.status.apply
-        tables = {} if told is not None and pod is not None else _tables_untold(observed.status.tables, pod)
+        tables = {} if recent is not None and pod is not None else _tables_unreported(observed.status.tables, pod)
         return {
             "lag": None,
             "snapshot_summary": None,
             "snapshot": None,
-            "capture": _capture_untold(observed, capture) if capture is not None else None,
-            "apply": _apply_untold(apply) if apply is not None else None,
+            "capture": _capture_unreported(observed, capture) if capture is not None else None,
+            "apply": _apply_unreported(apply) if apply is not None else None,
             **tables,
         }
     snapshots, behind = summary.snapshots(reported), summary.lag(reported)
@@ -55,14 +55,14 @@ def progress(observed: ObservedReplicator, told: Status | None, pod: ObservedPod
 def _tables(observed: ObservedReplicator, reported: Status, pod: ObservedPod) -> dict[str, object]:
     """One that starts, or fails before it has read its change log, knows of no table yet: that is no news."""
     if reported.state in ("Starting", "Failing", "Stopped") and not reported.tables_total:
-        return _tables_untold(observed.status.tables, None)
+        return _tables_unreported(observed.status.tables, None)
     return {
         "tables": summary.tables(reported),
         "tables_summary": f"{reported.tables_replicating}/{reported.tables_total}",
     }
 
 
-def _tables_untold(before: TableCounts | None, pod: ObservedPod | None) -> dict[str, object]:
+def _tables_unreported(before: TableCounts | None, pod: ObservedPod | None) -> dict[str, object]:
     """Without a driver none replicates; beside one that does not answer the number is unknown."""
     if before is None:
         return {"tables_summary": None}
@@ -79,7 +79,7 @@ def _tables_untold(before: TableCounts | None, pod: ObservedPod | None) -> dict[
     }
 
 
-def _capture_untold(observed: ObservedReplicator, capture: CaptureSummary) -> CaptureSummary:
+def _capture_unreported(observed: ObservedReplicator, capture: CaptureSummary) -> CaptureSummary:
     unknown: dict[str, object] = {
         "lag_seconds": None,
         "rows_per_second": 0.0,
@@ -90,5 +90,5 @@ def _capture_untold(observed: ObservedReplicator, capture: CaptureSummary) -> Ca
     return source_log.observed_last(observed, capture).model_copy(update=unknown)
 
 
-def _apply_untold(apply: ApplySummary) -> ApplySummary:
+def _apply_unreported(apply: ApplySummary) -> ApplySummary:
     return apply.model_copy(update={"lag_seconds": None, "rows_per_second": 0.0})

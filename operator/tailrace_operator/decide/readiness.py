@@ -10,7 +10,7 @@ from tailrace_operator.decide.driver_history import (
     answers_as_working,
     error_of,
     has_run,
-    told,
+    message_of,
 )
 from tailrace_operator.decide.executors import CONFIG_FAULTS, IMAGE_FAULTS
 from tailrace_operator.decide.model import Desired, Limits
@@ -57,8 +57,8 @@ def _meanwhile(history: DriverHistory) -> ReplicatorState:
 def _suspended(observed: ObservedReplicator, desired: Desired, history: DriverHistory) -> Assessed | None:
     if desired.spec is None or not desired.spec.suspend:
         return None
-    if not source_log.refused(observed) and (told := _refused(observed, history)) is not None:
-        return told  # what would end the driver, say
+    if not source_log.refused(observed) and (refused := _refused(observed, history)) is not None:
+        return refused  # what would end the driver, say
     if observed.pods:
         return _moving(Reason.SUSPENDING, f"waiting for pod {observed.pods[0].name} to shut down.", "Suspended")
     kept = desired.spec.source.unread_log if has_run(observed) else "nothing has been made in the source yet"
@@ -69,7 +69,9 @@ def _suspended(observed: ObservedReplicator, desired: Desired, history: DriverHi
 def _halted(observed: ObservedReplicator, desired: Desired, history: DriverHistory) -> Assessed | None:
     if history.halt is None:
         return None
-    return "Stopped", Readiness("False", Reason(history.halt.reason), told(history.halt, observed, desired), stuck=True)
+    return "Stopped", Readiness(
+        "False", Reason(history.halt.reason), message_of(history.halt, observed, desired), stuck=True
+    )
 
 
 def _refused(observed: ObservedReplicator, history: DriverHistory) -> Assessed | None:

@@ -96,13 +96,13 @@ def _status(
 ) -> ReplicatorStatus:
     state, readiness = assessed
     before, generation = observed.status, observed.meta.generation
-    told = progress.told(observed, limits)
-    pods = executors.summary(observed, desired, history, told, limits)
+    recent = progress.recent(observed, limits)
+    pods = executors.summary(observed, desired, history, recent, limits)
     made = [*readiness.claims(), *_switches(observed, desired), *rollout.claims(desired, limits)]
-    made += executors.claims(pods, desired, history, told)
-    made += claims.claims(told, before.conditions, limits) if told is not None else ()
-    untold = (*claims.carried(before.conditions), *source_log.without_driver(observed, desired, history, limits))
-    made += [claim for claim in untold if claim.type not in {c.type for c in made}]
+    made += executors.claims(pods, desired, history, recent)
+    made += claims.claims(recent, before.conditions, limits) if recent is not None else ()
+    others = (*claims.carried(before.conditions), *source_log.without_driver(observed, desired, history, limits))
+    made += [claim for claim in others if claim.type not in {c.type for c in made}]
     ready = desired.spec is not None and desired.template_hash is not None
     update: dict[str, object] = {
         "observed_generation": generation,
@@ -127,7 +127,7 @@ def _status(
         source = desired.spec.source
         update["source"] = f"{source.type}://{source.address}"[:253]
         update["target"] = desired.spec.target.type
-    return before.model_copy(update={**update, **progress.progress(observed, told, history.pod)})
+    return before.model_copy(update={**update, **progress.progress(observed, recent, history.pod)})
 
 
 def _changed_by_others(observed: ObservedReplicator) -> Iterator[EmitEvent]:

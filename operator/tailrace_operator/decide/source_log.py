@@ -91,7 +91,7 @@ def since(observed: ObservedReplicator, capture: CaptureSummary) -> str:
     run."""
     if capture.retained_at is not None:
         return capture.retained_at
-    if observed.told_at is not None:
-        return times.text(observed.told_at)
+    if observed.driver_answered_at is not None:
+        return times.text(observed.driver_answered_at)
     driver = observed.status.driver
     return driver.last_exit_at or driver.started_at or times.text(observed.now)

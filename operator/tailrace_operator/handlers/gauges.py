@@ -81,8 +81,8 @@ def _not_observed(status: Any) -> bool:
     """True if the log that the source keeps is unknown: neither a driver nor a check has reported recently."""
     if _at(status, ("capture", "retainedAt")) is None:
         return False
-    told = ("RetainedLogHigh", "RetainedLogLow")
-    return not any(c["type"] == "SourceLogAtRisk" and c["reason"] in told for c in status.get("conditions", ()))
+    reasons = ("RetainedLogHigh", "RetainedLogLow")
+    return not any(c["type"] == "SourceLogAtRisk" and c["reason"] in reasons for c in status.get("conditions", ()))
 
 
 def _at(status: Any, path: tuple[str, ...]) -> Any:

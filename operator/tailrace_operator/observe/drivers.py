@@ -45,7 +45,7 @@ class Drivers:
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
         self._observed: dict[tuple[str, str], tuple[str, ObservedDriver]] = {}
-        self._told: dict[tuple[str, str], float] = {}
+        self._answered_at: dict[tuple[str, str], float] = {}
         # One: reading holds the interpreter, and between two answers the loop gets its turn.
         self._reader = ThreadPoolExecutor(1, "answers")
 
@@ -53,11 +53,11 @@ class Drivers:
         """It has no container; `gone`: nor is there a Replicator."""
         self._observed.pop((namespace, replicator), None)
         if gone:
-            self._told.pop((namespace, replicator), None)
+            self._answered_at.pop((namespace, replicator), None)
 
-    def told_at(self, namespace: str, replicator: str) -> float | None:
+    def answered_at(self, namespace: str, replicator: str) -> float | None:
         """The time of the last answer of any driver of it."""
-        return self._told.get((namespace, replicator))
+        return self._answered_at.get((namespace, replicator))
 
     async def fresh(self, namespace: str, replicator: str, pod: ObservedPod, now: float, age: float) -> ObservedDriver:
         """The last answer of this container if it is no older than `age`, else a new one."""
@@ -74,7 +74,7 @@ class Drivers:
         before = last if last_life == life else ObservedDriver()
         try:
             observed = ObservedDriver(await self._get(pod.ip or ""), now)
-            self._told[namespace, replicator] = now
+            self._answered_at[namespace, replicator] = now
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             since = before.silent_since if before.silent_since is not None else now
             observed = replace(before, silent_since=since, error=silence(error, ANSWER_SECONDS))

@@ -73,7 +73,7 @@ class Gatherer:
             cleaners=pods["drop"],
             log_check=self._log_check(key),
             driver=await self._ask(key, main),
-            told_at=self._drivers.told_at(key.namespace, key.name),
+            driver_answered_at=self._drivers.answered_at(key.namespace, key.name),
             requests=tuple(r["metadata"]["uid"] for r in requests),
             resyncs=tuple(found for r in requests if (found := parse.resync(r)) is not None),
             recovery=parse.recovery(key.name, meta.uid, spec),

@@ -222,7 +222,7 @@ class ObservedReplicator:
     log_check: LogCheck | None = None
     """The newest; None: there is none."""
     driver: ObservedDriver = ObservedDriver()
-    told_at: float | None = None
+    driver_answered_at: float | None = None
     """The time at which a driver of it last answered this operator."""
     requests: tuple[str, ...] = ()
     """UIDs of the SnapshotRequests that name this Replicator, oldest first."""

@@ -56,7 +56,7 @@ class _Entry:
     """The time of the last tidying, or of the one that would have come if the table were written to."""
     tidied_record: RecordNumber | None = None
     """The committed record then: others have come since if it is another one now. None: the target is not open yet."""
-    rests: bool = False
+    idle: bool = False
     """It was looked at again after the last commit had become old."""
 
 
@@ -167,7 +167,7 @@ class Applier:
         every = TIDY_SECONDS
         if self._progress.of(table_id).committed_record == entry.tidied_record:
             # Tables that were opened together take turns.
-            every = REST_TIDY_SECONDS if entry.rests else IDLE_TIDY_SECONDS * (1 + table_id * 7919 % 1000 / 1000)
+            every = REST_TIDY_SECONDS if entry.idle else IDLE_TIDY_SECONDS * (1 + table_id * 7919 % 1000 / 1000)
         return now - entry.tidied - every
 
     def tidy_up(self, patience: float) -> None:
@@ -254,7 +254,7 @@ class Applier:
 
     def _tidy(self, entry: _Entry, worker: TableWorker) -> None:
         committed = self._progress.of(entry.table.table_id).committed_record
-        entry.tidied, entry.rests = self._monotonic(), committed == entry.tidied_record
+        entry.tidied, entry.idle = self._monotonic(), committed == entry.tidied_record
         begun = self._through
         try:
             worker.tidy(self._journal.state, self._clock())

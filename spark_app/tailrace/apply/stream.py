@@ -42,14 +42,14 @@ class ApplyStream:
         self._spark = spark
         self._checkpoint = checkpoint
         self._interval: float | None = None
-        self._turn = 0
-        """Counts the notifications of `follow`: a query is of one turn."""
+        self._generation = 0
+        """Counts the notifications of `follow`: a query belongs to one."""
         self._follows = threading.Event()
         self._apply = apply
         self._lock = threading.Lock()
         self._source: Any = None
         """The in-memory stream of the present query."""
-        self._told = RecordNumber(-1)
+        self._notified = RecordNumber(-1)
         self._ending = threading.Event()
         self._query: StreamingQuery | None = None
         self._delivers = False
@@ -64,8 +64,8 @@ class ApplyStream:
         if interval == self._interval:
             return
         with self._lock:
-            self._interval, self._turn = interval, self._turn + 1
-            self._source = None  # nobody would take what it is told
+            self._interval, self._generation = interval, self._generation + 1
+            self._source = None  # nobody would take its data
         if interval is None:
             self._follows.clear()
         else:
@@ -73,20 +73,20 @@ class ApplyStream:
         if self._query is not None:
             self._query.stop()  # another is begun
 
-    def tell(self, number: RecordNumber) -> None:
+    def notify(self, number: RecordNumber) -> None:
         """The journal holds records up to `number`. A new query is notified at once, so that it proves that it
         works."""
         with self._lock:
-            if self._source is None or number <= self._told:
+            if self._source is None or number <= self._notified:
                 return
             try:
                 self._source.addData(self._jvm.PythonUtils.toSeq([str(number)]))
             except (PySparkException, Py4JError, OSError) as error:
                 # The main loop names the JVM's death, and applies while no batch comes.
-                log.warning("the apply stream could not be told about record %d (%s)", number, type(error).__name__)
+                log.warning("the apply stream could not be notified of record %d (%s)", number, type(error).__name__)
                 self._delivers = False
                 return
-            self._told = number
+            self._notified = number
 
     @property
     def running(self) -> bool:
@@ -107,19 +107,21 @@ class ApplyStream:
         while self._follows.wait() and not self._ending.is_set():
             begun = time.monotonic()
             with self._lock:
-                interval, turn = self._interval, self._turn
+                interval, generation = self._interval, self._generation
             self._delivers = False
             if interval is None:
                 continue
             try:
                 self._query = self._begin(interval)
-                if self._ending.is_set() or self._turn != turn:  # `stop` or `follow` came too early to meet it
+                if (
+                    self._ending.is_set() or self._generation != generation
+                ):  # `stop` or `follow` came too early to meet it
                     self._query.stop()
                 self._query.awaitTermination()
             except (PySparkException, Py4JError) as error:
                 if not self._ending.is_set():
                     log.warning("the apply stream ended, restarting it: %s", privacy.error_text(error))
-            if self._turn != turn:
+            if self._generation != generation:
                 pause = FIRST_PAUSE
                 continue
             pause = FIRST_PAUSE if time.monotonic() - begun > CALM else min(pause * 2, LONGEST_PAUSE)
@@ -131,7 +133,7 @@ class ApplyStream:
         encoder = self._jvm.org.apache.spark.sql.Encoders.STRING()
         source = getattr(self._jvm, MEMORY_STREAM).apply(encoder, self._spark._jsparkSession)
         with self._lock:
-            self._source, self._told = source, RecordNumber(-1)
+            self._source, self._notified = source, RecordNumber(-1)
         return (
             DataFrame(source.toDF(), self._spark)
             .writeStream.foreachBatch(self._batch)

@@ -92,7 +92,7 @@ class Recorder:
         """Our own, each with the number of those of the rows that came before it."""
         self._requested: list[Requested] = []
         self.counters = CaptureCounters()
-        self._told: set[tuple[int, str]] = set()
+        self._logged: set[tuple[int, str]] = set()
 
     @property
     def durable(self) -> Position:
@@ -181,7 +181,7 @@ class Recorder:
             self._rows = RecordRows()
         done, self._events, self._requested = self._requested, [], []
         self.counters.records += 1
-        self._tell_nulled(record)
+        self._log_nulled(record)
         for requested in done:
             requested.reply.set_result(Recorded(record=record.number, replay_point=requested.replay_point))
         # Dying here is safe: the source sends again what the record holds, and capture asks from the record's position.
@@ -201,14 +201,14 @@ class Recorder:
             commit_time=(min(times), max(times)) if times else None,
         )
 
-    def _tell_nulled(self, record: Record) -> None:
+    def _log_nulled(self, record: Record) -> None:
         """Once for each column; how many there are by now, the status says."""
         found = [(s.table_id, s.nulled) for s in record.segments]
         found += [(e.table_id, e.nulled) for e in record.events if isinstance(e, ChunkRegistered)]
         for place in [(table_id, column) for table_id, nulled in found for column, _ in nulled]:
-            if place in self._told:
+            if place in self._logged:
                 continue
-            self._told.add(place)
+            self._logged.add(place)
             table = self.journal.state.tables[place[0]].schema.name
             said = "column %r has values that its type cannot hold: they become NULL (onUnsupported: SetNull)"
             log.warning(said, place[1], extra={"table": table, "record": record.number})

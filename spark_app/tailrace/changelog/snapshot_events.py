@@ -165,10 +165,10 @@ def _table_finished(work: Folding, event: SnapshotTableFinished) -> None:
         # what this one has read. What a later one has read, this one need not.
         later = _later(work, snapshot, log)
         if event.error is not None:
-            told = any(_has_read(s, log) for s in later) or (_called(snapshot, log) and _was_read(log))
+            answered = any(_has_read(s, log) for s in later) or (_called(snapshot, log) and _was_read(log))
         else:
-            told = any(_has_not_read(s, log) for s in later if _overtaken(snapshot, log) or not _called(s, log))
-        work.update(log, unread=log.unread if told else event.error)
+            answered = any(_has_not_read(s, log) for s in later if _overtaken(snapshot, log) or not _called(s, log))
+        work.update(log, unread=log.unread if answered else event.error)
     if event.error is None:
         if event.chunks != len(table.chunks) or not table.chunks:
             work.corrupt(

@@ -19,7 +19,7 @@ SECONDS = 2.0
 
 
 class Reporter:
-    """Called by the driver's main loop on every turn."""
+    """Called by the driver's main loop in every step."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Reporter:
         self._monotonic = monotonic
         self._due = -math.inf
 
-    def tell(self, state: LogState, force: bool = False) -> None:
+    def report(self, state: LogState, force: bool = False) -> None:
         """Only commits that the journal does not show: a report makes a record, and a record must not call for the next
         report. Reported again until it does show them: capture may die with an unrecorded report."""
         if self._monotonic() < self._due and not force:
@@ -47,8 +47,8 @@ class Reporter:
             for table_id, p in self._progress.all().items()
             if p.committed_record >= 0 and table_id in state.tables and _is_news(p, state.tables[table_id])
         }
-        cut_off = self._worn_out()
-        # Capture forgets with each restart what is cut off, so it is told again and again.
+        cut_off = self._exhausted()
+        # Capture forgets with each restart what is cut off, so it is reported again and again.
         if not moved and not cut_off and not self._cut_off:
             return
         try:
@@ -64,7 +64,7 @@ class Reporter:
             return
         self._cut_off = cut_off
 
-    def _worn_out(self) -> frozenset[int]:
+    def _exhausted(self) -> frozenset[int]:
         now, retry = self._monotonic(), self._retry_seconds()
         return frozenset(
             table_id

@@ -98,16 +98,16 @@ def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], S
     source = sources.open(spec.source, "tailrace doctor", secrets)
     with source.subscription(replicator, log.root) as subscription:
         found = subscription.examine(log.origin, log.renewing)
-        told = next((f for f in found.findings if f.name == "tables" and not found.tables), None)
+        unmatched = next((f for f in found.findings if f.name == "tables" and not found.tables), None)
         named = list(in_target(spec.target, [table.schema for table in found.tables if not table.stopped]))
         refused = sum(line.level == "fail" for line in named)
-        lines = [_line(f, refused) for f in found.findings if f is not told] + named
+        lines = [_line(f, refused) for f in found.findings if f is not unmatched] + named
         try:
             lines += _change_log(replicator, log, subscription)
         except (Stop, Retry) as error:
             lines.append(_failure(LOG, error))
     if not found.tables:
-        lines.append(_unmatched(spec.tables.include, told))
+        lines.append(_unmatched(spec.tables.include, unmatched))
     fix = "Ignore this if the tables will be created later."
     names = [(table.schema.schema_name, table.schema.table_name) for table in found.tables]
     unmet = idle(spec.tables, spec.options, names) if names else ()
@@ -122,9 +122,9 @@ def _line(finding: Finding, refused: int) -> Line:
     return Line(finding.level, finding.table or finding.name, message, finding.fix)
 
 
-def _unmatched(patterns: Sequence[str], told: Finding | None) -> Line:
+def _unmatched(patterns: Sequence[str], unmatched: Finding | None) -> Line:
     """No table at all: the source's own line about that knows its rules, but not the patterns."""
-    fix = told.fix if told is not None else "Correct tables.include."
+    fix = unmatched.fix if unmatched is not None else "Correct tables.include."
     return Line("fail", "tables", f"no table matches {', '.join(patterns)}", fix)
 
 

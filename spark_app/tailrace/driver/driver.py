@@ -238,7 +238,7 @@ class Driver:
         parts.runner.stop()
         parts.applier.stop()
         self._side_loops.join(10)
-        self._reporter.tell(parts.journal.state, force=True)
+        self._reporter.report(parts.journal.state, force=True)
         self._failing = [t for t in self._control.status().tables if t.state in ("FAILING", "STOPPED")]
         self._show_last(view)
 
@@ -269,7 +269,7 @@ class Driver:
             state = parts.journal.state
             if not self._spec.apply.suspend:
                 self._keep_applying(parts, state.number)
-            self._reporter.tell(state)
+            self._reporter.report(state)
             view.show()
             if once is not None:
                 verdict = once.look(state, control.progress.all(), unaccepted)
@@ -286,7 +286,7 @@ class Driver:
     def _start_side_loops(self, parts: DriverParts, requests: ManifestRequests) -> None:
         start, wanted = self._side_loops.start, executors_wanted.of(parts.spark)
         start("snapshot-planner", parts.runner.step)
-        start("journal-tail", lambda: parts.stream.tell(parts.journal.refresh().number), self._tail_pause)
+        start("journal-tail", lambda: parts.stream.notify(parts.journal.refresh().number), self._tail_pause)
         start("snapshot-requests", lambda: requests.step(self._control), lambda: TURN_SECONDS)
         start("dropped-tables", parts.dropped.step, lambda: TURN_SECONDS)
         start("executors-wanted", lambda: self._control.want_executors(wanted()), lambda: COUNT_SECONDS)
@@ -330,7 +330,7 @@ class Driver:
         """Batches as the spec has them now."""
         apply, loops = self._spec.apply, {k: v for k, v in self._control.loops.items() if k != "apply"}
         if not apply.suspend:
-            parts.applier.offer(parts.journal.state.number)  # it has turned just now
+            parts.applier.offer(parts.journal.state.number)  # its step is just over
             loops["apply"] = parts.applier
         self._control.loops, self._control.suspended = loops, apply.suspend
         interval = None if apply.suspend else seconds(apply.interval)

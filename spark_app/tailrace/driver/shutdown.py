@@ -23,8 +23,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class ShutdownRequest:
     def __init__(self) -> None:
         self._event = threading.Event()
-        self._asked: int | None = None
-        self._told = False
+        self._signal: int | None = None
+        self._logged = False
         self.forced = False
         """Asked a second time: nothing is waited for."""
 
@@ -35,14 +35,14 @@ class ShutdownRequest:
                 signal.signal(number, self.on_signal)
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._asked is not None:
+        if self._signal is not None:
             self.forced = True
             raise KeyboardInterrupt
-        self._asked = number
+        self._signal = number
 
     @property
     def signalled(self) -> bool:
-        return self._asked is not None
+        return self._signal is not None
 
     def force(self) -> None:
         """Nothing is waited for: there is something more urgent to do."""
@@ -52,9 +52,9 @@ class ShutdownRequest:
         self._event.set()
 
     def is_set(self) -> bool:
-        if self._asked is not None and not self._told:
-            self._told = True
-            log.info("%s: shutting down", signal.Signals(self._asked).name)
+        if self._signal is not None and not self._logged:
+            self._logged = True
+            log.info("%s: shutting down", signal.Signals(self._signal).name)
             self._event.set()
         return self._event.is_set()
 

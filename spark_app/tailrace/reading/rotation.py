@@ -31,6 +31,6 @@ class Rotation:
         if now >= self._due:
             self._since = None
 
-    def rests(self, now: float, under_way: int) -> bool:
+    def is_waiting(self, now: float, under_way: int) -> bool:
         """True if no step may begin now, beside so many."""
         return self._since is not None and (now < self._due or under_way > 0)

@@ -245,7 +245,7 @@ class SnapshotRunner:
         elif snapshot.awaits(log_table):
             return  # capture takes it in again at its next look
         paused = snapshot.suspended and entry.run.phase is not chunks.Phase.FINISH
-        while not paused and not self._rests() and (work := chunks.next_work(entry.run, AHEAD)) is not None:
+        while not paused and not self._must_wait() and (work := chunks.next_work(entry.run, AHEAD)) is not None:
             if isinstance(work, chunks.Read):
                 if not self._may_read(snapshot) or not self._tools.opened(key[1]):
                     return
@@ -256,14 +256,14 @@ class SnapshotRunner:
                 return
             elif isinstance(work, chunks.CheckEdge) and self._edges.passed(log_table.edge):
                 entry.run, entry.waits_for = chunks.step(entry.run, chunks.EdgePassed()), None
-            elif isinstance(work, chunks.CheckEdge) and self._edges.rests(log_table.edge, self._monotonic()):
+            elif isinstance(work, chunks.CheckEdge) and self._edges.is_waiting(log_table.edge, self._monotonic()):
                 entry.waits_for = self._edges.waits_for(log_table.edge)
                 return
             else:
                 self._begin_step(state, key, entry, work)
 
-    def _rests(self) -> bool:
-        return self._rotation.rests(self._monotonic(), self._under_way)
+    def _must_wait(self) -> bool:
+        return self._rotation.is_waiting(self._monotonic(), self._under_way)
 
     def _may_register(self, state: LogState, key: RunKey, entry: _Entry) -> bool:
         """A table's edge moves when the catalog shows that it must be read again: whatever is read before older
@@ -271,7 +271,7 @@ class SnapshotRunner:
         edge = state.tables[key[1]].edge
         if self._edges.passed(edge):
             return True
-        if self._edges.rests(edge, self._monotonic()):
+        if self._edges.is_waiting(edge, self._monotonic()):
             entry.waits_for = self._edges.waits_for(edge)
         elif not entry.busy:
             self._begin_step(state, key, entry, chunks.CheckEdge())

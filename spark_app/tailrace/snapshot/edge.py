@@ -32,7 +32,7 @@ class Edges:
         """None: there is none, or no look has found one yet."""
         return self._waits_for.get(edge)
 
-    def rests(self, edge: str, now: float) -> bool:
+    def is_waiting(self, edge: str, now: float) -> bool:
         """True if the next look at this edge must wait: one is under way, or has just found an obstacle."""
         return now < self._due.get(edge, 0.0)
 

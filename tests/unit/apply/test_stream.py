@@ -41,13 +41,13 @@ def test_a_record_that_the_stream_was_not_told_of_is_said_and_the_main_loop_appl
 
     spark = SimpleNamespace(sparkContext=SimpleNamespace(_jvm=SimpleNamespace(PythonUtils=SimpleNamespace(toSeq=list))))
     made = ApplyStream(cast(Any, spark), tmp_path, apply=lambda: None)
-    made.tell(RecordNumber(3))
+    made.notify(RecordNumber(3))
     assert caplog.text == "", "no query has begun"
     made._source, made._query, made._delivers = Source(), cast(Any, SimpleNamespace(isActive=True)), True
     assert [made.running] == [True]
-    made.tell(RecordNumber(4))
+    made.notify(RecordNumber(4))
     assert [made.running] == [False]
-    assert "could not be told about record 4" in caplog.text
+    assert "could not be notified of record 4" in caplog.text
 
 
 def test_a_query_that_begins_while_the_stream_is_stopped_is_stopped_too(

@@ -31,26 +31,26 @@ def test_capture_hears_of_commits_only_and_again_after_it_was_away() -> None:
     progress = Progress(lambda: now[0])
     reporter = Reporter(cast(CaptureClient, client), progress, lambda: 60.0, lambda: now[0])
     state = log(TableLog.model_construct(table_id=7))
-    reporter.tell(state)
+    reporter.report(state)
     assert client.told == []
     progress.put(7, TableProgress(applied_seq=Seq(4), applied_record=RecordNumber(9), committed_record=RecordNumber(8)))
     now[0] += 3
     client.away = True
-    reporter.tell(state)
+    reporter.report(state)
     client.away = False
     now[0] += 3
-    reporter.tell(state)
+    reporter.report(state)
     told = (Applied(table_id=7, applied_seq=Seq(4), applied_record=RecordNumber(9)),)
     assert client.told == [told]
     now[0] += 3
-    reporter.tell(state)
+    reporter.report(state)
     assert client.told == [told, told], "capture may have died before it was recorded"
     state = log(TableLog.model_construct(table_id=7, applied_seq=4, applied_record=9))
     progress.put(
         7, TableProgress(applied_seq=Seq(4), applied_record=RecordNumber(12), committed_record=RecordNumber(8))
     )
     now[0] += 3
-    reporter.tell(state)
+    reporter.report(state)
     assert len(client.told) == 2, "a record that brought the table nothing calls for no report"
 
 
@@ -61,18 +61,18 @@ def test_a_table_that_fails_for_longer_than_the_retry_time_is_reported_as_cut_of
     state = log(TableLog.model_construct(table_id=7))
     for now[0] in (10.0, 50.0, 69.0):
         progress.fail(7, Fault(name="Retry", message="m", since=now[0]), stopped=False)
-        reporter.tell(state)
+        reporter.report(state)
     assert client.cut_off == [], "not yet"
     now[0] = 75.0
-    reporter.tell(state)
+    reporter.report(state)
     assert client.cut_off == [7]
     client.cut_off = []  # capture has started again
     now[0] = 78.0
-    reporter.tell(state)
+    reporter.report(state)
     assert client.cut_off == [7]
     progress.put(7, TableProgress())
     now[0] = 80.0
-    reporter.tell(state)
+    reporter.report(state)
     assert client.cut_off == []
 
 
@@ -85,7 +85,7 @@ def test_a_clock_that_is_set_neither_cuts_a_table_off_nor_spares_one() -> None:
     def fails(seconds: float) -> list[int]:
         now[0] += seconds
         progress.fail(7, Fault(name="Retry", message="m", since=wall[0]), stopped=False)
-        reporter.tell(state)
+        reporter.report(state)
         return client.cut_off
 
     assert fails(0) == []
@@ -109,12 +109,12 @@ def test_a_table_that_fails_with_two_names_in_turn_is_cut_off_like_any_other() -
         now[0] = 10.0 + 9 * number
         name = ("Retry", "OutcomeUnknown")[number % 2]
         progress.fail(7, Fault(name=name, message="m", since=now[0]), stopped=False)
-        reporter.tell(state)
+        reporter.report(state)
     assert client.cut_off == [7]
     fault = progress.of(7).fault
     assert fault is not None and (fault.name, fault.since, fault.count) == ("OutcomeUnknown", 10.0, 8)
     progress.put(7, TableProgress())
     progress.fail(7, Fault(name="Retry", message="m", since=now[0]), stopped=False)
     now[0] += 9
-    reporter.tell(state)
+    reporter.report(state)
     assert client.cut_off == [], "the retry time begins again after a success"

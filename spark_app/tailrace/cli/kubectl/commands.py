@@ -51,11 +51,11 @@ def status(options: argparse.Namespace) -> int:
         raise InvalidManifest("--all-namespaces does not go with a name", "Leave it out, and name one with -n.")
     cluster = cluster_of(options)
     if not options.watch:
-        print(_told(options, *cluster.documents(options.all_namespaces)))
+        print(_text(options, *cluster.documents(options.all_namespaces)))
         return 0
     last = ""
     for found in _looks(lambda: cluster.documents(options.all_namespaces)):
-        text = _told(options, *found)
+        text = _text(options, *found)
         if text != last:
             clear = "\x1b[H\x1b[J" if sys.stdout.isatty() and not options.json else ""
             print(clear + text, flush=True)
@@ -63,7 +63,7 @@ def status(options: argparse.Namespace) -> int:
     return 0
 
 
-def _told(options: argparse.Namespace, replicators: list[Document], requests: list[Document]) -> str:
+def _text(options: argparse.Namespace, replicators: list[Document], requests: list[Document]) -> str:
     name = options.replicator
     if name is not None:
         replicators = [named(replicators, name, "Replicator")]

@@ -90,8 +90,8 @@ def _tables_line(status: Document) -> list[str]:
     if not counts:
         return []
     states = ("replicating", "snapshotting", "waiting", "failing", "stopped")
-    told = ", ".join(f"{counts[state]:,} {state}" for state in states if counts.get(state))
-    return [f"tables     {counts.get('total', 0):,}" + (f": {told}" if told else "")]
+    listed = ", ".join(f"{counts[state]:,} {state}" for state in states if counts.get(state))
+    return [f"tables     {counts.get('total', 0):,}" + (f": {listed}" if listed else "")]
 
 
 def worst(status: Document) -> list[str]:

@@ -70,8 +70,8 @@ def cascades_in(definition: tuple[str, str], schema: str) -> Iterator[Cascade | 
         reference = parsed.find(exp.Reference)
         parent = None if reference is None else reference.find(exp.Table)
         if reference is not None and parent is not None:
-            told = [str(option).upper() for option in reference.args.get("options") or ()]
-            rule = " ".join(option for option in _RULES if option in told)
+            options = [str(option).upper() for option in reference.args.get("options") or ()]
+            rule = " ".join(option for option in _RULES if option in options)
             if rule:
                 yield Cascade(child, f"{parent.db or schema}.{parent.name}", rule)
 

@@ -33,7 +33,7 @@ def ran(spec: Mapping[str, Any] = SPEC) -> ReplicatorStatus:
 
 def away(**change: Any) -> ObservedReplicator:
     """Its pod is gone; it last answered eight seconds ago."""
-    plain = {"status": ran(), "told_at": NOW - 8, "now": NOW + 30}
+    plain = {"status": ran(), "driver_answered_at": NOW - 8, "now": NOW + 30}
     return observed(**{**plain, **change})
 
 
@@ -111,7 +111,7 @@ def test_the_check_is_there_while_no_driver_is_meant_to_run_and_then_only() -> N
 
 
 def test_an_operator_that_never_heard_the_driver_takes_no_younger_time_than_is_known() -> None:
-    decision = decide(away(spec=SUSPENDED, told_at=None), LIMITS)
+    decision = decide(away(spec=SUSPENDED, driver_answered_at=None), LIMITS)
     assert decision.status.capture is not None
     assert decision.status.capture.retained_at == times.text(NOW - 90), "the start of its container"
 

@@ -101,7 +101,7 @@ class Assembler:
         if end:
             self.log_position.advance(end)
         elif self._open is not None:
-            self.log_position.advance_untold(size)
+            self.log_position.advance_without_end(size)
         if kind in _BEGINS:
             self._begin(kind, timestamp, server, body, size)
         elif kind == _PAYLOAD:

@@ -43,7 +43,7 @@ class LogPosition:
         self._unended = start.unended
         """Beginning of a file without an end so far (STOP, ROTATE): a server that crashed begins another one."""
         self._end = 0
-        """The end of the last event that told it, in its file."""
+        """The end of the last event that has one in its file."""
         self._untold = 0
         """Bytes of the events since then."""
         self._last: tuple[Position, Event] | None = None
@@ -77,7 +77,7 @@ class LogPosition:
             now += _WRAP
         self._end, self._untold = max(self._end, now), 0
 
-    def advance_untold(self, size: int) -> None:
+    def advance_without_end(self, size: int) -> None:
         """Advances by an event of a transaction that does not say where it ends."""
         self._untold += size
 
@@ -118,10 +118,10 @@ class LogPosition:
     def goes_on(self, ends: Places) -> bool:
         """True if these are ends of events that follow in the file, without wrapping around. Newer versions of MariaDB
         say 0 of all but a transaction's first event."""
-        told = ends[ends > 0]
-        if self._file < 0 or not len(told):
+        known = ends[ends > 0]
+        if self._file < 0 or not len(known):
             return False
-        return bool(told[0] >= self._expected % _WRAP and (told[1:] >= told[:-1]).all())
+        return bool(known[0] >= self._expected % _WRAP and (known[1:] >= known[:-1]).all())
 
     def take(self, ends: Places) -> None:
         """Advances to the last end of events that continue."""

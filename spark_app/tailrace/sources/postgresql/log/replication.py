@@ -58,7 +58,7 @@ class LogConnection:
         self.durable = position
         """The position that status updates acknowledge; raised by capture after each durable record."""
         self._slot = slot
-        self._heard = self._told = time.monotonic()
+        self._heard = self._acknowledged = time.monotonic()
         self._reply_wanted = False
         self._connection = connect(config, replication=True)
         with source_errors("preparing the log connection"):
@@ -160,14 +160,14 @@ class LogConnection:
         except psycopg.OperationalError as error:
             raise _broken(error) from None
         self._reply_wanted = False
-        self._told = time.monotonic()
+        self._acknowledged = time.monotonic()
 
     def keep_alive(self) -> None:
         """To be called at least every few seconds: signs of life, and the limit of silence."""
         now = time.monotonic()
         if now - self._heard > SILENCE_LIMIT:
             raise Retry(f"the source has been silent for {SILENCE_LIMIT:.0f} s")
-        if now - self._told > 5.0:
+        if now - self._acknowledged > 5.0:
             self.acknowledge()
 
     def heard(self) -> None:

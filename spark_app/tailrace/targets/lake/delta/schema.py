@@ -174,15 +174,15 @@ def _claims(
     metadata: Mapping[str, Any], others: list[dict[str, Any]], names: Collection[str]
 ) -> tuple[str, str] | None:
     """A name that goes, and what others have defined by it."""
-    told = {
+    listed = {
         f"CHECK constraint {k[len(_CHECK) :]!r}": v
         for k, v in metadata["configuration"].items()
         if k.startswith(_CHECK)
     }
-    told |= {f"the generated column {f['name']!r}": f["metadata"].get(_GENERATED, "") for f in others}
-    told |= {"the partitioning": "\n".join(metadata.get("partitionColumns") or ())}
+    listed |= {f"the generated column {f['name']!r}": f["metadata"].get(_GENERATED, "") for f in others}
+    listed |= {"the partitioning": "\n".join(metadata.get("partitionColumns") or ())}
     # Rather one name too many: SQL is not taken apart here.
-    return next(((name, what) for what, text in told.items() for name in names if name.lower() in text.lower()), None)
+    return next(((name, what) for what, text in listed.items() for name in names if name.lower() in text.lower()), None)
 
 
 def check_properties(table: str, location: str, metadata: Mapping[str, Any]) -> None:

@@ -109,16 +109,16 @@ class DeltaTable:
         text = state.domains.get(DOMAIN)
         if text is None:
             raise TargetRefused(f"{self.location} holds a Delta table that Tailrace did not make", OTHERS)
-        told = delta_state.peek(text, self.location)
-        if told.log_id != log_id:
-            raise TargetRefused(f"{self.location} is filled from change log {told.log_id}, not from {log_id}", OTHERS)
+        known = delta_state.peek(text, self.location)
+        if known.log_id != log_id:
+            raise TargetRefused(f"{self.location} is filled from change log {known.log_id}, not from {log_id}", OTHERS)
         # Before anything else is read: what is wrong with a former generation's rows is over with them.
-        if not belongs(generation, told, schema, schema.name):
+        if not belongs(generation, known, schema, schema.name):
             if generation.keeps:
                 self._at = None
-                self._former = _Former(told.generation, delta_schema.last_id(state.metadata), snapshot.version)
+                self._former = _Former(known.generation, delta_schema.last_id(state.metadata), snapshot.version)
                 self._cleaner.opened(snapshot.version, state.removed)
-                return told
+                return known
             return self._replaced(snapshot, state, schema, generation.begin(schema, log_id))
         stored = delta_state.decode(text, self._holes, self.location)
         self._check_foreign(stored.version + 1, snapshot.version)
@@ -332,8 +332,8 @@ class DeltaTable:
         snapshot = self._open.update()
         state = None if snapshot is None else self._read(snapshot)
         text = None if state is None else state.domains.get(DOMAIN)
-        told = None if text is None else delta_state.peek(text, self.location)
-        if snapshot is None or state is None or text is None or told is None or told.generation != kept.generation:
+        known = None if text is None else delta_state.peek(text, self.location)
+        if snapshot is None or state is None or text is None or known is None or known.generation != kept.generation:
             raise Retry(f"{self.location} is another table than the one that was opened", "It is opened again.")
         return snapshot, state, text
 

@@ -201,12 +201,12 @@ def evolution(table: str, present: Sequence[PresentField], columns: Columns, wan
 def claims(dropped: Sequence[PresentField], schema: str, spec: str, order: str) -> tuple[str, str] | None:
     """A field that goes, and what others have defined by it, in Iceberg's JSON. (What they have defined by a field that
     is renamed follows its id.)"""
-    told = {
+    listed = {
         "the partitioning": {f["source-id"] for f in json.loads(spec)["fields"]},
         "the sort order": {f["source-id"] for f in json.loads(order)["fields"]},
         "the identifier": set(json.loads(schema).get("identifier-field-ids", ())),
     }
-    return next(((f.name, what) for what, ids in told.items() for f in dropped if f.id in ids), None)
+    return next(((f.name, what) for what, ids in listed.items() for f in dropped if f.id in ids), None)
 
 
 def _changed(table: str, column: Column, field: PresentField) -> list[SchemaStep]:

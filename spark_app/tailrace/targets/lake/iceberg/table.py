@@ -103,11 +103,11 @@ class IcebergTable:
             self.location = absolute(str(table.location()))
         reader = Reader(self._java, table, self.name, schema.key_columns, self._access)
         self._opened, self._version = (reader, reader.uuid()), None
-        told = self._told()
+        known = self._peek()
         # Before anything else is read: what is wrong with a former generation's rows is over with them.
-        if told is not None and told.log_id == log_id and not belongs(generation, told, schema, self.name):
+        if known is not None and known.log_id == log_id and not belongs(generation, known, schema, self.name):
             if generation.keeps:
-                return told
+                return known
             self._replaced_by(schema, generation.begin(schema, log_id))
         applied = self.refresh()
         if applied.log_id != log_id:
@@ -122,7 +122,7 @@ class IcebergTable:
             return self.refresh()
         return applied
 
-    def _told(self) -> AppliedState | None:
+    def _peek(self) -> AppliedState | None:
         with guarded(self.name, "reading"):
             properties = {str(k): str(v) for k, v in dict(self._open()[0].table.properties()).items()}
         return mirrored(properties, self.name)
@@ -138,9 +138,9 @@ class IcebergTable:
             table.refresh()
         if self._open()[0].uuid() != first_uuid:
             raise self._replaced("another uuid")
-        told = self._told()
-        if told is None or told.generation != self._former:
-            raise self._replaced(f"generation {told and told.generation}, at first {self._former}")
+        known = self._peek()
+        if known is None or known.generation != self._former:
+            raise self._replaced(f"generation {known and known.generation}, at first {self._former}")
         self._former = None
         self._replace(by)
 
