@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from cluster.deploy import Cluster
     from support.capture import CaptureRun
-    from support.ddl.nursery import Nursery
+    from support.ddl.fork_server import ForkServer
     from support.mysql import MysqlServer
     from support.proof.harness import Begin
 
@@ -60,11 +60,11 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator["Nursery"]:
-    """A process that forks the tests' capture processes; see support/ddl/nursery.py."""
-    from support.ddl.nursery import Nursery
+def fork_server() -> Iterator["ForkServer"]:
+    """A process that forks the tests' capture processes; see support/ddl/fork_server.py."""
+    from support.ddl.fork_server import ForkServer
 
-    made = Nursery()
+    made = ForkServer()
     yield made
     made.close()
 
@@ -118,11 +118,11 @@ def cluster() -> Iterator["Cluster"]:
 
 
 @pytest.fixture
-def capture(nursery: "Nursery", postgres: PostgresServer, tmp_path: Path) -> Iterator["CaptureRun"]:
+def capture(fork_server: "ForkServer", postgres: PostgresServer, tmp_path: Path) -> Iterator["CaptureRun"]:
     """Capture alone on the test's server; not started yet."""
     from support.capture import CaptureRun
 
-    run = CaptureRun(nursery, postgres, tmp_path / "c")
+    run = CaptureRun(fork_server, postgres, tmp_path / "c")
     yield run
     run.close()
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from support.ddl.fork_server import ForkServer
 from support.ddl.fuzz import Rounds
-from support.ddl.nursery import Nursery
 from support.postgres import PostgresServer
 
 SEEDS = range(4)
@@ -18,18 +18,18 @@ BETWEEN = (15, 16, 17)
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("major", BETWEEN)
-def test_every_version_follows_random_ddl(nursery: Nursery, tmp_path: Path, major: int) -> None:
+def test_every_version_follows_random_ddl(fork_server: ForkServer, tmp_path: Path, major: int) -> None:
     with PostgresServer(major) as server:
-        failed = Rounds(server, nursery, tmp_path).play(major, operations=20)
+        failed = Rounds(server, fork_server, tmp_path).play(major, operations=20)
     assert failed is None, failed
 
 
 @pytest.mark.timeout(400)
 @pytest.mark.postgres(18)
 def test_random_ddl_is_followed_or_stops_the_table_by_name(
-    postgres: PostgresServer, nursery: Nursery, tmp_path: Path
+    postgres: PostgresServer, fork_server: ForkServer, tmp_path: Path
 ) -> None:
-    rounds = Rounds(postgres, nursery, tmp_path)
+    rounds = Rounds(postgres, fork_server, tmp_path)
     for seed in SEEDS:
         failed = rounds.play(seed, operations=20)
         assert failed is None, failed

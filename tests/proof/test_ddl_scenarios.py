@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from support.ddl.nursery import Nursery
-from support.ddl.quick import quick
+from support.ddl.fork_server import ForkServer
+from support.ddl.in_process import in_process
 from support.ddl.scenarios import Pack, packs, read
 from support.ddl.script import run
 from support.postgres import PostgresServer
@@ -34,9 +34,9 @@ def _parameters() -> Iterator[object]:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("pack", "timing"), list(_parameters()))
 def test_source_and_target_are_equal_or_the_table_is_stopped_by_name(
-    server: PostgresServer, nursery: Nursery, tmp_path: Path, pack: Pack, timing: str
+    server: PostgresServer, fork_server: ForkServer, tmp_path: Path, pack: Pack, timing: str
 ) -> None:
-    with quick(server, nursery, tmp_path, "ddl", **pack.spec) as one:
+    with in_process(server, fork_server, tmp_path, "ddl", **pack.spec) as one:
         outcome = run(one, list(pack.script(timing)), fix=pack.fix)
     stopped = pack.by_scenario([f"{name}: {why}" for name, why in outcome.stopped.items()])
     assert not outcome.wrong, "\n".join([*pack.by_scenario(outcome.wrong), "stopped:", *stopped])

@@ -11,10 +11,10 @@ from random import Random
 import psycopg
 import pytest
 
+from support.ddl.fork_server import ForkServer
 from support.ddl.in_place import reads
-from support.ddl.judge import Verdict, judge
-from support.ddl.nursery import Nursery
-from support.ddl.quick import Quick, quick
+from support.ddl.in_process import InProcess, in_process
+from support.ddl.verify import Verdict, verify
 from support.postgres import PostgresServer
 
 NUMBERS = count()
@@ -39,8 +39,8 @@ LATER_ROWS = ROWS.replace("b)", "n)").replace("'y'", "'3'")
 
 
 @pytest.fixture
-def one(tmp_path: Path, nursery: Nursery, postgres: PostgresServer) -> Iterator[Quick]:
-    with quick(postgres, nursery, tmp_path, f"evolve{next(NUMBERS)}", onSchemaChange="Evolve") as one:
+def one(tmp_path: Path, fork_server: ForkServer, postgres: PostgresServer) -> Iterator[InProcess]:
+    with in_process(postgres, fork_server, tmp_path, f"evolve{next(NUMBERS)}", onSchemaChange="Evolve") as one:
         one.sql("CREATE SCHEMA s")
         one.sql(TABLE)
         one.sql(FIRST_ROWS)
@@ -67,11 +67,11 @@ OTHER_ROWS = (
 )
 
 
-def verdict(one: Quick) -> Verdict:
-    return judge(one, one.settle())
+def verdict(one: InProcess) -> Verdict:
+    return verify(one, one.settle())
 
 
-def altered(one: Quick, parts: tuple[str, ...], rows: str, seen_by: str) -> None:
+def altered(one: InProcess, parts: tuple[str, ...], rows: str, seen_by: str) -> None:
     """Rows before and after each part. It is first seen by the rows, with no look, or by a process that was down."""
     for number, part in enumerate(parts):
         one.sql(rows.format(100 + number, 10 + number))
@@ -86,7 +86,7 @@ def altered(one: Quick, parts: tuple[str, ...], rows: str, seen_by: str) -> None
         assert verdict(one) == Verdict((), {}), part
 
 
-def begin_anew(one: Quick) -> None:
+def begin_anew(one: InProcess) -> None:
     one.sql("DROP TABLE s.t")
     one.sql(TABLE)
     one.sql(FIRST_ROWS)
@@ -95,7 +95,7 @@ def begin_anew(one: Quick) -> None:
 
 @pytest.mark.postgres(18)
 @pytest.mark.parametrize("killed", [False, True])
-def test_every_change_of_form_is_followed(one: Quick, killed: bool) -> None:
+def test_every_change_of_form_is_followed(one: InProcess, killed: bool) -> None:
     for change in CHANGES:
         one.sql(ROWS.format(100, 10))
         one.sql(change)
@@ -111,7 +111,7 @@ def test_every_change_of_form_is_followed(one: Quick, killed: bool) -> None:
 
 @pytest.mark.postgres(18)
 @pytest.mark.parametrize("seen_by", ["rows", "kill"])
-def test_dropped_and_renamed_columns_are_followed_and_no_row_is_read_again(one: Quick, seen_by: str) -> None:
+def test_dropped_and_renamed_columns_are_followed_and_no_row_is_read_again(one: InProcess, seen_by: str) -> None:
     """By the first row in the new form before anybody looks, and by a process that was down meanwhile: each a half.
     (All, by looks and rows in any order: `tests/soak/test_soak_in_place.py`.)"""
     for parts in IN_PLACE[seen_by == "kill" :: 2]:
@@ -138,7 +138,7 @@ RETYPED = (
 @pytest.mark.postgres(18)
 @pytest.mark.parametrize("seen_by", ["rows", "kill"])
 def test_columns_of_another_type_have_their_rows_read_again_and_the_target_keeps_its_others(
-    one: Quick, seen_by: str
+    one: InProcess, seen_by: str
 ) -> None:
     for parts in RETYPED:
         before, _ = reads(one.settle())
@@ -168,7 +168,7 @@ def nobody_confirms(server: PostgresServer) -> Iterator[psycopg.Connection]:
 
 @pytest.mark.postgres(18)
 def test_a_commit_that_waits_for_a_standby_is_in_the_log_before_the_catalog_shows_it(
-    one: Quick, postgres: PostgresServer
+    one: InProcess, postgres: PostgresServer
 ) -> None:
     """Whoever asks the catalog in between is told the columns from before the change."""
     one.sql(f"ALTER DATABASE {one.database} SET synchronous_commit = local")
@@ -195,7 +195,7 @@ def test_a_commit_that_waits_for_a_standby_is_in_the_log_before_the_catalog_show
 
 
 @pytest.mark.postgres(18)
-def test_what_cannot_be_copied_stays_stopped_until_it_can(one: Quick) -> None:
+def test_what_cannot_be_copied_stays_stopped_until_it_can(one: InProcess) -> None:
     """The new form is refused itself: nothing goes round in circles, and what the source mends is followed."""
     one.sql("ALTER TABLE s.t DROP CONSTRAINT t_pkey, DROP COLUMN b")
     before = one.settle()
@@ -205,7 +205,7 @@ def test_what_cannot_be_copied_stays_stopped_until_it_can(one: Quick) -> None:
 
 
 @pytest.mark.postgres(18)
-def test_a_table_has_a_policy_of_its_own(one: Quick) -> None:
+def test_a_table_has_a_policy_of_its_own(one: InProcess) -> None:
     one.stop()
     one.spec["options"] = [{"match": "s.t", "onSchemaChange": "EvolveAdditive"}]
     one.start()
@@ -227,7 +227,7 @@ ADDED = (
 
 @pytest.mark.postgres(18)
 @pytest.mark.parametrize("seen_by", ["rows", "look", "kill"])
-def test_a_table_that_is_to_stand_still_stops_at_every_change_of_its_columns(one: Quick, seen_by: str) -> None:
+def test_a_table_that_is_to_stand_still_stops_at_every_change_of_its_columns(one: InProcess, seen_by: str) -> None:
     """Before anything of the new form is applied; another policy goes on."""
     for change in ADDED:
         one.stop()
@@ -254,7 +254,7 @@ def test_a_table_that_is_to_stand_still_stops_at_every_change_of_its_columns(one
 
 
 @pytest.mark.postgres(18)
-def test_a_table_that_is_to_stand_still_takes_the_columns_that_its_options_name(one: Quick) -> None:
+def test_a_table_that_is_to_stand_still_takes_the_columns_that_its_options_name(one: InProcess) -> None:
     one.stop()
     one.spec |= {"onSchemaChange": "Stop", "options": [{"match": "s.t", "columns": ["id", "a"]}]}
     one.start()
@@ -283,18 +283,18 @@ READ_AGAIN = (
 """None of these is followed in place."""
 
 
-def seen(one: Quick) -> tuple[int, int]:
+def seen(one: InProcess) -> tuple[int, int]:
     """What a reader finds just now: rows, and the sum of `n`."""
     rows = one.lake.table("s", "t").rows()
     return rows.num_rows, sum(rows["n"].to_pylist())
 
 
-def replacing(one: Quick) -> bool:
+def replacing(one: InProcess) -> bool:
     assert one.driver is not None
     return any(progress.replacing for progress in one.driver.progress.all().values())
 
 
-def read_again(one: Quick, random: Random, kills: int, change: str | None = None) -> int:
+def read_again(one: InProcess, random: Random, kills: int, change: str | None = None) -> int:
     """Until the new copy is complete, in another form meanwhile if there is a `change`; how often a reader looked."""
     looked, end = 0, time.monotonic() + 120
     while not replacing(one):
@@ -317,7 +317,7 @@ def read_again(one: Quick, random: Random, kills: int, change: str | None = None
 
 
 @pytest.mark.postgres(18)
-def test_readers_see_the_table_as_it_was_until_it_has_been_read_again(one: Quick) -> None:
+def test_readers_see_the_table_as_it_was_until_it_has_been_read_again(one: InProcess) -> None:
     """Whatever is killed, and whatever else happens to its form meanwhile."""
     random, looks = Random(5), list[int]()
     one.stop()

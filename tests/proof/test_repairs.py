@@ -1,7 +1,7 @@
 """The repairs that docs/operations.md names for tables and for the stream, executed: broken, repaired as told, equal.
 
-On the product without a JVM (`support.ddl.quick`). Repairs of the whole process, of target tables and of a lost stream
-have tests of their own (`EXECUTED`). A name of the code without an entry fails the guard.
+On the product without a JVM (`support.ddl.in_process`). Repairs of the whole process, of target tables and of a lost
+stream have tests of their own (`EXECUTED`). A name of the code without an entry fails the guard.
 """
 
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from support import error_names
-from support.ddl.judge import judge
-from support.ddl.nursery import Nursery
-from support.ddl.quick import Quick, quick
+from support.ddl.fork_server import ForkServer
+from support.ddl.in_process import InProcess, in_process
+from support.ddl.verify import verify
 from support.postgres import PostgresServer
 
 ROOT = Path(__file__).parents[2]
@@ -96,30 +96,30 @@ def server() -> Iterator[PostgresServer]:
         yield started
 
 
-def fill(one: Quick) -> None:
+def fill(one: InProcess) -> None:
     one.sql("CREATE SCHEMA s")
     for name in REPAIRS:
         one.sql(f"CREATE TABLE s.{name.lower()} (id int PRIMARY KEY, a text, b text, d date)")
         one.sql(f"INSERT INTO s.{name.lower()} SELECT g, 'a' || g, 'b', '2020-01-01' FROM generate_series(1, 20) g")
 
 
-def run_all(one: Quick, name: str, statements: tuple[str, ...]) -> None:
+def run_all(one: InProcess, name: str, statements: tuple[str, ...]) -> None:
     for statement in statements:
         one.sql(statement.format(t=name.lower()))
 
 
 @pytest.mark.timeout(180)
 def test_each_table_is_equal_after_the_documented_repair(
-    server: PostgresServer, nursery: Nursery, tmp_path: Path
+    server: PostgresServer, fork_server: ForkServer, tmp_path: Path
 ) -> None:
-    with quick(server, nursery, tmp_path, "repairs", onSchemaChange="EvolveAdditive") as one:
+    with in_process(server, fork_server, tmp_path, "repairs", onSchemaChange="EvolveAdditive") as one:
         fill(one)
         one.spec |= {"options": [{"match": "s.valueunsupported", "onUnsupported": "Fail"}]}
         one.start()
         one.settle()
         for name, repair in REPAIRS.items():
             run_all(one, name, repair.breaks)
-        stopped = judge(one, one.settle()).stopped
+        stopped = verify(one, one.settle()).stopped
         for name in REPAIRS:
             if name not in ("TableGone", "ReadRefused"):
                 assert name in stopped.get(f"s.{name.lower()}", ""), (name, stopped)
@@ -135,5 +135,5 @@ def test_each_table_is_equal_after_the_documented_repair(
         for name in REPAIRS:
             table = f"{name.lower()}_now" if name == "TableGone" else name.lower()
             one.sql(f"UPDATE s.{table} SET a = 'after' WHERE id < 5")
-        verdict = judge(one, one.settle())
+        verdict = verify(one, one.settle())
         assert not verdict.wrong and not verdict.stopped, verdict

@@ -1,7 +1,7 @@
 """The repairs that docs/operations.md names for errors of the whole process, executed: refused, repaired, equal.
 
-On the product without a JVM (`support.ddl.quick`). The error is read from what a start says, the repair is what the
-document, or the message itself, tells to do.
+On the product without a JVM (`support.ddl.in_process`). The error is read from what a start says, the repair is what
+the document, or the message itself, tells to do.
 """
 
 import shutil
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support.ddl.nursery import Nursery
-from support.ddl.quick import Quick, Refused, quick
+from support.ddl.fork_server import ForkServer
+from support.ddl.in_process import InProcess, Refused, in_process
 from support.postgres import LOCAL_TRUST, PostgresServer
 from support.repairs import copied, equal, refused, with_empty_log
 from support.unknown_message import WORD, spoiling
@@ -26,13 +26,15 @@ def server() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
-def one(server: PostgresServer, nursery: Nursery, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Quick]:
+def one(
+    server: PostgresServer, fork_server: ForkServer, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[InProcess]:
     """Everything is copied, and the Replicator is stopped."""
-    with quick(server, nursery, tmp_path, request.node.name.removeprefix("test_")[:20]) as made:
+    with in_process(server, fork_server, tmp_path, request.node.name.removeprefix("test_")[:20]) as made:
         yield made
 
 
-def test_source_refused(one: Quick) -> None:
+def test_source_refused(one: InProcess) -> None:
     """The message has the statement."""
     one.sql("CREATE PUBLICATION given FOR ALL TABLES WITH (publish = 'insert')")
     one.spec["source"] = {"postgresql": {"publication": "given"}}
@@ -45,7 +47,7 @@ def test_source_refused(one: Quick) -> None:
     equal(one)
 
 
-def test_authentication_failed(one: Quick, tmp_path: Path) -> None:
+def test_authentication_failed(one: InProcess, tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("first")
     one.sql("CREATE ROLE copier SUPERUSER LOGIN REPLICATION PASSWORD 'first'")
@@ -58,13 +60,13 @@ def test_authentication_failed(one: Quick, tmp_path: Path) -> None:
     equal(one)
 
 
-def spoil(one: Quick) -> None:
+def spoil(one: InProcess) -> None:
     """A record stands in another one's place."""
     *_, before, last = sorted((one.folder / "log" / "journal").glob("[0-9]*.json"))
     shutil.copy(before, last)
 
 
-def test_corrupt_log(one: Quick, capsys: pytest.CaptureFixture[str]) -> None:
+def test_corrupt_log(one: InProcess, capsys: pytest.CaptureFixture[str]) -> None:
     """The folder is restored; or an empty change log begins."""
     copied(one)
     shutil.copytree(one.folder / "log", one.folder / "backup")
@@ -84,7 +86,7 @@ def test_corrupt_log(one: Quick, capsys: pytest.CaptureFixture[str]) -> None:
     assert all("kept: the change log cannot be read" in line for line in kept)
 
 
-def test_unknown_message(one: Quick) -> None:
+def test_unknown_message(one: InProcess) -> None:
     """The version that knows the message is one that meets the server's own bytes."""
     copied(one)
     with spoiling(one.server.host, one.server.port) as port:

@@ -1,6 +1,6 @@
 """The repairs that docs/operations.md names for a stream whose position is lost, executed: lost, repaired, equal.
 
-On the product without a JVM (`support.ddl.quick`), with the commands that the document shows and with what the
+On the product without a JVM (`support.ddl.in_process`), with the commands that the document shows and with what the
 operator hands to a driver instead. Sources are lost as they are lost in life: the slot is dropped, an older copy of the
 data is put back, a standby is promoted, the tables come back in another server.
 """
@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from support.ddl.judge import judge
-from support.ddl.nursery import Nursery
-from support.ddl.quick import Quick, quick
+from support.ddl.fork_server import ForkServer
+from support.ddl.in_process import InProcess, in_process
+from support.ddl.verify import verify
 from support.postgres import PostgresServer, standby_of
 from support.repairs import copied, disconnect, equal, fill, lose_slot, refused, resync_all, with_empty_log
 from tailrace.contract.driver import SnapshotBody
@@ -35,7 +35,7 @@ def own_server() -> Iterator[PostgresServer]:
         yield started
 
 
-def snapshots(one: Quick) -> dict[str, int]:
+def snapshots(one: InProcess) -> dict[str, int]:
     """Number of tables by id, of those that read whole tables; `initial` ones count by their kind."""
     assert one.driver is not None
     found: dict[str, int] = {}
@@ -47,9 +47,9 @@ def snapshots(one: Quick) -> dict[str, int]:
 
 @pytest.mark.timeout(180)
 def test_after_position_lost_the_command_starts_all_over(
-    server: PostgresServer, nursery: Nursery, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    server: PostgresServer, fork_server: ForkServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with quick(server, nursery, tmp_path, "lost") as one:
+    with in_process(server, fork_server, tmp_path, "lost") as one:
         copied(one)
         lose_slot(one)
         refused(
@@ -65,14 +65,14 @@ def test_after_position_lost_the_command_starts_all_over(
 REQUEST = {"apiVersion": "tailrace.dev/v1alpha1", "kind": "SnapshotRequest"}
 
 
-def hand_over(one: Quick, uid: str) -> None:
+def hand_over(one: InProcess, uid: str) -> None:
     """As the operator puts it into the driver's ConfigMap."""
     spec = {"replicator": one.replicator.metadata.name, "tables": ["*.*"], "resync": True, "chunkRows": 5}
     document = {**REQUEST, "metadata": {"name": "again", "namespace": "team", "uid": uid}, "spec": spec}
     (one.folder / "resync.yaml").write_text(json.dumps(document))
 
 
-def ask_again(one: Quick, uid: str) -> tuple[str, ...]:
+def ask_again(one: InProcess, uid: str) -> tuple[str, ...]:
     """The operator tells the running driver of the request, as of any other."""
     assert one.driver is not None
     request = load(one.folder / "resync.yaml").requests[0]
@@ -82,9 +82,9 @@ def ask_again(one: Quick, uid: str) -> tuple[str, ...]:
 
 @pytest.mark.timeout(180)
 def test_a_table_that_was_stopped_or_is_unfit_does_not_hold_up_the_others(
-    server: PostgresServer, nursery: Nursery, tmp_path: Path
+    server: PostgresServer, fork_server: ForkServer, tmp_path: Path
 ) -> None:
-    with quick(server, nursery, tmp_path, "unfit") as one:
+    with in_process(server, fork_server, tmp_path, "unfit") as one:
         one.arguments = ("--resync", str(one.folder / "resync.yaml"))
         copied(one)
         lose_slot(one)
@@ -92,7 +92,7 @@ def test_a_table_that_was_stopped_or_is_unfit_does_not_hold_up_the_others(
         one.sql("CREATE TABLE s.three (id int PRIMARY KEY)")
         hand_over(one, "first")
         one.start()
-        verdict = judge(one, one.settle())
+        verdict = verify(one, one.settle())
         assert not verdict.wrong and list(verdict.stopped) == ["s.two"] and "NoKey" in verdict.stopped["s.two"]
         assert ask_again(one, "first") == ("s.one", "s.three")
         one.sql("ALTER TABLE s.two ADD PRIMARY KEY (id)")
@@ -101,9 +101,9 @@ def test_a_table_that_was_stopped_or_is_unfit_does_not_hold_up_the_others(
 
 @pytest.mark.timeout(180)
 def test_the_request_is_not_complete_before_a_locked_table_is_copied(
-    server: PostgresServer, nursery: Nursery, tmp_path: Path
+    server: PostgresServer, fork_server: ForkServer, tmp_path: Path
 ) -> None:
-    with quick(server, nursery, tmp_path, "locked") as one:
+    with in_process(server, fork_server, tmp_path, "locked") as one:
         one.arguments = ("--resync", str(one.folder / "resync.yaml"))
         copied(one)
         lose_slot(one)
@@ -122,9 +122,9 @@ def test_the_request_is_not_complete_before_a_locked_table_is_copied(
 
 @pytest.mark.timeout(240)
 def test_a_source_put_back_from_an_older_copy_is_started_over(
-    own_server: PostgresServer, nursery: Nursery, tmp_path: Path
+    own_server: PostgresServer, fork_server: ForkServer, tmp_path: Path
 ) -> None:
-    with quick(own_server, nursery, tmp_path, "restored") as one:
+    with in_process(own_server, fork_server, tmp_path, "restored") as one:
         copied(one)
         disconnect(one)
         own_server.stop()
@@ -147,8 +147,10 @@ def test_a_source_put_back_from_an_older_copy_is_started_over(
 
 
 @pytest.mark.timeout(240)
-def test_a_promoted_standby_is_started_over(own_server: PostgresServer, nursery: Nursery, tmp_path: Path) -> None:
-    with quick(own_server, nursery, tmp_path, "promoted") as one:
+def test_a_promoted_standby_is_started_over(
+    own_server: PostgresServer, fork_server: ForkServer, tmp_path: Path
+) -> None:
+    with in_process(own_server, fork_server, tmp_path, "promoted") as one:
         copied(one)
         disconnect(one)
         with standby_of(own_server) as standby:
@@ -169,9 +171,9 @@ def test_a_promoted_standby_is_started_over(own_server: PostgresServer, nursery:
 
 @pytest.mark.timeout(240)
 def test_a_source_that_came_back_as_another_server_takes_an_empty_change_log(
-    own_server: PostgresServer, server: PostgresServer, nursery: Nursery, tmp_path: Path
+    own_server: PostgresServer, server: PostgresServer, fork_server: ForkServer, tmp_path: Path
 ) -> None:
-    with quick(own_server, nursery, tmp_path, "moved") as one:
+    with in_process(own_server, fork_server, tmp_path, "moved") as one:
         copied(one)
         server.execute("CREATE DATABASE moved")
         disconnect(one)

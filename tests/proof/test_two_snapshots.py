@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from support.ddl.judge import judge
-from support.ddl.nursery import Nursery
-from support.ddl.quick import Quick, quick
+from support.ddl.fork_server import ForkServer
+from support.ddl.in_process import InProcess, in_process
+from support.ddl.verify import verify
 from support.postgres import PostgresServer
 from tailrace.changelog.state import LogState
 
@@ -26,8 +26,8 @@ ATTACH = "ALTER TABLE s.t ATTACH PARTITION s.t2 FOR VALUES FROM (200) TO (300)"
 
 
 @pytest.fixture
-def one(postgres: PostgresServer, nursery: Nursery, tmp_path: Path) -> Iterator[Quick]:
-    with quick(postgres, nursery, tmp_path, "two", tables={"include": ["s.t"]}) as made:
+def one(postgres: PostgresServer, fork_server: ForkServer, tmp_path: Path) -> Iterator[InProcess]:
+    with in_process(postgres, fork_server, tmp_path, "two", tables={"include": ["s.t"]}) as made:
         for line in SETUP:
             made.sql(line)
         made.start()
@@ -35,7 +35,7 @@ def one(postgres: PostgresServer, nursery: Nursery, tmp_path: Path) -> Iterator[
         yield made
 
 
-def until(one: Quick, what: str, condition: Callable[[LogState], object]) -> None:
+def until(one: InProcess, what: str, condition: Callable[[LogState], object]) -> None:
     end = time.monotonic() + 60
     while not condition(one.turn()):
         assert time.monotonic() < end, what
@@ -49,7 +49,7 @@ def read_again(state: LogState) -> bool:
     return any(s.plan.reason == "schema" and s.ended is not None for s in state.snapshots.values())
 
 
-def test_the_end_of_an_older_snapshot_leaves_what_a_newer_one_has_read(one: Quick) -> None:
+def test_the_end_of_an_older_snapshot_leaves_what_a_newer_one_has_read(one: InProcess) -> None:
     """Suspended, the older one ends last in any case; in a large table it often does. Its first chunk is the end of
     the key's range, in which the attached rows are."""
     asked = one.ask(["s.t"], parallelism=1)
@@ -61,6 +61,6 @@ def test_the_end_of_an_older_snapshot_leaves_what_a_newer_one_has_read(one: Quic
     until(one, "its rows are in the target", lambda _: one.lake.table("s", "t").rows().num_rows == 84)
     assert one.driver.journal.state.snapshots[asked].ended is None
     one.driver.control.suspend_snapshot(asked, False)
-    verdict = judge(one, one.settle())
+    verdict = verify(one, one.settle())
     assert verdict.wrong == ()
     assert verdict.stopped == {}

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from support.capture import CaptureRun, eventually
-from support.ddl.nursery import Nursery
+from support.ddl.fork_server import ForkServer
 from support.pg_source import config_of
 from support.postgres import PostgresServer
 from tailrace.contract.resources import TablesSpec
@@ -51,12 +51,12 @@ def many(postgres: PostgresServer) -> Iterator[Connection]:
 @pytest.mark.postgres(18, max_locks_per_transaction="256", max_wal_size="8GB", shared_buffers="256MB")
 @pytest.mark.timeout(1200 + ROOTS * LEAVES // 20)
 def test_looks_at_a_hundred_thousand_partitions_cost_little(
-    nursery: Nursery, postgres: PostgresServer, many: Connection, tmp_path: Path
+    fork_server: ForkServer, postgres: PostgresServer, many: Connection, tmp_path: Path
 ) -> None:
     trees = Trees()
     for number in range(3):
         print(f"\nlook {number}: {_cost(many, trees)}", end="")
-    run = CaptureRun(nursery, postgres, tmp_path / "capture", include=("many.*",), timing={}).start(wait=False)
+    run = CaptureRun(fork_server, postgres, tmp_path / "capture", include=("many.*",), timing={}).start(wait=False)
     try:
         eventually(run._reads, "capture reads the log", 900)
         time.sleep(IDLE / 3)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from support.ddl.fork_server import ForkServer
 from support.ddl.fuzz import Rounds
-from support.ddl.nursery import Nursery
-from support.ddl.quick import quick
+from support.ddl.in_process import in_process
 from support.ddl.scenarios import TIMINGS, packs, read
 from support.ddl.script import run
 from support.postgres import PostgresServer
@@ -25,11 +25,11 @@ PER_SERVER = 10
 
 
 @pytest.mark.timeout(SECONDS + 1800)
-def test_random_ddl_is_followed_or_stops_the_table_by_name(nursery: Nursery, tmp_path: Path) -> None:
+def test_random_ddl_is_followed_or_stops_the_table_by_name(fork_server: ForkServer, tmp_path: Path) -> None:
     end, seed, failed, kinds = time.monotonic() + SECONDS, SEED, list[str](), set[str]()
     while time.monotonic() < end:
         with PostgresServer((18, 14, 17, 14, 16, 15)[seed // PER_SERVER % 6]) as server:
-            rounds = Rounds(server, nursery, tmp_path / str(seed), shrink_seconds=120)
+            rounds = Rounds(server, fork_server, tmp_path / str(seed), shrink_seconds=120)
             for _ in range(PER_SERVER):
                 told = rounds.play(seed, operations=30)
                 if told is not None:
@@ -44,11 +44,11 @@ def test_random_ddl_is_followed_or_stops_the_table_by_name(nursery: Nursery, tmp
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("major", [14, 18])
 @pytest.mark.parametrize("timing", TIMINGS)
-def test_all_scenarios_at_all_timings(nursery: Nursery, tmp_path: Path, timing: str, major: int) -> None:
+def test_all_scenarios_at_all_timings(fork_server: ForkServer, tmp_path: Path, timing: str, major: int) -> None:
     wrong: list[str] = []
     with PostgresServer(major) as server:
         for number, pack in enumerate(packs(read(), timing)):
-            with quick(server, nursery, tmp_path, f"ddl{number}", **pack.spec) as one:
+            with in_process(server, fork_server, tmp_path, f"ddl{number}", **pack.spec) as one:
                 outcome = run(one, list(pack.script(timing)), strict=major >= 15, fix=pack.fix)
             wrong += pack.by_scenario(outcome.wrong)
     assert not wrong, "\n".join(wrong)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from support.ddl.fork_server import PAUSES, ForkServer
 from support.ddl.in_place import play
-from support.ddl.nursery import PAUSES, Nursery
-from support.ddl.quick import quick
+from support.ddl.in_process import in_process
 from support.postgres import PostgresServer
 
 SECONDS = float(os.environ.get("TAILRACE_SOAK_IN_PLACE_SECONDS", "900"))
@@ -22,13 +22,13 @@ PER_SERVER = 20
 
 @pytest.mark.timeout(SECONDS + 900)
 def test_columns_are_followed_in_place_or_the_table_starts_over_and_never_differs(
-    nursery: Nursery, tmp_path: Path
+    fork_server: ForkServer, tmp_path: Path
 ) -> None:
     end, seed = time.monotonic() + SECONDS, SEED
     while time.monotonic() < end:
         with PostgresServer((18, 14)[seed // PER_SERVER % 2]) as server:
             for _ in range(PER_SERVER):
-                with quick(server, nursery, tmp_path, f"place{seed}") as one:
+                with in_process(server, fork_server, tmp_path, f"place{seed}") as one:
                     if seed % 4 == 3:
                         (one.folder / PAUSES).write_text("0.2")
                     outcome, script = play(one, seed, operations=15, is_patient=seed % 2 == 0)

@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
+from support.ddl.fork_server import ForkServer
+from support.ddl.in_process import in_process
 from support.ddl.narrowed import Narrowed, pausing_chunks
-from support.ddl.nursery import Nursery
-from support.ddl.quick import quick
 from support.postgres import PostgresServer
 
 SECONDS = float(os.environ.get("TAILRACE_SOAK_NARROWED_SECONDS", "600"))
@@ -23,7 +23,7 @@ ROUNDS, LONGEST = 8, 6.0
 
 
 @pytest.mark.timeout(SECONDS + 600)
-def test_every_repair_of_a_narrowed_publication_brings_all_rows(nursery: Nursery, tmp_path: Path) -> None:
+def test_every_repair_of_a_narrowed_publication_brings_all_rows(fork_server: ForkServer, tmp_path: Path) -> None:
     end, seed, rounds = time.monotonic() + SECONDS, SEED, 0
     with PostgresServer(18) as server:
         while time.monotonic() < end:
@@ -32,7 +32,7 @@ def test_every_repair_of_a_narrowed_publication_brings_all_rows(nursery: Nursery
             snapshot = {"chunkRows": 7, "parallelism": 2}
             with (
                 pausing_chunks(rnd, pause),
-                quick(server, nursery, tmp_path, f"narrowed{seed}", snapshot=snapshot) as one,
+                in_process(server, fork_server, tmp_path, f"narrowed{seed}", snapshot=snapshot) as one,
             ):
                 narrowed = Narrowed(one, rnd)
                 narrowed.begin(given=rnd.random() < 0.5, pause=pause)

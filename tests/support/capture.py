@@ -1,6 +1,6 @@
 """Runs the real capture process against a real server, and reads its change log independently of Tailrace's readers.
 
-The process is a fork of the nursery's, which has all modules already, and looks at the catalog more often. `fold`
+The process is a fork of the fork_server's, which has all modules already, and looks at the catalog more often. `fold`
 replays journal and segments with plain dictionaries, from the first sequence, so its result must equal a table that was
 empty when capture began.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from support.ddl.nursery import LOOKS_OFTEN, Forked, Nursery, looks
+from support.ddl.fork_server import LOOKS_OFTEN, Forked, ForkServer, looks
 from support.postgres import PostgresServer
 from support.seam_names import checked
 from tailrace.capture.client import CaptureClient, CaptureGone
@@ -38,7 +38,7 @@ def eventually(condition: Callable[[], Any], what: str, timeout: float = 60.0) -
 class CaptureRun:
     """One Replicator's capture: manifest, folders, processes."""
 
-    nursery: Nursery
+    fork_server: ForkServer
     server: PostgresServer
     folder: Path
     include: tuple[str, ...] = ("public.*",)
@@ -78,7 +78,9 @@ class CaptureRun:
         command = ["--manifest", str(manifest), "--run-dir", str(self.folder / "run")]
         command += ["--socket", str(self.folder / "c.sock"), "--heartbeat", "0.5", *self.arguments]
         self.log_path.touch()
-        self.process = Forked(self.nursery, self.nursery.start(self.folder, command, self.timing, checked(seams)))
+        self.process = Forked(
+            self.fork_server, self.fork_server.start(self.folder, command, self.timing, checked(seams))
+        )
         if wait:
             eventually(self._reads, f"capture reads the log\n{self.tail()}")
         return self

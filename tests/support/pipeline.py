@@ -16,7 +16,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from support.ddl.lake import QuickLake
+from support.ddl.lake import InMemoryLake
 from tailrace import targets
 from tailrace.apply.applier import Applier
 from tailrace.apply.progress import Progress
@@ -212,7 +212,7 @@ class Pipeline:
 
     def __init__(self, document: dict[str, Any], source: Source, folder: Path, tables: Targets | None = None) -> None:
         self.document, self.source, self.folder = document, source, folder
-        self.lake = QuickLake(folder / "lake")
+        self.lake = InMemoryLake(folder / "lake")
         """The targets, unless `tables` are others."""
         self.capture: CaptureThread | None = None
         self._driver: Driver | None = None

@@ -4,22 +4,22 @@ import shutil
 
 import pytest
 
-from support.ddl.judge import judge
-from support.ddl.lake import QuickLake
-from support.ddl.quick import Quick, Refused
+from support.ddl.in_process import InProcess, Refused
+from support.ddl.lake import InMemoryLake
+from support.ddl.verify import verify
 from tailrace.cli import main as cli
 
 TABLES = ("one", "two")
 
 
-def fill(one: Quick) -> None:
+def fill(one: InProcess) -> None:
     one.sql("CREATE SCHEMA s")
     for name in TABLES:
         one.sql(f"CREATE TABLE s.{name} (id int PRIMARY KEY, a text)")
         one.sql(f"INSERT INTO s.{name} SELECT g, 'a' || g FROM generate_series(1, 20) g")
 
 
-def copied(one: Quick) -> None:
+def copied(one: InProcess) -> None:
     """Everything is copied once, and the Replicator is stopped."""
     fill(one)
     one.start()
@@ -27,19 +27,19 @@ def copied(one: Quick) -> None:
     one.stop()
 
 
-def lose_slot(one: Quick) -> None:
+def lose_slot(one: InProcess) -> None:
     _drop_slots(one)
     one.sql("UPDATE s.one SET a = a || '!'")
     one.sql("DELETE FROM s.two WHERE id % 3 = 0")
 
 
-def _drop_slots(one: Quick) -> None:
+def _drop_slots(one: InProcess) -> None:
     of_ours = "SELECT slot_name::text FROM pg_replication_slots WHERE database = %s"
     for (name,) in one.server.execute(of_ours, (one.database,)):
         one.server.drop_slot(name)
 
 
-def refused(one: Quick, *words: str) -> str:
+def refused(one: InProcess, *words: str) -> str:
     """A start ends by these words; returns all of them."""
     with pytest.raises(Refused) as told:
         one.start()
@@ -49,26 +49,26 @@ def refused(one: Quick, *words: str) -> str:
     return str(told.value)
 
 
-def equal(one: Quick) -> None:
+def equal(one: InProcess) -> None:
     """After more changes."""
     one.sql("INSERT INTO s.one VALUES (1000, '+') ON CONFLICT (id) DO UPDATE SET a = one.a || '+'")
-    verdict = judge(one, one.settle())
+    verdict = verify(one, one.settle())
     assert not verdict.wrong and not verdict.stopped, verdict
 
 
-def disconnect(one: Quick) -> None:
+def disconnect(one: InProcess) -> None:
     """Before the server goes."""
     for session in one.sessions:
         session.close()
 
 
-def resync_all(one: Quick) -> None:
+def resync_all(one: InProcess) -> None:
     """The command of the document."""
     command = ["resync", "-f", str(one.manifest), "--all", "--run-dir", str(one.folder / "driver")]
     assert cli.main(command) == 0
 
 
-def with_empty_log(one: Quick, readable: bool = True) -> None:
+def with_empty_log(one: InProcess, readable: bool = True) -> None:
     """`Starting with an empty change log`, step by step; `readable` is the present one."""
     dropped = cli.main(["drop", "-f", str(one.manifest), "--run-dir", str(one.folder / "driver")])
     assert (dropped == 0) == readable
@@ -80,8 +80,8 @@ def with_empty_log(one: Quick, readable: bool = True) -> None:
     new_target(one)
 
 
-def new_target(one: Quick) -> None:
+def new_target(one: InProcess) -> None:
     """As if the old tables were moved away."""
-    one.lake = QuickLake(one.folder / "new-lake")
+    one.lake = InMemoryLake(one.folder / "new-lake")
     one.spec = one.spec | {"target": {"type": "delta", "location": (one.folder / "new-lake").as_uri()}}
     one.start()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.ddl.lake import QuickLake
+from support.ddl.lake import InMemoryLake
 from support.pipeline import RETRY_SECONDS
 from support.scripted_database import Change
 from support.scripted_runs import Copy, filled
@@ -86,7 +86,7 @@ def test_target_refused(one: Copy) -> None:
     with pytest.raises(TargetRefused, match="belongs to another change log"):
         one.level()
     one.stop()
-    one.lake = QuickLake(one.folder / "new-lake")
+    one.lake = InMemoryLake(one.folder / "new-lake")
     one.document["spec"]["target"]["location"] = (one.folder / "new-lake").as_uri()
     one.start()
     one.equal()

@@ -8,9 +8,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from support.ddl.judge import judge
-from support.ddl.nursery import Nursery, looks
-from support.ddl.quick import Quick, quick
+from support.ddl.fork_server import ForkServer, looks
+from support.ddl.in_process import InProcess, in_process
+from support.ddl.verify import verify
 from support.postgres import PostgresServer
 from support.versions import turns
 from tailrace.contract.resources import TablesSpec
@@ -35,8 +35,8 @@ def server() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
-def running(server: PostgresServer, nursery: Nursery, tmp_path: Path) -> Iterator[Quick]:
-    with quick(server, nursery, tmp_path, "locks") as one:
+def running(server: PostgresServer, fork_server: ForkServer, tmp_path: Path) -> Iterator[InProcess]:
+    with in_process(server, fork_server, tmp_path, "locks") as one:
         for statement in PARTITIONED:
             one.sql(statement)
         one.start()
@@ -45,20 +45,20 @@ def running(server: PostgresServer, nursery: Nursery, tmp_path: Path) -> Iterato
 
 
 @contextmanager
-def locked(one: Quick, table: str, mode: str) -> Iterator[None]:
+def locked(one: InProcess, table: str, mode: str) -> Iterator[None]:
     one.sql("BEGIN", "holder")
     one.sql(f"LOCK TABLE {table} IN {mode} MODE", "holder")
     yield
     one.sql("ROLLBACK", "holder")
 
 
-def rows_of(one: Quick, table: str) -> int:
+def rows_of(one: InProcess, table: str) -> int:
     """Changes of the table that the journal holds."""
     (found,) = [t for t in one.turn().tables.values() if t.schema.table_name == table]
     return sum(logged.segment.rows for logged in found.segments)
 
 
-def arrives(one: Quick, table: str) -> None:
+def arrives(one: InProcess, table: str) -> None:
     before = rows_of(one, table)
     one.sql(f"INSERT INTO s.{table} SELECT coalesce(max(id), 0) + 1 FROM s.{table}")
     end = time.monotonic() + 60
@@ -67,7 +67,7 @@ def arrives(one: Quick, table: str) -> None:
         time.sleep(0.2)
 
 
-def test_a_locked_partition_holds_nothing_up(running: Quick) -> None:
+def test_a_locked_partition_holds_nothing_up(running: InProcess) -> None:
     with locked(running, "s.t11", "ACCESS EXCLUSIVE"):
         was = looks(running.folder)
         for _ in range(2):
@@ -77,11 +77,11 @@ def test_a_locked_partition_holds_nothing_up(running: Quick) -> None:
             assert time.monotonic() < end, "the catalog is not looked at any more"
             running.turn()
             time.sleep(0.2)
-    verdict = judge(running, running.settle())
+    verdict = verify(running, running.settle())
     assert not verdict.wrong and not verdict.stopped
 
 
-def test_a_new_table_that_is_locked_is_captured_later_and_holds_nothing_up(running: Quick) -> None:
+def test_a_new_table_that_is_locked_is_captured_later_and_holds_nothing_up(running: InProcess) -> None:
     running.gate(True)
     running.sql("CREATE TABLE s.fresh (id int PRIMARY KEY)")
     with locked(running, "s.fresh", "SHARE"):
@@ -91,7 +91,7 @@ def test_a_new_table_that_is_locked_is_captured_later_and_holds_nothing_up(runni
             time.sleep(1)
         assert "s.fresh is not captured yet: backend" in running.tail()
     running.sql("INSERT INTO s.fresh VALUES (1)")
-    verdict = judge(running, running.settle())
+    verdict = verify(running, running.settle())
     assert not verdict.wrong and not verdict.stopped
 
 

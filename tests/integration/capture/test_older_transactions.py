@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from support.ddl.judge import judge
-from support.ddl.nursery import Nursery
-from support.ddl.quick import Quick, quick
+from support.ddl.fork_server import ForkServer
+from support.ddl.in_process import InProcess, in_process
+from support.ddl.verify import verify
 from support.postgres import PostgresServer
 
 
 @pytest.fixture
-def running(nursery: Nursery, tmp_path: Path) -> Iterator[Quick]:
-    with PostgresServer(18) as server, quick(server, nursery, tmp_path, "passedover") as one:
+def running(fork_server: ForkServer, tmp_path: Path) -> Iterator[InProcess]:
+    with PostgresServer(18) as server, in_process(server, fork_server, tmp_path, "passedover") as one:
         one.sql("CREATE SCHEMA s")
         one.sql("CREATE TABLE s.u (id int PRIMARY KEY, v int)")
         one.start()
@@ -26,14 +26,14 @@ def running(nursery: Nursery, tmp_path: Path) -> Iterator[Quick]:
         yield one
 
 
-def until(one: Quick, what: str, condition: Callable[[], object]) -> None:
+def until(one: InProcess, what: str, condition: Callable[[], object]) -> None:
     end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, what
         one.turn()
 
 
-def ghost(one: Quick, name: str) -> None:
+def ghost(one: InProcess, name: str) -> None:
     one.sql(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
     one.sql("SELECT pg_reload_conf()")
     time.sleep(0.5)
@@ -46,7 +46,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_older_transaction_s_change_stays_above_a_newer_one_s(running: Quick, case: str) -> None:
+def test_an_older_transaction_s_change_stays_above_a_newer_one_s(running: InProcess, case: str) -> None:
     newer, older = CASES[case]
     one = running
     for session in ("", "old", "new"):
@@ -81,5 +81,5 @@ def test_an_older_transaction_s_change_stays_above_a_newer_one_s(running: Quick,
     assert thread.is_alive(), "the older commit was visible too early"
     ghost(one, "")
     thread.join(10)
-    verdict = judge(one, one.settle())
+    verdict = verify(one, one.settle())
     assert not verdict.wrong

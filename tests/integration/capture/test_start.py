@@ -65,7 +65,7 @@ def test_a_source_that_is_not_fit_is_refused_before_anything_is_made(capture: Ca
 
 def test_a_namesake_with_another_change_log_has_a_slot_of_its_own(capture: CaptureRun, tmp_path: Path) -> None:
     server = started(capture, TABLE)
-    other = CaptureRun(capture.nursery, server, tmp_path / "other")
+    other = CaptureRun(capture.fork_server, server, tmp_path / "other")
     other.start()
     try:
         server.execute("INSERT INTO t VALUES (1, 'a')")
@@ -101,7 +101,7 @@ def test_a_given_slot_is_not_taken_from_another_replicator_that_reads_it(capture
     capture.source = {"postgresql": {"slot": "given", "publication": "given"}}
     started(capture, "SELECT 1")
     reader = server.execute("SELECT active_pid FROM pg_replication_slots")
-    other = CaptureRun(capture.nursery, server, tmp_path / "other", source=capture.source)
+    other = CaptureRun(capture.fork_server, server, tmp_path / "other", source=capture.source)
     refused(other, 10, "SourceRefused", "'given' is in use by backend")
     assert server.execute("SELECT active_pid FROM pg_replication_slots") == reader, "its connection lives"
     capture.kill()
@@ -119,7 +119,7 @@ def test_a_slot_that_another_replicator_made_is_not_taken_by_a_copied_manifest(
     name = made_slot(capture)
     assert capture.stop() == 0
     before = server.execute("SELECT confirmed_flush_lsn FROM pg_replication_slots")
-    copied = CaptureRun(capture.nursery, server, tmp_path / "copied", source={"postgresql": {"slot": name}})
+    copied = CaptureRun(capture.fork_server, server, tmp_path / "copied", source={"postgresql": {"slot": name}})
     refused(copied, 10, "SourceRefused", f"slot {name!r} has the name of a slot that Tailrace makes for another")
     assert server.execute("SELECT confirmed_flush_lsn FROM pg_replication_slots") == before
     server.execute("INSERT INTO t VALUES (1, 'a')")

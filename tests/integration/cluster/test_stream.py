@@ -17,7 +17,7 @@ import pytest
 
 from cluster import images, workload
 from cluster.deploy import OPERATOR_NAMESPACE, Cluster
-from support import stranger
+from support import foreign_client
 from support.audit import requests_of
 from support.cluster_shop import Shop, open_shop
 from support.kubectl_plugin import Plugin
@@ -189,8 +189,8 @@ def test_a_stranger_in_the_cluster_is_refused_by_driver_and_executors_while_data
         for port in ports:
             # PostgreSQL's pod is nobody's executor.
             command = ("exec", "-i", "deployment/shop-db", "--", "python3", "-", pod["status"]["podIP"], str(port))
-            answer = shop.cluster.kubectl("-n", shop.space, *command, stdin=Path(stranger.__file__).read_text())
-            assert stranger.is_refused(answer.encode()), (name, port, answer)
+            answer = shop.cluster.kubectl("-n", shop.space, *command, stdin=Path(foreign_client.__file__).read_text())
+            assert foreign_client.is_refused(answer.encode()), (name, port, answer)
     assert shop.executors()[0] == names[1] and shop.writers.transactions > before
     shop.assert_equal()
 

@@ -10,8 +10,8 @@ import psutil
 import pyspark
 
 from cluster import images
+from support.foreign_client import ask, is_refused
 from support.proof.process import ENVIRONMENT
-from support.stranger import ask, is_refused
 
 SESSION = """
 import sys

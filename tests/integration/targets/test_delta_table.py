@@ -79,7 +79,7 @@ def test_a_vector_that_spark_wrote_is_read_and_carried_on(target: Target, monkey
     target.table = DeltaTable(target.spark, target.storage, target.location)
     with pytest.raises(ForeignChange, match=r"DELETE in version 2"):
         target.table.ensure(SCHEMA, LOG)
-    monkeypatch.setattr("tailrace.targets.lake.delta.foreign.judge", lambda *_: None)
+    monkeypatch.setattr("tailrace.targets.lake.delta.foreign.assess", lambda *_: None)
     target.table.ensure(SCHEMA, LOG)
     assert sum(len(file.dead) for file in target.table.files()) == len(range(0, 5000, 7))
     target.apply(2, {1: "new"}, [2, 7])

@@ -1,4 +1,4 @@
-"""The judge of the proofs and of the demo: it must see every kind of difference."""
+"""The comparison of the proofs and of the demo: it must see every kind of difference."""
 
 from decimal import Decimal
 

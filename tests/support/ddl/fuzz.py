@@ -16,9 +16,9 @@ from typing import Protocol
 import psycopg
 
 from support.ddl import more_kinds
+from support.ddl.fork_server import ForkServer
+from support.ddl.in_process import Broken, InProcess, in_process
 from support.ddl.kinds import KINDS, change, pick
-from support.ddl.nursery import Nursery
-from support.ddl.quick import Broken, Quick, quick
 from support.ddl.script import REPAIRS, Outcome, Writer, run
 from support.ddl.seen_catalog import Catalog
 from support.postgres import PostgresServer
@@ -114,7 +114,7 @@ def policy(seed: int) -> dict[str, object]:
     return {"onSchemaChange": ("EvolveAdditive", "Evolve", "Stop")[seed % 3]}
 
 
-def fuzz(one: Quick, seed: int, operations: int) -> Round:
+def fuzz(one: InProcess, seed: int, operations: int) -> Round:
     """Write and run one script of this seed."""
     rnd = Random(seed)
     spec, more = publication(rnd)
@@ -204,9 +204,11 @@ def _kind(outcome: Outcome) -> str:
 class Rounds:
     """Plays rounds on one server, and tells a failed one as a script to replay."""
 
-    def __init__(self, server: PostgresServer, nursery: Nursery, folder: Path, shrink_seconds: float = 60.0) -> None:
+    def __init__(
+        self, server: PostgresServer, fork_server: ForkServer, folder: Path, shrink_seconds: float = 60.0
+    ) -> None:
         self._server = server
-        self._nursery = nursery
+        self._fork_server = fork_server
         self._folder = folder
         self._shrink_seconds = shrink_seconds
         self._databases = 0
@@ -237,6 +239,6 @@ class Rounds:
             one.spec |= spec
             return run(one, script, strict=False, fix=FIX)
 
-    def _quick(self) -> AbstractContextManager[Quick]:
+    def _quick(self) -> AbstractContextManager[InProcess]:
         self._databases += 1
-        return quick(self._server, self._nursery, self._folder, f"ddl{self._databases}")
+        return in_process(self._server, self._fork_server, self._folder, f"ddl{self._databases}")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from support.ddl.quick import Quick
+from support.ddl.in_process import InProcess
 from support.ddl.script import Outcome, Writer
 from tailrace.changelog.state import LogState
 
@@ -145,7 +145,7 @@ def reads(state: LogState) -> tuple[set[int], set[str]]:
     return {table.generation for table in state.tables.values() if not table.removed}, whole
 
 
-def play(one: Quick, seed: int, operations: int, is_patient: bool) -> tuple[Outcome, list[str]]:
+def play(one: InProcess, seed: int, operations: int, is_patient: bool) -> tuple[Outcome, list[str]]:
     """The outcome, and the script."""
     rnd, script = Random(seed), list[str]()
     one.spec |= {"onSchemaChange": "Evolve"}

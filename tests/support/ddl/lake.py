@@ -2,7 +2,8 @@
 
 They keep the contract of `targets.lake.model.FormatTable` as the formats do: columns by their ids, no physical name
 used twice, one column never with two types. What a commit says is done at once or not at all; the harness may therefore
-drop everything above a table at any time, as a killed driver would. Used by `support.pipeline` and `support.ddl.quick`.
+drop everything above a table at any time, as a killed driver would. Used by `support.pipeline` and
+`support.ddl.in_process`.
 """
 
 from collections.abc import Callable, Sequence
@@ -130,7 +131,7 @@ class QuickTable:
         self.schema = schema
 
 
-class QuickLake:
+class InMemoryLake:
     """All tables of one target; outlives the harness's drivers."""
 
     def __init__(self, folder: Path) -> None:

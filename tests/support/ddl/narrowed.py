@@ -1,8 +1,8 @@
 """One partitioned table whose publication is narrowed and widened while its partitions come and go, under writers.
 
-A `Narrowed` plays rounds over one `Quick`: statements by one session, changes of rows by another, both while capture
-and driver work and look, with pauses between the steps of a look and of a chunk. A round ends with everything repaired
-as the documents tell, and with source = target. Used by the soak test of it.
+A `Narrowed` plays rounds over one `InProcess`: statements by one session, changes of rows by another, both while
+capture and driver work and look, with pauses between the steps of a look and of a chunk. A round ends with everything
+repaired as the documents tell, and with source = target. Used by the soak test of it.
 """
 
 import threading
@@ -15,11 +15,11 @@ from typing import Any
 
 import psycopg
 
+from support.ddl.fork_server import PAUSES
 from support.ddl.fuzz import FIX
-from support.ddl.judge import judge
-from support.ddl.nursery import PAUSES
-from support.ddl.quick import Quick, Refused
+from support.ddl.in_process import InProcess, Refused
 from support.ddl.script import repaired
+from support.ddl.verify import verify
 from tailrace.errors import InvalidManifest
 from tailrace.sources.postgresql import chunks
 
@@ -57,23 +57,23 @@ REPAIRS = 3
 
 @dataclass
 class Narrowed:
-    quick: Quick
+    in_process: InProcess
     rnd: Random
     told: list[str] = field(default_factory=list)
     """Statements of the round, with the second at which each was done."""
 
     def begin(self, given: bool, pause: float) -> None:
-        quick = self.quick
+        in_process = self.in_process
         for line in SETUP:
-            quick.sql(line)
+            in_process.sql(line)
         if given:
-            quick.spec |= {"source": {"postgresql": {"publication": "given"}}}
-            quick.sql("CREATE PUBLICATION given FOR TABLE s.ranged WITH (publish_via_partition_root = true)")
-        quick.spec |= {"tables": {"include": ["s.ranged"]}}
-        (quick.folder / PAUSES).write_text(str(pause))
-        quick.start()
-        quick.settle()
-        quick.session().execute("SET lock_timeout = '1s'")
+            in_process.spec |= {"source": {"postgresql": {"publication": "given"}}}
+            in_process.sql("CREATE PUBLICATION given FOR TABLE s.ranged WITH (publish_via_partition_root = true)")
+        in_process.spec |= {"tables": {"include": ["s.ranged"]}}
+        (in_process.folder / PAUSES).write_text(str(pause))
+        in_process.start()
+        in_process.settle()
+        in_process.session().execute("SET lock_timeout = '1s'")
 
     def round(self, seconds: float) -> list[str]:
         """What is wrong at its end."""
@@ -94,9 +94,9 @@ class Narrowed:
 
     def _turn(self) -> None:
         try:
-            self.quick.turn()
+            self.in_process.turn()
             if self.rnd.random() < 0.02:
-                self.quick.ask(["s.ranged"], resync=self.rnd.random() < 0.7)
+                self.in_process.ask(["s.ranged"], resync=self.rnd.random() < 0.7)
                 self._tell("-- asked")
         except InvalidManifest:
             pass  # it is stopped
@@ -107,11 +107,11 @@ class Narrowed:
         """The Replicator is refused by name: it is started again when the publication is as it must be."""
         self._tell(f"-- {refused}")
         while True:
-            self.quick.stop(kill=True)
+            self.in_process.stop(kill=True)
             for line in WIDE:
                 self._do("fix", line)
             try:
-                return self.quick.start()
+                return self.in_process.start()
             except Refused:
                 continue
 
@@ -121,11 +121,11 @@ class Narrowed:
             for line in FIX:
                 self._do("fix", line)
             try:
-                verdict = judge(self.quick, self.quick.settle())
+                verdict = verify(self.in_process, self.in_process.settle())
                 if verdict.wrong or not verdict.stopped:
                     return [*verdict.wrong]
                 self._tell(f"-- stopped: {verdict.stopped}")
-                wrong = [*repaired(self.quick, verdict, "resync")]
+                wrong = [*repaired(self.in_process, verdict, "resync")]
                 if not wrong:
                     return []
             except Refused as refused:
@@ -186,12 +186,12 @@ class Narrowed:
 
     def _do(self, session: str, line: str) -> None:
         try:
-            self.quick.sql(line, "" if session == "fix" else session)
+            self.in_process.sql(line, "" if session == "fix" else session)
             self._tell(line)
         except psycopg.Error as error:
             self._tell(f"-- refused: {line}: {str(error).splitlines()[0]}")
-            if self.quick.session(session).info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
-                self.quick.sql("ROLLBACK", session)
+            if self.in_process.session(session).info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
+                self.in_process.sql("ROLLBACK", session)
 
     def _tell(self, line: str) -> None:
         self.told.append(f"{time.time() % 1000:8.3f} {threading.current_thread().name[-3:]} {line}")

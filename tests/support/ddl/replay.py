@@ -6,9 +6,9 @@ import tempfile
 from pathlib import Path
 
 import servers
+from support.ddl.fork_server import ForkServer
 from support.ddl.fuzz import FIX
-from support.ddl.nursery import Nursery
-from support.ddl.quick import quick
+from support.ddl.in_process import in_process
 from support.ddl.script import run
 from support.postgres import PostgresServer
 
@@ -22,12 +22,12 @@ def main() -> int:
     parser.add_argument("-v", action="store_true", help="print the end of capture's log, too")
     arguments = parser.parse_args()
     lines = [line for line in arguments.file.read().splitlines() if line and not line.startswith("--")]
-    nursery = Nursery()
+    fork_server = ForkServer()
     try:
         with (
             tempfile.TemporaryDirectory() as folder,
             PostgresServer(arguments.server) as server,
-            quick(server, nursery, Path(folder), "replay") as one,
+            in_process(server, fork_server, Path(folder), "replay") as one,
         ):
             outcome = run(one, lines, strict=False, fix=FIX)
             print("\n".join(["wrong:", *outcome.wrong, "stopped:", *map(str, outcome.stopped.items())]))
@@ -35,7 +35,7 @@ def main() -> int:
             if arguments.v:
                 print(one.tail())
     finally:
-        nursery.close()
+        fork_server.close()
     return bool(outcome.wrong)
 
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 
 import psycopg
 
-from support.ddl.judge import Verdict, judge
-from support.ddl.quick import Broken, Quick, Refused
+from support.ddl.in_process import Broken, InProcess, Refused
+from support.ddl.verify import Verdict, verify
 from tailrace.changelog.state import LogState
 from tailrace.errors import InvalidManifest
 from tailrace.sources.postgresql.catalog import discover
@@ -45,8 +45,8 @@ class Outcome:
 class Writer:
     """Runs a script line by line. `strict`: a refused statement is an error of the script."""
 
-    def __init__(self, quick: Quick, outcome: Outcome, strict: bool = True) -> None:
-        self.quick = quick
+    def __init__(self, in_process: InProcess, outcome: Outcome, strict: bool = True) -> None:
+        self.in_process = in_process
         self.outcome = outcome
         self._strict = strict
         self._refused = False
@@ -59,43 +59,43 @@ class Writer:
         except Refused as refused:
             self.outcome.stopped["(the Replicator)"] = str(refused)
             self._refused = True
-            self.quick.stop(kill=True)
+            self.in_process.stop(kill=True)
 
     def _line(self, line: str) -> None:
-        quick, (verb, _, rest) = self.quick, line.partition(" ")
+        in_process, (verb, _, rest) = self.in_process, line.partition(" ")
         match verb:
             case "!start":
-                if quick.driver is None and not self._refused:
-                    _close_transactions(quick)
-                    quick.start()
+                if in_process.driver is None and not self._refused:
+                    _close_transactions(in_process)
+                    in_process.start()
             case "!stop" | "!kill":
-                quick.stop(kill=verb == "!kill")
+                in_process.stop(kill=verb == "!kill")
             case "!settle":
-                if quick.driver is not None:
-                    _settle(quick)
+                if in_process.driver is not None:
+                    _settle(in_process)
             case "!look":
-                if quick.driver is not None:
-                    quick.look()
+                if in_process.driver is not None:
+                    in_process.look()
             case "!gate" | "!open":
-                quick.gate(verb == "!gate")
+                in_process.gate(verb == "!gate")
             case "!turn":
-                if quick.driver is not None:
-                    quick.turn()
+                if in_process.driver is not None:
+                    in_process.turn()
             case "!ask" | "!resync":
-                if quick.driver is not None:
-                    _ask(quick, [rest], verb == "!resync", self.outcome)
+                if in_process.driver is not None:
+                    _ask(in_process, [rest], verb == "!resync", self.outcome)
             case "!repair":
                 self._repair = rest
             case "!spec":
-                quick.spec |= json.loads(rest)
+                in_process.spec |= json.loads(rest)
             case "!in":
                 name, _, statement = rest.partition(": ")
-                _sql(quick, statement, name, self.outcome, self._strict)
+                _sql(in_process, statement, name, self.outcome, self._strict)
             case _:
-                _sql(quick, line, "", self.outcome, self._strict)
+                _sql(in_process, line, "", self.outcome, self._strict)
 
     def end(self, fix: Script = ()) -> Outcome:
-        """Start what is not running, settle, judge, repair what is stopped by name, judge again. `fix`: what a person
+        """Start what is not running, settle, verify, repair what is stopped by name, verify again. `fix`: what a person
         does at the source for it."""
         outcome = self.outcome
         if not self._refused:
@@ -107,24 +107,24 @@ class Writer:
             self._fix(fix)
             self._line("!start")
             self._line("!settle")
-        assert self.quick.driver is not None
-        verdict = judge(self.quick, self.quick.driver.journal.state)
+        assert self.in_process.driver is not None
+        verdict = verify(self.in_process, self.in_process.driver.journal.state)
         outcome.stopped |= verdict.stopped
         outcome.wrong = verdict.wrong
         if verdict.stopped and not verdict.wrong:
             self._fix(fix)
             outcome.repaired = True
-            again = repaired(self.quick, verdict, self._repair)
+            again = repaired(self.in_process, verdict, self._repair)
             outcome.wrong = tuple(f"after the repair ({self._repair}): {w}" for w in again)
         return outcome
 
     def _fix(self, fix: Script) -> None:
         for line in fix:
-            _sql(self.quick, line, "", self.outcome, strict=False)
+            _sql(self.in_process, line, "", self.outcome, strict=False)
 
 
-def run(quick: Quick, script: Script, strict: bool = True, fix: Script = ()) -> Outcome:
-    writer = Writer(quick, Outcome(), strict)
+def run(in_process: InProcess, script: Script, strict: bool = True, fix: Script = ()) -> Outcome:
+    writer = Writer(in_process, Outcome(), strict)
     try:
         for line in script:
             writer.line(line)
@@ -134,62 +134,62 @@ def run(quick: Quick, script: Script, strict: bool = True, fix: Script = ()) -> 
         return writer.outcome
 
 
-def _settle(quick: Quick) -> LogState:
-    _close_transactions(quick)
-    return quick.settle()
+def _settle(in_process: InProcess) -> LogState:
+    _close_transactions(in_process)
+    return in_process.settle()
 
 
-def _close_transactions(quick: Quick) -> None:
+def _close_transactions(in_process: InProcess) -> None:
     """An open transaction would hold the first chunk of a table back for good."""
-    for session in quick.sessions:
+    for session in in_process.sessions:
         if not session.closed and session.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             session.execute("COMMIT")
 
 
-def _sql(quick: Quick, statement: str, session: str, outcome: Outcome, strict: bool) -> None:
+def _sql(in_process: InProcess, statement: str, session: str, outcome: Outcome, strict: bool) -> None:
     try:
-        quick.sql(statement, session)
+        in_process.sql(statement, session)
     except psycopg.Error as error:
         if strict:
             raise
         outcome.refused.append(f"{statement}: {str(error).splitlines()[0]}")
-        if quick.session(session).info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
-            quick.sql("ROLLBACK", session)
+        if in_process.session(session).info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
+            in_process.sql("ROLLBACK", session)
 
 
-def _ask(quick: Quick, tables: Sequence[str], resync: bool, outcome: Outcome) -> None:
+def _ask(in_process: InProcess, tables: Sequence[str], resync: bool, outcome: Outcome) -> None:
     """Where none is captured, or all are stopped, a request is refused."""
     try:
-        quick.ask(tables, resync=resync)
+        in_process.ask(tables, resync=resync)
     except InvalidManifest as refused:
         outcome.refused.append(f"a request for {', '.join(tables)}: {refused}")
 
 
-def _resync(quick: Quick, names: Sequence[str]) -> None:
-    quick.ask(names, resync=True)
+def _resync(in_process: InProcess, names: Sequence[str]) -> None:
+    in_process.ask(names, resync=True)
 
 
-def _resync_and_kill(quick: Quick, names: Sequence[str]) -> None:
+def _resync_and_kill(in_process: InProcess, names: Sequence[str]) -> None:
     """What was accepted is done, whatever dies."""
-    quick.ask(names, resync=True)
-    quick.turn()
-    quick.stop(kill=True)
-    quick.start()
+    in_process.ask(names, resync=True)
+    in_process.turn()
+    in_process.stop(kill=True)
+    in_process.start()
 
 
-def _out_and_in(quick: Quick, names: Sequence[str]) -> None:
+def _out_and_in(in_process: InProcess, names: Sequence[str]) -> None:
     """Out of `tables.include` (here: into `exclude`), then in again, each with a restart."""
-    tables = quick.document["spec"]["tables"]
-    quick.stop()
-    quick.spec["tables"] = tables | {"exclude": [*tables.get("exclude", ()), *names]}
-    quick.start()
-    _settle(quick)
-    quick.stop()
-    quick.spec["tables"] = tables
-    quick.start()
+    tables = in_process.document["spec"]["tables"]
+    in_process.stop()
+    in_process.spec["tables"] = tables | {"exclude": [*tables.get("exclude", ()), *names]}
+    in_process.start()
+    _settle(in_process)
+    in_process.stop()
+    in_process.spec["tables"] = tables
+    in_process.start()
 
 
-REPAIRS: Mapping[str, Callable[[Quick, Sequence[str]], None]] = {
+REPAIRS: Mapping[str, Callable[[InProcess, Sequence[str]], None]] = {
     "resync": _resync,
     "resync-and-kill": _resync_and_kill,
     "out-and-in": _out_and_in,
@@ -197,18 +197,18 @@ REPAIRS: Mapping[str, Callable[[Quick, Sequence[str]], None]] = {
 """What the documents tell to do when the cause is removed, after `docs/operations.md`."""
 
 
-def repaired(quick: Quick, verdict: Verdict, how: str, more: int = 1) -> tuple[str, ...]:
+def repaired(in_process: InProcess, verdict: Verdict, how: str, more: int = 1) -> tuple[str, ...]:
     """What is wrong after it. What the source itself does not let be copied may stay stopped; and what a person did at
     the source for it (`fix`) may have stopped others, which are repaired in turn, `more` times."""
     try:
-        REPAIRS[how](quick, sorted(verdict.stopped))
+        REPAIRS[how](in_process, sorted(verdict.stopped))
     except InvalidManifest as refused:
         return (str(refused),)
-    after = judge(quick, _settle(quick))
-    spec = quick.replicator.spec
-    unfit = {t.name for t in discover(quick.session("judge"), spec.tables, spec.options) if t.stop is not None}
+    after = verify(in_process, _settle(in_process))
+    spec = in_process.replicator.spec
+    unfit = {t.name for t in discover(in_process.session("verify"), spec.tables, spec.options) if t.stop is not None}
     stopped = {n: why for n, why in after.stopped.items() if n not in unfit}
     others = {n: why for n, why in stopped.items() if n not in verdict.stopped}
     if others == stopped != {} and not after.wrong and more > 0:
-        return repaired(quick, Verdict((), others), how, more - 1)
+        return repaired(in_process, Verdict((), others), how, more - 1)
     return (*after.wrong, *(f"{n} is stopped again: {why}" for n, why in stopped.items()))

@@ -1,4 +1,4 @@
-"""Short runs, as cron makes them, leave a change log that does not grow and starts that stay quick."""
+"""Short runs, as cron makes them, leave a change log that does not grow and starts that stay in_process."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -39,7 +39,7 @@ def delta(lake: Storage, folder: str) -> LogMark | None:
     altered = False
     for path in reversed([p for p in names if _COMMIT.fullmatch(p.rpartition("/")[2])]):
         actions = [json.loads(line) for line in lake.get(path).splitlines()]
-        altered |= not foreign.is_ours(actions) and foreign.judge(folder, 0, actions) is not None
+        altered |= not foreign.is_ours(actions) and foreign.assess(folder, 0, actions) is not None
         for action in actions:
             found = _of_domain(action.get("domainMetadata"), altered=altered)
             if found is not None:

@@ -51,7 +51,7 @@ def truths(status: ReplicatorStatus) -> dict[str, str]:
 
 def test_the_lag_is_unknown_while_every_table_is_stopped() -> None:
     decision = decide(running(tables(STOPPED)), LIMITS)
-    assert decision.status.lag is None, "capture is quick, but nothing arrives"
+    assert decision.status.lag is None, "capture is in_process, but nothing arrives"
     found = truths(decision.status)
     assert (found["Lagging"], found["SLOMet"]) == ("Unknown", "False")
     well = decide(running(tables(WELL)), LIMITS)

@@ -27,7 +27,7 @@ def _operation(actions: Sequence[dict[str, Any]]) -> str:
     return str(info.get("operation", "an unnamed operation"))
 
 
-def judge(table: str, version: int, actions: Sequence[dict[str, Any]]) -> TableStop | None:
+def assess(table: str, version: int, actions: Sequence[dict[str, Any]]) -> TableStop | None:
     """None: harmless. Otherwise what to stop the table with."""
     info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
     operation = _operation(actions)

@@ -241,7 +241,7 @@ class DeltaTable:
             return
         try:
             for version, actions in self._open.changes(first):
-                if not delta_foreign.is_ours(actions) and (fault := delta_foreign.judge(self._name, version, actions)):
+                if not delta_foreign.is_ours(actions) and (fault := delta_foreign.assess(self._name, version, actions)):
                     raise fault
         except LogGap as error:
             raise TargetChanged(

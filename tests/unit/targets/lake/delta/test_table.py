@@ -382,7 +382,7 @@ def commit_info(operation: str) -> dict[str, Any]:
 )
 def test_foreign_commits_are_judged_by_what_they_did(operation: str, change: bool, error: type | None) -> None:
     actions = [commit_info(operation), {"add": {"dataChange": change}}]
-    fault = delta_foreign.judge("public.t", 4, actions)
+    fault = delta_foreign.assess("public.t", 4, actions)
     assert type(fault) is (error or type(None))
     if fault:
         assert f"{operation} in version 4 by eve" in fault.message and fault.table == "public.t"

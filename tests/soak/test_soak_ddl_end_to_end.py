@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from support.ddl.end_to_end import directed, fuzz, over
 from support.ddl.scenarios import Pack, packs, read
-from support.ddl.whole import directed, fuzz, over
 from support.postgres import PostgresServer
 
 SECONDS = float(os.environ.get("TAILRACE_SOAK_WHOLE_SECONDS", "1200"))

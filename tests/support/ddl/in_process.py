@@ -1,6 +1,6 @@
 """The whole product without a JVM: real server, real capture, real planner, chunks and apply, tables in memory.
 
-A `Quick` is one Replicator over one database of a server. `settle` lets it work until nothing is left to do, and
+An `InProcess` is one Replicator over one database of a server. `settle` lets it work until nothing is left to do, and
 `compare` says what differs from the source then. `tests/support/ddl/script.py` drives it by scripts.
 """
 
@@ -17,8 +17,8 @@ from typing import Any
 import psycopg
 
 from support.capture import lsn
-from support.ddl.lake import QuickLake
-from support.ddl.nursery import GATE, LOOKS, Nursery, looks
+from support.ddl.fork_server import GATE, LOOKS, ForkServer, looks
+from support.ddl.lake import InMemoryLake
 from support.pipeline import Driver
 from support.postgres import PostgresServer
 from tailrace import sources
@@ -48,11 +48,11 @@ class Refused(Broken):
 
 
 @dataclass
-class Quick:
+class InProcess:
     """One Replicator: its database, folder, targets, and what runs of it."""
 
     server: PostgresServer
-    nursery: Nursery
+    fork_server: ForkServer
     folder: Path
     database: str
     spec: dict[str, Any] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Quick:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True)
-        self.lake = QuickLake(self.folder / "lake")
+        self.lake = InMemoryLake(self.folder / "lake")
         self.pid: int | None = None
         self.driver: Driver | None = None
         self._sessions: dict[str, psycopg.Connection] = {}
@@ -147,7 +147,7 @@ class Quick:
         command = ["--manifest", str(self.manifest), "--run-dir", str(self.folder / "run")]
         command += ["--socket", str(self.socket)]
         (self.folder / LOOKS).unlink(missing_ok=True)
-        self.pid = self.nursery.start(self.folder, [*command, "--heartbeat", "0.2", *self.arguments])
+        self.pid = self.fork_server.start(self.folder, [*command, "--heartbeat", "0.2", *self.arguments])
 
     def _answers(self) -> bool:
         try:
@@ -176,7 +176,7 @@ class Quick:
         if self.pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL if kill else signal.SIGTERM)
-            code = self.nursery.ended(self.pid, wait=True)
+            code = self.fork_server.ended(self.pid, wait=True)
             self.pid = None
             if code in REFUSALS:
                 return  # refused by name just now, perhaps before the kill: the next start says so again
@@ -187,9 +187,9 @@ class Quick:
         with_slot = "SELECT slot_name FROM pg_replication_slots WHERE database = %s"
         if self.driver is not None:
             self.driver.close()
-        if self.pid is not None and self.nursery.ended(self.pid) is None:
+        if self.pid is not None and self.fork_server.ended(self.pid) is None:
             os.kill(self.pid, signal.SIGKILL)
-            self.nursery.ended(self.pid, wait=True)
+            self.fork_server.ended(self.pid, wait=True)
         for session in self._sessions.values():
             session.close()
         with self.server.connect() as connection:
@@ -224,7 +224,7 @@ class Quick:
             raise Broken(f"the driver ended: {type(error).__name__}: {error}") from error
 
     def _alive(self) -> None:
-        if self.pid is not None and (code := self.nursery.ended(self.pid)) is not None:
+        if self.pid is not None and (code := self.fork_server.ended(self.pid)) is not None:
             self.pid = None
             told = last_fault.read(last_fault.of(self.folder / "run"))
             if told is not None and (code in REFUSALS or told.name in ("CorruptLog", "UnknownMessage")):
@@ -312,8 +312,10 @@ class Quick:
 
 
 @contextmanager
-def quick(server: PostgresServer, nursery: Nursery, folder: Path, database: str, **spec: Any) -> Iterator[Quick]:
-    made = Quick(server, nursery, folder / database, database, spec)
+def in_process(
+    server: PostgresServer, fork_server: ForkServer, folder: Path, database: str, **spec: Any
+) -> Iterator[InProcess]:
+    made = InProcess(server, fork_server, folder / database, database, spec)
     try:
         yield made
     finally:

@@ -1,15 +1,15 @@
 """DDL without row events under the whole product: Spark, Delta and Iceberg, SIGKILL between the statements.
 
 Directed scenarios of each class in one Replicator, then a round of the fuzzer in the same; source and target are
-compared by readers that are not ours. `tests/soak/test_soak_ddl_whole.py` runs all scenarios, and more rounds.
+compared by readers that are not ours. `tests/soak/test_soak_ddl_end_to_end.py` runs all scenarios, and more rounds.
 """
 
 from pathlib import Path
 
 import pytest
 
+from support.ddl.end_to_end import directed, fuzz, over
 from support.ddl.scenarios import Pack, read
-from support.ddl.whole import directed, fuzz, over
 from support.postgres import PostgresServer
 from support.versions import turns
 

@@ -1,7 +1,8 @@
 """A process that forks captures: a start costs milliseconds, and each is a process of its own that SIGKILL ends.
 
-`python -m support.ddl.nursery` reads one JSON request per line and answers with one line; it forks, and therefore has
-no thread. Without its parent it ends, and its children with it. Used by `support.ddl.quick` and `support.capture`.
+`python -m support.ddl.fork_server` reads one JSON request per line and answers with one line; it forks, and therefore
+has no thread. Without its parent it ends, and its children with it. Used by `support.ddl.in_process` and
+`support.capture`.
 """
 
 import json
@@ -29,13 +30,13 @@ LOOKS_OFTEN = {"poll": POLL_SECONDS, "rarest_poll": POLL_SECONDS}
 QUICK = {**LOOKS_OFTEN, "record": 0.02, "turn": 0.03, "waiting_heartbeat": 0.03}
 
 
-class Nursery:
+class ForkServer:
     """The parent's end."""
 
     def __init__(self) -> None:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "support.ddl.nursery"],
+            [sys.executable, "-m", "support.ddl.fork_server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
@@ -76,16 +77,16 @@ def looks(folder: Path) -> int:
 
 @dataclass
 class Forked:
-    """A capture of the nursery, with what tests use of `subprocess.Popen`."""
+    """A capture of the fork_server, with what tests use of `subprocess.Popen`."""
 
-    nursery: Nursery
+    fork_server: ForkServer
     pid: int
     code: int | None = None
     """Exit code, or the signal negative; None: nobody has seen it end."""
 
     def poll(self) -> int | None:
         if self.code is None:
-            self.code = self.nursery.ended(self.pid)
+            self.code = self.fork_server.ended(self.pid)
         return self.code
 
     def wait(self, timeout: float = 60) -> int:

@@ -1,8 +1,8 @@
 """Scripts of DDL under the whole product: the real driver with Spark, Delta or Iceberg, SIGKILL and restarts.
 
-A `Whole` is one Replicator with its processes. Source and target are compared by readers that are not ours; a table
-may be stopped by name, and is then repaired by the command that the documents tell. Used by the proof and the soak of
-it; `support.ddl.quick` is the same without a JVM.
+An `EndToEnd` is one Replicator with its processes. Source and target are compared by readers that are not ours; a
+table may be stopped by name, and is then repaired by the command that the documents tell. Used by the proof and the
+soak of it; `support.ddl.in_process` is the same without a JVM.
 
 Of a script's lines (`support.ddl.script`) `!kill` is SIGKILL: of everything if `restarts` are left, else of capture
 alone. `!stop` and `!gate` cost a start, or need a capture that can be held: they are passed over, and so is a fuzzer's
@@ -24,8 +24,8 @@ from deltalake.exceptions import TableNotFoundError
 
 from demo.compare import READERS
 from support.ddl.fuzz import FIX, SETUP, Round, lines
-from support.ddl.judge import TABLES, Found, compare
 from support.ddl.scenarios import Pack
+from support.ddl.verify import TABLES, Found, compare
 from support.lake import table_schema
 from support.postgres import PostgresServer
 from support.proof.process import Deployment, Run, status
@@ -45,7 +45,7 @@ CAPTURE = "tailrace.capture.process"
 
 
 @dataclass
-class Whole:
+class EndToEnd:
     server: PostgresServer
     deployment: Deployment
     restarts: int = 0
@@ -118,7 +118,7 @@ class Whole:
             case "!ask" | "!resync":
                 self._command("resync" if verb == "!resync" else "snapshot", [rest])
             case _:
-                pass  # gates and the like are the quick product's
+                pass  # gates and the like are for `in_process`
 
     def _kill_capture(self) -> None:
         if self.run is not None:
@@ -188,7 +188,7 @@ class Whole:
 
     def needless(self) -> dict[str, str]:
         """Of the stopped tables those that the source lets be copied as it is now."""
-        unfit = {t.name for t in discover(self.session("judge"), self._tables, ()) if t.stop is not None}
+        unfit = {t.name for t in discover(self.session("verify"), self._tables, ()) if t.stop is not None}
         return {name: why for name, why in self.stopped.items() if name not in unfit}
 
     def repair(self, fix: Sequence[str]) -> dict[str, str]:
@@ -241,7 +241,7 @@ class Whole:
         return TablesSpec.model_validate(self.deployment.spec["tables"])
 
     def _selected(self) -> list[Found]:
-        rows = self.session("judge").execute(TABLES.encode()).fetchall()
+        rows = self.session("verify").execute(TABLES.encode()).fetchall()
         found = [Found(r[0], r[1], r[2], r[3] == "p", tuple(r[4]), tuple(r[5])) for r in rows]
         return [t for t in found if selected(self._tables, t.schema, t.table)]
 
@@ -255,7 +255,7 @@ class Whole:
             return [f"{table.name}: the target has no column {', '.join(missing)}"]
         key = table.key or table.columns
         places = [table.columns.index(k) for k in key]
-        return compare(self.session("judge"), table, target.select(table.columns), places)
+        return compare(self.session("verify"), table, target.select(table.columns), places)
 
     def _read(self, table: Found) -> pa.Table:
         """Under the source's names, where the target has others."""
@@ -272,41 +272,41 @@ class Whole:
         return "\n".join([*wrong, f"stopped: {self.stopped}", "script:", *self.told, tail])
 
 
-def directed(whole: Whole, pack: Pack, timing: str) -> dict[str, str]:
+def directed(run: EndToEnd, pack: Pack, timing: str) -> dict[str, str]:
     """The scenarios of a pack at once. Returns what had stopped."""
-    whole.play(line for line in pack.script(timing) if line != "!stop")
-    whole.start()
-    whole.settle()
-    return whole.repair(pack.fix)
+    run.play(line for line in pack.script(timing) if line != "!stop")
+    run.start()
+    run.settle()
+    return run.repair(pack.fix)
 
 
 EMPTY = ("DROP SCHEMA IF EXISTS s, o CASCADE", "DROP SCHEMA IF EXISTS s2 CASCADE")
 
 
-def fuzz(whole: Whole, seed: int, operations: int) -> dict[str, str]:
+def fuzz(run: EndToEnd, seed: int, operations: int) -> dict[str, str]:
     """One round over schema `s`: its tables, random DDL and rows, then the verdict, the repair and the verdict.
     Returns what had stopped."""
-    whole.told = [f"-- seed {seed}"]
-    whole.play([*EMPTY, *SETUP, *(["!start"] if whole.run is None else []), "!settle"])
+    run.told = [f"-- seed {seed}"]
+    run.play([*EMPTY, *SETUP, *(["!start"] if run.run is None else []), "!settle"])
     done = Round(seed)
-    whole.session().execute("SET lock_timeout = '1s'")
-    script = lines(whole, Random(seed), operations, done)
-    whole.play((line for line in script if line != "!settle"), strict=False)
-    whole.start()
-    whole.settle()
-    stopped = whole.repair(FIX)
-    whole.play(["CREATE TABLE s.ending (id int PRIMARY KEY)", "INSERT INTO s.ending VALUES (1)"])
-    whole.settle(stopped=False)
-    whole.play(["DROP TABLE s.ending"])
-    whole.settle(stopped=False)
-    whole.follow_drop("s", "ending")
+    run.session().execute("SET lock_timeout = '1s'")
+    script = lines(run, Random(seed), operations, done)
+    run.play((line for line in script if line != "!settle"), strict=False)
+    run.start()
+    run.settle()
+    stopped = run.repair(FIX)
+    run.play(["CREATE TABLE s.ending (id int PRIMARY KEY)", "INSERT INTO s.ending VALUES (1)"])
+    run.settle(stopped=False)
+    run.play(["DROP TABLE s.ending"])
+    run.settle(stopped=False)
+    run.follow_drop("s", "ending")
     return stopped
 
 
 @contextmanager
 def over(
     server: PostgresServer, folder: Path, format: str, pack: Pack, policy: str = "EvolveAdditive"
-) -> Iterator[Whole]:
+) -> Iterator[EndToEnd]:
     """A Replicator that takes the pack's tables, and the fuzzer's. `policy`: its `onSchemaChange`. With `Evolve`,
     copies of dropped tables are dropped, too: no other may go."""
     spec = {key: value for key, value in pack.spec.items() if key != "source"}
@@ -314,7 +314,7 @@ def over(
     tables = spec.get("tables", {"include": [], "exclude": []})
     spec["tables"] = {"include": [*tables["include"], "s.*"], "exclude": [*tables["exclude"], "s.x*"]}
     source = server.source() | pack.spec.get("source", {})
-    made = Whole(server, Deployment(folder / format, source, format, spec))
+    made = EndToEnd(server, Deployment(folder / format, source, format, spec))
     try:
         yield made
     finally:

@@ -1,4 +1,4 @@
-"""Source against target, or stopped by name: the verdict over one `Quick` at rest.
+"""Source against target, or stopped by name: the verdict over one `InProcess` at rest.
 
 The source is read through psycopg, each column by its own text where the target keeps text (`demo.compare`), a table
 without its inheriting ones. Every table that the patterns select must be equal, or the journal or the driver must say
@@ -13,7 +13,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from demo.compare import is_text, matched, plain, target_rows
-from support.ddl.quick import Quick
+from support.ddl.in_process import InProcess
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.sources.patterns import options_of, selected
 from tailrace.sources.postgresql import publication
@@ -55,65 +55,65 @@ class Found:
         return f"{self.schema}.{self.table}"
 
 
-def _published(quick: Quick, table: PgTable) -> bool:
+def _published(in_process: InProcess, table: PgTable) -> bool:
     """Whether a publication that the manifest names brings the table as it is now."""
-    given = quick.replicator.spec.source.postgresql.publication
-    found = None if given is None else publication.look(quick.session("judge"), given)
+    given = in_process.replicator.spec.source.postgresql.publication
+    found = None if given is None else publication.look(in_process.session("verify"), given)
     return found is None or found.stop(table) is None
 
 
-def judge(quick: Quick, state: LogState) -> Verdict:
+def verify(in_process: InProcess, state: LogState) -> Verdict:
     """After `settle`."""
     wrong: list[str] = []
     stopped: dict[str, str] = {}
-    spec = quick.replicator.spec
-    there = discover(quick.session("judge"), spec.tables, spec.options)
-    fit = {table.oid for table in there if table.stop is None and _published(quick, table)}
-    for table in selected_tables(quick):
+    spec = in_process.replicator.spec
+    there = discover(in_process.session("verify"), spec.tables, spec.options)
+    fit = {table.oid for table in there if table.stop is None and _published(in_process, table)}
+    for table in selected_tables(in_process):
         log = state.tables.get(table.oid)
-        said = _said(quick, table, log)
-        if said is not None and log is not None and table.oid in fit and starts_over(log, quick.replicator.spec):
+        said = _said(in_process, table, log)
+        if said is not None and log is not None and table.oid in fit and starts_over(log, in_process.replicator.spec):
             wrong.append(f"{table.name} does not start over: {said}")
         elif said is not None:
             stopped[table.name] = said
         elif log is None or log.removed:
             wrong.append(f"{table.name} is not captured, and nothing says so")
         else:
-            wrong += _different(quick, table)
+            wrong += _different(in_process, table)
     return Verdict(tuple(wrong), stopped)
 
 
-def selected_tables(quick: Quick) -> list[Found]:
-    tables = quick.replicator.spec.tables
-    rows = quick.session("judge").execute(TABLES.encode()).fetchall()
+def selected_tables(in_process: InProcess) -> list[Found]:
+    tables = in_process.replicator.spec.tables
+    rows = in_process.session("verify").execute(TABLES.encode()).fetchall()
     found = [Found(r[0], r[1], r[2], r[3] == "p", tuple(r[4]), tuple(r[5])) for r in rows]
     return [t for t in found if selected(tables, t.schema, t.table)]
 
 
-def _said(quick: Quick, table: Found, log: TableLog | None) -> str | None:
+def _said(in_process: InProcess, table: Found, log: TableLog | None) -> str | None:
     """Why the table is stopped."""
     if log is not None and not log.removed and log.stopped is not None:
         return f"{log.stopped.error}: {log.stopped.message}"
-    assert quick.driver is not None
-    progress = quick.driver.progress.all().get(table.oid)
+    assert in_process.driver is not None
+    progress = in_process.driver.progress.all().get(table.oid)
     if progress is not None and progress.stopped and progress.fault is not None:
         return f"{progress.fault.name}: {progress.fault.message}"
     return None
 
 
-def _different(quick: Quick, table: Found) -> Iterator[str]:
-    options = options_of(quick.replicator.spec.options, table.schema, table.table)
+def _different(in_process: InProcess, table: Found) -> Iterator[str]:
+    options = options_of(in_process.replicator.spec.options, table.schema, table.table)
     wanted = [
         c for c in table.columns
         if options is None or options.columns is None or c in options.columns or c in table.key
     ]  # fmt: skip
-    target = quick.lake.table(table.schema, table.table).rows()
+    target = in_process.lake.table(table.schema, table.table).rows()
     missing = [c for c in wanted if c not in target.column_names]
     if missing:
         yield f"{table.name}: the target has no column {', '.join(missing)}"
         return
     key = table.key or tuple(wanted)
-    yield from compare(quick.session("judge"), table, target.select(wanted), [wanted.index(k) for k in key])
+    yield from compare(in_process.session("verify"), table, target.select(wanted), [wanted.index(k) for k in key])
 
 
 def _value(field: pa.Field) -> sql.Composed:
