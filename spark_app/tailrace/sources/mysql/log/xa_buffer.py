@@ -1,14 +1,11 @@
-"""Rows of XA transactions that are prepared and not decided: by xid, in memory while small, then in files.
+"""Rows of XA transactions that are prepared and not decided, by xid. Filled by the assembler."""
 
-Filled by the assembler. The files are worth nothing after a restart: the server sends the transactions again.
-"""
-
-import pickle
-import shutil
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
+from tailrace.sources.databases.spill import UndecidedTransaction, emptied
 from tailrace.sources.mysql.log.blocks import EVENT_OVERHEAD, RowEvent
 from tailrace.sources.mysql.log.events import Transaction
 
@@ -17,11 +14,7 @@ MEMORY_LIMIT = 4 << 20
 
 
 @dataclass
-class _Transaction:
-    path: Path
-    events: list[RowEvent] = field(default_factory=list)
-    size: int = 0
-    on_disk: bool = False
+class _Transaction(UndecidedTransaction[RowEvent]):
     transaction: Transaction | None = None
     """Set when it is prepared."""
     file: int = 0
@@ -29,40 +22,21 @@ class _Transaction:
     undone: set[bytes] = field(default_factory=set)
     """Forms of rows of which some were rolled back."""
 
-    def add(self, event: RowEvent) -> None:
-        self.events.append(event)
-        self.size += len(event.body) + EVENT_OVERHEAD
-        if self.size > MEMORY_LIMIT:
-            with self.path.open("ab") as file:
-                pickle.dump(self.events, file)
-            self.events, self.size, self.on_disk = [], 0, True
-
-    def rows(self) -> Iterator[RowEvent]:
-        if self.on_disk:
-            with self.path.open("rb") as file:
-                end = self.path.stat().st_size
-                while file.tell() < end:
-                    yield from pickle.load(file)
-        yield from self.events
-
 
 class XaBuffer:
     def __init__(self, directory: Path) -> None:
         """`directory` is emptied: it belongs to this alone."""
-        if directory.exists():
-            shutil.rmtree(directory)
-        directory.mkdir(parents=True)
-        self._directory = directory
+        self._directory = emptied(directory)
         self._begun = 0
         self._transactions: dict[str, _Transaction] = {}
 
     def begin(self, xid: str) -> None:
         self.forget(xid)
         self._begun += 1
-        self._transactions[xid] = _Transaction(self._directory / f"{self._begun}.events")
+        self._transactions[xid] = _Transaction(self._directory / f"{self._begun}.events", MEMORY_LIMIT)
 
     def add(self, xid: str, event: RowEvent) -> None:
-        self._transactions[xid].add(event)
+        self._transactions[xid].add(event, len(event.body) + EVENT_OVERHEAD)
 
     def rolled_back(self, xid: str) -> None:
         """Some of the rows so far are undone; the log does not say which."""
@@ -88,9 +62,9 @@ class XaBuffer:
         return None if known is None else known.transaction
 
     def rows(self, xid: str) -> Iterator[RowEvent]:
-        return self._transactions[xid].rows()
+        return chain.from_iterable(self._transactions[xid].batches())
 
     def forget(self, xid: str) -> None:
         gone = self._transactions.pop(xid, None)
-        if gone is not None and gone.on_disk:
-            gone.path.unlink()
+        if gone is not None:
+            gone.discard()

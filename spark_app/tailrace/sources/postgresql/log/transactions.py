@@ -141,7 +141,7 @@ class Assembler:
             if self._mode is Mode.TRANSACTION:
                 self.filling.add(message)
             elif self._streamed is not None:
-                self._streamed.add(message)
+                self._streamed.add(message, len(message))
             else:
                 raise self._illegal(kind)
         else:
@@ -178,7 +178,7 @@ class Assembler:
             case pgoutput.RELATION | pgoutput.TRUNCATE if self._streamed is not None:
                 if kind == pgoutput.RELATION:
                     self._streamed.relation_arrivals.append(self._relations.arrival())
-                self._streamed.add(message)
+                self._streamed.add(message, len(message))
             case pgoutput.RELATION:
                 self._relations.announce(message, self.filling.block)
             case pgoutput.TRUNCATE:

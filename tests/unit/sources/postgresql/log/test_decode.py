@@ -389,12 +389,11 @@ def test_a_partition_that_a_rolled_back_row_described_is_its_own_roots(tmp_path:
     leaf, other = 71, 12
     reader, _ = decoder(schema())
     spill = Spill(tmp_path / "spill")
-    streamed = spill.transaction(7)
-    for message in (*RELATIONS, pg.relation(other, NAMES, ["id"], "other")):
-        streamed.add(pg.with_xid(message, 7))
-    for message in (pg.relation(leaf, NAMES, ["id"], "leaf"), pg.insert(CAPTURED, ["1", "1", "x"])):
-        streamed.add(pg.with_xid(message, 8))
-    streamed.add(pg.with_xid(pg.insert(other, ["1", "1", "x"]), 7))
+    messages = [pg.with_xid(message, 7) for message in (*RELATIONS, pg.relation(other, NAMES, ["id"], "other"))]
+    aborted = (pg.relation(leaf, NAMES, ["id"], "leaf"), pg.insert(CAPTURED, ["1", "1", "x"]))
+    messages += [pg.with_xid(message, 8) for message in aborted]
+    for message in (*messages, pg.with_xid(pg.insert(other, ["1", "1", "x"]), 7)):
+        spill.transaction(7).add(message, len(message))
     spill.abort(7, 8)
     block = MessageBlock()
     block.begin(7, 7000)
