@@ -69,13 +69,14 @@ def keys_in_chunks(server: MysqlServer, name: str, options: TableOptions | None 
     with closing(connect(config_of(server))) as connection:
         table = catalog.table_by_name(connection, schema, table_name, options)
         assert table is not None and table.stop is None
-        last = chunks.max_key(connection, table)
+        keys = chunks.MysqlKeys(connection, table)
+        last = keys.max_key()
         assert last is not None
         found: list[Key] = []
         while not found or found[-1] != last:
-            found.append(chunks.boundary(connection, table, found[-1] if found else None, 1, last) or last)
+            found.append(keys.boundary(found[-1] if found else None, 1, last) or last)
             assert len(set(found)) == len(found), "a chunk ends where one before it does"
-        assert chunks.normal_keys(connection, table, found) == tuple(found)
+        assert keys.normal_keys(found) == tuple(found)
     return found
 
 

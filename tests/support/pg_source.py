@@ -10,7 +10,7 @@ from support.postgres import PostgresServer
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.sources.api import KeyList, KeyRange
 from tailrace.sources.postgresql.catalog import discover
-from tailrace.sources.postgresql.chunks import arrow_schema, boundary, max_key, read_chunk
+from tailrace.sources.postgresql.chunks import PgKeys, arrow_schema, read_chunk
 from tailrace.sources.postgresql.codec import decode
 from tailrace.sources.postgresql.columnar import SplitColumn, split
 from tailrace.sources.postgresql.connect import Connection, PgConfig
@@ -39,10 +39,11 @@ def chunk_of(config: PgConfig, table: PgTable, part: KeyRange | KeyList, where: 
 def walk(config: PgConfig, connection: Connection, table: PgTable, rows: int) -> list[dict[str, object]]:
     """The whole table, chunk after chunk."""
     found: list[dict[str, object]] = []
-    last = max_key(connection, table)
+    keys = PgKeys(connection, table)
+    last = keys.max_key()
     lower = None
     while last is not None:
-        upper = boundary(connection, table, lower, rows, last)
+        upper = keys.boundary(lower, rows, last)
         found += chunk_of(config, table, KeyRange(lower, upper or last)).to_pylist()
         if upper is None or upper == last:
             break

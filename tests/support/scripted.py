@@ -121,27 +121,8 @@ class ScriptedSource:
     def obstacle(self, edge: str) -> str | None:
         return None if self.database.seen().past(edge) else "a hidden transaction"
 
-    def estimated_rows(self, table: api.Table, where: str | None) -> int:
-        return len(self._keys(table))
-
-    def at_most(self, table: api.Table, rows: int) -> bool:
-        return len(self._keys(table)) <= rows
-
-    def max_key(self, table: api.Table) -> Key | None:
-        return (str(max(self._keys(table))),) if self._keys(table) else None
-
-    def boundary(self, table: api.Table, after: Key | None, rows: int, max_key: Key) -> Key | None:
-        left = [i for i in self._keys(table) if i <= int(max_key[0]) and (after is None or i > int(after[0]))]
-        return (str(left[rows - 1]),) if len(left) >= rows else None
-
-    def normal_keys(self, table: api.Table, asked: Sequence[Key]) -> tuple[Key, ...]:
-        try:
-            return tuple((str(int(key[0])),) for key in asked)
-        except ValueError:
-            raise ReadRefused(table.name, "a key that was asked for is no key of the table", "Correct it.") from None
-
-    def _keys(self, table: api.Table) -> list[int]:
-        return sorted(self.database.rows(table.schema.table_id, self.database.seen()))
+    def keys(self, table: api.Table) -> "ScriptedKeys":
+        return ScriptedKeys(table.name, sorted(self.database.rows(table.schema.table_id, self.database.seen())))
 
     # ---- ChunkReader ----
 
@@ -165,6 +146,31 @@ def _covers(part: api.KeyRange | api.KeyList, id: int) -> bool:
     if isinstance(part, api.KeyList):
         return (str(id),) in part.keys
     return (part.lower is None or id > int(part.lower[0])) and (part.upper is None or id <= int(part.upper[0]))
+
+
+@dataclass(frozen=True)
+class ScriptedKeys:
+    table: str
+    numbers: list[int]
+
+    def estimated_rows(self, where: str | None) -> int:
+        return len(self.numbers)
+
+    def at_most(self, rows: int) -> bool:
+        return len(self.numbers) <= rows
+
+    def max_key(self) -> Key | None:
+        return (str(max(self.numbers)),) if self.numbers else None
+
+    def boundary(self, after: Key | None, rows: int, max_key: Key) -> Key | None:
+        left = [i for i in self.numbers if i <= int(max_key[0]) and (after is None or i > int(after[0]))]
+        return (str(left[rows - 1]),) if len(left) >= rows else None
+
+    def normal_keys(self, asked: Sequence[Key]) -> tuple[Key, ...]:
+        try:
+            return tuple((str(int(key[0])),) for key in asked)
+        except ValueError:
+            raise ReadRefused(self.table, "a key that was asked for is no key of the table", "Correct it.") from None
 
 
 @dataclass(frozen=True)

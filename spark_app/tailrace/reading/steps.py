@@ -112,9 +112,9 @@ def find_start(tools: Tools, client: CaptureClient, run: TableRun, log_table: Ta
         if run.keys is not None:
             start = Start(table, None, len(run.keys))
         else:
-            estimated = session.estimated_rows(table, run.where)
-            single = session.at_most(table, chunk_rows)
-            start = Start(table, None if single else session.max_key(table), estimated)
+            keys = session.keys(table)
+            estimated = keys.estimated_rows(run.where)
+            start = Start(table, None if keys.at_most(chunk_rows) else keys.max_key(), estimated)
     begun = SnapshotTableStarted(
         snapshot_id=run.snapshot_id,
         table_id=run.table_id,
@@ -135,7 +135,7 @@ def find_cut(tools: Tools, table: Table, work: CutNext, rows: int) -> Key | None
     if work.last:
         return None
     with tools.source.session() as session:
-        return session.boundary(table, work.lower, rows, work.upper)
+        return session.keys(table).boundary(work.lower, rows, work.upper)
 
 
 def read(tools: Tools, run: TableRun, part: Range, table: Table) -> ChunkFile:
@@ -173,7 +173,7 @@ def read(tools: Tools, run: TableRun, part: Range, table: Table) -> ChunkFile:
 def _keys(tools: Tools, table: Table, writer: ChunkWriter, planned: Sequence[Key]) -> tuple[Key, ...]:
     """The keys of the plan that the target can hold. Translated once more: a key's type may have changed since."""
     with tools.source.session() as session:
-        normal = session.normal_keys(table, planned)
+        normal = session.keys(table).normal_keys(planned)
     return writer.possible(normal)
 
 
@@ -181,7 +181,7 @@ def canonical_keys(tools: Tools, log_table: TableLog, asked: Sequence[Key]) -> t
     """The canonical keys for a plan: `planner.CanonicalKeys`."""
     try:
         with tools.source.session() as session:
-            return session.normal_keys(look_up(tools, session, log_table), asked)
+            return session.keys(look_up(tools, session, log_table)).normal_keys(asked)
     except TableStop as error:
         raise InvalidManifest(error.message, error.fix) from error
 

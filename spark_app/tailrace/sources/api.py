@@ -369,20 +369,26 @@ class Session(Protocol):
         """The obstacle to a table's first chunk; None: all transactions that began before `edge` have ended, so that a
         chunk sees what the log does not hold."""
 
-    def estimated_rows(self, table: Table, where: str | None) -> int:
+    def keys(self, table: Table) -> "TableKeys": ...
+
+
+class TableKeys(Protocol):
+    """The keys and rows of one table, as its chunks are planned."""
+
+    def estimated_rows(self, where: str | None) -> int:
         """The estimated number of rows, for progress only. `ReadRefused` unless `where` is one expression over the
         table."""
 
-    def at_most(self, table: Table, rows: int) -> bool:
+    def at_most(self, rows: int) -> bool:
         """True if the table has no more rows than that; costs no more than walking that many."""
 
-    def max_key(self, table: Table) -> Key | None:
+    def max_key(self) -> Key | None:
         """The largest key; None: the table is empty."""
 
-    def boundary(self, table: Table, after: Key | None, rows: int, max_key: Key) -> Key | None:
+    def boundary(self, after: Key | None, rows: int, max_key: Key) -> Key | None:
         """The key that ends the chunk of so many rows after `after`; None: fewer are left."""
 
-    def normal_keys(self, table: Table, asked: Sequence[Key]) -> tuple[Key, ...]:
+    def normal_keys(self, asked: Sequence[Key]) -> tuple[Key, ...]:
         """The keys as the change log has them, whatever a user wrote: its own text, or what the source takes as well.
         `ReadRefused` where one is no key of the table."""
 

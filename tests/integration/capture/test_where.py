@@ -42,7 +42,7 @@ def test_a_chunk_whose_source_goes_away_while_it_is_read_is_the_sources_fault(po
     source = sources.open(spec, "test")
     with source.session() as session:
         (table,) = session.tables(TablesSpec(include=("public.t",)), ())
-        key = session.max_key(table)
+        key = session.keys(table).max_key()
     assert key is not None
 
     def killed(_: object) -> None:

@@ -292,23 +292,25 @@ def test_chunks_hold_every_key_once(server: MysqlServer, columns: str, values: l
     every = [key_of(table, row) for row in read(server, table)[0]]
     assert len(every) == len(values)
     with closing(connect(config(server))) as connection:
-        assert chunks.max_key(connection, table) == every[-1]
+        keys = chunks.MysqlKeys(connection, table)
+        assert keys.max_key() == every[-1]
         for size in (1, 2, 3):
             assert in_chunks(server, connection, table, size) == every
-        assert chunks.normal_keys(connection, table, every) == tuple(every)
-        assert chunks.at_most(connection, table, len(values)) and not chunks.at_most(connection, table, len(values) - 1)
+        assert keys.normal_keys(every) == tuple(every)
+        assert keys.at_most(len(values)) and not keys.at_most(len(values) - 1)
     for key in every:
         assert [key_of(table, row) for row in read(server, table, KeyList((key,)))[0]] == [key]
 
 
 def in_chunks(server: MysqlServer, connection: Connection, table: MysqlTable, size: int) -> list[Key]:
     """All keys, read chunk by chunk."""
-    last = chunks.max_key(connection, table)
+    keys = chunks.MysqlKeys(connection, table)
+    last = keys.max_key()
     assert last is not None
     found: list[Key] = []
     lower: Key | None = None
     while lower != last:
-        upper = chunks.boundary(connection, table, lower, size, last) or last
+        upper = keys.boundary(lower, size, last) or last
         rows, _ = read(server, table, KeyRange(lower, upper))
         assert rows and (upper == last or len(rows) == size)
         found += [key_of(table, row) for row in rows]

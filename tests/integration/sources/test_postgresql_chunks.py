@@ -20,13 +20,7 @@ from tailrace.errors import Locked, NoKey, ReadRefused, Retry, SourceRefused, Ta
 from tailrace.sources.api import KeyList, KeyRange
 from tailrace.sources.postgresql import chunks
 from tailrace.sources.postgresql.catalog import discover
-from tailrace.sources.postgresql.chunks import (
-    at_most,
-    boundary_statement,
-    edge_passed,
-    max_key,
-    read_chunk,
-)
+from tailrace.sources.postgresql.chunks import PgKeys, boundary_statement, edge_passed, read_chunk
 from tailrace.sources.postgresql.connect import SETTINGS, Connection, PgConfig, connect
 
 ALL = KeyRange(None, None)
@@ -63,7 +57,8 @@ def test_a_walk_in_chunks_finds_each_row_exactly_once(connection: Connection, co
     count = connection.execute("SELECT count(*) FROM ONLY public.w").fetchone()
     if not table.partitioned:
         assert count == (len(whole),)
-    assert at_most(connection, table, len(whole)) and not (whole and at_most(connection, table, len(whole) - 1))
+    at_most = PgKeys(connection, table).at_most
+    assert at_most(len(whole)) and not (whole and at_most(len(whole) - 1))
     for rows in range(1, 8):
         assert repr(walk(config, connection, table, rows)) == repr(whole), f"{name}, {rows} rows to a chunk"
 
@@ -76,7 +71,7 @@ def test_a_key_of_any_type_is_walked_and_listed(connection: Connection, config: 
     assert connection.execute("SELECT count(*) FROM public.w").fetchone() == (whole.num_rows,)
     assert walk(config, connection, table, 2) == whole.to_pylist()
     keys = tuple(keys_of([whole[c.name].combine_chunks() for c in table.key_columns]))
-    assert chunks.normal_keys(connection, table, keys) == keys
+    assert PgKeys(connection, table).normal_keys(keys) == keys
     assert chunk_of(config, table, KeyList(keys)) == whole
 
 
@@ -96,7 +91,7 @@ def test_the_walk_along_a_composite_key_reads_no_more_than_the_chunk(connection:
     connection.execute("INSERT INTO public.w SELECT 1, n / 500, n % 500, 'x' FROM generate_series(0, 49999) n")
     connection.execute("VACUUM ANALYZE public.w")
     table = table_of(connection, "public.w")
-    last = max_key(connection, table)
+    last = PgKeys(connection, table).max_key()
     assert last == ("1", "99", "499")
     for after in (None, ("1", "50", "250")):
         statement = boundary_statement(table, after, 1000, last).as_string(connection)
@@ -130,10 +125,10 @@ def test_keys_that_people_write_become_what_the_log_carries(connection: Connecti
     guid = "B4A9B1F4-6A2E-4D5C-8F0D-3F6A1C2B9E77"
     asked = (" 01", guid, "yes", "2024-02-29 01:02:03.5+02", "\\x616263", "1e3", "x", "y")
     normal = ("1", guid.lower(), "true", "2024-02-28T23:02:03.500000Z", "616263", "1000.0", "x   ", "y   ")
-    assert chunks.normal_keys(connection, table, [asked, normal]) == (normal, normal)
-    assert chunks.normal_keys(connection, table, []) == ()
+    assert PgKeys(connection, table).normal_keys([asked, normal]) == (normal, normal)
+    assert PgKeys(connection, table).normal_keys([]) == ()
     with pytest.raises(ReadRefused, match="invalid input syntax"):
-        chunks.normal_keys(connection, table, [("x", *asked[1:])])
+        PgKeys(connection, table).normal_keys([("x", *asked[1:])])
 
 
 def test_a_list_of_keys_brings_each_row_once_and_skips_what_is_not_there(
@@ -343,8 +338,8 @@ def test_a_lock_in_the_way_of_a_read_is_named_with_its_holder(
             who = "prepared transaction 'two-phase'"
         what = "w1_pkey" if held == "INDEX" else "w1"
         expected = rf"^Locked: a lock on public.w: {who} holds AccessExclusiveLock on public.{what}, .* open for \d+ s"
-        for read in (lambda: chunk_of(config, table, ALL), lambda: max_key(asking, table)):
+        for read in (lambda: chunk_of(config, table, ALL), lambda: PgKeys(asking, table).max_key()):
             with pytest.raises(Locked, match=expected):
                 read()
         holder.execute("ROLLBACK PREPARED 'two-phase'" if held == "PREPARED" else "ROLLBACK")
-        assert max_key(asking, table) == ("1",), "the connection is as before"
+        assert PgKeys(asking, table).max_key() == ("1",), "the connection is as before"

@@ -19,7 +19,7 @@ from tailrace.contract.resources import TableOptions
 from tailrace.errors import ValueUnsupported
 from tailrace.sources.api import KeyList, KeyRange
 from tailrace.sources.findings import TableSize
-from tailrace.sources.postgresql.chunks import boundary, max_key, normal_keys
+from tailrace.sources.postgresql.chunks import PgKeys
 from tailrace.sources.postgresql.codec import decode
 from tailrace.sources.postgresql.connect import connect
 from tailrace.sources.postgresql.support import describe
@@ -178,8 +178,8 @@ def test_the_text_of_a_key_is_read_back_to_the_very_same_row(server: PostgresSer
             again = chunk_of(config, table, KeyList(tuple(keys)))
             assert same(read["a"], again["a"]) and read["n"].equals(again["n"]), type
             assert len(keys) == len(VALUES[type]), type
-            assert normal_keys(connection, table, keys) == tuple(keys), type
-            last = max_key(connection, table)
+            assert PgKeys(connection, table).normal_keys(keys) == tuple(keys), type
+            last = PgKeys(connection, table).max_key()
             assert last in keys, type
             assert same(read["a"], chunk_of(config, table, KeyRange(None, last))["a"]), type
             assert chunk_of(config, table, KeyRange(last, None)).num_rows == 0, type
@@ -192,13 +192,14 @@ def test_a_bound_may_be_a_value_that_no_target_can_hold(postgres: PostgresServer
         connection.execute(f"CREATE TABLE public.t (a {type} PRIMARY KEY)")
         connection.execute("INSERT INTO public.t VALUES ('0044-03-15 BC'), ('2024-02-29'), ('infinity')")
         table = table_of(connection, "public.t")
-        assert max_key(connection, table) == ("infinity",)
-        first = boundary(connection, table, None, 1, ("infinity",))
+        keys = PgKeys(connection, table)
+        assert keys.max_key() == ("infinity",)
+        first = keys.boundary(None, 1, ("infinity",))
         assert first is not None and first[0].endswith(" BC")
-        second = boundary(connection, table, first, 1, ("infinity",))
+        second = keys.boundary(first, 1, ("infinity",))
         assert second is not None and second[0].startswith("2024-02-29")
         assert chunk_of(config, table, KeyRange(first, second))["a"].to_pylist()[0].year == 2024
-        assert normal_keys(connection, table, [first, second]) == (first, second)
+        assert keys.normal_keys([first, second]) == (first, second)
 
 
 @pytest.mark.parametrize(
@@ -301,9 +302,10 @@ def test_uuids_are_their_bytes_and_times_are_times_in_keys_and_elsewhere(postgre
             for u, x, y, at in rows
         ]
         keys = keys_of([read["u"].combine_chunks(), read["x"].combine_chunks()])
-        assert chunk_of(config, table, KeyList(tuple(keys))) == read and max_key(connection, table) == keys[-1]
+        assert chunk_of(config, table, KeyList(tuple(keys))) == read and PgKeys(connection, table).max_key() == keys[-1]
         written = [(str(u), f"{{{x}}}".upper()) for u, x, _, _ in rows]
-        assert normal_keys(connection, table, written) == normal_keys(connection, table, keys) == tuple(keys)
+        normal_keys = PgKeys(connection, table).normal_keys
+        assert normal_keys(written) == normal_keys(keys) == tuple(keys)
         assert walk(config, connection, table, 7) == read.to_pylist()
         strict = options.model_copy(update={"on_unsupported": "Fail"})
         with pytest.raises(

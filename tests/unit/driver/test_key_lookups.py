@@ -14,7 +14,7 @@ from typing_extensions import override
 from support.catalog import catalog_table
 from support.lake import table_schema
 from support.pipeline import Pipeline
-from support.scripted import ScriptedSource
+from support.scripted import ScriptedKeys, ScriptedSource
 from support.scripted_runs import filled, manifest
 from tailrace.changelog.records import Key
 from tailrace.changelog.state import TableLog
@@ -39,16 +39,25 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class Slow(ScriptedSource):
-    gate: Gate = field(default_factory=Gate)
+class SlowKeys(ScriptedKeys):
+    gate: Gate
 
     @override
-    def normal_keys(self, table: api.Table, asked: Sequence[Key]) -> tuple[Key, ...]:
+    def normal_keys(self, asked: Sequence[Key]) -> tuple[Key, ...]:
         self.gate.asked.append(tuple(asked))
         assert self.gate.open.wait(60)
         if self.gate.refusals:
             raise self.gate.refusals.pop(0)
-        return super().normal_keys(table, asked)
+        return super().normal_keys(asked)
+
+
+@dataclass(frozen=True)
+class Slow(ScriptedSource):
+    gate: Gate = field(default_factory=Gate)
+
+    @override
+    def keys(self, table: api.Table) -> SlowKeys:
+        return SlowKeys(table.name, [], self.gate)
 
 
 @pytest.fixture

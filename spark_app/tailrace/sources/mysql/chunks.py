@@ -1,12 +1,12 @@
 """Chunks: where they end, and reading one exactly as docs/dev/design.md#the-chunk-rule asks.
 
-Called through `source`: by the steps of a snapshot (`at_most`, `max_key`, `boundary`, `estimated_rows`) and, on
-executors, by its task (`read_chunk`). Of tables with transactions takes no lock that a plain SELECT does not take, and
-writes nothing.
+Called through `source`: by the steps of a snapshot (`MysqlKeys`) and, on executors, by its task (`read_chunk`). Of
+tables with transactions takes no lock that a plain SELECT does not take, and writes nothing.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pymysql
@@ -27,31 +27,48 @@ from tailrace.sources.mysql.visibility import seen_on
 from tailrace.types import arrow_type
 
 
-def at_most(connection: Connection, table: MysqlTable, rows: int) -> bool:
-    """True if the table has no more than `rows` rows: a walk of so many entries along the key's index."""
-    return not _keys(connection, table, _key_statement(table, "TRUE", f"LIMIT 1 OFFSET {rows}"))
+@dataclass(frozen=True)
+class MysqlKeys:
+    connection: Connection
+    table: MysqlTable
 
+    def at_most(self, rows: int) -> bool:
+        """A walk of so many entries along the key's index."""
+        return not self._found("TRUE", f"LIMIT 1 OFFSET {rows}")
 
-def max_key(connection: Connection, table: MysqlTable) -> Key | None:
-    """The table's greatest key by its index's order; None: the table is empty."""
-    found = _keys(connection, table, _key_statement(table, "TRUE", "LIMIT 1", descending=True))
-    return found[0] if found else None
+    def max_key(self) -> Key | None:
+        """The table's greatest key by its index's order; None: the table is empty."""
+        return next(iter(self._found("TRUE", "LIMIT 1", descending=True)), None)
 
+    def boundary(self, after: Key | None, rows: int, max_key: Key) -> Key | None:
+        """The key that ends the chunk of `rows` rows after `after`; None: the chunk ends at `max_key`."""
+        within = sql.in_range(self.table, after, max_key)
+        return next(iter(self._found(within, f"LIMIT 1 OFFSET {rows - 1}")), None)
 
-def boundary(connection: Connection, table: MysqlTable, after: Key | None, rows: int, max_key: Key) -> Key | None:
-    """The key that ends the chunk of `rows` rows after `after`; None: fewer are left, the chunk ends at `max_key`."""
-    within = sql.in_range(table, after, max_key)
-    found = _keys(connection, table, _key_statement(table, within, f"LIMIT 1 OFFSET {rows - 1}"))
-    return found[0] if found else None
+    def normal_keys(self, asked: Sequence[Key]) -> tuple[Key, ...]:
+        """The keys as the log writes them: those of rows that the server takes them for, else their canonical text."""
+        normal: list[Key] = []
+        for key in asked:
+            normal += self._found(sql.equal(self.table, key), "") or [_canonical(self.table, key)]
+        return tuple(dict.fromkeys(normal))
 
+    def estimated_rows(self, where: str | None = None) -> int:
+        """The optimizer's estimate."""
+        explain = f"EXPLAIN FORMAT=TRADITIONAL SELECT 1 FROM {_source(self.table)} WHERE {_filter(where)}"
+        with _table_errors(self.table):
+            check_filter(self.connection, self.table, where)
+            plan = rows(self.connection, explain)
+        return sum(int(step["rows"] or 0) for step in plan)
 
-def normal_keys(connection: Connection, table: MysqlTable, asked: Sequence[Key]) -> tuple[Key, ...]:
-    """The keys as the log writes them: those of rows that the server takes them for, else their canonical text."""
-    normal: list[Key] = []
-    for key in asked:
-        found = _keys(connection, table, _key_statement(table, sql.equal(table, key), ""))
-        normal += found or [_canonical(table, key)]
-    return tuple(dict.fromkeys(normal))
+    def _found(self, where: str, limit: str, descending: bool = False) -> list[Key]:
+        """The keys of these rows, as the log writes them."""
+        table = self.table
+        names = ", ".join(_selected(c) for c in table.key_columns)
+        order = sql.key_order(table, descending)
+        statement = f"SELECT {names} FROM {_source(table)} WHERE {where} ORDER BY {order} {limit}"
+        with _table_errors(table):
+            batches = _batches(self.connection, table, statement, table.key_columns)
+            return [key for batch, _ in batches for key in key_texts.keys(batch.columns)]
 
 
 def _canonical(table: MysqlTable, key: Key) -> Key:
@@ -62,14 +79,6 @@ def _canonical(table: MysqlTable, key: Key) -> Key:
         raise ReadRefused(
             table.name, f"a key that was asked for is no key of {table.name}", "Correct the keys of the request."
         ) from None
-
-
-def estimated_rows(connection: Connection, table: MysqlTable, where: str | None = None) -> int:
-    """The optimizer's estimate; for progress only."""
-    with _table_errors(table):
-        check_filter(connection, table, where)
-        plan = rows(connection, f"EXPLAIN FORMAT=TRADITIONAL SELECT 1 FROM {_source(table)} WHERE {_filter(where)}")
-    return sum(int(step["rows"] or 0) for step in plan)
 
 
 def check_filter(connection: Connection, table: MysqlTable, where: str | None) -> None:
@@ -185,20 +194,6 @@ def _source(table: MysqlTable) -> str:
 def _filter(where: str | None) -> str:
     """The user's condition; the line end closes a comment in it."""
     return "TRUE" if where is None else f"({where}\n)"
-
-
-def _key_statement(table: MysqlTable, where: str, limit: str, descending: bool = False) -> str:
-    names = ", ".join(_selected(c) for c in table.key_columns)
-    return f"SELECT {names} FROM {_source(table)} WHERE {where} ORDER BY {sql.key_order(table, descending)} {limit}"
-
-
-def _keys(connection: Connection, table: MysqlTable, statement: str) -> list[Key]:
-    """The keys that a statement finds, as the log writes them."""
-    found: list[Key] = []
-    with _table_errors(table):
-        for batch, _ in _batches(connection, table, statement, table.key_columns):
-            found += key_texts.keys(batch.columns)
-    return found
 
 
 @contextmanager

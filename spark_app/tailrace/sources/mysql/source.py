@@ -5,7 +5,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tailrace.changelog.keys import Key
 from tailrace.changelog.records import Origin, Position
 from tailrace.contract import resources
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
@@ -95,20 +94,8 @@ class MysqlSession:
         xa = " (it may be that XA RECOVER lists one that must be decided)" if "/" in edge else ""
         return f"the server, which does not show all transactions of its log yet{xa}"
 
-    def estimated_rows(self, table: Table, where: str | None) -> int:
-        return chunks.estimated_rows(self.connection, _own(table), where)
-
-    def at_most(self, table: Table, rows: int) -> bool:
-        return chunks.at_most(self.connection, _own(table), rows)
-
-    def max_key(self, table: Table) -> Key | None:
-        return chunks.max_key(self.connection, _own(table))
-
-    def boundary(self, table: Table, after: Key | None, rows: int, max_key: Key) -> Key | None:
-        return chunks.boundary(self.connection, _own(table), after, rows, max_key)
-
-    def normal_keys(self, table: Table, asked: Sequence[Key]) -> tuple[Key, ...]:
-        return chunks.normal_keys(self.connection, _own(table), asked)
+    def keys(self, table: Table) -> chunks.MysqlKeys:
+        return chunks.MysqlKeys(self.connection, _own(table))
 
 
 def _own(table: Table) -> MysqlTable:

@@ -1,12 +1,12 @@
 """Chunks: where they end, and reading one exactly as docs/dev/design.md#the-chunk-rule asks.
 
-Called through `source`: by the steps of a snapshot (`at_most`, `max_key`, `boundary`, `estimated_rows`, `edge_passed`)
-and, on executors, by its task (`read_chunk`). Takes no lock that a plain SELECT does not take, and writes nothing to
-the source.
+Called through `source`: by the steps of a snapshot (`PgKeys`, `edge_passed`) and, on executors, by its task
+(`read_chunk`). Takes no lock that a plain SELECT does not take, and writes nothing to the source.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
@@ -40,23 +40,48 @@ from tailrace.sources.unrepresentable import sets_null
 from tailrace.types import arrow_type
 
 
-def at_most(connection: Connection, table: PgTable, rows: int) -> bool:
-    """True if the table is read at once: it has no key, or no more than `rows` rows, which a walk of so many entries
-    along the key's index shows."""
-    if table.schema.keyless:
-        return True
-    beyond = sql.SQL("OFFSET {} LIMIT 1").format(sql.Literal(rows))
-    return _one_key(connection, table, key_statement(table, sql.SQL("true"), beyond)) is None
+@dataclass(frozen=True)
+class PgKeys:
+    connection: Connection
+    table: PgTable
 
+    def at_most(self, rows: int) -> bool:
+        """True if the table is read at once: it has no key, or no more than `rows` rows, which a walk of so many
+        entries along the key's index shows."""
+        beyond = sql.SQL("OFFSET {} LIMIT 1").format(sql.Literal(rows))
+        return self.table.schema.keyless or self._one(key_statement(self.table, sql.SQL("true"), beyond)) is None
 
-def max_key(connection: Connection, table: PgTable) -> Key | None:
-    """The table's greatest key by its index's order; None: the table is empty."""
-    return _one_key(connection, table, key_statement(table, sql.SQL("true"), sql.SQL("LIMIT 1"), descending=True))
+    def max_key(self) -> Key | None:
+        """The table's greatest key by its index's order; None: the table is empty."""
+        return self._one(key_statement(self.table, sql.SQL("true"), sql.SQL("LIMIT 1"), descending=True))
 
+    def boundary(self, after: Key | None, rows: int, max_key: Key) -> Key | None:
+        """The key that ends the chunk of `rows` rows after `after`; None: the chunk ends at `max_key`."""
+        return self._one(boundary_statement(self.table, after, rows, max_key))
 
-def boundary(connection: Connection, table: PgTable, after: Key | None, rows: int, max_key: Key) -> Key | None:
-    """The key that ends the chunk of `rows` rows after `after`; None: fewer are left, the chunk ends at `max_key`."""
-    return _one_key(connection, table, boundary_statement(table, after, rows, max_key))
+    def normal_keys(self, asked: Sequence[Key]) -> tuple[Key, ...]:
+        """The keys as the log writes them; `ReadRefused` where one is no key of the table."""
+        if not asked:
+            return ()
+        with _table_errors(self.connection, self.table):
+            found = self.connection.execute(normal_statement(self.table, asked)).fetchall()
+        widths = [column.padded for column in self.table.key_columns]
+        padded = [[_padded(str(v), width) for v, width in zip(row, widths, strict=True)] for row in found]
+        return canonical(self.table.key_columns, padded)
+
+    def estimated_rows(self, where: str | None = None) -> int:
+        """The planner's estimate, which follows the table's present size."""
+        explain = sql.SQL("EXPLAIN (FORMAT JSON) SELECT FROM {} AS t WHERE {}")
+        with _table_errors(self.connection, self.table):
+            check_filter(self.connection, self.table, where)
+            row = self.connection.execute(explain.format(self.table.relation, _filter(where))).fetchone()
+        assert row is not None
+        return int(row[0][0]["Plan"]["Plan Rows"])
+
+    def _one(self, statement: sql.Composed) -> Key | None:
+        with _table_errors(self.connection, self.table):
+            row = self.connection.execute(statement).fetchone()
+        return None if row is None else canonical(self.table.key_columns, [[str(v) for v in row]])[0]
 
 
 def boundary_statement(table: PgTable, after: Key | None, rows: int, max_key: Key) -> sql.Composed:
@@ -73,35 +98,8 @@ def key_statement(
     )
 
 
-def _one_key(connection: Connection, table: PgTable, statement: sql.Composed) -> Key | None:
-    with _table_errors(connection, table):
-        row = connection.execute(statement).fetchone()
-    return None if row is None else canonical(table.key_columns, [[str(v) for v in row]])[0]
-
-
-def normal_keys(connection: Connection, table: PgTable, asked: Sequence[Key]) -> tuple[Key, ...]:
-    """The keys as the log writes them; `ReadRefused` where one is no key of the table."""
-    if not asked:
-        return ()
-    with _table_errors(connection, table):
-        found = connection.execute(normal_statement(table, asked)).fetchall()
-    widths = [column.padded for column in table.key_columns]
-    padded = [[_padded(str(v), width) for v, width in zip(row, widths, strict=True)] for row in found]
-    return canonical(table.key_columns, padded)
-
-
 def _padded(text: str, width: int | None) -> str:
     return text if width is None else text.rstrip(" ").ljust(width)
-
-
-def estimated_rows(connection: Connection, table: PgTable, where: str | None = None) -> int:
-    """The planner's estimate, which follows the table's present size; for progress only."""
-    statement = sql.SQL("EXPLAIN (FORMAT JSON) SELECT FROM {} AS t WHERE {}").format(table.relation, _filter(where))
-    with _table_errors(connection, table):
-        check_filter(connection, table, where)
-        row = connection.execute(statement).fetchone()
-    assert row is not None
-    return int(row[0][0]["Plan"]["Plan Rows"])
 
 
 def check_filter(connection: Connection, table: PgTable, where: str | None) -> None:

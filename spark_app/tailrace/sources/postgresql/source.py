@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tailrace.changelog.records import Key, Origin, Position
+from tailrace.changelog.records import Origin, Position
 from tailrace.contract import resources
 from tailrace.contract.ownership import MAX_IDENTIFIER
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
@@ -87,20 +87,8 @@ class PostgresSession:
     def obstacle(self, edge: str) -> str | None:
         return chunks.edge_passed(self.connection, edge)
 
-    def estimated_rows(self, table: Table, where: str | None) -> int:
-        return chunks.estimated_rows(self.connection, _own(table), where)
-
-    def at_most(self, table: Table, rows: int) -> bool:
-        return chunks.at_most(self.connection, _own(table), rows)
-
-    def max_key(self, table: Table) -> Key | None:
-        return chunks.max_key(self.connection, _own(table))
-
-    def boundary(self, table: Table, after: Key | None, rows: int, max_key: Key) -> Key | None:
-        return chunks.boundary(self.connection, _own(table), after, rows, max_key)
-
-    def normal_keys(self, table: Table, asked: Sequence[Key]) -> tuple[Key, ...]:
-        return chunks.normal_keys(self.connection, _own(table), asked)
+    def keys(self, table: Table) -> chunks.PgKeys:
+        return chunks.PgKeys(self.connection, _own(table))
 
 
 def _own(table: Table) -> PgTable:
