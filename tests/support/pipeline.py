@@ -43,7 +43,7 @@ from tailrace.storage.store import Storage
 from tailrace.targets.api import ChunkWriter, TargetTable
 
 RETRY_SECONDS = 8.0
-QUICK = Timing(record=0.02, poll=0.2, heartbeat=0.1, turn=0.02)
+QUICK = Timing(record=0.02, poll=0.2, heartbeat=0.1, step=0.02)
 Targets = Callable[[TableLog], TargetTable]
 
 

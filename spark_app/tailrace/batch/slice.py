@@ -221,7 +221,7 @@ def _under_repair(log: LogState, table: TableLog, applied: AppliedState) -> bool
 
 def _complete_running(log: LogState, table: TableLog) -> Iterator[RecordNumber]:
     """Records in which complete, unfinished snapshots of the table were planned, or at the earliest will be: one that
-    the log calls for is ordered in the next turn, so batches do not stop in between."""
+    the log calls for is ordered in the next step, so batches do not stop in between."""
     yield from (RecordNumber(log.number + 1) for _ in triggers.pending(log, table))
     for snapshot in log.snapshots.values():
         part = snapshot.tables.get(table.table_id)

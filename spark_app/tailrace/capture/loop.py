@@ -3,7 +3,7 @@
     ChangeStream (the source's) ─> Recorder (segments, record) ─> acknowledge
     requests ─────────────────────────^
 
-One thread does all of it, so the journal has one writer and everything has one order. Each turn waits for a message or
+One thread does all of it, so the journal has one writer and everything has one order. Each step waits for a message or
 a request, takes what is there (bounded), and does what is due.
 """
 
@@ -52,8 +52,8 @@ class Timing:
     """A heartbeat this often for a source whose log does not move for us."""
     read_bytes: int = 4 << 20
     read_seconds: float = 0.05
-    turn: float = 0.1
-    """Longest wait of a turn."""
+    step: float = 0.1
+    """Longest wait of a step."""
 
     def between_looks(self, took: float) -> float:
         """Seconds. With thousands of tables or partitions a look costs the source so much that looks become rarer."""
@@ -119,8 +119,8 @@ class Capture:
     def _wait(self) -> float:
         """Seconds until something is due."""
         if self._pending_since is None:
-            return self._timing.turn
-        return min(self._timing.turn, max(0.0, self._pending_since + self._timing.record - time.monotonic()))
+            return self._timing.step
+        return min(self._timing.step, max(0.0, self._pending_since + self._timing.record - time.monotonic()))
 
     def _record(self) -> None:
         """Cut a record when one is due, or when a request waits for it."""

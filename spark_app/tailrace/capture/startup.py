@@ -69,9 +69,9 @@ def start(place: StartContext, ids: Ids, patience: Patience, handed_over: Renewa
         return _first_start(place, ids, patience)
     # A deletion that was begun here is over: what is written from now on is to stay.
     place.storage.delete(DROPPED)
-    asked = due(journal.state)
-    if asked is not None:
-        _renew(place, journal, asked, patience)
+    requested = due(journal.state)
+    if requested is not None:
+        _renew(place, journal, requested, patience)
     _follow(place, journal)
     # Dying before this line: the next start finds the note's id in the journal, and only removes it.
     if noted is not None:
@@ -102,19 +102,19 @@ def _follow(place: StartContext, journal: JournalWriter) -> None:
     log.warning("the source is another server now, which has all that was read: its log is followed")
 
 
-def _renew(place: StartContext, journal: JournalWriter, asked: Renewal, patience: Patience) -> None:
+def _renew(place: StartContext, journal: JournalWriter, requested: Renewal, patience: Patience) -> None:
     """Begin the stream again at another position, as the first start did; the tables follow with the first look."""
     try:
         identity, point = place.subscription.renew(_origin(journal.state), patience)
     except CreatedByOther as error:
         raise error.refusal from None
-    rows, parallelism = asked.chunk_rows, asked.parallelism
+    rows, parallelism = requested.chunk_rows, requested.parallelism
     event = SourceRenewed(
-        id=asked.id, identity=identity, request=asked.request, chunk_rows=rows, parallelism=parallelism
+        id=requested.id, identity=identity, request=requested.request, chunk_rows=rows, parallelism=parallelism
     )
     journal.append(point.position, source_state=point.source_state, events=(event,))
     at = place.source.text(point.position)
-    log.warning("the stream starts over at %s (%s): every table is read again", at, asked.id)
+    log.warning("the stream starts over at %s (%s): every table is read again", at, requested.id)
 
 
 def _first_start(place: StartContext, ids: Ids, patience: Patience) -> JournalWriter:

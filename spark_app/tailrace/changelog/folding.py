@@ -64,10 +64,10 @@ class Folding:
             self.commit_times = self.commit_times.drop(self.commit_times.find(0, oldest))
         ended = [key for key, snapshot in self.snapshots.items() if snapshot.ended is not None]
         own = [key for key in ended if self.snapshots[key].plan.request is None]
-        asked = [key for key in ended if self.snapshots[key].plan.request is not None]
+        requested = [key for key in ended if self.snapshots[key].plan.request is not None]
         for key in filter(self._done_with, own[:-KEPT_SNAPSHOTS]):
             self.forgotten_plan = max(self.forgotten_plan, self.snapshots.pop(key).record)
-        for key in filter(self._done_with, asked[:-KEPT_SNAPSHOTS]):
+        for key in filter(self._done_with, requested[:-KEPT_SNAPSHOTS]):
             del self.snapshots[key]
 
     def _done_with(self, snapshot_id: str) -> bool:

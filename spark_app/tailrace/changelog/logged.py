@@ -193,8 +193,8 @@ class SnapshotState(Closed):
         """A resync that was planned before another had the table added does not undo that one: two would take turns."""
         part = self.tables[table.table_id]
         begun = part.started or part.finished is not None
-        asked = self.plan.resync and self.ended is None and not begun
-        return asked and (table.resync is None or self.record > table.added_record)
+        requested = self.plan.resync and self.ended is None and not begun
+        return requested and (table.resync is None or self.record > table.added_record)
 
     def reads(self, table: TableLog) -> bool:
         """True if its chunks are of the table as it was added last: it was planned since, or had it added, or waited

@@ -1,7 +1,7 @@
 """The snapshots that a table calls for by itself: one when its capture begins, one whenever the catalog says that its
 rows must be read again. Pure.
 
-The planner orders them, in the next turn; until then a batch counts on those that have not been requested yet.
+The planner orders them, in the next step; until then a batch counts on those that have not been requested yet.
 """
 
 from collections.abc import Iterator

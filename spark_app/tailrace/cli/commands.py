@@ -38,9 +38,9 @@ def name_of(options: argparse.Namespace, manifest: Manifest) -> str:
     """The Replicator's name: given, the only one in the files, or the one that the requests are for."""
     if options.name is not None:
         return str(options.name)
-    asked = {r.spec.replicator for r in manifest.requests}
-    if not manifest.replicators and len(asked) == 1:
-        return asked.pop()
+    requested = {r.spec.replicator for r in manifest.requests}
+    if not manifest.replicators and len(requested) == 1:
+        return requested.pop()
     return manifest.replicator().metadata.name
 
 
@@ -222,11 +222,11 @@ def _resync_at_start(options: argparse.Namespace, manifest: Manifest, request: S
     return 0
 
 
-def _not_one(asked: str | None, found: Sequence[str]) -> tuple[str, str]:
+def _not_one(requested: str | None, found: Sequence[str]) -> tuple[str, str]:
     """Message and fix for a verb that needs one snapshot."""
     if found:
         return f"several snapshots are under way: {', '.join(found)}", "Name one by its id."
-    none = "no snapshot is under way" if asked is None else f"there is no snapshot {asked!r}"
+    none = "no snapshot is under way" if requested is None else f"there is no snapshot {requested!r}"
     return none, "Request one with `tailrace snapshot`; `tailrace status --json` shows the ids of all."
 
 
@@ -235,11 +235,11 @@ def change_snapshot(options: argparse.Namespace) -> int:
     client = _client(options)
     known = client.status().snapshots
     under_way = [s for s in known if s.state in ("Pending", "Running", "Paused")]
-    asked = options.snapshot
-    chosen = under_way if asked is None else [s for s in known if asked in (s.id, s.name)]
+    requested = options.snapshot
+    chosen = under_way if requested is None else [s for s in known if requested in (s.id, s.name)]
     chosen = [s for s in chosen if s in under_way] or chosen[-1:]
     if len(chosen) != 1:
-        raise InvalidManifest(*_not_one(asked, [s.id for s in chosen]))
+        raise InvalidManifest(*_not_one(requested, [s.id for s in chosen]))
     if chosen[0] not in under_way:
         if options.verb != "stop":
             raise InvalidManifest(f"snapshot {chosen[0].id} has ended: {chosen[0].state}", "Request another one.")

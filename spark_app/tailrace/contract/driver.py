@@ -2,7 +2,7 @@
 
     GET    /status                     Status, no token
     GET    /metrics                    Prometheus text, no token
-    GET    /healthz                    200 while the driver's loops turn, else 503 with the reason
+    GET    /healthz                    200 while the driver's loops run, else 503 with the reason
     PUT    /snapshots/{id}             SnapshotBody; 200 once the journal holds the plan; idempotent by id; 409 when
                                        the id holds another body, or the request was stopped meanwhile; 422 when no
                                        table matches; 503: ask again, the source has not yet answered what its keys are

@@ -1,1 +1,1 @@
-"""The driver: brings the parts up, turns its loop, serves status and verbs, takes the parts down."""
+"""The driver: starts the parts, runs its loop, serves status and verbs, shuts the parts down."""

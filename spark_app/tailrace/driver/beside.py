@@ -38,7 +38,7 @@ class Question(Generic[Answer]):
 
 
 class PositionQuestion:
-    """The end of the source's log now, for `--once`, asked in each turn of the main loop until it is known."""
+    """The end of the source's log now, for `--once`, asked in each step of the main loop until it is known."""
 
     def __init__(self, ask: Callable[[LogState], Position]) -> None:
         self._ask = ask

@@ -148,8 +148,8 @@ class DriverControl:
             return f"a snapshot waits for {edge}"
         if self.request_fault is not None:
             return self.request_fault
-        asked = self._lookups.waiting_for
-        return None if asked is None else f"snapshot {asked} waits for the source to look up its keys"
+        requested = self._lookups.waiting_for
+        return None if requested is None else f"snapshot {requested} waits for the source to look up its keys"
 
     def unhealthy(self) -> str | None:
         now = time.monotonic()
@@ -243,10 +243,10 @@ class DriverControl:
         self.loops = {}  # they end: to stand still is no ailment any more
         return self.final_drop.ask(policy)
 
-    def _canonical_keys(self, table: TableLog, asked: Sequence[Key]) -> tuple[Key, ...]:
+    def _canonical_keys(self, table: TableLog, requested: Sequence[Key]) -> tuple[Key, ...]:
         if self.runner is None:
             raise Retry("the driver is still starting", "Ask again in a few seconds.")
-        return self.runner.canonical_keys(table, asked)
+        return self.runner.canonical_keys(table, requested)
 
     def _ready(self) -> tuple[SharedJournal, CaptureClient]:
         if self.journal is None or self.client is None:

@@ -1,4 +1,4 @@
-"""The driver's main process: brings the parts up, turns its loop until something ends it, takes them down in order.
+"""The driver's main process: starts the parts, runs its loop until something ends it, shuts them down in order.
 
     capture (child process) ── journal ──> ApplyStream ──> Applier ──> target tables
                                    └─────> SnapshotRunner ── chunk jobs ──> capture registers
@@ -46,10 +46,10 @@ from tailrace.targets import places
 
 log = logging.getLogger(__name__)
 
-TURN_SECONDS = 0.5
+STEP_SECONDS = 0.5
 START_LOOK_SECONDS = 0.2
 ANSWER_SECONDS = 1.0
-"""Seconds that source and storage have to answer in each turn of the start."""
+"""Seconds that source and storage have to answer in each step of the start."""
 TIDY_UP_SECONDS = 20.0
 """Seconds that `--once` grants the compaction of what it wrote: a table that only short runs write to has no other
 time."""
@@ -176,7 +176,7 @@ class Driver:
         return False
 
     def _answered(self, question: Question[Answer], capture: CaptureProcess, view: display.Paced) -> bool:
-        """Waits in turns. False: a signal came first."""
+        """Waits step by step. False: a signal came first."""
         while not self._ending.is_set():
             if question.answered(ANSWER_SECONDS):
                 return True
@@ -217,7 +217,7 @@ class Driver:
             except Retry as error:
                 log.warning("%s", error)
             view.show()
-            self._ending.wait(TURN_SECONDS)
+            self._ending.wait(STEP_SECONDS)
         return None
 
     def _look_after(self, capture: CaptureProcess) -> None:
@@ -259,7 +259,7 @@ class Driver:
         parts.stream.start()
         self._pace(parts)
         self._live.accepts = True
-        while not self._ending.wait(TURN_SECONDS):
+        while not self._ending.wait(STEP_SECONDS):
             self.last_step_at = time.monotonic()
             self._look_after(parts.capture)
             session.check(parts.spark, self._folder.spark_log)
@@ -287,12 +287,12 @@ class Driver:
         start, wanted = self._side_loops.start, executors_wanted.of(parts.spark)
         start("snapshot-planner", parts.runner.step)
         start("journal-tail", lambda: parts.stream.notify(parts.journal.refresh().number), self._tail_pause)
-        start("snapshot-requests", lambda: requests.step(self._control), lambda: TURN_SECONDS)
-        start("dropped-tables", parts.dropped.step, lambda: TURN_SECONDS)
+        start("snapshot-requests", lambda: requests.step(self._control), lambda: STEP_SECONDS)
+        start("dropped-tables", parts.dropped.step, lambda: STEP_SECONDS)
         start("executors-wanted", lambda: self._control.want_executors(wanted()), lambda: COUNT_SECONDS)
 
     def _tail_pause(self) -> float:
-        """Half an apply interval: new records must not wait for the main loop's slower turn."""
+        """Half an apply interval: new records must not wait for the main loop's slower steps."""
         return max(seconds(self._spec.apply.interval) / 2, SHORTEST_TAIL)
 
     def _take_spec(self, parts: DriverParts) -> None:

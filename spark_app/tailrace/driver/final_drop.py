@@ -32,7 +32,7 @@ ORDERS: dict[DeletionPolicy, str] = {
 PAUSE_SECONDS = 5.0
 """Between two attempts: the source or the storage may be away for a while."""
 HURRIED_PAUSE_SECONDS = 1.0
-LINGER_TURN_SECONDS = 0.5
+LINGER_STEP_SECONDS = 0.5
 
 
 class FinalDrop:
@@ -107,7 +107,7 @@ class FinalDrop:
         self._folder.remember_fenced(Fenced(f"Replicator {report.owner!r} was deleted", "Apply it again."))
         self._report = report
         while not self._ending.signalled:  # the answer is fetched by whoever asked, who then ends this process
-            self._pause(LINGER_TURN_SECONDS)
+            self._pause(LINGER_STEP_SECONDS)
 
     def _policy(self) -> DeletionPolicy:
         """The policy in the current manifest: a changed deletionPolicy restarts no driver. Nothing is deleted on a

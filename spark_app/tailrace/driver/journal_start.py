@@ -1,6 +1,6 @@
-"""The driver's wait for a change log that capture has begun, or begun again: asked in each turn of the driver's start.
+"""The driver's wait for a change log that capture has begun, or begun again: asked in each step of the driver's start.
 
-Capture may wait for long (for a transaction to end, for another reader of the source), so a turn costs the storage no
+Capture may wait for long (for a transaction to end, for another reader of the source), so a step costs the storage no
 more than one look for the next record.
 """
 

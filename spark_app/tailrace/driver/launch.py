@@ -1,6 +1,6 @@
 """Makes the driver's parts out of its settings: status server, capture's process, applier, planner and stream.
 
-Called by `driver.driver`, which turns them and takes them down. Nothing here runs by itself, except the status server.
+Called by `driver.driver`, which runs them and shuts them down. Nothing here runs by itself, except the status server.
 """
 
 import logging
@@ -44,7 +44,7 @@ BATCH_PATIENCE = 2.0
 RECORD_SECONDS = 60.0
 """Seconds within which capture must record a request."""
 ANSWER_SECONDS = 5.0
-"""Seconds for an answer of capture to the main loop: it comes at once, or the question is repeated in the next turn."""
+"""Seconds for an answer of capture to the main loop: it comes at once, or the question is repeated in the next step."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class DriverSettings:
 
 @dataclass(frozen=True)
 class DriverParts:
-    """The parts that run in turns while the driver runs."""
+    """The parts that run while the driver runs."""
 
     capture: CaptureProcess
     applier: Applier

@@ -36,7 +36,7 @@ class Offer:
 
 
 class LiveSpec:
-    """Thread-safe. `accepts` is False until the main loop turns."""
+    """Thread-safe. `accepts` is False until the main loop runs."""
 
     def __init__(self, replicator: Replicator) -> None:
         self._replicator = self._before = replicator
@@ -71,12 +71,12 @@ class LiveSpec:
                     f"{', '.join(fixed)} cannot be changed while the driver runs", "Restart it to change this."
                 )
             metadata = self._replicator.metadata.model_copy(update={"generation": body.generation})
-            asked = self._replicator.model_copy(update={"metadata": metadata, "spec": body.spec})
-            if asked == self._replicator:
+            requested = self._replicator.model_copy(update={"metadata": metadata, "spec": body.spec})
+            if requested == self._replicator:
                 self._withdraw()
                 return SpecAnswer(changed=())
-            if self._offer is None or self._offer.replicator != asked:
-                self._offer = Offer(asked)
+            if self._offer is None or self._offer.replicator != requested:
+                self._offer = Offer(requested)
             offer = self._offer
         if not offer.settled.wait(patience):
             raise Retry(

@@ -1,4 +1,4 @@
-"""When `--once` is done: pure, asked by the driver's main loop on every turn.
+"""When `--once` is done: pure, asked by the driver's main loop in every step.
 
 Done is: capture has recorded everything up to the source's position at the start (or, of a server that the source moved
 to since, its position when that was seen: places in two logs cannot be compared), every snapshot that is wanted has
@@ -44,7 +44,7 @@ class OnceCheck:
         """The position at which the log of the server with that position begins; None: it was not asked yet."""
         self._record: RecordNumber | None = None
         self._since: RecordNumber | None = None
-        self._owed: dict[int, frozenset[Key]] | None = None
+        self._pending: dict[int, frozenset[Key]] | None = None
         """The keys, by table, that were withheld when all tables had covered the record, and have not been seen
         since."""
         self._repaired: dict[str, RecordNumber] = {}
@@ -62,7 +62,7 @@ class OnceCheck:
         healthy = {t.table_id: t for t in _live(state) if t not in failed}
         waits = self._waits(state, open_requests, {t.table_id: _tried(t, state, progress) for t in failed})
         if waits:
-            self._record = self._owed = None
+            self._record = self._pending = None
             return Verdict(False, waits)
         if self._record is None:
             self._record = state.number
@@ -75,9 +75,9 @@ class OnceCheck:
             return Verdict(False, f"{untried[0].schema.name} is to be tried again")
         if behind:
             return Verdict(False, f"{healthy[behind[0]].schema.name} has not applied record {self._record}")
-        owed = self._still_owed(state, now)
-        if owed:
-            return Verdict(False, f"{len(owed)} tables have rows that are still to be read again")
+        pending = self._still_pending(state, now)
+        if pending:
+            return Verdict(False, f"{len(pending)} tables have rows that are still to be read again")
         names = [t.schema.name for t in failed] + [f"snapshot {name}" for name in self._failed_snapshots(state)]
         names += [f"snapshot {s.plan.request or s.plan.snapshot_id} (paused)" for s in _under_way(state) if s.suspended]
         withheld = tuple(f"{healthy[i].schema.name} ({len(p.holes)} rows)" for i, p in now.items() if p.holes)
@@ -100,12 +100,12 @@ class OnceCheck:
         running = [s.plan for s in _under_way(state) if not s.suspended and not _stuck(s, refused)]
         return f"snapshot {running[0].snapshot_id} is under way" if running else ""
 
-    def _still_owed(self, state: LogState, now: Mapping[int, TableProgress]) -> dict[int, frozenset[Key]]:
+    def _still_pending(self, state: LogState, now: Mapping[int, TableProgress]) -> dict[int, frozenset[Key]]:
         """A key is paid back once it is seen filled, or once a repair of it that began later is applied: a key that
         is written all the time may be withheld again in the very batch that fills it."""
-        if self._owed is None:
-            self._owed = {table_id: p.holes for table_id, p in now.items() if p.holes}
-        left = {i: keys & now[i].holes for i, keys in self._owed.items() if i in now}
+        if self._pending is None:
+            self._pending = {table_id: p.holes for table_id, p in now.items() if p.holes}
+        left = {i: keys & now[i].holes for i, keys in self._pending.items() if i in now}
         for s in state.snapshots.values():
             if not _fills_holes(s.plan) or s.ended is None or s.record <= (self._record or 0):
                 continue
@@ -113,8 +113,8 @@ class OnceCheck:
             for table_id in left.keys() & set(s.plan.tables):
                 if s.ended.outcome == "completed" and now[table_id].applied_record >= ended:
                     left[table_id] -= self._asked.get(s.plan.snapshot_id, frozenset())
-        self._owed = {table_id: keys for table_id, keys in left.items() if keys}
-        return self._owed
+        self._pending = {table_id: keys for table_id, keys in left.items() if keys}
+        return self._pending
 
     def _failed_snapshots(self, state: LogState) -> list[str]:
         return [

@@ -1,6 +1,6 @@
 """The end of the driver: requested by a signal, by one of its threads or because its work is done.
 
-The main loop waits here between two turns. A signal's handler may have interrupted the very wait that holds the event's
+The main loop waits here between two steps. A signal's handler may have interrupted the very wait that holds the event's
 lock, so it only leaves a note; `is_set` and `wait` pass it on.
 """
 

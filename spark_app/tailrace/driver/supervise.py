@@ -1,6 +1,6 @@
 """Keeps capture running: a child process without a JVM that outlives restarts of the driver's JVM.
 
-The driver calls `start` once, `check` on every turn of its main loop, and `stop` at the end. An end of capture that
+The driver calls `start` once, `check` in every step of its main loop, and `stop` at the end. An end of capture that
 must not be repeated (its exit code says so) is raised as the same named error; any other end is answered with a restart
 after a growing pause. A capture that already answers on the socket (the driver alone was restarted) is adopted.
 """

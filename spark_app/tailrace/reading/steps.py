@@ -151,8 +151,8 @@ def read(tools: Tools, run: TableRun, part: Range, table: Table) -> ChunkFile:
         raise TargetNotOpen(f"the target of {table.name} is not open yet")
     if part.keys is not None:
         part = replace(part, keys=_keys(tools, table, writer, part.keys))
-    asked = KeyRange(part.lower, part.upper) if part.keys is None else KeyList(part.keys)
-    task = ChunkTask(tools.source.reader(), table, asked, run.where, writer, run.snapshot_id, part.ordinal)
+    requested = KeyRange(part.lower, part.upper) if part.keys is None else KeyList(part.keys)
+    task = ChunkTask(tools.source.reader(), table, requested, run.where, writer, run.snapshot_id, part.ordinal)
     client = CaptureClient(tools.socket)
     try:
         client.begin_chunk(run.snapshot_id, run.table_id, part.ordinal)
@@ -177,11 +177,11 @@ def _keys(tools: Tools, table: Table, writer: ChunkWriter, planned: Sequence[Key
     return writer.possible(normal)
 
 
-def canonical_keys(tools: Tools, log_table: TableLog, asked: Sequence[Key]) -> tuple[Key, ...]:
+def canonical_keys(tools: Tools, log_table: TableLog, requested: Sequence[Key]) -> tuple[Key, ...]:
     """The canonical keys for a plan: `planner.CanonicalKeys`."""
     try:
         with tools.source.session() as session:
-            return session.keys(look_up(tools, session, log_table)).normal_keys(asked)
+            return session.keys(look_up(tools, session, log_table)).normal_keys(requested)
     except TableStop as error:
         raise InvalidManifest(error.message, error.fix) from error
 

@@ -5,7 +5,7 @@ table waits for it. For each copy that is due (`tailrace.changelog.dropped`):
 
     policy still Drop, copy proven ours ── record begun ── proven again, deleted ── record dropped
 
-Dying anywhere is safe: before `begun` nothing was touched, and after it the next turn, of whatever process, continues.
+Dying anywhere is safe: before `begun` nothing was touched, and after it the next step, of whatever process, continues.
 """
 
 import logging
@@ -107,7 +107,7 @@ class DroppedCopies:
                 self._keep(dropped, why)
                 return True
             seam("dropped.before-begun")
-            # Dying around the record leaves the copy whole: the next turn reads what became of it.
+            # Dying around the record leaves the copy whole: the next step reads what became of it.
             if not self._record(dropped, "begun"):
                 return True  # its place was taken meanwhile
         if not self._is_done_with(dropped):
@@ -117,7 +117,7 @@ class DroppedCopies:
             self._keep(dropped, why)
             return True
         seam("dropped.before-deletion")
-        # Dying in here leaves what says whose it is: the next turn goes on, for the record says that it was begun.
+        # Dying in here leaves what says whose it is: the next step continues, for the record says that it was begun.
         target.drop(dropped.place, self._admit)
         seam("dropped.after-deletion")
         self._record(dropped, "dropped")

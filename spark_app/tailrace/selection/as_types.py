@@ -15,7 +15,7 @@ _NESTED = {"list": "list<string>", "struct": 'struct<"":string>'}
 _DIGITS = {"int32": (10, 0), "int64": (19, 0)}
 
 
-def asked(options: TableOptions | None, column: str, nested: str | None = None) -> str | None:
+def requested(options: TableOptions | None, column: str, nested: str | None = None) -> str | None:
     """The logical type that the options give a column; None: that of its type in the source. `nested`: its type as a
     list or a struct, if it can be one."""
     if options is None:

@@ -52,8 +52,8 @@ def _require_plain(schema: TableSchema, options: TableOptions, condition: Condit
     for name in filter(columns.__contains__, columns_of(condition)):
         if columns[name].mask is not None:
             raise ConditionRefused(f"column {name!r} is masked", "Choose rows by a column that is not masked.")
-        asked = as_types.asked(options, name) is not None
-        if asked or (columns[name].type == "string" and name not in texts):
+        requested = as_types.requested(options, name) is not None
+        if requested or (columns[name].type == "string" and name not in texts):
             kind, becomes = columns[name].source_type, as_types.named(columns[name].type)
             raise ConditionRefused(
                 f"column {name!r} is {kind}, which is copied as {becomes}", "Choose rows by a column of another type."

@@ -31,12 +31,12 @@ def configure(spec: ReplicatorSpec, secrets: Path | None) -> None:
 
 def mask_of(options: TableOptions | None, column: str) -> str | None:
     """The mask as the change log keeps it; None: the column is not masked."""
-    asked = next((m for m in options.mask if m.column == column), None) if options is not None else None
-    if asked is None:
+    requested = next((m for m in options.mask if m.column == column), None) if options is not None else None
+    if requested is None:
         return None
-    if asked.method == masking.TRUNCATE:
-        return f"{masking.TRUNCATE} {asked.length}"
-    if asked.method == masking.REDACT:
+    if requested.method == masking.TRUNCATE:
+        return f"{masking.TRUNCATE} {requested.length}"
+    if requested.method == masking.REDACT:
         return masking.REDACT
     own = masking.own_hash()
     if own is None:

@@ -1,7 +1,7 @@
 """The snapshots that there should be, decided from the journal's state: pure, no I/O, no clock.
 
-Called by the snapshot runner on every turn. Snapshots that Tailrace orders itself have ids derived from what calls for
-them, so that a restart, or a turn that is repeated, cannot plan one twice: the journal knows the id.
+Called by the snapshot runner in every step. Snapshots that Tailrace orders itself have ids derived from what calls for
+them, so that a restart, or a step that is repeated, cannot plan one twice: the journal knows the id.
 """
 
 import hashlib
@@ -117,7 +117,7 @@ def _repairs(state: LogState, tables: Iterable[TableLog], holes: Mapping[int, Ho
 
 
 def _failed_lately(state: LogState, table_id: int) -> bool:
-    """A repair that failed is not ordered again at once, or every turn would plan one."""
+    """A repair that failed is not ordered again at once, or every step would plan one."""
     return any(
         s.ended is not None and s.ended.outcome == "failed" and state.number - s.record < REPAIR_PAUSE
         for s in state.snapshots.values()

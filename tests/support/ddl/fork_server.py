@@ -27,7 +27,7 @@ PAUSES = "pauses"
 POLL_SECONDS = 0.15
 LOOKS_OFTEN = {"poll": POLL_SECONDS, "rarest_poll": POLL_SECONDS}
 """Of `capture.loop.Timing`: nothing waits seconds for a look at the catalog."""
-QUICK = {**LOOKS_OFTEN, "record": 0.02, "turn": 0.03, "waiting_heartbeat": 0.03}
+QUICK = {**LOOKS_OFTEN, "record": 0.02, "step": 0.03, "waiting_heartbeat": 0.03}
 
 
 class ForkServer:

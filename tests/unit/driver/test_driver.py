@@ -228,7 +228,7 @@ def test_the_main_loop_turns_while_the_source_hangs_over_the_keys_of_a_request(
     head = {"apiVersion": "tailrace.dev/v1alpha1", "kind": "SnapshotRequest", "metadata": {"name": "again"}}
     request = SnapshotRequest.model_validate(head | {"spec": spec})
     monkeypatch.setattr(made, "_settings", dataclasses.replace(made._settings, requests=(request,)))
-    monkeypatch.setattr(driver, "TURN_SECONDS", 0.01)
+    monkeypatch.setattr(driver, "STEP_SECONDS", 0.01)
     parts = cast(Any, launch.parts)()
     parts.journal.state = LogState(number=RecordNumber(3), tables={7: table(7)})
     hangs, asked = threading.Event(), threading.Event()
@@ -262,7 +262,7 @@ def test_the_main_loop_turns_while_the_source_hangs_over_the_position_of_once(
     made, done = ready(tmp_path, monkeypatch)
     monkeypatch.setattr(made, "_settings", dataclasses.replace(made._settings, once=True))
     monkeypatch.setattr(driver, "bound", lambda source, journal: source)
-    monkeypatch.setattr(driver, "TURN_SECONDS", 0.01)
+    monkeypatch.setattr(driver, "STEP_SECONDS", 0.01)
     hangs, calls = threading.Event(), list[int]()
 
     def position_now(*_: object) -> Position:
@@ -328,7 +328,7 @@ def test_a_start_that_waits_shows_for_what(tmp_path: Path, monkeypatch: pytest.M
         record=RecordNumber(-1), epoch=-1, position=Position(0), waiting_for="the slot waits for transaction 7"
     )
     monkeypatch.setattr(made._control, "watch", cast(Any, SimpleNamespace(state=lambda: answer)))
-    monkeypatch.setattr(driver, "TURN_SECONDS", 0.01)
+    monkeypatch.setattr(driver, "STEP_SECONDS", 0.01)
     threading.Timer(0.2, made._ending.set).start()
     assert made.run() == 0
     assert set(shown) == {"the slot waits for transaction 7"}
@@ -342,7 +342,7 @@ def test_a_start_waits_for_capture_to_begin_the_stream_again(tmp_path: Path, mon
     storage = Storage.open(made._spec.storage)
     JournalWriter.create(storage, origin(), Position(1), "capture")
     Renewal(id="again", request="again").write(storage)
-    monkeypatch.setattr(driver, "TURN_SECONDS", 0.01)
+    monkeypatch.setattr(driver, "STEP_SECONDS", 0.01)
     board = Board()
     server = CaptureServer(made._folder.socket, Inbox(), board)
     server.start()
@@ -388,7 +388,7 @@ def test_a_start_that_waits_asks_the_storage_for_the_next_record_alone(
             journal.append(Position(2 + number))
         Renewal(id="again", request="again").write(storage)
     monkeypatch.setattr(Storage, "open", lambda *_: Counting(storage.access))
-    monkeypatch.setattr(driver, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(driver, "STEP_SECONDS", 0.0)
     by_turn: list[int] = []
 
     def show() -> None:

@@ -48,7 +48,7 @@ def make(tmp_path: Path, ending: ShutdownRequest, *, ends: bool = False, policy:
 def source(monkeypatch: pytest.MonkeyPatch) -> Source:
     made = Source()
     monkeypatch.setattr(drop, "leave", made)
-    for name in ("PAUSE_SECONDS", "HURRIED_PAUSE_SECONDS", "LINGER_TURN_SECONDS"):
+    for name in ("PAUSE_SECONDS", "HURRIED_PAUSE_SECONDS", "LINGER_STEP_SECONDS"):
         monkeypatch.setattr(final_drop, name, 0.01)
     return made
 

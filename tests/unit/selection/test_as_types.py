@@ -21,13 +21,19 @@ def options(**given: Any) -> TableOptions:
 
 def test_each_column_has_at_most_one_type() -> None:
     given = options(**{"as": {"a": "text", "b": "double", "c": "decimal(38,10)"}, "asText": ["d"]})
-    assert [as_types.asked(given, name) for name in "abcde"] == ["string", "float64", "decimal(38,10)", "string", None]
-    assert as_types.asked(options(**{"as": {"a": "list"}}), "a", "list<int64>") == "list<int64>"
-    assert as_types.asked(options(**{"as": {"a": "struct"}}), "a", PAIR) == PAIR
+    assert [as_types.requested(given, name) for name in "abcde"] == [
+        "string",
+        "float64",
+        "decimal(38,10)",
+        "string",
+        None,
+    ]
+    assert as_types.requested(options(**{"as": {"a": "list"}}), "a", "list<int64>") == "list<int64>"
+    assert as_types.requested(options(**{"as": {"a": "struct"}}), "a", PAIR) == PAIR
     assert [as_types.named(kind) for kind in ("list<int64>", PAIR, "binary", "float64")] == [
         *("list", "struct", "binary", "double"),
     ]
-    assert as_types.asked(None, "a") is None
+    assert as_types.requested(None, "a") is None
     with pytest.raises(ValidationError, match="asText: a is in as, too"):
         options(**{"as": {"a": "double"}, "asText": ["a"]})
     for kind in ("uuid", "decimal(39,0)", "decimal(0,0)", "decimal(5)", "float", "Double", "decimal(5, 2)"):

@@ -192,7 +192,7 @@ def _column(row: Row, key: list[str], options: TableOptions | None, of_session: 
     )
     name, native = row["column_name"], types.logical(kind)
     mask = masks.mask_of(options, name)
-    asked = as_types.asked(options, name) if mask is None else "string"
+    requested = as_types.requested(options, name) if mask is None else "string"
     kept = options is None or options.columns is None or name in options.columns
     nulls = sets_null(options)
     # MySQL's log has computed columns like others. MariaDB's has them in inserted rows; since 11.8.9 in no others.
@@ -200,7 +200,7 @@ def _column(row: Row, key: list[str], options: TableOptions | None, of_session: 
     return MysqlColumn(
         name=name,
         type=kind,
-        form=Form(asked or native or "string", kind.fraction, nulls and name not in key),
+        form=Form(requested or native or "string", kind.fraction, nulls and name not in key),
         native=native,
         nullable=row["is_nullable"] == "YES",
         key=key.index(name) if name in key else None,

@@ -154,8 +154,8 @@ def is_taken(connection: Connection, schema: str, table: str) -> bool:
 
 
 def empty(connection: Connection, oids: Sequence[int]) -> frozenset[int]:
-    """Those of these tables whose file has no page; it may be asked without a right on them. It opens the tables: where
-    one is locked, none is said to be empty."""
+    """Those of these tables whose file has no page; it takes no right on them to ask. It opens the tables: where one is
+    locked, none is said to be empty."""
     statement = (
         "SELECT o FROM unnest(%s::int8[]) o WHERE pg_catalog.pg_relation_size(o::oid::regclass) IS NOT DISTINCT FROM 0"
     )
@@ -298,7 +298,7 @@ def _record(column: CatalogColumn) -> Column:
 def _column(row: DictRow, options: TableOptions | None) -> CatalogColumn:
     mask = masks.mask_of(options, row["attname"])
     nested = _nested(row)
-    asked = as_types.asked(options, row["attname"], nested) if mask is None else "string"
+    requested = as_types.requested(options, row["attname"], nested) if mask is None else "string"
     native = types.logical(row["base_schema"], row["base_name"], row["typmod"])
     return CatalogColumn(
         name=row["attname"],
@@ -307,7 +307,7 @@ def _column(row: DictRow, options: TableOptions | None) -> CatalogColumn:
         base_type=(row["base_schema"], row["base_name"]),
         domain=row["domain"],
         output=(row["out_schema"], row["out_name"]),
-        logical=asked or native,
+        logical=requested or native,
         native=native,
         nested=nested,
         nullable=not row["attnotnull"],

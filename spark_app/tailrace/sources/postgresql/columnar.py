@@ -66,8 +66,8 @@ def _tagged(data: npt.NDArray[np.uint8], position: Int64s) -> Wire:
         return present, None, first, first + length
     unchanged = kind == _UNCHANGED
     if not (present | unchanged | (kind == _NULL)).all():
-        strange = sorted({chr(k) for k in np.unique(kind)} - {"n", "u", "t"})
-        raise Retry(f"a row from PostgreSQL has values of unknown kind {strange}")
+        unknown = sorted({chr(k) for k in np.unique(kind)} - {"n", "u", "t"})
+        raise Retry(f"a row from PostgreSQL has values of unknown kind {unknown}")
     length = np.zeros(len(position), dtype=np.int64)
     length[present] = _int32(data, position[present] + 1)
     first = position + np.where(present, 5, 1)

@@ -141,8 +141,8 @@ class LakeTable:
         """A chunk file that was written for other columns than the target has now (it was replaced, or deleted and made
         again, since) would be adopted as nulls or as other columns' values: it counts as lost."""
         written = [chunk for chunk in part.chunks if chunk.path is not None]
-        asked = {chunk.schema_version for chunk in written}
-        digests = {version: self._layout(part.versions[version], part.before).digest for version in asked}
+        requested = {chunk.schema_version for chunk in written}
+        digests = {version: self._layout(part.versions[version], part.before).digest for version in requested}
         mismatched = tuple(chunk for chunk in written if chunk.layout != digests[chunk.schema_version])
         if mismatched:
             names = ", ".join(str(chunk.path) for chunk in mismatched)

@@ -11,7 +11,7 @@ comes back. Where that leaves one possibility, it is the proof; where it leaves 
 from collections.abc import Collection, Mapping, Sequence
 
 from tailrace.changelog.records import Column, TableSchema
-from tailrace.selection.as_types import asked
+from tailrace.selection.as_types import requested
 from tailrace.selection.filters import filter_columns
 from tailrace.selection.masks import mask_of
 from tailrace.sources.postgresql.catalog import copied
@@ -107,7 +107,7 @@ def renamed(schema: TableSchema, names: Mapping[int, str], sent: Mapping[int, st
                 return None
         elif column.key is None and (
             not copied(name, options)
-            or asked(options, column.name) != asked(options, name)
+            or requested(options, column.name) != requested(options, name)
             or column.mask != mask_of(options, name)
         ):
             return None

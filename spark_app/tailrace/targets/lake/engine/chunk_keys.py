@@ -42,7 +42,7 @@ def key_batches(work: PartInput, path: str, size: int = BATCH_ROWS) -> Iterator[
             at += batch.num_rows
 
 
-def asked(work: PartInput, chunk: ChunkRegistered) -> Columns:
+def requested(work: PartInput, chunk: ChunkRegistered) -> Columns:
     """The keys that a chunk was to look for."""
     return of_texts(chunk.keys or (), work.key_types)
 
@@ -61,7 +61,7 @@ def _own(work: PartInput, part: int) -> Iterator[tuple[int, Ints, Columns]]:
         for at, found in key_batches(work, chunk.path) if chunk.path is not None else ():
             yield mine(number, np.arange(at, at + len(found[0]), dtype=np.int64), found)
         if chunk.keys:
-            yield mine(number, np.full(len(chunk.keys), KEY_ONLY, np.int64), asked(work, chunk))
+            yield mine(number, np.full(len(chunk.keys), KEY_ONLY, np.int64), requested(work, chunk))
 
 
 def gathered(work: PartInput, pieces: Sequence[tuple[int, Ints, Columns]]) -> ChunkKeys:

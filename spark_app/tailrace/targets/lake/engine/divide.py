@@ -18,7 +18,7 @@ import pyarrow as pa
 from tailrace.batch.slice import FinishedSnapshot
 from tailrace.changelog.records import Seq
 from tailrace.targets.lake.engine.changes import SegmentRows, first_needed, segment_rows
-from tailrace.targets.lake.engine.chunk_keys import KEY_ONLY, ChunkKeys, asked, key_batches
+from tailrace.targets.lake.engine.chunk_keys import KEY_ONLY, ChunkKeys, key_batches, requested
 from tailrace.targets.lake.engine.key_columns import Columns, Ints, flat, taken
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.engine.snapshot_end import Placed, alive, among, by_place, chosen, flattened, since
@@ -95,7 +95,7 @@ def _positions(work: PartInput, kind: str, place: int) -> Iterator[tuple[Ints, C
         chunk = work.slice.chunks[place]
         path = chunk.path
         if chunk.keys:
-            yield np.full(len(chunk.keys), KEY_ONLY, np.int64), asked(work, chunk)
+            yield np.full(len(chunk.keys), KEY_ONLY, np.int64), requested(work, chunk)
     else:
         path = list(work.finished_paths if kind == FINISHED else work.existing_files)[place]
     if path is None:
