@@ -135,6 +135,6 @@ def _none_yet(observed: ObservedReplicator, limits: Limits) -> Shortage:
         return Reason.EXECUTORS_STARTING, "the others are starting."
     return (
         Reason.EXECUTORS_MISSING,
-        "the driver asks for the others and the cluster has not started them: look for quotas and admission rules of "
-        "the namespace, and see the log of the driver's pod.",
+        "the driver asks for the others and the cluster has not started them: look at executors.podTemplate and for "
+        "quotas and admission rules of the namespace, and see the log of the driver's pod.",
     )

@@ -112,7 +112,11 @@ def test_executors_on_demand_that_a_quota_refuses_are_missing_although_there_is_
     first = decide(on_demand(1), LIMITS)
     late = decide(on_demand(1, status=first.status, now=NOW + 61), LIMITS)
     assert verdict(late, READY) == ("False", "ExecutorsMissing")
-    assert "0 of 1 executors run" in late.status.message and "quotas" in late.status.message
+    assert (
+        "0 of 1 executors run" in late.status.message
+        and "quotas" in late.status.message
+        and "executors.podTemplate" in late.status.message
+    )
     assert emitted(late) == [("Warning", "ExecutorsMissing")]
     over = decide(on_demand(0, status=late.status, now=NOW + 90), LIMITS)
     assert verdict(over, READY) == ("True", "ExecutorsNotNeeded")
