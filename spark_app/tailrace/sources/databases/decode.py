@@ -106,3 +106,17 @@ def _starts(marks: list[Mark], seqs: list[int]) -> list[TransactionStart]:
     for i, also in reversed(others):
         starts.insert(i + 1, TransactionStart(*also, seqs[i]))
     return starts
+
+
+def first_failing(count: int, decode: Callable[[slice], object]) -> int:
+    """The first of so many rows that cannot be decoded, although not all together can. `decode` raises `TableStop` if
+    one of its part cannot."""
+    good, bad = 0, count  # the first `good` can, the first `bad` cannot
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            decode(slice(good, middle))
+            good = middle
+        except TableStop:
+            bad = middle
+    return good

@@ -15,14 +15,14 @@ from tailrace.changelog.records import with_nulled
 from tailrace.changelog.segments import segment_schema
 from tailrace.errors import LogIncomplete, TableStop
 from tailrace.sources.api import Changes, TableRows
-from tailrace.sources.databases.decode import BlockEvents, Evolved
+from tailrace.sources.databases.decode import BlockEvents, Evolved, first_failing
 from tailrace.sources.mysql.log.blocks import TRUNCATE, EventBlock
 from tailrace.sources.mysql.log.columns import Buffer
 from tailrace.sources.mysql.log.events import Kind
 from tailrace.sources.mysql.log.rows import Part, RowForm, Span
 from tailrace.sources.mysql.log.rows import decode as decode_rows
 from tailrace.sources.mysql.log.tables import Tables
-from tailrace.sources.mysql.log.walk import Places
+from tailrace.sources.mysql.log.walk import Flags, Places
 from tailrace.types import arrow_type
 
 
@@ -98,39 +98,27 @@ class Decoder:
         walked: dict[tuple[int, int], tuple[RowForm, list[Part]]] = {}
         for span in now.spans:
             schema = span.form.schema
-            kept = _before(span, now.stops.get(schema.table_id, (len(counts),))[0])
+            stop = now.stops.get(schema.table_id)
+            kept = span if stop is None else _part(span, span.event < stop[0])
             if not len(kept.event):
                 continue
             try:
                 parts, taken = decode_rows(now.buffer, kept)
             except TableStop as error:
-                now.stop(schema.table_id, _first_failing(now.buffer, kept), error)
+                now.stop(schema.table_id, _failing(now.buffer, kept), error)
                 return None
             counts[kept.event] = taken
             walked.setdefault((schema.table_id, schema.version), (span.form, []))[1].extend(parts)
         return list(walked.values())
 
 
-def _before(span: Span, limit: int) -> Span:
-    kept = span.event < limit
-    if kept.all():
-        return span
-    return Span(span.form, span.kind, span.event[kept], span.starts[kept], span.ends[kept])
+def _part(span: Span, which: slice | Flags) -> Span:
+    return Span(span.form, span.kind, span.event[which], span.starts[which], span.ends[which])
 
 
-def _first_failing(buffer: Buffer, span: Span) -> int:
-    """The first event that cannot be decoded: the first `good` can, the first `bad` cannot."""
-    good, bad = 0, len(span.event)
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        part = slice(good, middle)
-        half = Span(span.form, span.kind, span.event[part], span.starts[part], span.ends[part])
-        try:
-            decode_rows(buffer, half)
-            good = middle
-        except TableStop:
-            bad = middle
-    return int(span.event[good])
+def _failing(buffer: Buffer, span: Span) -> int:
+    """The first event that cannot be decoded."""
+    return int(span.event[first_failing(len(span.event), lambda part: decode_rows(buffer, _part(span, part)))])
 
 
 def _groups(block: EventBlock) -> Iterator[tuple[int, bytes, Places]]:

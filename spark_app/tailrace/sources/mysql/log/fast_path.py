@@ -10,16 +10,14 @@ from functools import cached_property
 from itertools import compress
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tailrace.sources.databases.blocks import Mark
 from tailrace.sources.mysql.log.blocks import EVENT_OVERHEAD, RowEvent, marks, row_events
 from tailrace.sources.mysql.log.events import GTID_TIME, GTID_TIME_BITS, Kind, prefix_of
 from tailrace.sources.mysql.log.framing import EventBatch
 from tailrace.sources.mysql.log.rows import ROWS
-from tailrace.sources.mysql.log.walk import Places
+from tailrace.sources.mysql.log.walk import Flags, Places
 
-Flags = NDArray[np.bool_]
 FEWEST = 16
 """Transactions that follow each other; fewer are not worth numpy's calls."""
 _BEGIN_HEAD, _BEGIN = 13, b"BEGIN"

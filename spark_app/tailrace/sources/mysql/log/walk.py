@@ -16,6 +16,7 @@ from tailrace.sources.mysql.log.table_map import MapColumn
 
 Bytes = NDArray[np.uint8]
 Places = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 Layout = list[tuple[int | None, int]]
 """The width of each column, or None and the bytes of its length."""
 SLACK = 64

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from tailrace.changelog.records import Column, TableSchema, with_nulled
 from tailrace.changelog.segments import DELETE, segment_schema
-from tailrace.errors import TableStop
 from tailrace.sources.api import TableRows
+from tailrace.sources.databases.decode import first_failing
 from tailrace.sources.postgresql import codec
 from tailrace.sources.postgresql.log.blocks import FlatBlock
 from tailrace.sources.postgresql.log.walk import Part
@@ -85,22 +85,12 @@ def first_undecodable(schema: TableSchema, parts: list[Part], firsts: Indexes, s
     """The message with the first value, in sequence order, that has no exact representation."""
     ordered = _Ordered.of(parts, firsts)
     columns = [(c, ordered.column(i)) for i, c in enumerate(schema.columns)]
-    good, bad = 0, len(ordered.seq)  # the first `good` rows decode, the first `bad` do not
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        if all(_decodes(schema, column, values.slice(good, middle - good), sets_null) for column, values in columns):
-            good = middle
-        else:
-            bad = middle
-    return int(ordered.index[good])
 
+    def decode(part: slice) -> None:
+        for column, values in columns:
+            _decode(schema, column, values[part], sets_null)
 
-def _decodes(schema: TableSchema, column: Column, values: pa.Array, sets_null: bool) -> bool:
-    try:
-        _decode(schema, column, values, sets_null)
-    except TableStop:
-        return False
-    return True
+    return int(ordered.index[first_failing(len(ordered.seq), decode)])
 
 
 def _decode(schema: TableSchema, column: Column, values: pa.LargeBinaryArray, sets_null: bool = False) -> pa.Array:
