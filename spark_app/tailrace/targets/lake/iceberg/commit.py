@@ -13,6 +13,7 @@ from typing import Any
 from pyroaring import BitMap64
 
 from tailrace.errors import TargetChanged
+from tailrace.targets.lake.files.access import FileAccess, footer_of
 from tailrace.targets.lake.iceberg.files import Tracked, Vector
 from tailrace.targets.lake.iceberg.java import CommitConflict, Java
 from tailrace.targets.lake.iceberg.schema import SchemaStep
@@ -71,18 +72,17 @@ class Builder:
     """Makes Iceberg's Java objects for one table."""
 
     java: Java
-    table: Any
+    access: FileAccess
     spec: Any
     metrics: Any
 
     @classmethod
-    def of(cls, java: Java, table: Any) -> "Builder":
-        return cls(java, table, table.spec(), java.iceberg.MetricsConfig.forTable(table))
+    def of(cls, java: Java, access: FileAccess, table: Any) -> "Builder":
+        return cls(java, access, table.spec(), java.iceberg.MetricsConfig.forTable(table))
 
     def added(self, new: NewFile) -> Any:
-        """Column metrics come from the Parquet footer, read by Iceberg itself."""
-        source = self.table.io().newInputFile(new.path, new.size)
-        metrics = self.java.iceberg.parquet.ParquetUtil.fileMetrics(source, self.metrics)
+        """Column metrics come from the Parquet footer, which whoever wrote the file or read its keys has kept."""
+        metrics = self.java.metrics(footer_of(self.access, new.path), self.metrics)
         return self._data(new.path, new.size).withMetrics(metrics).build()
 
     def removed(self, tracked: Tracked) -> Any:

@@ -7,8 +7,11 @@ costs some 0.1 ms, so callers ask for JSON of a whole object rather than for its
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from typing_extensions import override
@@ -24,6 +27,8 @@ _REPLACED = ("UUID does not match", "Metadata file for version")
 """How Iceberg says, in the midst of other errors, that another table is in the place of the one that was loaded."""
 _NO_NUMBER = "A property of the target table is no number where Iceberg needs one: see SHOW TBLPROPERTIES in Spark."
 _LINE = 300
+_PARQUET_HEAD, _PARQUET_TAIL = len(b"PAR1"), len(b"0000PAR1")
+"""Bytes before and after the footer in a file that consists of nothing else; the tail begins with its length."""
 
 
 class CommitConflict(Retry):
@@ -70,6 +75,21 @@ class Java:
         for number, value in enumerate(values):
             out[number] = value
         return out
+
+    @cached_property
+    def _footers(self) -> Any:
+        parquet = self.iceberg.shaded.org.apache.parquet
+        options = parquet.ParquetReadOptions.builder(parquet.conf.PlainParquetConfiguration()).build()
+        return parquet.format.converter.ParquetMetadataConverter(options)
+
+    def metrics(self, footer: pq.FileMetaData, config: Any) -> Any:
+        """A file's column metrics by Iceberg's own rules, from a footer in memory: from a file, Iceberg would read it
+        again, and Hadoop's configuration with it (docs/decisions/0055)."""
+        sink = pa.BufferOutputStream()
+        footer.write_metadata_file(sink)
+        data = sink.getvalue().to_pybytes()[_PARQUET_HEAD:-_PARQUET_TAIL]
+        read = self._footers.readParquetMetadata(self.jvm.java.io.ByteArrayInputStream(data))
+        return self.iceberg.parquet.ParquetUtil.footerMetrics(read, self.jvm.java.util.stream.Stream.empty(), config)
 
     def strings(self, values: list[str]) -> Any:
         """A Java list by one call, however long (paths never hold a line feed: Tailrace and Iceberg escape them)."""

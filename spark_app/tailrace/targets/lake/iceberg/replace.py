@@ -13,6 +13,7 @@ from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records import TableSchema
 from tailrace.errors import RESYNC, TargetChanged
 from tailrace.targets.lake.columns import COLUMNS, Columns
+from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.iceberg import schema as iceberg_schema
 from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.iceberg.clock import clock_named
@@ -33,6 +34,7 @@ def mirrored(properties: dict[str, str], name: str) -> AppliedState | None:
 
 def replace(
     java: Java,
+    access: FileAccess,
     table: Any,
     name: str,
     *,
@@ -49,7 +51,7 @@ def replace(
         check_unpartitioned(name, staged)
         _set_columns(java, transaction, name, by)
         _set_properties(transaction, by)
-        operation = _rows(java, transaction, present, by, vectors)
+        operation = _rows(Builder.of(java, access, staged), transaction, present, by, vectors)
         operation.set(iceberg_state.STATE, iceberg_state.encode_text(stored)).set(iceberg_state.NONCE, nonce)
         operation.set(iceberg_state.ADOPTED, str(len(by.files))).commit()
         doc = iceberg_state.parse_snapshot(java.iceberg.SnapshotParser.toJson(staged.currentSnapshot()))
@@ -72,15 +74,15 @@ def _present(java: Java, table: Any, name: str, by: Replacement) -> _Present:
     return int(current.snapshotId()), listed(java, table, name, keys=(), columns=by.columns)[0]
 
 
-def _rows(java: Java, transaction: Any, present: _Present, by: Replacement, vectors: Mapping[str, Vector]) -> Any:
+def _rows(builder: Builder, transaction: Any, present: _Present, by: Replacement, vectors: Mapping[str, Vector]) -> Any:
     """All that is there goes, the new files come: in one snapshot."""
     base, found = present
     if not by.files:
-        return transaction.newDelete().deleteFromRowFilter(java.iceberg.expressions.Expressions.alwaysTrue())
+        return transaction.newDelete().deleteFromRowFilter(builder.java.iceberg.expressions.Expressions.alwaysTrue())
     kept = [(tracked.raw, tracked.vector) for tracked in found.values() if tracked.vector is not None]
     work = Work(by.files, list(found.values()), {f.path: f.dead for f in by.files if f.dead}, replaced=kept)
-    operation = row_delta(transaction, java, base, [], work)
-    fill(operation, Builder.of(java, transaction.table()), work, vectors)
+    operation = row_delta(transaction, builder.java, base, [], work)
+    fill(operation, builder, work, vectors)
     return operation
 
 

@@ -156,7 +156,9 @@ class IcebergTable:
         seam("iceberg.before-replace")
         self._admit()
         table = self._open()[0].table
-        replace_table(self._java, table, self.name, by=by, stored=stored, vectors=vectors, nonce=self._new_id())
+        replace_table(
+            self._java, self._access, table, self.name, by=by, stored=stored, vectors=vectors, nonce=self._new_id()
+        )
 
     def _create(self, schema: TableSchema, state: AppliedState) -> None:
         document = iceberg_schema.schema_json(schema)
@@ -271,7 +273,7 @@ class IcebergTable:
             columns, last_id, fields = self._evolve(transaction, change.evolve, base)
             check_unpartitioned(self.name, staged)
             operation = self._operation(transaction, work, base)
-            builder = Builder.of(self._java, staged)
+            builder = Builder.of(self._java, self._access, staged)
             added = fill(operation, builder, work, vectors)
             adopted = sum(name_of(new.path).startswith(CHUNK) for new in work.add)
             operation.set(iceberg_state.ADOPTED, str(adopted)).set(iceberg_state.NONCE, nonce)
