@@ -4,6 +4,7 @@ import shutil
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,10 @@ def test_a_standby_is_refused_and_after_its_promotion_the_position_is_lost(captu
     server.start()
     records = len(capture.records())
     refused(capture, 10, "SourceRefused", "standby")
+    made = server.execute(SLOTS)
+    first = replace(capture, folder=capture.folder.with_name("first"), process=None)
+    refused(first, 10, "SourceRefused", "standby")
+    assert not (first.folder / "log").exists() and server.execute(SLOTS) == made
     server.execute("SELECT pg_promote()")
     refused(capture, 12, "PositionLost", "timeline 2", "created on 1")
     assert len(capture.records()) == records

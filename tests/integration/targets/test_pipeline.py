@@ -1,7 +1,7 @@
 """Others work on the target while Tailrace does: hazards T4, T5, T11, and a table that is put back. The tables are
 real, the source is in memory, and what a reader that is not ours finds at the end equals it.
 
-(What is lost on the source's side, on whole processes: `tests/proof/test_lost.py`.)
+(Logs and checkpoints that are lost, on whole processes: `tests/proof/test_lost.py`.)
 """
 
 import shutil
