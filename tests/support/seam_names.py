@@ -4,6 +4,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
+from support.syntax import tree
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (ROOT / "spark_app" / "tailrace", ROOT / "operator" / "tailrace_operator")
 
@@ -13,7 +15,7 @@ def defined() -> frozenset[str]:
     """Every name that the product calls `seam` with. `ValueError`: one is put together at run time."""
     found = set()
     for path in (path for package in PACKAGES for path in package.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "seam":
                 (name,) = node.args
                 if not isinstance(name, ast.Constant):

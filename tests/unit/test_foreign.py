@@ -11,6 +11,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from typing_extensions import override
 
 import tailrace
+from support.syntax import tree
 from tailrace import privacy
 from tailrace.errors import TailraceError
 from tailrace.faults import fault_of
@@ -272,7 +273,7 @@ def test_nobody_tells_a_foreign_exception_s_text_by_himself() -> None:
         f"{path.relative_to(root)}:{line}"
         for path in sorted(root.rglob("*.py"))
         if path.name not in WITHOUT_ROWS | THE_TELLERS and "demo" not in path.parts
-        for handler in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for handler in ast.walk(tree(path))
         if isinstance(handler, ast.ExceptHandler) and _caught(handler) & FOREIGN
         for line in _told(handler)
     ]

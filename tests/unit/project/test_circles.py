@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from support.syntax import tree
+
 ROOT = Path(__file__).parents[3]
 TOPS = [ROOT / "spark_app", ROOT / "operator", ROOT / "tools"]
 
@@ -26,7 +28,7 @@ def modules(top: Path) -> dict[str, Path]:
 def named(path: Path, name: str) -> Iterator[tuple[str, str]]:
     """Each imported name as its longest and its shorter form: `from a import b` may mean the module `a.b` or `a`."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -11,6 +11,7 @@ from typing import cast
 
 import tailrace
 from support import error_names
+from support.syntax import tree
 from tailrace.changelog.records import Closed, EpochStarted, Heartbeat, Origin, Record
 from tailrace.changelog.state import HANDLERS
 from tailrace.cli import main as cli
@@ -158,7 +159,7 @@ def members() -> dict[str, set[str]]:
     """Class -> what its body defines or annotates, over all of the code."""
     found: dict[str, set[str]] = {}
     for path in CODE:
-        for node in ast.parse(path.read_text()).body:
+        for node in tree(path).body:
             if isinstance(node, ast.ClassDef):
                 inside = found.setdefault(node.name, set())
                 for part in ast.walk(node):

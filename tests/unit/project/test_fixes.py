@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import tailrace
+from support.syntax import tree
 from tailrace.contract.base import Model
 from tailrace.contract.places import SourceSpec, StorageSpec, TargetSpec
 
@@ -23,10 +24,10 @@ def immutable() -> set[str]:
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
     """String literals, docstrings left out; values of f-strings as `{}`."""
-    tree = ast.parse(path.read_text("utf-8"))
-    plain = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    inner = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
+    parsed = tree(path)
+    plain = {node.value for node in ast.walk(parsed) if isinstance(node, ast.Expr)}
+    inner = {part for node in ast.walk(parsed) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(parsed):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in plain | inner:
             yield node.lineno, node.value
         elif isinstance(node, ast.JoinedStr):

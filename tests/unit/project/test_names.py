@@ -5,6 +5,8 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+from support.syntax import tree
+
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = (ROOT / "spark_app" / "tailrace", ROOT / "operator" / "tailrace_operator")
 
@@ -18,7 +20,7 @@ def public_classes() -> dict[str, list[str]]:
     """Name -> the modules that define it at their top level."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted(path for package in PACKAGES for path in package.rglob("*.py")):
-        for node in ast.parse(path.read_text()).body:
+        for node in tree(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found[node.name].append(str(path.relative_to(ROOT)))
     return found

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support import seam_names
+from support.syntax import tree
 
 TESTS = Path(__file__).resolve().parents[2]
 NAME = re.compile(r"([a-z]+)\.[a-z]+(-[a-z]+)+")
@@ -17,7 +18,7 @@ def strings() -> dict[str, set[str]]:
     areas = {name.partition(".")[0] for name in seam_names.defined()}
     found: dict[str, set[str]] = {}
     for path in (path for path in TESTS.rglob("*.py") if path != Path(__file__)):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 for item in node.value.split(","):
                     match = NAME.fullmatch(item.strip().partition("=")[0])

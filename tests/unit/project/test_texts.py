@@ -12,6 +12,7 @@ from pathlib import Path
 
 import tailrace_operator
 from support import error_names
+from support.syntax import tree
 from tailrace.errors import Retry, TableStop, TailraceError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -70,7 +71,7 @@ class Module:
 def modules() -> list[Module]:
     found = []
     for path in sorted(path for package in PACKAGES for path in package.rglob("*.py")):
-        module = Module(path, ast.parse(path.read_text()))
+        module = Module(path, tree(path))
         for function in ast.walk(module.tree):
             if isinstance(function, ast.FunctionDef):
                 module.owner |= dict.fromkeys(ast.walk(function), function)

@@ -1,0 +1,40 @@
+"""The suite stays quick: few files start whole drivers, and the record of what files cost is kept up."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+from support.costs import BUDGET, DURATIONS, LANES, lane_of, recorded
+
+ROOT = Path(__file__).resolve().parents[3]
+STARTS_DRIVERS = re.compile(r"\bDeployment\(|\bprove\b|\bProof\.begin|\blocal_kubelet\b")
+DRIVERS = {
+    "integration/cli/test_command_line.py",
+    "integration/driver/test_farewell.py",
+    "integration/driver/test_faults.py",
+    "integration/driver/test_idle.py",
+    "integration/driver/test_odd_names.py",
+    "integration/driver/test_once_delta.py",
+    "integration/driver/test_once_s3.py",
+    "integration/sources/test_chunk_rule.py",
+    "proof/test_dropped_tables.py",
+    "proof/test_edges.py",
+    "proof/test_foreign.py",
+    "proof/test_live_spec.py",
+    "proof/test_lost.py",
+    "proof/test_mysql_failover.py",
+    "proof/test_mysql_seams.py",
+    "proof/test_new_copy.py",
+    "proof/test_repairs_spark.py",
+    "proof/test_repairs_targets.py",
+    "proof/test_seams.py",
+}
+"""Files that start `tailrace run` as processes: 10 CPU seconds each time, and 20 with what waits for it."""
+
+
+def test_no_other_file_starts_whole_drivers() -> None:
+    """What needs no process of its own runs in the test's: `support.pipeline.Pipeline`, with the run's Spark session."""
+    files = [*(ROOT / "tests/integration").rglob("test_*.py"), *(ROOT / "tests/proof").glob("test_*.py")]
+    starting = {str(path.relative_to(ROOT / "tests")) for path in files if STARTS_DRIVERS.search(path.read_text())}
+    assert starting == DRIVERS
