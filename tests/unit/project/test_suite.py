@@ -1,11 +1,7 @@
-"""The suite stays quick: few files start whole drivers, and the record of what files cost is kept up."""
+"""The suite stays quick: few files start whole drivers."""
 
-import json
 import re
-import subprocess
 from pathlib import Path
-
-from support.costs import BUDGET, DURATIONS, LANES, lane_of, recorded
 
 ROOT = Path(__file__).resolve().parents[3]
 STARTS_DRIVERS = re.compile(r"\bDeployment\(|\bprove\b|\bProof\.begin|\blocal_kubelet\b")
