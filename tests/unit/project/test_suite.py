@@ -30,7 +30,7 @@ DRIVERS = {
 
 
 def test_no_other_file_starts_whole_drivers() -> None:
-    """What needs no process of its own runs in the test's: `support.pipeline.Pipeline`, with the run's Spark session."""
+    """What needs no process of its own runs in the test's: `support.pipeline.Pipeline`, with its Spark session."""
     files = [*(ROOT / "tests/integration").rglob("test_*.py"), *(ROOT / "tests/proof").glob("test_*.py")]
     starting = {str(path.relative_to(ROOT / "tests")) for path in files if STARTS_DRIVERS.search(path.read_text())}
     assert starting == DRIVERS
