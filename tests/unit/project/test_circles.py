@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from support.syntax import tree
-
 ROOT = Path(__file__).parents[3]
 TOPS = [ROOT / "spark_app", ROOT / "operator", ROOT / "tools"]
 
@@ -28,7 +26,7 @@ def modules(top: Path) -> dict[str, Path]:
 def named(path: Path, name: str) -> Iterator[tuple[str, str]]:
     """Each imported name as its longest and its shorter form: `from a import b` may mean the module `a.b` or `a`."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(tree(path)):
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from ((alias.name, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
