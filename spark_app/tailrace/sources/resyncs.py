@@ -40,3 +40,10 @@ def renewal_plan(renewal: SourceRenewed, tables: Iterable[int]) -> SnapshotPlann
         parallelism=renewal.parallelism,
         resync=True,
     )
+
+
+def former_places(state: LogState) -> set[tuple[str, str]]:
+    """Schema and name of every table that the log has had. One that begins under such a name begins behind a gap, or
+    with a target that is replaced, so its rows must come again."""
+    known = (table.schema for table in state.tables.values())
+    return {*state.forgotten_tables, *((schema.schema_name, schema.table_name) for schema in known)}

@@ -7,13 +7,15 @@ from tailrace.changelog.records import Seq, TableSchema, TableStopped
 from tailrace.changelog.segments import LOG_COLUMNS
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import OnSchemaChange, ReplicatorSpec
-from tailrace.errors import STOP_FIX, ReadRefused, SchemaChangeUnsupported, TableStop, where_of
+from tailrace.errors import STOP_FIX, NoKey, ReadRefused, SchemaChangeUnsupported, TableGone, TableStop, where_of
 from tailrace.sources.patterns import options_of
 
 log = logging.getLogger(__name__)
 
 EVOLVED = "its columns or its key changed, and onSchemaChange is Evolve"
 """Why a table of `starts_over` is captured again."""
+_MENDABLE = (NoKey.__name__, ReadRefused.__name__, TableGone.__name__)
+"""Stops whose reason the catalog shows, and shows to be over."""
 
 
 def stopped(table_id: int, seq: Seq, error: TableStop) -> TableStopped:
@@ -38,6 +40,11 @@ def reserved(schema: TableSchema) -> TableStop | None:
         f"column {taken[0]!r} of {schema.name} has a name that the change log reserves",
         "Rename the column, or leave it out with options[].columns.",
     )
+
+
+def is_mended(table: TableLog, now: TableStop | None) -> bool:
+    """True if the reason of the table's stop is gone: it is copied from then on. `now`: the stop that a look shows."""
+    return table.stopped is not None and now is None and table.stopped.error in _MENDABLE
 
 
 def starts_over(table: TableLog, spec: ReplicatorSpec) -> bool:

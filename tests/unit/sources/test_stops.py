@@ -8,8 +8,8 @@ from tailrace.changelog.logged import LoggedSchema
 from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import Replicator
-from tailrace.errors import SchemaChangeUnsupported, TableStop, ValueUnsupported, met_at
-from tailrace.sources.stops import not_awaited, stands_still, starts_over, stopped
+from tailrace.errors import NoKey, SchemaChangeUnsupported, TableStop, ValueUnsupported, met_at
+from tailrace.sources.stops import is_mended, not_awaited, stands_still, starts_over, stopped
 
 
 def test_a_stopped_table_says_where_its_error_was_met_and_the_source_if_nobody_has() -> None:
@@ -61,6 +61,21 @@ def test_only_a_change_of_form_makes_a_table_start_over_where_that_is_asked_for(
     spec: dict[str, Any], error: TableStop | None, expected: bool
 ) -> None:
     assert starts_over(table(error), Replicator.model_validate(replicator(**spec)).spec) is expected
+
+
+@pytest.mark.parametrize(
+    ("error", "now", "mended"),
+    [
+        (NoKey("s.t", "m"), None, True),
+        (NoKey("s.t", "m"), NoKey("s.t", "m"), False),
+        (SchemaChangeUnsupported("s.t", "m"), None, False),
+        (None, None, False),
+    ],
+)
+def test_only_a_reason_that_the_catalog_shows_can_be_gone(
+    error: TableStop | None, now: TableStop | None, mended: bool
+) -> None:
+    assert is_mended(table(error), now) is mended
 
 
 @pytest.mark.parametrize(("spec", "still"), [({}, False), ({"onSchemaChange": "Stop"}, True),

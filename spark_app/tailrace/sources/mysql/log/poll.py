@@ -21,7 +21,7 @@ from tailrace.changelog.records import (
     TableSchema,
 )
 from tailrace.contract.resources import Replicator
-from tailrace.errors import LogIncomplete, NoKey, ReadRefused, TableGone, TableStop
+from tailrace.errors import LogIncomplete, ReadRefused, TableStop
 from tailrace.sources.api import StreamContext
 from tailrace.sources.dropped import drops
 from tailrace.sources.hidden import must_hide
@@ -32,12 +32,10 @@ from tailrace.sources.mysql.log.statements import Effect
 from tailrace.sources.mysql.log.tables import Captured, Tables, followed
 from tailrace.sources.mysql.model import MysqlTable, quoted
 from tailrace.sources.patterns import selected
-from tailrace.sources.resyncs import ending, renewal_plan, resyncs
-from tailrace.sources.stops import EVOLVED, starts_over, stopped, stopping
+from tailrace.sources.resyncs import ending, former_places, renewal_plan, resyncs
+from tailrace.sources.stops import EVOLVED, is_mended, starts_over, stopped, stopping
 
 log = logging.getLogger(__name__)
-_MENDABLE = (NoKey.__name__, ReadRefused.__name__, TableGone.__name__)
-"""Stops whose reason the catalog shows, and shows to be over."""
 _GONE = "it was dropped, or tables.include no longer selects it"
 Found = Mapping[int, MysqlTable]
 
@@ -177,8 +175,7 @@ class CatalogPoll:
         known = self._sink.state.tables.get(table.id)
         if known is None or table.id not in self._tables.known:
             return True
-        # What stood in the way is gone: the table is copied from then on.
-        return known.stopped is not None and table.stop is None and known.stopped.error in _MENDABLE
+        return is_mended(known, table.stop)
 
     def _due(self, found: Found) -> list[int]:
         return [i for i, known in self._tables.known.items() if not known.stopped and self._is_due(i, found)]
@@ -294,16 +291,12 @@ class CatalogPoll:
         return events
 
     def _added(self, table: MysqlTable, resync: str | None = None) -> list[Event]:
-        """The table in its present form, from now on. Where the log has had it, or another one under its name, it
-        begins behind a gap, or with a target that is replaced, so its rows must come again."""
+        """The table in its present form, from now on."""
         state = self._sink.state
         before = state.tables.get(table.id)
         version = 1 if before is None else self._version(table.id, before.schema.version) + 1
         schema = table.schema.model_copy(update={"version": version})
-        name = table.schema_name, table.table_name
-        again = name in state.forgotten_tables or any(
-            (t.schema.schema_name, t.schema.table_name) == name for t in state.tables.values()
-        )
+        again = (table.schema_name, table.table_name) in former_places(state)
         wanted = (self._replicator.spec.snapshot.initial or again) and table.stop is None and resync is None
         edge = self._progress.edge()
         self._tables.add(schema, table.stop is not None, table)

@@ -23,7 +23,7 @@ from tailrace.changelog.records import (
 )
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import Replicator
-from tailrace.errors import NoKey, ReadRefused, TableGone
+from tailrace.errors import ReadRefused
 from tailrace.sources.api import StreamContext
 from tailrace.sources.dropped import drops
 from tailrace.sources.hidden import must_hide
@@ -41,13 +41,11 @@ from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.names import Names
 from tailrace.sources.postgresql.publication import Publication
 from tailrace.sources.postgresql.trees import Trees
-from tailrace.sources.resyncs import renewal_plan, resyncs
-from tailrace.sources.stops import stopped, stopping
+from tailrace.sources.resyncs import former_places, renewal_plan, resyncs
+from tailrace.sources.stops import is_mended, stopped, stopping
 
 log = logging.getLogger(__name__)
 SENT_WRONGLY = "PostgreSQL 14 may have sent rows of partitions as before they were attached or detached"
-_MENDABLE = (NoKey.__name__, ReadRefused.__name__, TableGone.__name__)
-"""Stops whose reason the catalog shows, and shows to be over."""
 
 
 def _waits(table: PgTable, holder: str) -> PgTable:
@@ -209,12 +207,7 @@ class CatalogPoll:
         known = self._sink.state.tables.get(table.oid)
         if known is None or table.oid not in self._tables.known:
             return name_is_free(self._tables.known, table)
-        if known.schema.name != table.name:
-            return False
-        if known.stopped is None or table.stop is not None:
-            return False
-        # What stood in the way is gone: the table is copied from then on.
-        return known.stopped.error in _MENDABLE
+        return known.schema.name == table.name and is_mended(known, table.stop)
 
     def _publish(self, found: Mapping[int, PgTable], fresh: Collection[int]) -> Mapping[int, str]:
         """Exactly what is captured. A table without a usable key must stay out: its updates would fail at the
@@ -246,7 +239,7 @@ class CatalogPoll:
         new = [again[i] for i in sorted(fresh & again.keys())]
         read = [table.oid for table in new if table.stop is None]
         events: list[Event] = []
-        former = self._former_places()
+        former = former_places(self._sink.state)
         for table in new:
             asked = renewal.id if renewal is not None and table.oid in read else None
             events += self._added(table, edge, former, asked)
@@ -263,8 +256,7 @@ class CatalogPoll:
     def _added(
         self, table: PgTable, edge: str, former: Collection[tuple[str, str]], resync: str | None = None
     ) -> list[Event]:
-        """The table in its present form, from now on. Where the log has had it, or another one under its name
-        (`former`), it begins behind a gap, or with a target that is replaced, so its rows must come again."""
+        """The table in its present form, from now on. `former`: `former_places`."""
         before = self._sink.state.tables.get(table.oid)
         version = 1 if before is None else before.schema.version + 1
         schema = table.schema.model_copy(update={"version": version})
@@ -283,12 +275,6 @@ class CatalogPoll:
         self._tables.add(schema, stopped=table.stop is not None, parts=table.parts)
         return events
 
-    def _former_places(self) -> set[tuple[str, str]]:
-        """Schema and name of every table that the log has had."""
-        state = self._sink.state
-        known = (t.schema for t in state.tables.values())
-        return {*state.forgotten_tables, *((schema.schema_name, schema.table_name) for schema in known)}
-
     def _rejoin(self, leaving: list[int], look: PendingLook) -> list[Event]:
         """First all of them end, then those whose name is free begin; the others are new tables to the next look. One
         record holds it all: dying before it leaves the tables as they were, to be looked at again."""
@@ -298,7 +284,7 @@ class CatalogPoll:
             log.info("%s is captured again: %s", self._tables.known[table_id].schema.name, reason)
             self._tables.remove(table_id)
             events.append(TableRemoved(table_id=table_id, reason=reason))
-        former = self._former_places()
+        former = former_places(self._sink.state)
         for table_id in leaving:
             now, resync = look.found[table_id], look.rejoins[table_id].resync
             if name_is_free(self._tables.known, now):
