@@ -140,7 +140,7 @@ def check_point(
         _check_file(config, connection, files, point.position, MariaPosition(state.done))
 
 
-def moved(
+def failed_over(
     config: MyConfig, connection: Connection, origin: Origin, point: ResumePoint
 ) -> tuple[dict[str, str], ResumePoint] | None:
     """Another server has taken the place of the origin's, and `check_point` has found it fit: what it has beyond the

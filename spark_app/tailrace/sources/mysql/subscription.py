@@ -57,7 +57,7 @@ class MysqlSubscription:
         return identity, self.begin(origin, patience)
 
     def failed_over(self, origin: Origin, point: ResumePoint) -> tuple[dict[str, str], ResumePoint] | None:
-        found = bootstrap.moved(self._config, self._connection, origin, point)
+        found = bootstrap.failed_over(self._config, self._connection, origin, point)
         if found is not None:
             facts = self._require_fit()
             # Databases whose tables were all left out are in the patterns only.
