@@ -10,7 +10,12 @@ import pytest
 from support.proof.harness import Begin, Proof
 from support.proof.process import Run, status
 
-BEFORE: dict[str, object] = {"tables": {"include": ["proof.*"]}, "options": [], "apply": {}, "retention": {}}
+BEFORE: dict[str, object] = {
+    "tables": {"include": ["proof.*"]},
+    "options": [],
+    "apply": {"freshness": "1s"},
+    "retention": {},
+}
 FAST: dict[str, object] = {"chunkRows": 23, "parallelism": 3}
 
 
@@ -18,7 +23,7 @@ def changes(random: Random) -> dict[str, object]:
     """What the manifest says next."""
     choices: list[Callable[[], dict[str, object]]] = [
         lambda: {"tables": {"include": ["proof.*"], "exclude": ["proof.composite"]}},
-        lambda: {"apply": {"interval": random.choice(["100ms", "1s"])}},
+        lambda: {"apply": {"freshness": random.choice(["100ms", "1s"])}},
         lambda: {"apply": {"suspend": True}},
         lambda: {"snapshot": {**FAST, "parallelism": random.choice([1, 6])}},
         lambda: {"retention": {"time": "30m"}, "retry": {"time": "2h"}},

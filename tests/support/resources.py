@@ -82,6 +82,9 @@ WRONG = (
         "give database with type postgresql",
     ),
     Refused("server-id-0", replicator(source=MYSQL | {"mysql": {"serverId": 0}}), "greater than or equal to 1"),
+    Refused("freshness-of-50ms", replicator(apply={"freshness": "50ms"}), "at least 100ms and at most 1h"),
+    Refused("freshness-of-2h", replicator(apply={"freshness": "2h"}), "at least 100ms and at most 1h"),
+    Refused("freshness-of-a-day", replicator(apply={"freshness": "1d"}), "at least 100ms and at most 1h"),
     Refused("no-include", replicator(tables={"include": []}), "at least 1 item"),
     Refused("pattern-without-schema", replicator(tables={"include": ["orders"]}), "include", "should match"),
     Refused("unknown-format", replicator(target={"type": "hudi", "location": "s3://b/x"}), "'delta' or 'iceberg'",
@@ -188,6 +191,8 @@ UNKNOWN = (
             'unknown field "spec.driver.podTemplate.metadata.name"'),
     Refused("memory-request-of-executors", replicator(executors={"memoryRequest": "1Gi"}), "memoryRequest",
             'unknown field "spec.executors.memoryRequest"'),
+    Refused("interval-of-apply", replicator(apply={"interval": "1s"}), "interval is now freshness",
+            'unknown field "spec.apply.interval"'),
     Refused("unknown-field-of-a-request", request(chunks=3), "chunks", 'unknown field "spec.chunks"'),
 )  # fmt: skip
 """The API server drops these fields unless it is asked to be strict, as kubectl asks by default."""
@@ -243,7 +248,7 @@ RIGHT = (
             "onUnsupported": "SetNull"}],
         maskKey={"secretName": "mask-key"},
         snapshot={"initial": False, "chunkSeconds": 0.5, "chunkRows": 1000, "parallelism": 8},
-        apply={"suspend": True, "interval": "1m30s"}, retry={"time": "7d"}, retention={"time": "12h"},
+        apply={"suspend": True, "freshness": "1m30s"}, retry={"time": "7d"}, retention={"time": "12h"},
         driver=POD | {"memoryRequest": "2Gi"}, executors=POD | {"min": 1, "max": 3},
         sparkConf=_settings("spark.network.timeout"),
     ),

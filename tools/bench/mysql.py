@@ -85,7 +85,7 @@ def replicator(server: MysqlServer, folder: str, include: str) -> Replicator:
     return Replicator.model_validate({
         "apiVersion": "tailrace.dev/v1alpha1", "kind": "Replicator", "metadata": {"name": "bench"},
         "spec": {"source": source, "tables": {"include": [include]}, "storage": {"location": f"{folder}/log"},
-                 "target": {"type": "delta", "location": f"{folder}/lake"}},
+                 "target": {"type": "delta", "location": f"{folder}/lake"}, "apply": {"freshness": "500ms"}},
     })  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def replicator(server: PostgresServer, folder: str, include: str, **spec: object
     source = {"type": "postgresql", "host": server.host, "port": server.port, "database": "postgres",
               "username": "postgres", "tls": {"mode": "disable"}}  # fmt: skip
     given = {"source": source, "tables": {"include": [include]}, "storage": {"location": f"{folder}/log"},
-             "target": {"type": "delta", "location": f"{folder}/lake"}}  # fmt: skip
+             "target": {"type": "delta", "location": f"{folder}/lake"}, "apply": {"freshness": "500ms"}}  # fmt: skip
     return Replicator.model_validate({
         "apiVersion": "tailrace.dev/v1alpha1", "kind": "Replicator", "metadata": {"name": "bench"},
         "spec": given | spec,

@@ -96,6 +96,7 @@ class Demo:
             "target": {"type": self.format, "location": self.lake.as_uri()},
             "storage": {"location": (self.folder / "log").as_uri()},
             "driver": {"cores": 2, "memory": "2Gi"},
+            "apply": {"freshness": "500ms"},
         }
         document = {
             "apiVersion": "tailrace.dev/v1alpha1",

@@ -31,6 +31,10 @@ from tailrace.targets.api import ChunkLost
 log = logging.getLogger(__name__)
 
 LONGEST_PAUSE, JITTER = 30.0, 0.25
+FIRST_GUESS = 0.1
+"""Seconds that a table's first batch is expected to take."""
+SNAPSHOT_HOLD = 1.0
+"""Seconds that a table waits at most while a snapshot of it, or a new copy, is under way."""
 NOT_OF_A_TABLE = (CorruptLog, Fenced)
 """End the process, in whichever thread they occur."""
 TIDY_SECONDS = 30.0
@@ -47,6 +51,8 @@ class _Entry:
 
     table: TableLog
     """The table as first seen: its worker is made from it."""
+    latest: TableLog
+    """The table as it was last seen."""
     worker: TableWorker | None = None
     """None: not made yet, or that failed."""
     refused: Stop | None = None
@@ -58,6 +64,10 @@ class _Entry:
     """The committed record then: others have come since if it is another one now. None: the target is not open yet."""
     idle: bool = False
     """It was looked at again after the last commit had become old."""
+    behind_since: float | None = None
+    """Monotonic time at which the first change that the target lacks was seen; None: it lacks none."""
+    took: float = FIRST_GUESS
+    """Seconds that its latest batches took."""
 
 
 class Applier:
@@ -69,16 +79,19 @@ class Applier:
         in_pool: Callable[[], None],
         *,
         retry_seconds: Callable[[], float],
+        hold: Callable[[], float] = lambda: 0.0,
         threads: int = 4,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`in_pool` puts the calling thread's Spark jobs into the pool of the changes. `clock` is for people and the
-        age of files; pauses go by `monotonic`, which is never set back."""
+        """`in_pool` puts the calling thread's Spark jobs into the pool of the changes. `hold`: the seconds within
+        which a change that was seen is to be committed. `clock` is for people and the age of files; pauses go by
+        `monotonic`, which is never set back."""
         self._journal = journal
         self._progress = progress
         self._make = make
         self._retry_seconds = retry_seconds
+        self._hold, self._threads = hold, threads
         self._clock, self._monotonic = clock, monotonic
         self._entries: dict[int, _Entry] = {}
         self._through = RecordNumber(-1)
@@ -101,20 +114,49 @@ class Applier:
         return self._through
 
     def offer(self, through: RecordNumber, patience: float = 0.0) -> None:
-        """Let every table continue to record `through`; wait up to `patience` seconds for them. Raises a `Stop` that
-        all of them met, or one that is not about a table."""
+        """Let every table that is due continue to record `through`; wait up to `patience` seconds for them. Raises a
+        `Stop` that all of them met, or one that is not about a table."""
         self._raise_fatal()
         self.last_step_at = time.monotonic()
         with self._lock:
             self._through = max(self._through, through)
-            live = self._live()
-            self._forget_others({table.table_id for table in live})
-            started = [future for future in map(self._enter, live) if future is not None]
+            for entry in self._due(self._through):
+                self._enter(entry)
+            started = [entry.running for entry in self._entries.values() if entry.running is not None]
         if patience and started:
             wait(started, patience)
         if not self._stopping and (self._tidying is None or self._tidying.done()):
             self._tidying = self._tidy_pool.submit(self._tidy_all)
             self._tidying.add_done_callback(self._ended)
+
+    def is_due(self, number: RecordNumber) -> bool:
+        """True if a table has to be entered now to hold record `number` in time. Tables to which it brings nothing are
+        covered here."""
+        with self._lock:
+            return bool(self._due(number))
+
+    def _due(self, number: RecordNumber) -> list[_Entry]:
+        """Tables that have to be entered now: those that nothing is gained by letting wait, and of the others as many
+        of the oldest as must be begun so that all are committed in time. (Earliest deadline first.)"""
+        live = self._live()
+        self._forget_others({table.table_id for table in live})
+        behind = [entry for table in live if (entry := self._behind(table, number)) is not None]
+        now, busy, due = self._monotonic(), 0.0, 0
+        behind.sort(key=self._deadline)
+        for place, entry in enumerate(behind, 1):
+            busy += entry.took / self._threads
+            if self._deadline(entry) - busy <= now:
+                due = place
+        return behind[:due]
+
+    def _deadline(self, entry: _Entry) -> float:
+        """The monotonic time by which it should hold what was seen."""
+        hold, progress, worker = self._hold(), self._progress.of(entry.table.table_id), entry.worker
+        if worker is None or not worker.opened or progress.fault is not None:
+            return -math.inf
+        if progress.replacing or not worker.settled or _is_being_read(entry.latest, progress):
+            hold = min(hold, SNAPSHOT_HOLD)
+        return (self._monotonic() if entry.behind_since is None else entry.behind_since) + hold
 
     def _raise_fatal(self) -> None:
         if self._fatal is not None:
@@ -135,7 +177,8 @@ class Applier:
             del self._entries[table_id]
             self._progress.forget(table_id)
 
-    def _enter(self, table: TableLog) -> Future[None] | None:
+    def _behind(self, table: TableLog, number: RecordNumber) -> _Entry | None:
+        """The table's entry if it lacks something up to record `number` and may be entered."""
         entry = self._entries.get(table.table_id)
         if entry is not None and entry.running is None and entry.table.generation != table.generation:
             entry = None  # the table begins anew, perhaps under another name: what the former worker holds is over
@@ -145,18 +188,23 @@ class Applier:
                 return None  # what a dropped table left there is being deleted
             if any(other.running is not None and _one_place(other.table, table) for other in self._entries.values()):
                 return None  # the place is its former table's until that one's batch is over
-            entry = self._entries[table.table_id] = _Entry(table)
+            entry = self._entries[table.table_id] = _Entry(table, table)
+        entry.latest = table
         if self._stopping or entry.running is not None or entry.backoff.is_waiting(self._monotonic()):
-            return entry.running
+            return None
         progress = self._progress.of(table.table_id)
-        if progress.applied_record >= self._through and progress.fault is None:
+        if progress.applied_record >= number and progress.fault is None:
             return None
         if _has_nothing_new(entry, table, progress):
-            self._progress.put(table.table_id, replace(progress, applied_record=self._through))
+            self._progress.put(table.table_id, replace(progress, applied_record=number))
             return None
+        if entry.behind_since is None:
+            entry.behind_since = self._monotonic()
+        return entry
+
+    def _enter(self, entry: _Entry) -> None:
         running = entry.running = self._pool.submit(self._run, entry)
         running.add_done_callback(self._ended)
-        return running
 
     def _overdue(self, entry: _Entry) -> float:
         """Seconds since the table should have been tidied; negative: it need not be yet."""
@@ -214,7 +262,7 @@ class Applier:
     # ---- on the pool's threads ----
 
     def _run(self, entry: _Entry) -> None:
-        begun = self._through
+        begun, since = self._through, self._monotonic()
         try:
             worker = entry.worker = entry.worker or self._make(entry.table)
             more = True
@@ -224,6 +272,7 @@ class Applier:
                 more = worker.advance(self._journal.refresh(), through)
             entry.backoff.reset()
             entry.refused = None
+            entry.behind_since, entry.took = None, (entry.took + self._monotonic() - since) / 2
         except Exception as error:  # the boundary of one table: named in the status and tried again
             self._failed(entry, error, begun)
         finally:
@@ -289,6 +338,12 @@ def _late(one: tuple[float, _Entry]) -> float:
 def _one_place(one: TableLog, other: TableLog) -> bool:
     """Targets are found by the source table's name."""
     return (one.schema.schema_name, one.schema.table_name) == (other.schema.schema_name, other.schema.table_name)
+
+
+def _is_being_read(table: TableLog, progress: TableProgress) -> bool:
+    """True if chunks, or the end of a snapshot, wait to be applied: people wait for them."""
+    latest = (part[-1].record for part in (table.chunks, table.finishes) if part)
+    return any(record > progress.applied_record for record in latest)
 
 
 def _has_nothing_new(entry: _Entry, table: TableLog, progress: TableProgress) -> bool:

@@ -73,11 +73,10 @@ class ApplyStream:
         if self._query is not None:
             self._query.stop()  # another is begun
 
-    def notify(self, number: RecordNumber) -> None:
-        """The journal holds records up to `number`. A new query is notified at once, so that it proves that it
-        works."""
+    def notify(self, number: RecordNumber, *, again: bool = False) -> None:
+        """The journal holds records up to `number`; `again`: a batch is wanted even if a former one knew that."""
         with self._lock:
-            if self._source is None or number <= self._notified:
+            if self._source is None or (number <= self._notified and not again):
                 return
             try:
                 self._source.addData(self._jvm.PythonUtils.toSeq([str(number)]))

@@ -37,7 +37,7 @@ class Timing:
     """Seconds and bytes."""
 
     record: float = 0.2
-    """Oldest finished transaction without a record."""
+    """Oldest finished transaction without a record; see `pace.Pace`."""
     block: int = 32 << 20
     """Bytes that the stream holds in memory before they become segments."""
     poll: float = 3.0

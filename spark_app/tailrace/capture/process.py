@@ -29,8 +29,10 @@ from tailrace.capture.renewal import Renewal
 from tailrace.capture.server import CaptureServer
 from tailrace.contract import manifest
 from tailrace.contract.resources import Replicator
+from tailrace.contract.units import seconds
 from tailrace.errors import MAKE_ROOM, Retry, StorageFull, TailraceError, met_at
 from tailrace.faults import fault_of
+from tailrace.pace import Pace
 from tailrace.selection import masks
 from tailrace.sources.api import Interrupted, Patience, Source
 from tailrace.storage.store import Storage
@@ -106,7 +108,8 @@ def capture(
         who = f"tailrace catalog {replicator.metadata.name}"
         source = sources.open(replicator.spec.source, who, options.secrets)
         handed_over = Renewal.handed_over(options.resync)
-        timing = Timing(heartbeat=options.heartbeat)
+        pace = Pace.of(seconds(replicator.spec.apply.freshness))
+        timing = Timing(heartbeat=options.heartbeat, record=pace.record)
         follow(Following(replicator, source, options.run_dir / SCRATCH, timing, handed_over), ends, stopping)
     finally:
         server.stop()

@@ -5,6 +5,7 @@ are errors. CRDs are generated from these models (`tools/make_crds.py`): a field
 """
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -37,6 +38,7 @@ from tailrace.contract.places import (
 )
 from tailrace.contract.pods import DriverPod, Executors
 from tailrace.contract.spark_conf import SparkConf
+from tailrace.contract.units import seconds
 
 __all__ = [
     "API_VERSION", "GROUP", "VERSION", "ApplySpec", "Catalog", "Credentials", "DeletionPolicy", "Duration", "Executors",
@@ -82,13 +84,41 @@ class SnapshotSpec(Model):
     changes may have to wait for the end of a chunk, until the driver is restarted."""
 
 
+SHORTEST_FRESHNESS, LONGEST_FRESHNESS = 0.1, 3600.0
+_BOUNDS = "it must be at least 100ms and at most 1h"
+_IN_BOUNDS = (
+    "!self.freshness.contains('d') && duration(self.freshness) >= duration('100ms')"
+    " && duration(self.freshness) <= duration('1h')"
+)
+
+
 class ApplySpec(Model):
     """The way in which changes are applied to the target."""
 
+    model_config = rules((_IN_BOUNDS, f"freshness: {_BOUNDS}"))
+
     suspend: bool = False
     """Pause writing to the target only; capture continues."""
-    interval: Duration = "500ms"
-    """Minimum time between two batches (`500ms`, `10s`)."""
+    freshness: Duration = "5s"
+    """The time within which a committed change shall be visible in the target (`500ms`, `1m`): from 100ms to 1h. The
+    more time there is, the fewer commits are made, and the less the same changes cost."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, given: object) -> object:
+        """A plain "not a known field" would not say what took its place."""
+        if isinstance(given, Mapping) and "interval" in given:
+            raise ValueError(
+                "interval is now freshness: the time within which a change shall be visible, not the time between two"
+                " batches; 500ms comes closest to the former default"
+            )
+        return given
+
+    @model_validator(mode="after")
+    def _in_bounds(self) -> "ApplySpec":
+        if not SHORTEST_FRESHNESS <= seconds(self.freshness) <= LONGEST_FRESHNESS:
+            raise ValueError(f"freshness is {self.freshness}: {_BOUNDS}")
+        return self
 
 
 class RetrySpec(Model):

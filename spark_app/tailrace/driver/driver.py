@@ -37,6 +37,7 @@ from tailrace.driver.shutdown import ShutdownRequest
 from tailrace.driver.side_loops import SideLoops
 from tailrace.driver.supervise import CaptureProcess
 from tailrace.errors import Fenced, Retry, SourceRefused, Stop, TailraceError
+from tailrace.pace import AT_ONCE, Pace
 from tailrace.seams import seam
 from tailrace.selection import masks
 from tailrace.sources.api import Source
@@ -55,8 +56,6 @@ TIDY_UP_SECONDS = 20.0
 time."""
 COUNT_SECONDS = 1.0
 """Between two looks at Spark's tasks."""
-SHORTEST_TAIL = 0.05
-"""Between two looks for a new record, however short the apply interval is."""
 
 
 def run(settings: DriverSettings) -> int:
@@ -151,7 +150,14 @@ class Driver:
             # A catalog may hang as well.
             made = Question(
                 lambda: launch.parts(
-                    self._live, self._folder, progress, source, capture=capture, spark=spark, journal=journal
+                    self._live,
+                    self._folder,
+                    progress,
+                    source,
+                    capture=capture,
+                    spark=spark,
+                    journal=journal,
+                    pace=lambda: self._pace_now,
                 ),
                 "target",
             )
@@ -286,14 +292,18 @@ class Driver:
     def _start_side_loops(self, parts: DriverParts, requests: ManifestRequests) -> None:
         start, wanted = self._side_loops.start, executors_wanted.of(parts.spark)
         start("snapshot-planner", parts.runner.step)
-        start("journal-tail", lambda: parts.stream.notify(parts.journal.refresh().number), self._tail_pause)
+        start("journal-tail", lambda: self._tail(parts), lambda: self._pace_now.look)
         start("snapshot-requests", lambda: requests.step(self._control), lambda: STEP_SECONDS)
         start("dropped-tables", parts.dropped.step, lambda: STEP_SECONDS)
         start("executors-wanted", lambda: self._control.want_executors(wanted()), lambda: COUNT_SECONDS)
 
-    def _tail_pause(self) -> float:
-        """Half an apply interval: new records must not wait for the main loop's slower steps."""
-        return max(seconds(self._spec.apply.interval) / 2, SHORTEST_TAIL)
+    def _tail(self, parts: DriverParts) -> None:
+        """A batch comes when a table is due; a new query is notified at once, so that it proves that it works."""
+        number = parts.journal.refresh().number
+        if not self._spec.apply.suspend:
+            due = parts.applier.is_due(number)
+            if due or not parts.stream.running:
+                parts.stream.notify(number, again=due)
 
     def _take_spec(self, parts: DriverParts) -> None:
         """Take over the spec that is offered, if there is one. Chunks that are being read were begun by the old one,
@@ -326,6 +336,10 @@ class Driver:
             changed = ", ".join(live_spec.differences(before, after)) or "nothing that the driver depends on"
             log.info("the spec changed, no restart needed: %s", changed)
 
+    @property
+    def _pace_now(self) -> Pace:
+        return AT_ONCE if self._settings.once else Pace.of(seconds(self._spec.apply.freshness))
+
     def _pace(self, parts: DriverParts) -> None:
         """Batches as the spec has them now."""
         apply, loops = self._spec.apply, {k: v for k, v in self._control.loops.items() if k != "apply"}
@@ -333,7 +347,7 @@ class Driver:
             parts.applier.offer(parts.journal.state.number)  # its step is just over
             loops["apply"] = parts.applier
         self._control.loops, self._control.suspended = loops, apply.suspend
-        interval = None if apply.suspend else seconds(apply.interval)
+        interval = None if apply.suspend else self._pace_now.look
         without_jvm_errors("the apply stream", lambda: parts.stream.follow(interval))
 
     def _position_now(self, source: Source, state: LogState) -> Position:

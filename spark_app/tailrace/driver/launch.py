@@ -30,6 +30,7 @@ from tailrace.driver.run_dir import RunFolder
 from tailrace.driver.server import StatusServer
 from tailrace.driver.supervise import CaptureProcess
 from tailrace.errors import InvalidManifest, Retry
+from tailrace.pace import Pace
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Tools
 from tailrace.removal.dropped import DroppedCopies
@@ -153,6 +154,7 @@ def parts(
     capture: CaptureProcess,
     spark: SparkSession,
     journal: SharedJournal,
+    pace: Callable[[], Pace],
 ) -> DriverParts:
     """All that needs the session and the journal. What of the spec may change while they work, they ask `live` for."""
     spec = live.spec
@@ -164,6 +166,7 @@ def parts(
         lambda table: TableWorker(table.table_id, target(table), progress, table.generation),
         lambda: spark.sparkContext.setLocalProperty("spark.scheduler.pool", "changes"),
         retry_seconds=lambda: seconds(live.spec.retry.time),
+        hold=lambda: pace().hold,
     )
     tools = Tools(
         anywhere=source,

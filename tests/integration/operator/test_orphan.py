@@ -109,13 +109,13 @@ def the_loser_stays_stopped(loser: Cluster) -> None:
     """Whatever happens to its objects: another Secret, another spec, Flux' request, another operator."""
     epoch = loser.shop.log().epoch
     loser.place.secret("shop-db", "rotated")
-    loser.patch(apply={"interval": "2s"})
+    loser.patch(apply={"freshness": "2s"})
     annotation = json.dumps({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": "now"}}})
     loser.place.kubectl("patch", "repl", "shop", "--type=merge", "-p", annotation)
     until(lambda: loser.status().get("lastHandledReconcileAt") == "now", "Flux' request is handled")
     loser.process.kill()
     loser.process.start()
-    loser.patch(apply={"interval": "1s"})
+    loser.patch(apply={"freshness": "1s"})
     loser.stopped()
     assert (loser.place.condition(REPL, "Stalled") or {}).get("reason") == "Fenced"
     assert loser.shop.log().epoch == epoch, "nobody has claimed the log since"

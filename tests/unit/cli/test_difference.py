@@ -40,13 +40,13 @@ def test_each_field_has_its_effect_and_the_last_line_says_what_it_takes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = written(tmp_path, "old.yaml")
-    live = written(tmp_path, "live.yaml", apply={"interval": "2s"}, deletionPolicy="Orphan")
+    live = written(tmp_path, "live.yaml", apply={"freshness": "2s"}, deletionPolicy="Orphan")
     assert diff(capsys, "-f", live, "--old", old).splitlines() == [
-        "deletionPolicy  takes effect without the driver",
-        "apply.interval  takes effect in the running driver",
+        "deletionPolicy   takes effect without the driver",
+        "apply.freshness  takes effect in the running driver",
         "no restart needed: `tailrace reload -f <manifest>`; in Kubernetes `kubectl apply`",
     ]
-    restart = written(tmp_path, "restart.yaml", apply={"interval": "2s"}, restartNonce=3)
+    restart = written(tmp_path, "restart.yaml", apply={"freshness": "2s"}, restartNonce=3)
     told = diff(capsys, "-f", restart, "--old", old).splitlines()
     assert told[0].split("  ")[0] == "restartNonce" and told[0].endswith("restarts the driver")
     assert told[-1].startswith("the driver restarts")
@@ -62,12 +62,12 @@ def test_each_field_has_its_effect_and_the_last_line_says_what_it_takes(
 def test_the_old_manifest_is_the_one_that_the_driver_works_by(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    new = written(tmp_path, "new.yaml", apply={"interval": "2s"})
+    new = written(tmp_path, "new.yaml", apply={"freshness": "2s"})
     asked = "-f", new, "--run-dir", str(tmp_path)
     assert "--old FILE" in diff(capsys, *asked, code=2)
     live_spec.keep(tmp_path, resource())
-    assert diff(capsys, *asked).startswith("apply.interval")
-    live_spec.keep(tmp_path, resource(apply={"interval": "2s"}))
+    assert diff(capsys, *asked).startswith("apply.freshness")
+    live_spec.keep(tmp_path, resource(apply={"freshness": "2s"}))
     assert diff(capsys, *asked) == "nothing changes\n"
 
 

@@ -76,7 +76,10 @@ class Fake:
     def step(self) -> None: ...
     def works(self, position: int) -> None: ...
     def offer(self, through: int) -> None: ...
-    def notify(self, number: int) -> None: ...
+    def is_due(self, number: int) -> bool:
+        return False
+
+    def notify(self, number: int, *, again: bool = False) -> None: ...
     def follow(self, interval: float | None) -> None:
         self._do(f"follow {interval}")
 
@@ -416,10 +419,13 @@ def test_capture_starts_again_only_for_what_it_reads_and_between_chunks(
 ) -> None:
     made, done = ready(tmp_path, monkeypatch)
     parts = launch.parts(cast(Any, None), cast(Any, None), cast(Any, None), cast(Any, None), capture=cast(Any, None),
-                         spark=cast(Any, None), journal=cast(Any, None))  # fmt: skip
-    takes(made, parts, apply={"interval": "2s"}, snapshot={"parallelism": 5})
-    assert done == ["runner release", "stream follow 2.0"]
+                         spark=cast(Any, None), journal=cast(Any, None), pace=cast(Any, None))  # fmt: skip
+    takes(made, parts, snapshot={"parallelism": 5})
+    assert done == ["runner release", "stream follow 0.5"]
     assert made._spec.snapshot.parallelism == 5
+    done.clear()
+    takes(made, parts, apply={"freshness": "1s"})
+    assert done == ["capture stop", "capture start again", "runner release", "stream follow 0.1"]
     done.clear()
     takes(made, parts, apply={"suspend": True}, tables={"include": ["a.*"]})
     assert done == ["runner hold", "capture stop", "capture start again", "runner release", "stream follow None"]
@@ -441,7 +447,7 @@ def test_a_spec_that_cannot_be_kept_is_refused_and_the_old_one_goes_on(
 ) -> None:
     made, done = ready(tmp_path, monkeypatch)
     parts = launch.parts(cast(Any, None), cast(Any, None), cast(Any, None), cast(Any, None), capture=cast(Any, None),
-                         spark=cast(Any, None), journal=cast(Any, None))  # fmt: skip
+                         spark=cast(Any, None), journal=cast(Any, None), pace=cast(Any, None))  # fmt: skip
 
     def full(folder: Path, kept: object) -> bool:
         raise StorageFull("no room")

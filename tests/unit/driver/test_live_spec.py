@@ -37,18 +37,18 @@ def live(generation: int | None = None) -> LiveSpec:
 def test_a_spec_is_in_effect_when_the_offer_returns() -> None:
     made, answers = live(), list[SpecAnswer]()
     asking = threading.Thread(
-        target=lambda: answers.append(made.offer(body(7, apply={"interval": "2s"}, tables={"include": ["shop.*"]})))
+        target=lambda: answers.append(made.offer(body(7, apply={"freshness": "2s"}, tables={"include": ["shop.*"]})))
     )
     asking.start()
     while (offer := made.next()) is None:
         time.sleep(0.01)
-    assert made.spec.apply.interval == "500ms"
+    assert made.spec.apply.freshness == "5s"
     assert [made.generation] == [None] and made.take(offer)
     made.settle(offer)
     asking.join(10)
-    assert (made.spec.apply.interval, made.generation, made.next()) == ("2s", 7, None)
-    assert answers[0].changed == ("tables.include", "apply.interval")
-    assert made.offer(body(7, apply={"interval": "2s"}, tables={"include": ["shop.*"]})).changed == ()
+    assert (made.spec.apply.freshness, made.generation, made.next()) == ("2s", 7, None)
+    assert answers[0].changed == ("tables.include", "apply.freshness")
+    assert made.offer(body(7, apply={"freshness": "2s"}, tables={"include": ["shop.*"]})).changed == ()
 
 
 @pytest.mark.parametrize(
@@ -75,23 +75,23 @@ def test_an_offer_that_has_to_wait_stays_and_a_newer_one_takes_its_place() -> No
     made = live()
     for seconds in ("2s", "2s", "3s"):
         with pytest.raises(Retry, match="being read"):
-            made.offer(body(apply={"interval": seconds}), patience=0)
+            made.offer(body(apply={"freshness": seconds}), patience=0)
     offer = made.next()
-    assert offer is not None and offer.replicator.spec.apply.interval == "3s"
+    assert offer is not None and offer.replicator.spec.apply.freshness == "3s"
     assert made.take(offer)
     made.settle(offer, StorageFull("no room"))
-    assert (made.next(), made.spec.apply.interval) == (None, "500ms")
+    assert (made.next(), made.spec.apply.freshness) == (None, "5s")
 
 
 def test_what_is_changed_back_while_it_waits_is_never_taken() -> None:
     made = live()
     with pytest.raises(Retry):
-        made.offer(body(apply={"interval": "2s"}), patience=0)
+        made.offer(body(apply={"freshness": "2s"}), patience=0)
     offer = made.next()
     assert offer is not None
     assert made.offer(body()).changed == ()
     assert made.next() is None and not made.take(offer), "the main loop had it in its hands"
-    assert made.spec.apply.interval == "500ms"
+    assert made.spec.apply.freshness == "5s"
 
 
 def test_a_refusal_reaches_whoever_waits() -> None:
@@ -99,7 +99,7 @@ def test_a_refusal_reaches_whoever_waits() -> None:
 
     def ask() -> None:
         try:
-            made.offer(body(apply={"interval": "2s"}))
+            made.offer(body(apply={"freshness": "2s"}))
         except StorageFull as error:
             met.append(error)
 
@@ -115,11 +115,11 @@ def test_a_refusal_reaches_whoever_waits() -> None:
 
 def test_a_driver_that_starts_is_asked_again() -> None:
     with pytest.raises(Retry, match="still starting"):
-        LiveSpec(resource()).offer(body(apply={"interval": "2s"}))
+        LiveSpec(resource()).offer(body(apply={"freshness": "2s"}))
 
 
 def test_a_container_that_starts_again_works_by_the_newer_manifest(tmp_path: Path) -> None:
-    mounted, taken = resource(6), resource(7, apply={"interval": "2s"})
+    mounted, taken = resource(6), resource(7, apply={"freshness": "2s"})
     assert live_spec.newest(tmp_path, mounted) is mounted
     assert live_spec.keep(tmp_path, taken)
     assert not live_spec.keep(tmp_path, taken)

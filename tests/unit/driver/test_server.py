@@ -43,8 +43,8 @@ class Fake:
         self.calls.append(("suspend", snapshot_id, suspend))
 
     def change_spec(self, body: SpecBody) -> SpecAnswer:
-        self.calls.append(("spec", body.generation, body.spec.apply.interval))
-        return SpecAnswer(changed=("apply.interval",))
+        self.calls.append(("spec", body.generation, body.spec.apply.freshness))
+        return SpecAnswer(changed=("apply.freshness",))
 
     def drop(self, policy: DeletionPolicy) -> DropAnswer:
         self.calls.append(("drop", policy))
@@ -106,10 +106,10 @@ def test_without_the_token_nothing_is_changed(server: StatusServer, fake: Fake) 
 
 
 def test_a_spec_is_handed_over_with_its_generation(server: StatusServer, fake: Fake) -> None:
-    spec = {**replicator()["spec"], "apply": {"interval": "2s"}}
+    spec = {**replicator()["spec"], "apply": {"freshness": "2s"}}
     assert call(server, "PUT", "/spec", {"generation": 7, "spec": spec}, token="wrong")[0] == 401
     code, body = call(server, "PUT", "/spec", {"generation": 7, "spec": spec})
-    assert (code, SpecAnswer.model_validate_json(body).changed) == (200, ("apply.interval",))
+    assert (code, SpecAnswer.model_validate_json(body).changed) == (200, ("apply.freshness",))
     assert fake.calls == [("spec", 7, "2s")]
     assert call(server, "PUT", "/spec", {"generation": 7, "spec": {**spec, "aply": {}}})[0] == 422
 

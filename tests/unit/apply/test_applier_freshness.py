@@ -1,0 +1,151 @@
+"""The applier lets changes wait for others as long as a promise allows, and begins early enough to keep it."""
+
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+from typing_extensions import override
+
+from support.apply_loop import Journal, Loop, Target, log, table
+from tailrace.apply.applier import SNAPSHOT_HOLD
+from tailrace.apply.progress import Progress
+from tailrace.apply.table_worker import TableWorker
+from tailrace.changelog.append_list import AppendList
+from tailrace.changelog.records import RecordNumber
+from tailrace.changelog.shared_journal import SharedJournal
+from tailrace.changelog.state import LoggedChunk, LogState, TableLog
+from tailrace.errors import Retry
+
+HOLD = 4.0
+
+
+class Followed:
+    """Tables that have applied everything; the test brings records, and moves the clock."""
+
+    def __init__(self, *tables: int, faults: tuple[Exception, ...] = ()) -> None:
+        self.now = 100.0
+        self.took = 0.0
+        """Seconds that a batch of a table takes."""
+        self.order = list[int]()
+        """Tables in the order of their batches."""
+        self.targets = {number: Target() for number in tables}
+        self.progress = Progress()
+        self.journal = Journal(log(*(table(number, 3) for number in tables)))
+        self.loop = Loop(
+            cast(SharedJournal, self.journal), self.progress, self.worker, lambda: None,
+            retry_seconds=lambda: 60.0, hold=lambda: HOLD, threads=1, clock=self.clock, monotonic=self.clock,
+        )  # fmt: skip
+        self.loop.offer(RecordNumber(9), patience=5)
+        assert self.commits() == [1] * len(tables), "the first batch waits for nothing"
+        next(iter(self.targets.values())).faults.extend(faults)
+
+    def clock(self) -> float:
+        return self.now
+
+    def worker(self, log_table: TableLog) -> TableWorker:
+        return Watched(self, log_table.table_id)
+
+    def bring(self, number: int, *tables: TableLog) -> None:
+        """A record, with the tables as they are by it."""
+        self.journal.state = log(*tables, number=number)
+
+    def commits(self) -> list[int]:
+        return [len(target.applied) for target in self.targets.values()]
+
+    def due_at(self, number: int, step: float = 0.5) -> float:
+        """Seconds from now until a table is due."""
+        begun = self.now
+        while not self.loop.is_due(RecordNumber(number)):
+            self.now += step
+            assert self.now < begun + 100
+        return self.now - begun
+
+
+class Watched(TableWorker):
+    """Tells when it works, and takes its time."""
+
+    def __init__(self, followed: Followed, table_id: int) -> None:
+        super().__init__(table_id, followed.targets[table_id], followed.progress)
+        self._followed = followed
+
+    @override
+    def advance(self, state: LogState, through: RecordNumber) -> bool:
+        self._followed.now += self._followed.took
+        self._followed.order.append(self.table_id)
+        return super().advance(state, through)
+
+
+@pytest.fixture
+def follow() -> Callable[..., Followed]:
+    return Followed
+
+
+def test_changes_wait_for_others_until_the_promise_calls_for_them(follow: Callable[..., Followed]) -> None:
+    one = follow(7, 8)
+    one.bring(10, table(7, 3, 10), table(8, 3))
+    assert not one.loop.is_due(RecordNumber(10))
+    assert one.progress.of(8).applied_record == 10, "the record brings this one nothing"
+    one.now += 1
+    one.bring(11, table(7, 3, 10, 11), table(8, 3))
+    one.loop.offer(RecordNumber(11), patience=1)
+    assert one.commits() == [1, 1]
+    assert 2 <= one.due_at(11) <= 3, "counted from the first of them"
+    one.loop.offer(RecordNumber(11), patience=5)
+    assert one.commits() == [2, 1] and one.targets[7].applied[-1].applied_record == 11
+    assert not one.loop.is_due(RecordNumber(11))
+    one.loop.stop()
+
+
+def test_tables_that_are_due_together_are_begun_early_enough_for_all(follow: Callable[..., Followed]) -> None:
+    numbers = range(20, 30)
+    one = follow(*numbers)
+    one.took = 0.3
+    for record in (10, 11, 12, 13):  # it learns what a batch takes
+        one.bring(record, *(table(number, 3, record) for number in numbers))
+        seen = one.now
+        one.due_at(record)
+        one.loop.offer(RecordNumber(record), patience=5)
+    assert one.commits() == [5] * len(numbers)
+    assert one.now <= seen + HOLD + 0.5, "ten batches of 0.3 s, one after the other"
+    one.loop.stop()
+
+
+def test_of_tables_that_cannot_all_be_in_time_the_one_that_waits_longest_is_first(
+    follow: Callable[..., Followed],
+) -> None:
+    one = follow(7, 8, 9)
+    one.order.clear()
+    one.bring(10, table(7, 3), table(8, 3), table(9, 3, 10))
+    assert not one.loop.is_due(RecordNumber(10))
+    one.now += 1
+    one.bring(11, table(7, 3, 11), table(8, 3), table(9, 3, 10))
+    assert not one.loop.is_due(RecordNumber(11))
+    one.now += 1
+    one.bring(12, table(7, 3, 11), table(8, 3, 12), table(9, 3, 10))
+    assert not one.loop.is_due(RecordNumber(12))
+    one.now += 60
+    one.loop.offer(RecordNumber(12), patience=5)
+    assert one.order == [9, 7, 8]
+    one.loop.stop()
+
+
+def test_people_who_wait_for_a_snapshot_wait_for_little_more(follow: Callable[..., Followed]) -> None:
+    one = follow(7)
+    read = table(7, 3, chunk=True)
+    chunks = [LoggedChunk(record=RecordNumber(10), chunk=each.chunk) for each in read.chunks]
+    one.bring(10, read.model_copy(update={"chunks": AppendList(chunks)}))
+    assert one.due_at(10, 0.1) <= SNAPSHOT_HOLD
+    one.loop.stop()
+
+
+def test_a_table_that_failed_is_tried_again_when_its_pause_has_ended(follow: Callable[..., Followed]) -> None:
+    one = follow(7, faults=(Retry("away", ""),))
+    one.bring(10, table(7, 3, 10))
+    one.due_at(10)
+    one.loop.offer(RecordNumber(10), patience=5)
+    assert one.commits() == [1] and one.progress.of(7).fault is not None
+    assert not one.loop.is_due(RecordNumber(10)), "its pause has not ended"
+    assert one.due_at(10, 0.1) < HOLD
+    one.loop.offer(RecordNumber(10), patience=5)
+    assert one.commits() == [2]
+    one.loop.stop()

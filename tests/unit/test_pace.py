@@ -1,0 +1,23 @@
+"""The division of a promise of freshness."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.pace import MARGIN, Pace
+
+
+@given(st.floats(0.1, 3600.0))
+def test_the_steps_of_a_change_s_way_take_less_time_than_was_promised(freshness: float) -> None:
+    pace = Pace.of(freshness)
+    assert min(pace.record, pace.look) > 0 and pace.hold >= 0
+    # Of the shortest promises the looks alone take more: there every change is applied as soon as it is seen.
+    assert pace.hold == 0 or pace.record + 2 * pace.look + pace.hold <= freshness * (1 - MARGIN) + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("freshness", "record", "look", "hold"), [(0.5, 0.1, 0.05, 0.25), (5.0, 1.0, 0.5, 2.5), (60.0, 1.0, 0.5, 52.0)]
+)
+def test_a_longer_promise_holds_changes_for_longer(freshness: float, record: float, look: float, hold: float) -> None:
+    pace = Pace.of(freshness)
+    assert (pace.record, pace.look, pace.hold) == pytest.approx((record, look, hold))
