@@ -5,7 +5,7 @@ and its table waits for more changes before they are committed together.
 from dataclasses import dataclass
 from typing import Self
 
-LONGEST_RECORD, LONGEST_LOOK = 1.0, 0.5
+LONGEST_RECORD, LONGEST_LOOK = 1.0, 0.25
 """Seconds: records stay small and the status moves, however much time there is."""
 SHORTEST_LOOK = 0.05
 MARGIN = 0.1

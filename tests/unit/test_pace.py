@@ -16,7 +16,7 @@ def test_the_steps_of_a_change_s_way_take_less_time_than_was_promised(freshness:
 
 
 @pytest.mark.parametrize(
-    ("freshness", "record", "look", "hold"), [(0.5, 0.1, 0.05, 0.25), (5.0, 1.0, 0.5, 2.5), (60.0, 1.0, 0.5, 52.0)]
+    ("freshness", "record", "look", "hold"), [(0.5, 0.1, 0.05, 0.25), (5.0, 1.0, 0.25, 3.0), (60.0, 1.0, 0.25, 52.5)]
 )
 def test_a_longer_promise_holds_changes_for_longer(freshness: float, record: float, look: float, hold: float) -> None:
     pace = Pace.of(freshness)
