@@ -32,4 +32,4 @@ class Pace:
 
 
 AT_ONCE = Pace(record=0.2, look=SHORTEST_LOOK, hold=0.0)
-"""For a run that ends when everything is applied."""
+"""The pace of a run that ends when everything is applied."""
