@@ -9,7 +9,7 @@ table meets is the whole target's and ends the process.
 import logging
 import math
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -152,7 +152,7 @@ class Applier:
     def _deadline(self, entry: _Entry) -> float:
         """The monotonic time by which it should hold what was seen."""
         hold, progress, worker = self._hold(), self._progress.of(entry.table.table_id), entry.worker
-        if worker is None or not worker.opened or progress.fault is not None:
+        if worker is None or not worker.opened or progress.fault is not None or entry.latest.removed:
             return -math.inf
         if progress.replacing or not worker.settled or _is_being_read(entry.latest, progress):
             hold = min(hold, SNAPSHOT_HOLD)
@@ -166,10 +166,23 @@ class Applier:
             raise met[0]
 
     def _live_ids(self) -> list[int]:
-        return [table.table_id for table in self._live()]
+        return [t.table_id for t in self._journal.state.tables.values() if not t.removed]
 
     def _live(self) -> list[TableLog]:
-        return [t for t in self._journal.state.tables.values() if not t.removed]
+        """Captured tables, and those that no longer are and still lack changes from before their end: their copies are
+        kept as they were then."""
+        tables = self._journal.state.tables
+        live = [table for table in tables.values() if not table.removed]
+        gone = [tables[i] for i in self._entries if i in tables and tables[i].removed]
+        return [*live, *(table for table in gone if self._is_ending(table, live))]
+
+    def _is_ending(self, table: TableLog, live: Sequence[TableLog]) -> bool:
+        """True if the removed table lacks changes, and its place is neither another's nor about to be deleted."""
+        entry, progress = self._entries[table.table_id], self._progress.of(table.table_id)
+        known = entry.table.generation == table.generation and entry.worker is not None and entry.worker.opened
+        lacks = known and progress.fault is None and last_record(table) > progress.applied_record
+        deleted = any(dropped.place == place_of(table) for dropped in self._journal.state.dropped)
+        return lacks and not deleted and not any(_one_place(other, table) for other in live)
 
     def _forget_others(self, live: Set[int]) -> None:
         """Tables that are no longer captured, with all that their workers hold: they come and go for years."""

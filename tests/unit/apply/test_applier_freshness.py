@@ -11,6 +11,7 @@ from tailrace.apply.applier import SNAPSHOT_HOLD
 from tailrace.apply.progress import Progress
 from tailrace.apply.table_worker import TableWorker
 from tailrace.changelog.append_list import AppendList
+from tailrace.changelog.logged import DroppedTable, place_of
 from tailrace.changelog.records import RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LoggedChunk, LogState, TableLog
@@ -135,6 +136,37 @@ def test_people_who_wait_for_a_snapshot_wait_for_little_more(follow: Callable[..
     chunks = [LoggedChunk(record=RecordNumber(10), chunk=each.chunk) for each in read.chunks]
     one.bring(10, read.model_copy(update={"chunks": AppendList(chunks)}))
     assert one.due_at(10, 0.1) <= SNAPSHOT_HOLD
+    one.loop.stop()
+
+
+def test_a_table_that_is_dropped_gets_its_last_changes_first(follow: Callable[..., Followed]) -> None:
+    """Its copy is kept as the table was at its end."""
+    one = follow(7, 8)
+    ended = table(7, 3, 10).model_copy(update={"removed": True})
+    one.bring(10, ended, table(8, 3))
+    assert one.loop.is_due(RecordNumber(10))
+    one.loop.offer(RecordNumber(10), patience=5)
+    assert one.targets[7].applied[-1].applied_record == 10
+    one.loop.offer(RecordNumber(11), patience=5)
+    assert one.commits() == [2, 1] and one.loop.is_done_with(place_of(ended))
+    one.loop.stop()
+
+
+def test_a_table_whose_copy_is_deleted_or_whose_place_is_taken_gets_nothing_more(
+    follow: Callable[..., Followed],
+) -> None:
+    one = follow(7, 8)
+    ended = [table(number, 3, 10).model_copy(update={"removed": True}) for number in (7, 8)]
+    taken = table(9, 10)
+    name = {"table_name": "t8"}
+    schema = taken.schemas[0].model_copy(update={"table": taken.schema.model_copy(update=name)})
+    one.targets[9] = Target()
+    one.bring(10, *ended, taken.model_copy(update={"schemas": (schema,)}))
+    dropped = DroppedTable(place=place_of(ended[0]), table_ids=(7,), generation=RecordNumber(0), begun=False)
+    one.journal.state = one.journal.state.model_copy(update={"dropped": (dropped,)})
+    one.loop.offer(RecordNumber(10), patience=5)
+    assert one.commits() == [1, 1, 1]
+    assert one.loop.is_done_with(place_of(ended[0]))
     one.loop.stop()
 
 
