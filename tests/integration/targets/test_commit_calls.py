@@ -45,9 +45,10 @@ def iceberg(spark: SparkSession, _: Path) -> Callable[[int], None]:
     return lambda step: orders.apply(dict.fromkeys(range(step, step + 10), (None, f"{step}")))
 
 
-@pytest.mark.parametrize("table", [delta, iceberg])
-def test_a_commit_looks_up_no_name(
+@pytest.mark.parametrize(("table", "calls"), [(delta, 6), (iceberg, 70)])
+def test_a_commit_is_few_calls_and_looks_up_no_name(
     table: Callable[[SparkSession, Path], Callable[[int], None]],
+    calls: int,
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -58,6 +59,7 @@ def test_a_commit_looks_up_no_name(
     with counted(spark, monkeypatch) as asked:
         commit(4)
     assert asked[LOOKUP] == 0
+    assert asked[CALL] <= calls
 
 
 def test_the_manifests_that_an_iceberg_commit_reads_stay_few(spark: SparkSession) -> None:

@@ -85,7 +85,6 @@ class DeltaLog:
         self._jvm = jvm
         self._delta: Any = jvm.org.apache.spark.sql.delta
         self._none: Any = jvm.scala.Option.empty()
-        self._operation_class: Any = getattr(self._delta, "DeltaOperations$StreamingUpdate")
         self._activate()
         session = spark._jsparkSession
         # A cached log of a table that was deleted meanwhile would answer from memory.
@@ -135,22 +134,18 @@ class DeltaLog:
     ) -> int:
         """Commit on top of `base` (None: create the table); returns the new version. `checkpoint`: Delta writes one
         where the table wants it, as a Spark job."""
+        made = None if metadata is None else json.dumps({"metaData": metadata})
+        txn = next((action["txn"] for action in actions if "txn" in action), {"appId": "tailrace", "version": 0})
+        lines = "\n".join(map(json.dumps, actions))
+        on = None if base is None else base.handle
         try:
-            self._activate()
-            handle = self._start(base, checkpoint)
-            if metadata is not None:
-                made = self._from_json({"metaData": metadata})
-                if base is None:
-                    handle.updateMetadataForNewTable(made)
-                else:
-                    handle.updateMetadata(made, False)
-            # Whatever others add or remove meanwhile concerns us: our keys may be in it.
-            handle.readWholeTable()
-            sequence, operation = self._sequence(actions), self._operation(actions)
+            prepared = self._jvm.dev.tailrace.Transaction.prepare(
+                self._spark._jsparkSession, self._log, on, checkpoint, made, lines, txn["appId"], txn["version"]
+            )
         except Py4JError as error:
             raise Retry(f"Delta transaction cannot start: {privacy.error_text(error)}") from error
         try:
-            return int(handle.commit(sequence, operation))
+            return int(prepared.send())
         except Py4JJavaError as error:
             if java_class(error).startswith(_CONFLICTS):
                 raise Retry(f"somebody else changed the table: {privacy.error_text(error)}") from error
@@ -176,31 +171,6 @@ class DeltaLog:
             self._log.store().write(path, text, True, self._log.newDeltaHadoopConf())
         except Py4JError as error:
             raise Retry(f"{POINTER} cannot be written: {privacy.error_text(error)}") from error
-
-    def _start(self, base: DeltaSnapshot | None, checkpoint: bool) -> Any:
-        if base is None:
-            self._log.createLogDirectoriesIfNotExists()
-        on = self._none if base is None else self._jvm.scala.Option.apply(base.handle)
-        if checkpoint:
-            return self._log.startTransaction(self._none, on)
-        return self._jvm.dev.tailrace.Transaction(self._log, self._none, on)
-
-    def _operation(self, actions: Sequence[Action]) -> Any:
-        """The operation as the table's history names it: a streaming update of the record's number. For a
-        `ManualUpdate` Delta derives no checksum from the last one: it would read its whole log again after every
-        commit."""
-        txn = next((action["txn"] for action in actions if "txn" in action), {"appId": "tailrace", "version": 0})
-        mode = self._jvm.org.apache.spark.sql.streaming.OutputMode.Update()
-        return self._operation_class(mode, txn["appId"], txn["version"], self._none)
-
-    def _sequence(self, actions: Sequence[Action]) -> Any:
-        out = self._jvm.java.util.ArrayList()
-        for action in actions:
-            out.add(self._from_json(action))
-        return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(out).toSeq()
-
-    def _from_json(self, action: Action) -> Any:
-        return self._delta.actions.Action.fromJson(json.dumps(action))
 
 
 class LogGap(Retry):

@@ -96,6 +96,9 @@ class DeltaTable:
         self._at: _Version | None = None
         self._former: _Former | None = None
         self._files: list[DataFile] | None = None
+        self._described: tuple[Action, dict[str, tuple[LiveFile, DataFile]]] = {}, {}
+        """The files as last asked for, and the metadata that they were described by: most are in the next version, too,
+        and reading their statistics again would make each commit cost more the larger the table is."""
 
     # ---- FormatTable ----
 
@@ -184,8 +187,17 @@ class DeltaTable:
 
     def files(self) -> Sequence[DataFile]:
         if self._files is None:
-            fields = delta_schema.all_fields(self._version.metadata)
-            self._files = [file.data_file(self.location, fields) for file in self._version.live.values()]
+            metadata, before = self._described
+            if metadata is not self._version.metadata:
+                metadata, before = self._version.metadata, {}
+            fields = delta_schema.all_fields(metadata)
+            found = {}
+            for uri, file in self._version.live.items():
+                known = before.get(uri)
+                same = known is not None and known[0] is file
+                found[uri] = known if known and same else (file, file.data_file(self.location, fields))
+            self._described = metadata, found
+            self._files = [described for _, described in found.values()]
         return self._files
 
     def arrow_schema(self, schema: TableSchema, before: TableSchema | None = None) -> pa.Schema:
