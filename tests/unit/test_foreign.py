@@ -3,7 +3,8 @@
 import ast
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -123,9 +124,10 @@ def delta(method: str, *arguments: Any, after: int = 0) -> Any:
         log = DeltaLog.__new__(DeltaLog)
         broken: Any = _Broken(error, after)
         log._log = log._delta = broken
-        for name in ("_activate", "_start", "_sequence", "_operation"):
-            setattr(log, name, lambda *_: broken)
+        log._spark = cast(Any, SimpleNamespace(_jsparkSession=None))
+        log._jvm = SimpleNamespace(dev=SimpleNamespace(tailrace=SimpleNamespace(Transaction=broken)))
         log._none = None
+        log.__dict__["_activate"] = lambda: None
         found = getattr(log, method)(*arguments)
         if found is not None:
             list(found)
