@@ -87,7 +87,7 @@ class SnapshotSpec(Model):
 SHORTEST_FRESHNESS, LONGEST_FRESHNESS = 0.1, 3600.0
 _BOUNDS = "it must be at least 100ms and at most 1h"
 _IN_BOUNDS = (
-    "!self.freshness.contains('d') && duration(self.freshness) >= duration('100ms')"
+    "!has(self.freshness) || !self.freshness.contains('d') && duration(self.freshness) >= duration('100ms')"
     " && duration(self.freshness) <= duration('1h')"
 )
 
