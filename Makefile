@@ -100,7 +100,7 @@ test: check integration ## Everything: check, then tests against PostgreSQL, Spa
 CLUSTERED := $(wildcard tests/integration/cluster/test_*.py)
 QUEUED := $(filter-out $(CLUSTERED),$(wildcard tests/integration/*/test_*.py tests/proof/test_*.py))
 integration: ## Tests against real servers
-	@told=$$(mktemp); nice -n 5 $(PYTEST) $(CLUSTERED) >$$told 2>&1 & beside=$$!; trap 'kill $$beside' INT TERM; \
+	@told=$$(mktemp); nice -n 5 env $(PYTEST) $(CLUSTERED) >$$told 2>&1 & beside=$$!; trap 'kill $$beside' INT TERM; \
 	$(IN_MEMORY) 12 env $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder $(QUEUED); status=$$?; \
 	wait $$beside || status=1; cat $$told; rm $$told; exit $$status
 
