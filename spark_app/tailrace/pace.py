@@ -7,7 +7,7 @@ from typing import Self
 
 LONGEST_RECORD, LONGEST_LOOK = 1.0, 0.25
 """Seconds: records stay small and the status moves, however much time there is."""
-SHORTEST_LOOK = 0.05
+SHORTEST_LOOK = 0.02
 MARGIN = 0.1
 """The part of the promise that nothing is planned for."""
 
@@ -31,5 +31,5 @@ class Pace:
         return cls(record, look, max(0.0, freshness * (1 - MARGIN) - record - 2 * look))
 
 
-AT_ONCE = Pace(record=0.2, look=SHORTEST_LOOK, hold=0.0)
+AT_ONCE = Pace(record=0.2, look=0.05, hold=0.0)
 """The pace of a run that ends when everything is applied."""

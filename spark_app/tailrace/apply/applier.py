@@ -255,8 +255,8 @@ class Applier:
     def is_done_with(self, place: tuple[str, str]) -> bool:
         """True if no thread works at the copy of a table that is no longer captured. None will: only captured ones are
         entered."""
-        live = {table.table_id: table.generation for table in self._live()}
         with self._lock:
+            live = {table.table_id: table.generation for table in self._live()}
             here = [entry for entry in self._entries.values() if place_of(entry.table) == place]
             over = [entry for entry in here if live.get(entry.table.table_id) != entry.table.generation]
             if any(entry.running is not None or entry is self._tidied for entry in over):

@@ -170,6 +170,24 @@ def test_a_table_whose_copy_is_deleted_or_whose_place_is_taken_gets_nothing_more
     one.loop.stop()
 
 
+def test_tables_are_listed_only_while_no_other_thread_adds_or_forgets_one(follow: Callable[..., Followed]) -> None:
+    """The loop that deletes dropped copies asks from a thread of its own: a list that changed under it ended the
+    driver."""
+    one = follow(7)
+    listed = one.loop._live
+
+    def guarded() -> list[TableLog]:
+        assert one.loop._lock.locked()
+        return listed()
+
+    one.loop.__dict__["_live"] = guarded
+    one.bring(10, table(7, 3, 10))
+    one.loop.offer(RecordNumber(10))
+    assert not one.loop.is_due(RecordNumber(10))
+    assert one.loop.is_done_with(("s", "t8"))
+    one.loop.stop()
+
+
 def test_a_table_that_failed_is_tried_again_when_its_pause_has_ended(follow: Callable[..., Followed]) -> None:
     one = follow(7, faults=(Retry("away", ""),))
     one.bring(10, table(7, 3, 10))
