@@ -142,7 +142,11 @@ def _lag(status: Status, limits: Limits) -> Iterable[Claim]:
     shown, most = times.span(behind), times.span(limits.lag_seconds)
     late = behind > limits.lag_seconds
     text = f"{shown} behind the source; the objective is {most}."
-    yield Claim("Lagging", _truth(late), Reason.LAG_HIGH if late else Reason.LAG_LOW, text if late else "")
+    missed = status.apply.freshness_missed
+    if missed and not late:
+        yield Claim("Lagging", "True", Reason.FRESHNESS_MISSED, f"{bounded(missed, MAX_WHY)}.")
+    else:
+        yield Claim("Lagging", _truth(late), Reason.LAG_HIGH if late else Reason.LAG_LOW, text if late else "")
     met = not late and not bad
     why = "" if met else (text if late else f"{bad} tables are failing.")
     yield Claim("SLOMet", _truth(met), Reason.MET if met else Reason.NOT_MET, why)

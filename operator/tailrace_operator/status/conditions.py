@@ -68,6 +68,7 @@ class Reason(Enum):
     LAG_HIGH = "LagHigh"
     LAG_LOW = "LagLow"
     LAG_UNKNOWN = "LagUnknown"
+    FRESHNESS_MISSED = "FreshnessMissed"
     EXECUTORS_RUNNING = "ExecutorsRunning"
     EXECUTORS_STARTING = "ExecutorsStarting"
     EXECUTORS_NOT_NEEDED = "ExecutorsNotNeeded"

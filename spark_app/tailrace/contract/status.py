@@ -130,6 +130,8 @@ class ApplyStatus(Model):
     """Every running table has applied up to this record."""
     rows_per_second: float = 0.0
     suspended: bool = False
+    freshness_missed: str | None = None
+    """The changes that are later than `apply.freshness` promises, and why, once that has lasted for a minute."""
 
 
 class Assessment(Model):

@@ -21,6 +21,7 @@ from tailrace.contract.status import Assessment, Fault, Status
 from tailrace.demand import DEMAND
 from tailrace.driver.final_drop import FinalDrop
 from tailrace.driver.key_lookups import BeingLookedUp, KeyLookups, Withdrawn
+from tailrace.driver.lateness import Lateness
 from tailrace.driver.live_spec import LiveSpec
 from tailrace.driver.rates import Rates
 from tailrace.driver.server import Conflict, Unknown
@@ -64,6 +65,8 @@ class DriverControl:
         self.dropped: DroppedCopies | None = None
         self.final_drop: FinalDrop | None = None
         self.live: LiveSpec | None = None
+        self.freshness: float | None = None
+        """The seconds that `apply.freshness` promises; None: nothing is promised."""
         self.suspended = False
         self.stopped = False
         self.fault: Fault | None = None
@@ -84,6 +87,7 @@ class DriverControl:
         """The number of executors that Spark's tasks call for."""
         self._table_rates = Rates[int]()
         self._snapshot_rates = Rates[str]()
+        self._lateness = Lateness()
         self._rates_lock = threading.Lock()
         self._lock = threading.Lock()
         """One snapshot verb at a time; held while capture records."""
@@ -111,7 +115,7 @@ class DriverControl:
         with self._rates_lock:
             table_rates = self._table_rates.add(now, {key: table.counters.rows for key, table in tables.items()})
             snapshot_rates = self._snapshot_rates.add(now, _rows_read(state))
-        return assemble(
+        status = assemble(
             Moment(
                 name=self.name,
                 now=now,
@@ -132,6 +136,7 @@ class DriverControl:
                 position_text=self.position_text,
             )
         )
+        return self._lateness.told(status, self.freshness, time.monotonic())
 
     def _capture_answer(self) -> StateAnswer | None:
         """The last answer of capture; the obstacle that a snapshot waits for is reported under the same heading as

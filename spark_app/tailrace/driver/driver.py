@@ -347,6 +347,7 @@ class Driver:
             parts.applier.offer(parts.journal.state.number)  # its step is just over
             loops["apply"] = parts.applier
         self._control.loops, self._control.suspended = loops, apply.suspend
+        self._control.freshness = None if self._settings.once else seconds(apply.freshness)
         interval = None if apply.suspend else self._pace_now.look
         without_jvm_errors("the apply stream", lambda: parts.stream.follow(interval))
 

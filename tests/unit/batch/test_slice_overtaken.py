@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support import pipeline
 from support.scripted_database import Change
 from support.scripted_runs import Copy, filled
 from tailrace.changelog import triggers
@@ -47,6 +48,7 @@ def applied(one: Copy) -> None:
 def test_batches_go_on_until_the_snapshot_is_planned_that_is_called_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(pipeline, "RETRY_SECONDS", 1.0)
     one = Copy(filled("one", rows=150), tmp_path)
     one.start()
     one.level()

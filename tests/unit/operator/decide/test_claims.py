@@ -63,6 +63,17 @@ def test_the_lag_is_unknown_while_capture_does_not_answer() -> None:
     assert decision.status.lag is None and "Lagging" not in kinds(decision)
 
 
+def test_a_promise_that_is_not_kept_is_a_reason_to_lag_and_not_an_error() -> None:
+    why = "1 of 1 tables are late, by up to 9 s, and apply.freshness promises 5 s: the commits take longer than that"
+    late = tables(WELL, apply=ApplyStatus(lag_seconds=9.0, freshness_missed=why))
+    decision = decide(running(late), LIMITS)
+    told = condition(decision, "Lagging")
+    assert (told.status, told.reason, told.message) == ("True", "FreshnessMissed", f"1{why[1:]}.")
+    assert truths(decision.status)["Ready"] == "True"
+    much = tables(WELL, apply=ApplyStatus(lag_seconds=1000.0, freshness_missed=why))
+    assert condition(decide(running(much), LIMITS), "Lagging").reason == "LagHigh"
+
+
 # ---- what was assessed before the first start ----
 
 
