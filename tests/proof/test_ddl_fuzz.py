@@ -10,6 +10,7 @@ import pytest
 from support.ddl.fork_server import ForkServer
 from support.ddl.fuzz import Rounds
 from support.postgres import PostgresServer
+from support.versions import turns
 
 SEEDS = range(4)
 BETWEEN = (15, 16, 17)
@@ -17,7 +18,7 @@ BETWEEN = (15, 16, 17)
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("major", BETWEEN)
+@pytest.mark.parametrize("major", turns(*BETWEEN))
 def test_every_version_follows_random_ddl(fork_server: ForkServer, tmp_path: Path, major: int) -> None:
     with PostgresServer(major) as server:
         failed = Rounds(server, fork_server, tmp_path).play(major, operations=20)

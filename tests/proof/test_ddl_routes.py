@@ -9,10 +9,11 @@ from support.ddl.in_process import in_process
 from support.ddl.scenarios import packs, read
 from support.ddl.script import run
 from support.postgres import PostgresServer
+from support.versions import turns
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("major", "timing"), [(14, "between"), (14, "over"), (14, "stopped"), (15, "over")])
+@pytest.mark.parametrize(("major", "timing"), turns((14, "between"), (14, "over"), (14, "stopped"), (15, "over")))
 def test_rows_of_partitions_go_where_they_belong(
     fork_server: ForkServer, tmp_path: Path, major: int, timing: str
 ) -> None:

@@ -16,6 +16,7 @@ from support.ddl.in_place import reads
 from support.ddl.in_process import InProcess, in_process
 from support.ddl.verify import Verdict, verify
 from support.postgres import PostgresServer
+from support.versions import turns
 
 NUMBERS = count()
 CHANGES = (
@@ -94,7 +95,7 @@ def begin_anew(one: InProcess) -> None:
 
 
 @pytest.mark.postgres(18)
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", turns(False, True))
 def test_every_change_of_form_is_followed(one: InProcess, killed: bool) -> None:
     for change in CHANGES:
         one.sql(ROWS.format(100, 10))
@@ -110,7 +111,7 @@ def test_every_change_of_form_is_followed(one: InProcess, killed: bool) -> None:
 
 
 @pytest.mark.postgres(18)
-@pytest.mark.parametrize("seen_by", ["rows", "kill"])
+@pytest.mark.parametrize("seen_by", turns("rows", "kill"))
 def test_dropped_and_renamed_columns_are_followed_and_no_row_is_read_again(one: InProcess, seen_by: str) -> None:
     """By the first row in the new form before anybody looks, and by a process that was down meanwhile: each a half.
     (All, by looks and rows in any order: `tests/soak/test_soak_in_place.py`.)"""
@@ -136,7 +137,7 @@ RETYPED = (
 
 
 @pytest.mark.postgres(18)
-@pytest.mark.parametrize("seen_by", ["rows", "kill"])
+@pytest.mark.parametrize("seen_by", turns("rows", "kill"))
 def test_columns_of_another_type_have_their_rows_read_again_and_the_target_keeps_its_others(
     one: InProcess, seen_by: str
 ) -> None:
@@ -226,7 +227,7 @@ ADDED = (
 
 
 @pytest.mark.postgres(18)
-@pytest.mark.parametrize("seen_by", ["rows", "look", "kill"])
+@pytest.mark.parametrize("seen_by", turns("rows", "look", "kill"))
 def test_a_table_that_is_to_stand_still_stops_at_every_change_of_its_columns(one: InProcess, seen_by: str) -> None:
     """Before anything of the new form is applied; another policy goes on."""
     for change in ADDED:

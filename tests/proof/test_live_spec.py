@@ -62,7 +62,7 @@ def test_a_running_driver_takes_every_change_and_the_target_is_equal(prove: Begi
     """At the start some columns are left out. To leave out others later stops the table until it is started over."""
     narrow = {"options": [{"match": "proof.single", "columns": ["v", "big2"]}]}
     random, proof = Random(5), prove("delta", seed=11, snapshot=FAST, **narrow)
-    writers = proof.writers(seed=11, count=4)
+    writers = proof.writers(seed=11, count=2)
     run = proof.deployment.start()
     run.until(lambda: state(proof).get("state") == "Running", 120, "the driver to run")
     for number in range(6):
@@ -88,7 +88,7 @@ def test_a_running_driver_takes_every_change_and_the_target_is_equal(prove: Begi
 @pytest.mark.timeout(900)
 def test_a_kill_between_the_kept_spec_and_capture_s_restart_loses_nothing(prove: Begin) -> None:
     proof = prove("iceberg", seed=12, snapshot=FAST)
-    writers = proof.writers(seed=12, count=4)
+    writers = proof.writers(seed=12, count=2)
     run = proof.deployment.start(seams="driver.spec-kept=kill")
     run.until(lambda: state(proof).get("state") == "Running", 120, "the driver to run")
     proof.deployment.spec["tables"] = {"include": ["proof.*"], "exclude": ["proof.single"]}

@@ -149,7 +149,7 @@ class Cluster:
         """The newest message of such an event."""
 
         def look() -> str | None:
-            found = json.loads(self.place.kubectl("get", "events", "-o", "json"))["items"]
+            found = self.place.objects.objects(self.place.namespace, "events")
             texts = [(e["lastTimestamp"] or "", e["message"]) for e in found if e["reason"] == reason]
             return max(texts)[1] if texts else None
 

@@ -1,12 +1,12 @@
 """A namespace with an operator that watches it: what the tests of the operator against a real API server share."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from support.kube import KubeApi
+from support.kube_objects import KubeObjects
 from support.operator_process import ROOT, DriverDouble, Node, OperatorProcess, until
 
 CRDS = ROOT / "crds"
@@ -22,7 +22,7 @@ class Team:
 
     def __init__(self, kube: KubeApi, namespace: str, folder: Path) -> None:
         self.kube, self.namespace, self.folder = kube, namespace, folder
-        self.node = Node(kube, namespace)
+        self.node, self.objects = Node(kube, namespace), KubeObjects(kube.kubeconfig)
         kube.kubectl("create", "namespace", namespace)
         self.secret("shop-db", "first")
 
@@ -44,8 +44,8 @@ class Team:
 
     def get(self, what: str) -> Any:
         """The object; None: there is none."""
-        out = self.kubectl("get", what, "-o", "json", "--ignore-not-found")
-        return json.loads(out) if out.strip() else None
+        kind, _, name = what.partition("/")
+        return self.objects.get(self.namespace, kind, name)
 
     def condition(self, what: str, kind: str) -> Any:
         found = (self.get(what) or {}).get("status", {}).get("conditions", ())
@@ -72,6 +72,7 @@ def team(kube: KubeApi, name: str, folder: Path) -> Iterator[Team]:
     made = Team(kube, name, folder)
     yield made
     made.node.close()
+    made.objects.close()
 
 
 def operator(place: Team, *flags: str, seams: str = "", tree: Path = ROOT) -> OperatorProcess:

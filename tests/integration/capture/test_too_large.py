@@ -23,8 +23,10 @@ VALUE, ROW = (
 @pytest.mark.parametrize(
     ("insert", "said"),
     [
-        pytest.param(VALUE, "invalid memory alloc request size", marks=pytest.mark.postgres(18)),
-        pytest.param(ROW, "out of memory", marks=pytest.mark.postgres(14)),
+        pytest.param(
+            VALUE, "invalid memory alloc request size", marks=[pytest.mark.postgres(18), pytest.mark.turn(0, 2)]
+        ),
+        pytest.param(ROW, "out of memory", marks=[pytest.mark.postgres(14), pytest.mark.turn(1, 2)]),
     ],
 )
 def test_a_row_that_the_server_cannot_send_is_told_with_the_way_out(

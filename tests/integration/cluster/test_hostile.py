@@ -85,7 +85,7 @@ def test_a_driver_that_is_killed_amid_its_drop_leaves_nothing_behind(shop: Shop)
         shop.wait("the driver to be started again, or ended", 120, lambda: restarted(shop, "lost-driver-0"))
         assert connection.execute(PUBLICATIONS).fetchall() == [(publication,)]
         holder.execute("ROLLBACK")
-        shop.wait("it is let go", 300, lambda: shop.cluster.get(shop.space, "replicator", "lost") is None)
+        shop.wait("it is let go", 300, lambda: shop.objects.get(shop.space, "replicator", "lost") is None)
         assert connection.execute(SLOTS).fetchall() == []
         assert connection.execute(PUBLICATIONS).fetchall() == []
     reasons = shop.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}").split()

@@ -46,8 +46,15 @@ def _copy(source: PostgresServer, deployment: Deployment, read: Callable[[str, s
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("format", turns("delta", "iceberg"))
-def test_odd_names_in_an_odd_folder(source: PostgresServer, tmp_path: Path, format: str) -> None:
+@pytest.mark.parametrize("place", turns("folder, delta", "bucket", "folder, iceberg"))
+def test_odd_names_in_an_odd_place(source: PostgresServer, tmp_path: Path, s3: S3Server, place: str) -> None:
+    if place == "bucket":
+        in_a_bucket(source, tmp_path, s3)
+    else:
+        in_a_folder(source, tmp_path, place.rpartition(" ")[2])
+
+
+def in_a_folder(source: PostgresServer, tmp_path: Path, format: str) -> None:
     lake, log = tmp_path / LOCATION / "lake", tmp_path / LOCATION / "log"
     spec: dict[str, Any] = {
         "tables": {"include": ["*.*"]},
@@ -58,7 +65,7 @@ def test_odd_names_in_an_odd_folder(source: PostgresServer, tmp_path: Path, form
     assert not [*lake.rglob("*"), *log.rglob("*")]
 
 
-def test_odd_names_in_an_odd_prefix_of_a_bucket(source: PostgresServer, tmp_path: Path, s3: S3Server) -> None:
+def in_a_bucket(source: PostgresServer, tmp_path: Path, s3: S3Server) -> None:
     on_s3 = OnS3(s3, tmp_path / "keys")
     on_s3.write_keys()
     spec: dict[str, Any] = {

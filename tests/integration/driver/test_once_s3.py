@@ -17,6 +17,7 @@ from support.proof.harness import Begin, Proof
 from support.proof.on_s3 import OnS3
 from support.proof.writers import Writers
 from support.s3 import S3Server
+from support.versions import turns
 
 CATALOG_PASSWORD = "catalog-password-0123456789"
 CHUNKS = {"chunkRows": 60, "parallelism": 2}
@@ -92,15 +93,14 @@ def _assert_equal(proof: Proof, read: Callable[[str, str], pa.Table]) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_once_with_log_and_delta_tables_on_s3(prove: Begin, on_s3: Watched) -> None:
-    target = {"type": "delta", **on_s3.place("lake")}
-    proof = prove("delta", seed=1, target=target, storage=on_s3.place("log"), snapshot=CHUNKS)
-    _follow(on_s3, proof, on_s3.delta)
-
-
-@pytest.mark.timeout(900)
-def test_once_with_log_and_iceberg_tables_on_s3_and_a_jdbc_catalog(prove: Begin, on_s3: Watched) -> None:
-    proof = prove("iceberg", seed=2, storage=on_s3.place("log"), snapshot=CHUNKS)
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
+def test_once_with_log_and_tables_on_s3(prove: Begin, on_s3: Watched, format: str) -> None:
+    """Iceberg's with a JDBC catalog."""
+    proof = prove(format, seed=1, storage=on_s3.place("log"), snapshot=CHUNKS)
+    if format == "delta":
+        proof.deployment.spec["target"] = {"type": "delta", **on_s3.place("lake")}
+        _follow(on_s3, proof, on_s3.delta)
+        return
     catalog = {
         "type": "jdbc",
         "uri": f"jdbc:postgresql://{proof.server.host}:{proof.server.port}/postgres",

@@ -59,7 +59,7 @@ def rereads(run: LogRun) -> dict[str, int | None]:
     return {t.schema.name: t.reread_record for t in run.journal.state.tables.values()}
 
 
-@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("behind", turns(False, True))
 def test_tables_without_transactions_are_read_again_after_a_crash(
     server: MysqlServer, tmp_path: Path, behind: bool
 ) -> None:
@@ -150,7 +150,9 @@ def killed_when_logged(server: MysqlServer, *statements: str) -> None:
 
 
 @pytest.mark.parametrize("server", [MARIADB_NEWEST], indirect=True)
-@pytest.mark.parametrize(("logged", "decided"), [("COMMIT", "COMMIT"), ("COMMIT", "ROLLBACK"), ("ROLLBACK", "COMMIT")])
+@pytest.mark.parametrize(
+    ("logged", "decided"), turns(("COMMIT", "COMMIT"), ("COMMIT", "ROLLBACK"), ("ROLLBACK", "COMMIT"))
+)
 def test_an_xa_transaction_that_is_decided_again_after_a_crash_ends_as_in_the_server(
     server: MysqlServer, tmp_path: Path, logged: str, decided: str
 ) -> None:
@@ -174,7 +176,7 @@ def test_an_xa_transaction_that_is_decided_again_after_a_crash_ends_as_in_the_se
 
 
 @pytest.mark.parametrize("server", [MARIADB_NEWEST], indirect=True)
-@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("restarted", turns(False, True))
 def test_an_xa_transaction_that_a_crash_took_back_is_not_waited_for(
     server: MysqlServer, tmp_path: Path, restarted: bool
 ) -> None:

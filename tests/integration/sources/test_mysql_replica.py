@@ -14,23 +14,24 @@ from support.mysql_replicas import caught_up, follow
 from support.mysql_stalls import commits_that_stall
 from support.pipeline import Pipeline
 from support.resources import replicator as document_of
+from support.versions import turns
 
 SECONDS = 10
 """Of writing."""
-KINDS: list[tuple[str, dict[str, str | int]]] = [
-    (MYSQL, {"replica_parallel_workers": 8, "replica_preserve_commit_order": "ON"}),
-    (MYSQL, {"replica_parallel_workers": 8, "replica_preserve_commit_order": "OFF"}),
-    (
+KINDS: dict[str, tuple[str, dict[str, str | int]]] = {
+    "in-order": (MYSQL, {"replica_parallel_workers": 8, "replica_preserve_commit_order": "ON"}),
+    "out-of-order": (MYSQL, {"replica_parallel_workers": 8, "replica_preserve_commit_order": "OFF"}),
+    "optimistic": (
         MARIADB_NEWEST,
         {"slave_parallel_threads": 8, "slave_parallel_mode": "optimistic", "log_slave_updates": "ON"},
     ),
-]
+}
 
 
-@pytest.fixture(params=KINDS, ids=["in-order", "out-of-order", "optimistic"])
+@pytest.fixture(params=turns(*KINDS))
 def servers(request: pytest.FixtureRequest) -> Iterator[tuple[MysqlServer, MysqlServer]]:
     """Primary and replica."""
-    name, settings = request.param
+    name, settings = KINDS[request.param]
     with MysqlServer(name) as primary, MysqlServer(name, **settings) as replica:
         primary.script("CREATE USER repl IDENTIFIED BY 'r'", "GRANT REPLICATION SLAVE ON *.* TO repl")
         follow(replica, primary)

@@ -123,7 +123,7 @@ def test_a_condition_lets_the_rows_pass_that_postgresql_selects(postgres: Postgr
         marks = ", ".join(["%s"] * (len(POOLS) + 1))
         with connection.cursor() as cursor:
             cursor.executemany(f"INSERT INTO t VALUES ({marks})", [(i, *r.values()) for i, r in enumerate(rows)])
-        for _ in range(400):
+        for _ in range(200):
             text = condition(rnd, 3)
             where = canonical(bound(text, COLUMNS))
             assert canonical(bound(where, COLUMNS)) == where, text
@@ -133,7 +133,7 @@ def test_a_condition_lets_the_rows_pass_that_postgresql_selects(postgres: Postgr
                 assert mine == [row[0] for row in found], (text, sql)
             assert mine == [i for i, row in enumerate(rows) if truth(bound(text, COLUMNS), row) is True], text
             chosen.add(len(mine))
-    assert len(chosen) > 40
+    assert len(chosen) > 30
 
 
 PROOF = {

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from support.delta import COLUMNS, Target, read_by_delta_rs
 from support.lake import table_schema
+from support.versions import turns
 from tailrace.contract.resources import StorageLocation
 from tailrace.errors import StorageFull
 from tailrace.storage.store import Storage
@@ -166,14 +167,14 @@ WRITES = (
 
 @pytest.mark.parametrize(
     ("partitions", "properties"),
-    [
+    turns(
         ("PARTITIONED BY (day, place)", "'delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true'"),
         (
             "CLUSTER BY (id)",
             "'delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true',"
             " 'delta.enableRowTracking' = 'true'",
         ),
-    ],
+    ),
     ids=["partitions", "row-tracking"],
 )
 def test_ours_has_what_deltas_has_of_others_tables(

@@ -9,10 +9,11 @@ import pytest
 
 import demo
 from support.proof.process import ENVIRONMENT
+from support.versions import turns
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("source", ["postgresql", "mysql"])
+@pytest.mark.parametrize("source", turns("postgresql", "mysql"))
 def test_the_demo_ends_with_equal_tables_and_leaves_no_process(source: str, tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     done = subprocess.run(
