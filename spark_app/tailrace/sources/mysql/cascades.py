@@ -1,7 +1,7 @@
 """Foreign keys whose effects on the child table the storage engine carries out below the log.
 
-Called by `facts`. They are read out of SHOW CREATE TABLE: MariaDB's information_schema does not show them to a user who
-may only read the table.
+Used by `facts`, and by `log.foreign_keys`, which has the child tables read again. They are read out of SHOW CREATE
+TABLE: MariaDB's information_schema does not show them to a user who may only read the table.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from sqlglot.errors import SqlglotError
 
 from tailrace.sources.mysql import faults
 from tailrace.sources.mysql.connect import Connection, execute
-from tailrace.sources.mysql.model import MysqlTable
+from tailrace.sources.mysql.model import MysqlTable, quoted
 
 _RULES = tuple(f"ON {what} {how}" for what in ("UPDATE", "DELETE") for how in ("CASCADE", "SET NULL", "SET DEFAULT"))
 _BEGINS, _CHECK, _END = "  CONSTRAINT `", "` CHECK (", ")"
@@ -27,7 +27,10 @@ class Cascade:
     """A foreign key whose effects on the child table are not in the log."""
 
     child: str
-    parent: str
+    parent: tuple[str, str]
+    """Schema and name."""
+    columns: tuple[str, ...]
+    """The parent's, which it references."""
     rule: str
 
 
@@ -45,16 +48,23 @@ def cascades(connection: Connection, tables: Sequence[MysqlTable]) -> tuple[Casc
 
 
 def _of(connection: Connection, table: MysqlTable) -> Iterator[Cascade | Unseen]:
+    yield from cascades_of(connection, (table.schema_name, table.table_name)) or ()
+
+
+def cascades_of(connection: Connection, place: tuple[str, str]) -> tuple[Cascade | Unseen, ...] | None:
+    """Those of one table, by its schema and name. None: it is gone, or locked now."""
+    schema, name = place
+    child = f"{schema}.{name}"
     try:
-        text = str(execute(connection, f"SHOW CREATE TABLE {table.quoted}")[0][1])
+        text = str(execute(connection, f"SHOW CREATE TABLE {quoted(schema)}.{quoted(name)}")[0][1])
     except pymysql.MySQLError as error:
         kind = faults.kind(error)
         if kind == "right":
-            yield Unseen(table.name, denied=True)
-        elif kind not in ("gone", "locked"):
-            raise
-    else:
-        yield from cascades_in((table.name, text), table.schema_name)
+            return (Unseen(child, denied=True),)
+        if kind in ("gone", "locked"):
+            return None
+        raise
+    return tuple(cascades_in((child, text), schema))
 
 
 def cascades_in(definition: tuple[str, str], schema: str) -> Iterator[Cascade | Unseen]:
@@ -73,7 +83,8 @@ def cascades_in(definition: tuple[str, str], schema: str) -> Iterator[Cascade | 
             options = [str(option).upper() for option in reference.args.get("options") or ()]
             rule = " ".join(option for option in _RULES if option in options)
             if rule:
-                yield Cascade(child, f"{parent.db or schema}.{parent.name}", rule)
+                columns = tuple(column.name for column in reference.this.expressions)
+                yield Cascade(child, (parent.db or schema, parent.name), columns, rule)
 
 
 def _constraints(text: str) -> list[list[str]]:

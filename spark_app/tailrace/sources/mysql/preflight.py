@@ -200,11 +200,17 @@ def engines(facts: Facts) -> Iterator[Finding]:
 def cascades(facts: Facts) -> Iterator[Finding]:
     """The engine carries them out below the log."""
     tables = {table.name: table for table in facts.tables}
+    captured = {(table.schema_name, table.table_name) for table in facts.tables if table.stop is None}
     for found in facts.cascades:
         fix = f"Change rows of {found.child} by statements on that table, or exclude it; a resync corrects its copy."
         if isinstance(found, Cascade):
-            what = f"changes of {found.parent} reach {found.child} through a foreign key ({found.rule}) and are not in"
-            what += " the log"
+            what = f"changes of {'.'.join(found.parent)} reach {found.child} through a foreign key ({found.rule}) and"
+            what += " are not in the log"
+            if found.parent in captured:
+                what += f": {found.child} is read again as a whole after such changes"
+                fix = f"Exclude {found.child} if it is large and this is often, or delete its rows by statements on it."
+            else:
+                fix = f"Capture {'.'.join(found.parent)}, too: then {found.child} is read again after such changes."
         elif found.denied:
             what = f"{facts.user} may not see the foreign keys of {found.child}: changes that reach it through one with"
             what += " CASCADE or SET NULL are not in the log"

@@ -11,10 +11,11 @@ from dataclasses import astuple
 
 from tailrace.changelog.records import Column, Parts, TableSchema
 from tailrace.errors import CorruptLog
+from tailrace.sources.mysql.cascades import Cascade
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable
 from tailrace.sources.mysql.types import ColumnType, Form, logical
 
-_TYPE, _ANNOUNCED = "type", "announced"
+_TYPE, _ANNOUNCED, _CASCADE = "type", "announced", "cascade"
 
 
 def parts_of(table: MysqlTable) -> Parts:
@@ -29,6 +30,18 @@ def with_announced(parts: Parts, columns: Collection[str]) -> Parts:
 
 def announced(parts: Parts) -> set[str]:
     return set(parts.get(_ANNOUNCED, ()))
+
+
+def with_cascades(parts: Parts, found: Collection[Cascade]) -> Parts:
+    """`found`: the table's foreign keys by which changes of captured tables reach it below the log."""
+    kept = {kind: items for kind, items in parts.items() if kind != _CASCADE}
+    texts = sorted(json.dumps([c.parent, c.columns, c.rule]) for c in found)
+    return {**kept, _CASCADE: dict.fromkeys(texts, "")} if texts else kept
+
+
+def cascades_in_parts(table: str, parts: Parts) -> frozenset[Cascade]:
+    found = [json.loads(text) for text in parts.get(_CASCADE, ())]
+    return frozenset(Cascade(table, (schema, name), tuple(columns), rule) for (schema, name), columns, rule in found)
 
 
 def remembered(schema: TableSchema, parts: Parts, nulls: bool) -> MysqlTable | None:

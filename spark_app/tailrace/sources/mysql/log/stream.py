@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Iterable
 
-from tailrace.changelog.records import Position, ResumePoint
+from tailrace.changelog.records import Position, ResumePoint, SchemaChanged, Seq
 from tailrace.contract.resources import Replicator
 from tailrace.errors import Retry, SourceRefused
 from tailrace.sources.api import Distance, StreamContext
@@ -28,6 +28,7 @@ from tailrace.sources.mysql.log.collations import charsets
 from tailrace.sources.mysql.log.connection import BinlogConnection, Request
 from tailrace.sources.mysql.log.decode import Decoder
 from tailrace.sources.mysql.log.executed import Executed
+from tailrace.sources.mysql.log.foreign_keys import ForeignKeys, LogEnds
 from tailrace.sources.mysql.log.framing import Event, EventBatch
 from tailrace.sources.mysql.log.log_position import StartingPoint
 from tailrace.sources.mysql.log.poll import CatalogPoll, StreamProgress
@@ -84,6 +85,9 @@ class MysqlStream(LogStream[BinlogConnection]):
         self._poll = CatalogPoll(
             replicator, connection, self._tables, context, StreamProgress(lambda: self.position, self._edge, self._end)
         )
+        self._foreign_keys = ForeignKeys(
+            connection, self._tables, LogEnds(lambda: self.position, self._end), self._may_be_read
+        )
         self._temporary = TemporaryTables()
         self._touched: dict[int, Effect] = {}
         self._looks: dict[int, Position] = {}
@@ -115,6 +119,15 @@ class MysqlStream(LogStream[BinlogConnection]):
         wanted = table is not None and (table.initial_snapshot or table.resync is not None)
         return wanted and table is not None and table.read_record <= table.added_record
 
+    def _may_be_read(self, table_id: int) -> bool:
+        """True if a snapshot has read it since it was added, or has begun to."""
+        state = self._sink.state
+        table = state.tables.get(table_id)
+        if table is None:
+            return False
+        parts = (s.tables[table_id] for s in state.snapshots.values() if s.ended is None and table_id in s.tables)
+        return table.read_record > table.added_record or any(part.started for part in parts)
+
     def _lookup(self, table_id: int) -> MysqlTable | None:
         with source_errors("looking at a table"):
             return table_by_id(self._connection, table_id, self._options)
@@ -127,7 +140,7 @@ class MysqlStream(LogStream[BinlogConnection]):
         return position_text(self.position, prepared(self._connection) - self._assembler.prepared())
 
     def start(self) -> None:
-        self._poll.poll()
+        self._look()
         self._assembler.tables_changed()
         request = Request(self._server_id, self._executed.place)
         self._log = BinlogConnection(connect(self._config), request, self._mariadb)
@@ -155,7 +168,9 @@ class MysqlStream(LogStream[BinlogConnection]):
         return self._tables.is_captured(number) and self._touched.get(number) not in (Effect.REPLACED, Effect.DROPPED)
 
     def rows(self, block: EventBlock) -> None:
-        self._sink.rows(self._decoder.decode(block, self._sink.next_seq))
+        changes = self._decoder.decode(block, self._sink.next_seq)
+        self._foreign_keys.saw(block, changes)
+        self._sink.rows(changes)
 
     def statement(self, query: events.Query) -> list[bytes]:
         """The tables that it empties; what else it does to captured tables is kept until its transaction ends."""
@@ -201,6 +216,7 @@ class MysqlStream(LogStream[BinlogConnection]):
         touched, self._touched = self._touched, {}
         if touched:
             self._poll.statement(touched)
+            self._sink.add(*self._foreign_keys.look(stated=True))
             self._assembler.tables_changed()
 
     def cut(self, rows: bool | None = None) -> None:
@@ -208,9 +224,20 @@ class MysqlStream(LogStream[BinlogConnection]):
         if rows is None:
             self._assembler.filling.cut()
         else:
+            if rows:
+                self._read_children_again()
             anchor = self._assembler.log_position.anchor or self._known.anchor
             state = SourceState(self._executed.state, anchor, self._assembler.exact)
             self._sink.cut(ResumePoint(self.position, str(state)), rows)
+
+    def _read_children_again(self) -> None:
+        """Adds it to the record with the rows of their parents, which a restart would not see again."""
+        due = self._foreign_keys.take_due()
+        edge = self._edge() if due else None
+        for known in due:
+            marked = self._tables.reread(known)
+            log.info("%s is read again: changes of other tables reach it through foreign keys", marked.name)
+            self._sink.add(SchemaChanged(table=marked, seq=Seq(self._sink.next_seq - 1), reread=True, edge=edge))
 
     def acknowledge(self, position: Position) -> None:
         """The server keeps its log for a time of its own, not for us."""
@@ -226,10 +253,16 @@ class MysqlStream(LogStream[BinlogConnection]):
         begun = time.monotonic()
         self._require_whole_log()
         self._require_same_log()
-        self._poll.poll()
+        self._look()
         self._assembler.tables_changed()
         self._forget_what_a_crash_lost()
         return time.monotonic() - begun
+
+    def _look(self) -> None:
+        """Before tables are captured again, what has stopped is no parent; after, it is one anew."""
+        self._sink.add(*self._foreign_keys.look())
+        self._poll.poll()
+        self._sink.add(*self._foreign_keys.look())
 
     def _forget_what_a_crash_lost(self) -> None:
         """A server may log an XA PREPARE and lose the transaction in a crash: it would never be decided, and the log

@@ -19,7 +19,15 @@ from tailrace.selection import filters
 from tailrace.selection.masks import described, require_own
 from tailrace.sources.databases.decode import Evolved
 from tailrace.sources.databases.tables import StreamTable, StreamTables, same_columns
-from tailrace.sources.mysql.log.definitions import announced, parts_of, remembered, with_announced
+from tailrace.sources.mysql.cascades import Cascade
+from tailrace.sources.mysql.log.definitions import (
+    announced,
+    cascades_in_parts,
+    parts_of,
+    remembered,
+    with_announced,
+    with_cascades,
+)
 from tailrace.sources.mysql.log.events import whole
 from tailrace.sources.mysql.log.rows import RowForm
 from tailrace.sources.mysql.log.table_map import TableMap, name_of, table_map
@@ -45,12 +53,14 @@ class Captured(StreamTable):
     the version with these has them read again as well."""
     announced: set[str] = field(default_factory=set)
     """Columns that a statement in the log added, NULL in every row there was, and no version has yet."""
+    cascades: frozenset[Cascade] = frozenset()
+    """Its foreign keys by which changes of captured tables reach it below the log, as `foreign_keys` saw them last."""
     parts: Parts = field(default_factory=dict)
     """The fingerprint that was recorded last."""
 
     def look_again(self, now: MysqlTable) -> Parts:
         """The fingerprint of the table as it is now, with the version that is in force."""
-        self.parts = with_announced(parts_of(now), self.announced)
+        self.parts = with_cascades(with_announced(parts_of(now), self.announced), self.cascades)
         return self.parts
 
     def reads_again(self, evolved: TableSchema) -> bool:
@@ -109,6 +119,7 @@ class Tables(StreamTables[Captured]):
             history=[version.table for version in versions[:-1]],
             reread=is_marked(versions),
             announced=self.copied(place, announced(parts)),
+            cascades=cascades_in_parts(found.schema.name, parts),
             parts=parts,
         )
 
@@ -209,9 +220,20 @@ class Tables(StreamTables[Captured]):
     def marked(self, known: Captured, table: MysqlTable | None) -> TableSchema:
         """A version with the same columns is in force, for which the table is read again: also with columns that come
         later."""
+        marked = self._next(known, table)
+        known.reread = True
+        return marked
+
+    def reread(self, known: Captured) -> TableSchema:
+        """Puts a version in force for which the table is read again; no columns are expected with it."""
+        reread = known.reread
+        marked = self._next(known, known.table)
+        known.reread = reread
+        return marked
+
+    def _next(self, known: Captured, table: MysqlTable | None) -> TableSchema:
         marked = known.schema.model_copy(update={"version": known.schema.version + 1})
         self.evolve(marked, table)
-        known.reread = True
         return marked
 
     def followed(self, known: Captured, now: MysqlTable, only: Collection[str] | None = None) -> TableSchema | None:

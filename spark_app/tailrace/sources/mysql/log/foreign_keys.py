@@ -1,0 +1,144 @@
+"""The tables that changes of captured tables reach through foreign keys, below the log: they are read again.
+
+Called by the stream: with each block of rows, whether they may have such effects; outside of transactions, to learn the
+foreign keys. A row event says whether the server logged its effects, or had foreign keys switched off: then there is
+nothing to read. What is known of a table's foreign keys is part of its fingerprint in the journal: after a restart the
+rows before a look are judged by what was known before. A foreign key that is dropped counts until the stream has come
+to where the log ended after the look; one that comes to be known otherwise than by a statement in the log has its
+table read again, since what it did until then is not known.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+
+from tailrace.changelog.records import Position, TableFingerprint
+from tailrace.changelog.segments import MOVE, OP
+from tailrace.sources.api import Changes
+from tailrace.sources.mysql.cascades import Cascade, cascades_of
+from tailrace.sources.mysql.connect import Connection, source_errors
+from tailrace.sources.mysql.log.blocks import EventBlock
+from tailrace.sources.mysql.log.definitions import with_cascades
+from tailrace.sources.mysql.log.rows import DELETES, UPDATES
+from tailrace.sources.mysql.log.tables import Captured, Tables
+from tailrace.sources.mysql.model import identity, number_of
+
+_NOTHING_BELOW = 1 << 1 | 1 << 4
+"""Flags of a row event: foreign keys were not checked, so they did nothing; the server logs what they do (since MySQL
+9.6, without innodb_native_foreign_keys)."""
+
+
+@dataclass(frozen=True)
+class LogEnds:
+    position: Callable[[], Position]
+    """The stream's."""
+    end: Callable[[], Position]
+
+
+class ForeignKeys:
+    def __init__(
+        self, connection: Connection, tables: Tables, ends: LogEnds, may_be_read: Callable[[int], bool]
+    ) -> None:
+        self._connection = connection
+        self._tables = tables
+        self._ends = ends
+        self._may_be_read = may_be_read
+        self._due: set[int] = set()
+        self._seen: dict[int, bool] | None = None
+        """The tables, and whether each is stopped, at the last look; None: something may have changed since."""
+        self._leaving: dict[tuple[int, Cascade], Position] = {}
+        """Those that a look no longer found -> where the log ended then."""
+        self._by_parent: dict[int, list[tuple[int, Cascade]]] = {}
+        self._derive()
+
+    def look(self, stated: bool = False) -> list[TableFingerprint]:
+        """Learns them, if they may be others than at the last look. `stated`: because of a statement in the log, so
+        that new ones have done nothing before."""
+        now = {table_id: known.stopped for table_id, known in self._tables.known.items()}
+        if self._seen == now and not self._leaving and not stated:
+            return []
+        self._seen = now
+        events: list[TableFingerprint] = []
+        for table_id, known in self._tables.known.items():
+            if not known.stopped and (found := self._of(table_id, known)) != known.cascades:
+                if found - known.cascades and not stated and self._may_be_read(table_id):
+                    self._due |= {table_id, *self._below(table_id)}
+                known.cascades = found
+                known.parts = with_cascades(known.parts, found)
+                events.append(TableFingerprint(table_id=table_id, parts=known.parts))
+        self._derive()
+        return events
+
+    def _of(self, table_id: int, known: Captured) -> frozenset[Cascade]:
+        with source_errors("looking at foreign keys"):
+            seen = cascades_of(self._connection, (known.schema.schema_name, known.schema.table_name))
+        if seen is None:
+            self._seen = None
+        found = {cascade for cascade in seen or () if isinstance(cascade, Cascade)}
+        whole = seen is not None and len(found) == len(seen)
+        missing = set(known.cascades) if not whole else {c for c in known.cascades - found if self._stays(table_id, c)}
+        for cascade in found:
+            self._leaving.pop((table_id, cascade), None)
+        return frozenset(c for c in found | missing if self._tables.is_captured(_parent(c)))
+
+    def _stays(self, table_id: int, cascade: Cascade) -> bool:
+        """Rows that were logged before it was dropped may be still to come."""
+        left = (table_id, cascade)
+        if left not in self._leaving:
+            self._leaving[left] = self._ends.end()
+        if self._ends.position() < self._leaving[left]:
+            return True
+        del self._leaving[left]
+        return False
+
+    def _derive(self) -> None:
+        known = self._tables.known
+        self._leaving = {left: end for left, end in self._leaving.items() if left[0] in known}
+        self._by_parent = {}
+        for table_id, table in known.items():
+            for cascade in table.cascades:
+                self._by_parent.setdefault(_parent(cascade), []).append((table_id, cascade))
+
+    def saw(self, block: EventBlock, changes: Changes) -> None:
+        """Rows go into the record that is being built."""
+        if not self._by_parent:
+            return
+        numbers: dict[bytes, int] = {}
+        deleted, updated = set[int](), set[int]()
+        for kind, form, body in block.items:
+            if (kind in DELETES or kind in UPDATES) and not int.from_bytes(body[6:8], "little") & _NOTHING_BELOW:
+                number = numbers.get(form)
+                if number is None:
+                    number = numbers[form] = self._tables.number(form)
+                (deleted if kind in DELETES else updated).add(number)
+        moved = {t.schema.table_id for t in changes.tables if pc.any(pc.equal(t.rows[OP], MOVE)).as_py()}
+        for parent in (deleted | updated) & self._by_parent.keys():
+            for child, cascade in self._by_parent[parent]:
+                on_delete = parent in deleted and "ON DELETE" in cascade.rule
+                on_update = parent in updated and "ON UPDATE" in cascade.rule
+                if on_delete or (on_update and (parent in moved or not self._by_key(parent, cascade))):
+                    self._due |= {child, *self._below(child)}
+
+    def _by_key(self, parent: int, cascade: Cascade) -> bool:
+        """Only a key change changes what it references."""
+        known = self._tables.known.get(parent)
+        return known is not None and set(cascade.columns) <= {c.name for c in known.schema.key_columns}
+
+    def _below(self, table_id: int) -> set[int]:
+        """Reachable tables, from this one; itself, if they lead back to it."""
+        reached, ahead = set[int](), [table_id]
+        while ahead:
+            new = {child for child, _ in self._by_parent.get(ahead.pop(), ())} - reached
+            reached |= new
+            ahead += new
+        return reached
+
+    def take_due(self) -> list[Captured]:
+        """The captured tables that changes so far have reached, once."""
+        due, self._due = self._due, set()
+        return [self._tables.known[table_id] for table_id in sorted(due) if self._tables.is_captured(table_id)]
+
+
+def _parent(cascade: Cascade) -> int:
+    return number_of(identity(*cascade.parent))

@@ -1,0 +1,152 @@
+"""What InnoDB does to child tables below its log (CASCADE, SET NULL): the copies become equal all the same, over
+chains, references of a table to itself, composite and non-key columns, and whatever was restarted meanwhile."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from mysql_packages import RELEASES
+from support import mysql_shop
+from support.mysql import MysqlServer
+from support.mysql_log import LogRun
+from support.pipeline import Pipeline
+from support.resources import replicator as document_of
+from support.versions import turns
+from tailrace.changelog.records import Position
+
+NATIVE = "mysql-9 native"
+REFUSED = (1062, 1451, 1452, 1761)
+"""A key that is there already, or a parent that is not; an update that reaches its own table."""
+TABLES = {
+    "p": "id int PRIMARY KEY, a int, b int, up int, UNIQUE (a, b),"
+    " FOREIGN KEY (up) REFERENCES c.p (id) ON DELETE SET NULL",
+    "q": "id int PRIMARY KEY, p int, FOREIGN KEY (p) REFERENCES c.p (id) ON DELETE CASCADE ON UPDATE CASCADE",
+    "r": "id int PRIMARY KEY, q int, a int, b int, FOREIGN KEY (q) REFERENCES c.q (id) ON DELETE CASCADE,"
+    " FOREIGN KEY (a, b) REFERENCES c.p (a, b) ON UPDATE CASCADE ON DELETE SET NULL",
+    "s": "id int PRIMARY KEY, q int, r int, FOREIGN KEY (r) REFERENCES c.r (id) ON DELETE SET NULL,"
+    " FOREIGN KEY (q) REFERENCES c.q (id) ON UPDATE SET NULL ON DELETE CASCADE",
+}
+
+
+@pytest.fixture(scope="module", params=turns(*RELEASES, NATIVE))
+def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
+    name, _, native = request.param.partition(" ")
+    with MysqlServer(name, **({"innodb_native_foreign_keys": "ON"} if native else {})) as running:
+        yield running
+
+
+def create(server: MysqlServer) -> None:
+    server.script("DROP DATABASE IF EXISTS c", "CREATE DATABASE c")
+    for name, columns in TABLES.items():
+        server.execute(f"CREATE TABLE c.{name} ({columns})")
+
+
+def write(server: MysqlServer, rnd: random.Random) -> None:
+    i, j = rnd.randrange(40), rnd.randrange(40)
+    new = "NULL" if rnd.random() < 0.2 else str(j)
+    statement = rnd.choice(
+        [
+            f"INSERT INTO c.p VALUES ({i}, {i % 7}, {i}, {new})",
+            f"INSERT INTO c.q VALUES ({i}, {new})",
+            f"INSERT INTO c.r VALUES ({i}, {new}, {j % 7}, {j})",
+            f"INSERT INTO c.s VALUES ({i}, {new}, {j})",
+            f"DELETE FROM c.{rnd.choice('pqr')} WHERE id = {i}",
+            f"UPDATE c.{rnd.choice('pq')} SET id = {j} WHERE id = {i}",
+            f"UPDATE c.p SET b = b + 40 WHERE id = {i}",
+        ]
+    )
+    try:
+        server.execute(statement)
+    except (pymysql.IntegrityError, pymysql.OperationalError) as error:
+        assert error.args[0] in REFUSED, (statement, error)
+
+
+def manifest(server: MysqlServer, folder: Path) -> dict[str, Any]:
+    return document_of(
+        source=mysql_shop.spec(server),
+        tables={"include": ["c.*"]},
+        target={"type": "delta", "location": (folder / "lake").as_uri()},
+        storage={"location": (folder / "log").as_uri()},
+        snapshot={"chunkRows": 10, "parallelism": 2},
+    )
+
+
+def level(server: MysqlServer, copy: Pipeline) -> None:
+    with copy.source.session() as session:
+        end = session.log_end()
+    copy.settle(Position(end))
+    assert copy.driver.faults() == {}
+
+
+def rows_of(server: MysqlServer, copy: Pipeline, name: str) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """In the source, and in the copy."""
+    columns = [str(row[0]) for row in server.execute(f"SHOW COLUMNS FROM c.{name}")]
+    source = [tuple(row) for row in server.execute(f"SELECT {', '.join(columns)} FROM c.{name} ORDER BY id")]
+    copied = copy.lake.table("c", name).rows().select(columns).to_pylist()
+    return source, sorted(tuple(row.values()) for row in copied)
+
+
+def test_children_are_equal_after_writers_and_restarts(server: MysqlServer, tmp_path: Path) -> None:
+    create(server)
+    rnd = random.Random(7)
+    for _ in range(300):
+        write(server, rnd)
+    copy = Pipeline(manifest(server, tmp_path), mysql_shop.source(server), tmp_path)
+    try:
+        copy.start()
+        level(server, copy)
+        for turn in range(60):
+            for _ in range(5):
+                write(server, rnd)
+            copy.turn()
+            if turn % 20 == 10:
+                copy.stop()
+                for _ in range(20):
+                    write(server, rnd)
+                copy.start()
+        level(server, copy)
+        for name in TABLES:
+            source, copied = rows_of(server, copy, name)
+            assert source == copied, name
+            assert source or name == "s"
+    finally:
+        copy.stop()
+
+
+def test_each_record_with_a_parents_change_has_its_children_read_again(server: MysqlServer, tmp_path: Path) -> None:
+    """MySQL 9.6 and newer log what foreign keys do, unless they are told to leave it to the engine: then nothing is
+    read again."""
+    server.script("DROP DATABASE IF EXISTS d", "CREATE DATABASE d", "CREATE TABLE d.p (id int PRIMARY KEY, v int)")
+    server.execute(
+        "CREATE TABLE d.c (id int PRIMARY KEY, p int, FOREIGN KEY (p) REFERENCES d.p (id) ON DELETE CASCADE)"
+    )
+    shown = server.execute("SHOW VARIABLES LIKE 'innodb_native_foreign_keys'")
+    logged = bool(shown) and shown[0][1] == "OFF"
+    server.script("INSERT INTO d.p VALUES (1, 1), (2, 2), (3, 3)", "INSERT INTO d.c VALUES (1, 1), (2, 2)")
+    with LogRun(server, tmp_path) as run:
+        server.script("UPDATE d.p SET v = 7", "INSERT INTO d.c VALUES (3, 3)", "DELETE FROM d.c WHERE id = 3")
+        run.catch_up()
+        server.script("SET foreign_key_checks = 0", "DELETE FROM d.p WHERE id = 3")
+        run.catch_up()
+        assert run.table("d.c").reread_record == -1
+        server.script("DELETE FROM d.p WHERE id = 1")
+        run.read()
+        first = run.table("d.c").reread_record
+        assert first == (-1 if logged else run.table("d.p").segments[-1].record)
+    with LogRun(server, tmp_path) as run:  # the foreign key was there when the row was deleted, and is not now
+        run.catch_up()
+        assert run.table("d.c").reread_record == first
+        name = server.execute("SELECT constraint_name FROM information_schema.table_constraints WHERE table_schema ="
+                              " 'd' AND table_name = 'c' AND constraint_type = 'FOREIGN KEY'")[0][0]  # fmt: skip
+    server.script("DELETE FROM d.p WHERE id = 2", f"ALTER TABLE d.c DROP FOREIGN KEY `{name}`")
+    with LogRun(server, tmp_path) as run:
+        run.catch_up()
+        second = run.table("d.c").reread_record
+        assert (second > first) == (not logged)
+        server.script("INSERT INTO d.p VALUES (5, 5)", "DELETE FROM d.p")
+        run.catch_up()
+        assert run.table("d.c").reread_record == second
