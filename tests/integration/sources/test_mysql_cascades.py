@@ -11,12 +11,12 @@ import pytest
 
 from mysql_packages import RELEASES
 from support import mysql_shop
-from support.mysql import MysqlServer
+from support.mysql import MARIADB_NEWEST, MysqlServer
 from support.mysql_log import LogRun
 from support.pipeline import Pipeline
 from support.resources import replicator as document_of
 from support.versions import turns
-from tailrace.changelog.records import Position
+from tailrace.changelog.records import Position, SnapshotPlanned
 
 NATIVE = "mysql-9 native"
 REFUSED = (1062, 1451, 1452, 1761)
@@ -150,3 +150,20 @@ def test_each_record_with_a_parents_change_has_its_children_read_again(server: M
         server.script("INSERT INTO d.p VALUES (5, 5)", "DELETE FROM d.p")
         run.catch_up()
         assert run.table("d.c").reread_record == second
+
+
+@pytest.mark.parametrize("name", turns(MARIADB_NEWEST, "mysql-8.0"))
+def test_a_child_that_was_taken_in_again_keeps_its_foreign_keys(name: str, tmp_path: Path) -> None:
+    with MysqlServer(name) as server:
+        server.script("CREATE DATABASE d", "CREATE TABLE d.p (id int PRIMARY KEY)", "INSERT INTO d.p VALUES (1)")
+        server.execute(
+            "CREATE TABLE d.c (id int PRIMARY KEY, p int, FOREIGN KEY (p) REFERENCES d.p (id) ON DELETE CASCADE)"
+        )
+        with LogRun(server, tmp_path) as run:
+            child = run.table("d.c").table_id
+            run.recorder.add(SnapshotPlanned(snapshot_id="again", tables=(child,), resync=True))
+            run.catch_up()
+            assert run.table("d.c").resync == "again" and "cascade" in (run.table("d.c").fingerprint or {})
+            server.execute("DELETE FROM d.p")
+            run.read()
+            assert run.table("d.c").reread_record > run.table("d.c").added_record

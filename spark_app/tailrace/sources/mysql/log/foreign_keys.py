@@ -45,8 +45,8 @@ class ForeignKeys:
         self._ends = ends
         self._may_be_read = may_be_read
         self._due: set[int] = set()
-        self._seen: dict[int, bool] | None = None
-        """The tables, and whether each is stopped, at the last look; None: something may have changed since."""
+        self._seen: dict[int, tuple[Captured, bool]] | None = None
+        """The tables, and whether each was stopped, at the last look; None: something may have changed since."""
         self._leaving: dict[tuple[int, Cascade], Position] = {}
         """Those that a look no longer found -> where the log ended then."""
         self._by_parent: dict[int, list[tuple[int, Cascade]]] = {}
@@ -55,10 +55,9 @@ class ForeignKeys:
     def look(self, stated: bool = False) -> list[TableFingerprint]:
         """Learns them, if they may be others than at the last look. `stated`: because of a statement in the log, so
         that new ones have done nothing before."""
-        now = {table_id: known.stopped for table_id, known in self._tables.known.items()}
-        if self._seen == now and not self._leaving and not stated:
+        if self._is_as_seen() and not self._leaving and not stated:
             return []
-        self._seen = now
+        self._seen = {table_id: (known, known.stopped) for table_id, known in self._tables.known.items()}
         events: list[TableFingerprint] = []
         for table_id, known in self._tables.known.items():
             if not known.stopped and (found := self._of(table_id, known)) != known.cascades:
@@ -69,6 +68,15 @@ class ForeignKeys:
                 events.append(TableFingerprint(table_id=table_id, parts=known.parts))
         self._derive()
         return events
+
+    def _is_as_seen(self) -> bool:
+        """False also if a table was removed and added again."""
+        known, seen = self._tables.known, self._seen
+        return (
+            seen is not None
+            and seen.keys() == known.keys()
+            and all(known[i] is table and table.stopped == stopped for i, (table, stopped) in seen.items())
+        )
 
     def _of(self, table_id: int, known: Captured) -> frozenset[Cascade]:
         with source_errors("looking at foreign keys"):
