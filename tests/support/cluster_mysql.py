@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import mysql_packages
 import servers
@@ -67,7 +67,9 @@ def open_mysql_shop(cluster: Cluster, space: str, password: str) -> Iterator[tup
             f"GRANT SELECT ON shop.* TO {USER}",
         )
         mysql_shop.create(server)
-        yield Shop(cluster, space, port, password), server
+        shop = Shop(cluster, space, port, password)
+        with closing(shop.objects):
+            yield shop, server
     cluster.forget(space)
 
 

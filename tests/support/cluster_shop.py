@@ -278,4 +278,5 @@ def open_shop(cluster: Cluster, space: str) -> Iterator[Shop]:
             shop.writers.stop()
             # While their source lives: a driver whose namespace ends tries to drop its slot for as long as it may.
             shop.cluster.kubectl("-n", space, "delete", "replicators", "--all", "--timeout=170s", check=False)
+            shop.objects.close()
     cluster.forget(space)

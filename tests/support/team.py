@@ -1,7 +1,7 @@
 """A namespace with an operator that watches it: what the tests of the operator against a real API server share."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +70,9 @@ class Team:
 @contextmanager
 def team(kube: KubeApi, name: str, folder: Path) -> Iterator[Team]:
     made = Team(kube, name, folder)
-    yield made
-    made.node.close()
-    made.objects.close()
+    with closing(made.objects):
+        yield made
+        made.node.close()
 
 
 def operator(place: Team, *flags: str, seams: str = "", tree: Path = ROOT) -> OperatorProcess:
