@@ -92,6 +92,10 @@ class InvalidManifest(Stop):
     exit_code = 2
 
 
+class RemovalUnconfirmed(InvalidManifest):
+    """The manifest no longer selects most of the captured tables, and does not confirm that this is meant."""
+
+
 class SourceRefused(Stop):
     """The source lacks a setting, a right or a feature."""
 

@@ -361,6 +361,8 @@ class ScriptedStream:
     def distance(self, position: Position) -> api.Distance:
         return api.Distance(self.source.log_end(), behind_bytes=None, retained_bytes=None)
 
+    of_other_case = ()
+
     def close(self) -> None:
         self.source.database.bells.discard(self._bell)
         os.close(self._bell)

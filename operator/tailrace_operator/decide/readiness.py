@@ -1,7 +1,7 @@
 """The readiness of a Replicator: a list of checks, of which the first with a result decides. Pure."""
 
 from tailrace.contract.status import Status
-from tailrace.errors import Where, error_line
+from tailrace.errors import RemovalUnconfirmed, Where, error_line
 from tailrace_operator.decide import lost_nodes, source_log, summary
 from tailrace_operator.decide.claims import failing
 from tailrace_operator.decide.driver_history import (
@@ -185,6 +185,9 @@ def _with_its_spec(observed: ObservedReplicator, desired: Desired, assessed: Ass
     if assessed[1].ready != "True" or not summary.lacks_spec(observed.driver, desired.generation):
         return assessed
     problem = observed.spec_answer.problem if observed.spec_answer is not None else None
+    if problem is not None and problem.name == RemovalUnconfirmed.__name__:
+        text = f"the driver continues with the former spec: {error_line(problem.name, problem.message, problem.fix)}"
+        return "Running", Readiness("False", Reason.INVALID_MANIFEST, text, stuck=True)
     why = f": {problem.message}" if problem is not None else ""
     return _moving(Reason.APPLYING_SPEC, f"the driver takes over generation {desired.generation}{why}.", "Running")
 

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tailrace.capture.inbox import Board
 from tailrace.capture.protocol import StateAnswer
@@ -35,8 +35,15 @@ class Behind:
 
 
 class Meter:
-    def __init__(self, distance: Callable[[Position], Distance], recorder: Recorder, board: Board) -> None:
+    def __init__(
+        self,
+        distance: Callable[[Position], Distance],
+        recorder: Recorder,
+        board: Board,
+        of_other_case: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
         self._distance = distance
+        self._of_other_case = of_other_case
         self._recorder = recorder
         self._board = board
         self._rows = 0
@@ -63,6 +70,7 @@ class Meter:
                 retained_bytes=distance.retained_bytes,
                 log_held_by=distance.held_by,
                 rows_per_second=round(self._rate, 1),
+                of_other_case="; ".join(self._of_other_case()) or None,
             ),
             lambda: journal.state.number,
         )

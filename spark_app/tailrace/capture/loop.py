@@ -82,7 +82,7 @@ class Capture:
         visibility = place.source.bound_to(origin).visibility
         self._requests = ChunkRequests(self._recorder, self._stream, self.settle, visibility)
         self._retention = RetentionJob(place.replicator.spec, self._recorder, self._requests, self.settle)
-        self._meter = Meter(self._stream.distance, self._recorder, self._board)
+        self._meter = Meter(self._stream.distance, self._recorder, self._board, lambda: self._stream.of_other_case)
         self._look_took = 0.0
         self._due: dict[str, float] = {}
         self._pending_since: float | None = None

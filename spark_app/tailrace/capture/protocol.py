@@ -108,6 +108,8 @@ class StateAnswer(Closed):
     log_held_by: str | None = None
     rows_per_second: float = 0.0
     waiting_for: str | None = None
+    of_other_case: str | None = None
+    """The reason why patterns match no table, where only their case is to blame."""
 
 
 class Recorded(Closed):

@@ -22,6 +22,7 @@ from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 from tailrace.errors import CorruptLog
 from tailrace.seams import seam
+from tailrace.sources import removals
 from tailrace.sources.api import CreatedByOther, Patience, Source, Subscription
 from tailrace.storage.probe import require_exclusive
 from tailrace.storage.store import NotFound, Storage
@@ -60,6 +61,7 @@ def start(place: StartContext, ids: Ids, patience: Patience, handed_over: Renewa
         if not state.released:
             check_owner(place.replicator, place.storage.root, state.owner)
         check_product(place.replicator, origin)
+        removals.require_confirmed(place.replicator.spec.tables, removals.of_log(state))
         place.subscription.admit(origin, state.resume_point, due(state) is not None, patience.stopping)
 
     try:

@@ -28,7 +28,7 @@ from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import Status
 from tailrace.driver.key_lookups import BeingLookedUp
 from tailrace.driver.run_dir import NotRunning, RunFolder
-from tailrace.errors import InvalidManifest, Retry, TailraceError
+from tailrace.errors import InvalidManifest, RemovalUnconfirmed, Retry, TailraceError
 
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Past any proxy of the environment: the driver is on this machine, and the token concerns no other machine."""
@@ -138,5 +138,7 @@ def _problem(code: int, body: bytes) -> TailraceError:
         problem = Problem.model_validate(json.loads(body))
     except ValueError:
         return DriverRefused(f"the driver answered {code}", "See the driver's log.")
-    kind = InvalidManifest if problem.name == "InvalidManifest" else DriverRefused
-    return kind(problem.message if kind is InvalidManifest else f"{problem.name}: {problem.message}", problem.fix)
+    for kind in (InvalidManifest, RemovalUnconfirmed):
+        if problem.name == kind.__name__:
+            return kind(problem.message, problem.fix)
+    return DriverRefused(f"{problem.name}: {problem.message}", problem.fix)

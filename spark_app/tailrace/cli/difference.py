@@ -4,17 +4,19 @@ Fields by `contract.change`, as the driver judges them. Tables only where their 
 then asked for its tables as both manifests give them, and says itself what it cannot follow.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from tailrace import sources
 from tailrace.contract.change import Effect, effect, refusal
-from tailrace.contract.resources import Replicator, ReplicatorSpec
+from tailrace.contract.resources import Replicator, ReplicatorSpec, TablesSpec
 from tailrace.driver.live_spec import differences, of_chunks
+from tailrace.errors import RemovalUnconfirmed
 from tailrace.logs import visible
 from tailrace.selection import masks
+from tailrace.sources import removals
 from tailrace.sources.api import Session, Table
 from tailrace.sources.hidden import hides
 from tailrace.sources.stops import evolves
@@ -47,18 +49,24 @@ class TableChange:
 class SpecDifference:
     fields: tuple[FieldChange, ...]
     tables: tuple[TableChange, ...]
+    unconfirmed: RemovalUnconfirmed | None = None
+    """The refusal of a change that drops most tables."""
 
     @property
     def needed(self) -> Literal["nothing", "reload", "restart", "refused"]:
         """The step that puts the change into effect."""
         effects = {change.effect for change in self.fields}
-        if "refused" in effects:
+        if "refused" in effects or self.unconfirmed is not None:
             return "refused"
         return "restart" if "restart" in effects else "reload" if effects else "nothing"
 
     def document(self) -> dict[str, Any]:
+        refused = self.unconfirmed
         return {
             "needed": self.needed,
+            "refusal": None
+            if refused is None
+            else {"error": refused.name, "message": refused.message, "fix": refused.fix},
             "fields": [{"field": f.field, "effect": f.effect, "reason": f.reason} for f in self.fields],
             "tables": [{"table": t.table, "effect": t.effect, "reason": t.reason, "fix": t.fix} for t in self.tables],
         }
@@ -72,6 +80,9 @@ class SpecDifference:
             yield visible(f"table {table.table}: {table.reason}")
             if table.fix:
                 yield visible(f"     fix: {table.fix}")
+        if self.unconfirmed is not None:
+            yield visible(f"{self.unconfirmed.name}: {self.unconfirmed.message}")
+            yield visible(f"     fix: {self.unconfirmed.fix}")
         yield {
             "nothing": "nothing changes",
             "reload": "no restart needed: `tailrace reload -f <manifest>`; in Kubernetes `kubectl apply`",
@@ -93,7 +104,18 @@ def compare(old: Replicator, new: Replicator, secrets: Path | None) -> SpecDiffe
         was = {table.name: table for table in session.tables(before.tables, before.options)}
         masks.configure(after, secrets)
         now = {table.name: table for table in session.tables(after.tables, after.options)}
-        return SpecDifference(fields, tuple(table_changes(session, after, was, now)))
+        return SpecDifference(
+            fields, tuple(table_changes(session, after, was, now)), unconfirmed(after.tables, was.values())
+        )
+
+
+def unconfirmed(after: TablesSpec, was: Iterable[Table]) -> RemovalUnconfirmed | None:
+    before = {(table.schema.schema_name, table.schema.table_name): table.stop is None for table in was}
+    try:
+        removals.require_confirmed(after, before)
+    except RemovalUnconfirmed as refusal:
+        return refusal
+    return None
 
 
 def table_changes(

@@ -22,6 +22,7 @@ API_VERSION = f"{GROUP}/{VERSION}"
 _NAME, _IDENTIFIER = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", r"^[a-z_][a-z0-9_]*$"
 _TABLE, _DURATION, _MEMORY = r"^[^.]+\..+$", r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$", r"^[1-9][0-9]*(Mi|Gi)$"
 _LOCATION = r"^(file:///|s3://|gs://|az://).+$"
+CODE = r"^[0-9a-f]{8}$"
 _COPIED_AS = r"^(text|double|list|struct|binary|time|decimal\(([1-9]|[12][0-9]|3[0-8]),([0-9]|[12][0-9]|3[0-8])\))$"
 
 
@@ -49,6 +50,7 @@ FORMS = {
     _MEMORY: "write a size such as 512Mi or 2Gi",
     _COPIED_AS: "write text, double, list, struct, binary, time or decimal(p,s), 0 ≤ s ≤ p ≤ 38;"
     ' within braces in quotes: "decimal(38,10)"',
+    CODE: "write the code that the refusal names: eight hexadecimal digits, in quotes",
     _LOCATION: "write file:///path, s3://bucket/prefix, gs://… or az://…",
 }
 """Descriptions of the accepted form where a pattern does not match; for messages."""

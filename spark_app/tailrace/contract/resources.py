@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 from tailrace.contract.base import (
     API_VERSION,
+    CODE,
     GROUP,
     VERSION,
     ApiVersion,
@@ -67,6 +68,10 @@ class TablesSpec(Model):
     later and match are captured, too."""
     exclude: Annotated[tuple[TablePattern, ...], Field(max_length=1000)] = ()
     """Patterns of tables to leave out."""
+    confirm_removal: Annotated[str, StringConstraints(pattern=CODE, max_length=8)] | None = None
+    """Confirms a change of these patterns that drops all tables from capture, or more than half of them. Without it
+    such a change is refused with the list of the tables and the code to set here, eight hexadecimal digits. The code
+    holds for exactly those tables, so it confirms no other change and may stay."""
 
 
 class SnapshotSpec(Model):

@@ -31,6 +31,7 @@ from tailrace.reading.runner import SnapshotRunner
 from tailrace.removal.dropped import DroppedCopies
 from tailrace.seams import seam
 from tailrace.snapshot import planner
+from tailrace.sources import removals
 
 log = logging.getLogger(__name__)
 
@@ -238,6 +239,8 @@ class DriverControl:
     def change_spec(self, body: SpecBody) -> SpecAnswer:
         if self.live is None:
             raise Retry("the driver is still starting", "Ask again in a few seconds.")
+        if self.journal is not None and body.spec.tables != self.live.spec.tables:
+            removals.require_confirmed(body.spec.tables, removals.of_log(self.journal.state))
         return self.live.offer(body)
 
     # ---- the end ----

@@ -24,6 +24,7 @@ from tailrace.contract.resources import Replicator, StorageSpec, TargetSpec
 from tailrace.errors import CorruptLog, OutcomeUnknown, Retry, Stop, TableStop, TailraceError
 from tailrace.logs import visible
 from tailrace.selection import masks
+from tailrace.sources import removals
 from tailrace.sources.api import Subscription
 from tailrace.sources.findings import Finding, TableSupport
 from tailrace.sources.patterns import idle
@@ -111,7 +112,14 @@ def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], S
     fix = "Ignore this if the tables will be created later."
     names = [(table.schema.schema_name, table.schema.table_name) for table in found.tables]
     unmet = idle(spec.tables, spec.options, names) if names else ()
-    return lines + [Line("warn", "patterns", text, fix) for text in unmet], found.tables
+    told = [text.partition(" matches no table")[0] for text in found.of_other_case]
+    lines += [
+        Line("warn", "patterns", text, "Write the pattern in the catalog's case.") for text in found.of_other_case
+    ]
+    lines += [
+        Line("warn", "patterns", text, fix) for text in unmet if text.partition(" matches no table")[0] not in told
+    ]
+    return lines, found.tables
 
 
 def _line(finding: Finding, refused: int) -> Line:
@@ -205,6 +213,7 @@ def _change_log(replicator: Replicator, log: _Log, subscription: Subscription) -
         subscription.check_free(log.noted)
         return
     check_product(replicator, state.origin)
+    removals.require_confirmed(replicator.spec.tables, removals.of_log(state))
     subscription.check(state.origin, log.resume_point, log.renewing)
     if log.renewing:
         yield Line("warn", LOG, "the next start begins the stream again and reads every table again (`resync --all`)")

@@ -131,9 +131,10 @@ def _state(at: Moment, tables: tuple[TableStatus, ...], failing: list[TableStatu
         why = f"{left.fault.name}: {left.fault.message}"
         return "Running", f"the copy of the dropped table {left.name} is not deleted yet: {why}"
     if not tables:
-        return "Running", at.capture.waiting_for or "no table matches tables.include"
+        return "Running", at.capture.waiting_for or at.capture.of_other_case or "no table matches tables.include"
     by = at.capture.log_held_by
-    return "Running", at.capture.waiting_for or (f"the source keeps much log for {by}" if by else "")
+    held = f"the source keeps much log for {by}" if by else ""
+    return "Running", at.capture.waiting_for or held or at.capture.of_other_case or ""
 
 
 def _capture(at: Moment) -> CaptureStatus:

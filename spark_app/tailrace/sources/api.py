@@ -237,6 +237,10 @@ class ChangeStream(Protocol):
 
     def distance(self, position: Position) -> Distance: ...
 
+    @property
+    def of_other_case(self) -> Sequence[str]:
+        """Sentences about patterns that matched no table at the last look because their case is not the catalog's."""
+
     def close(self) -> None: ...
 
 

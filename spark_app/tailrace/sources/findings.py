@@ -72,6 +72,8 @@ class Examination:
     """The findings in the order in which a reader should see to them."""
     tables: tuple[TableSupport, ...]
     """Those that the patterns select."""
+    of_other_case: tuple[str, ...] = ()
+    """Sentences about patterns that match no table because their case is not the catalog's."""
 
 
 def refuse(findings: Iterable[Finding]) -> None:

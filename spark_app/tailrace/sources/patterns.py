@@ -5,10 +5,13 @@ wherever a table's options are looked up.
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache
 
 from tailrace.contract.resources import TableOptions, TablesSpec
+
+_NAMED = 3
+"""Tables that one sentence names."""
 
 
 @cache
@@ -32,11 +35,45 @@ def selected(tables: TablesSpec, schema: str, table: str) -> bool:
     return included and not any(matches(p, schema, table) for p in tables.exclude)
 
 
+def of_other_case(
+    tables: TablesSpec,
+    options: Iterable[TableOptions],
+    found: Collection[tuple[str, str]],
+    everything: Callable[[], Collection[tuple[str, str]]],
+) -> list[str]:
+    """Sentences about patterns that match no table of the source, and would if their case were the catalog's. `found`:
+    the selected tables (schema, table); `everything`: all tables, asked only where a pattern calls for it."""
+    suspects = [(field, p) for field, p in _given(tables, options) if not any(matches(p, *table) for table in found)]
+    suspects += [("tables.exclude", p) for p in tables.exclude if any(_meant(p, *table) for table in found)]
+    return list(_of_other_case(suspects, everything())) if suspects else []
+
+
+def _of_other_case(suspects: Iterable[tuple[str, str]], everything: Collection[tuple[str, str]]) -> Iterator[str]:
+    for field, pattern in suspects:
+        meant = [table for table in everything if _meant(pattern, *table)]
+        if not meant or any(matches(pattern, *table) for table in meant):
+            continue
+        lower = pattern.lower()
+        names = [lower] if all(matches(lower, *table) for table in meant) else [".".join(table) for table in meant]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        written = f"{', '.join(names[:_NAMED])}{more}"
+        yield f"{field}: pattern {pattern} matches no table because case counts: write {written}"
+
+
+def _meant(pattern: str, schema: str, table: str) -> bool:
+    return matches(pattern.lower(), schema.lower(), table.lower())
+
+
+def _given(tables: TablesSpec, options: Iterable[TableOptions]) -> list[tuple[str, str]]:
+    """Patterns that should match a selected table, with their fields."""
+    given = [("tables.include", pattern) for pattern in tables.include]
+    return given + [("options[].match", one.match) for one in options]
+
+
 def idle(tables: TablesSpec, options: Iterable[TableOptions], found: Collection[tuple[str, str]]) -> list[str]:
     """Sentences about patterns that match none of the tables (schema, table) found: right where such tables will be
     created later, and a slip of the pen elsewhere."""
-    given = [("tables.include", pattern) for pattern in tables.include]
-    given += [("options[].match", one.match) for one in options]
+    given = _given(tables, options)
     unmet = [(field, p) for field, p in given if not any(matches(p, *table) for table in found)]
     return [f"{field}: pattern {p} matches no table yet" for field, p in unmet]
 

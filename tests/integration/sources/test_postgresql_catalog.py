@@ -8,7 +8,7 @@ from support.pg_source import config_of
 from support.postgres import PostgresServer
 from tailrace.contract.resources import TablesSpec
 from tailrace.sources.postgresql import unreadable
-from tailrace.sources.postgresql.catalog import COMPARABLE, CatalogHorizon, discover, settled
+from tailrace.sources.postgresql.catalog import COMPARABLE, CatalogHorizon, discover, of_other_case, settled
 from tailrace.sources.postgresql.connect import Connection, connect
 from tailrace.sources.postgresql.model import PgTable
 
@@ -84,3 +84,11 @@ def test_partitions_whose_names_are_not_utf8_are_looked_at(postgres: PostgresSer
             other.execute(f"DO $$BEGIN EXECUTE format('{line}', convert_from('\\x41ff', 'SQL_ASCII')); END$$")
         (found,) = discover(admin, TablesSpec(include=("*.*",)))
     assert (found.stop, found.whole_identity) == (None, 'public."A\\377"')
+
+
+def test_a_pattern_in_another_case_than_the_catalogs_is_told(postgres: PostgresServer) -> None:
+    with connect(config_of(postgres)) as admin:
+        for line in ("CREATE SCHEMA s", MADE.format('"Orders"')):
+            admin.execute(line.encode())
+        told = "tables.include: pattern s.orders matches no table because case counts: write s.Orders"
+        assert of_other_case(admin, TablesSpec(include=("s.orders",)), (), ()) == [told]

@@ -9,9 +9,9 @@ import pytest
 from support.resources import replicator
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.cli import main
-from tailrace.cli.difference import TableChange, table_changes
+from tailrace.cli.difference import FieldChange, SpecDifference, TableChange, table_changes, unconfirmed
 from tailrace.contract.manifest import parse
-from tailrace.contract.resources import Replicator, ReplicatorSpec
+from tailrace.contract.resources import Replicator, ReplicatorSpec, TablesSpec
 from tailrace.driver import live_spec
 from tailrace.errors import ReadRefused, TableStop
 from tailrace.sources.api import Table
@@ -112,6 +112,18 @@ def test_a_table_is_named_with_what_becomes_of_it(
     (found,) = changes(resource(onSchemaChange="EvolveAdditive").spec, was, now)
     assert (found.table, found.effect) == ("s.t", effect) and part in found.reason
     assert bool(found.fix) == (effect == "stops")
+
+
+def test_a_change_that_drops_most_tables_is_refused_until_it_is_confirmed() -> None:
+    before, unmatched = [table("t"), table("u")], TablesSpec(include=("other.*",))
+    found = SpecDifference((FieldChange("tables.include", "live"),), (), unconfirmed(unmatched, before))
+    assert found.needed == "refused" and found.unconfirmed is not None
+    *_, refusal, fix, last = found.lines()
+    assert refusal.startswith("RemovalUnconfirmed: ") and "s.t, s.u" in refusal
+    assert last == "this Replicator cannot be changed so"
+    assert found.document()["refusal"]["error"] == "RemovalUnconfirmed"
+    confirmed = unmatched.model_copy(update={"confirm_removal": fix.split("'")[1]})
+    assert unconfirmed(confirmed, before) is None
 
 
 def test_what_stays_as_it_is_is_not_named() -> None:

@@ -1,23 +1,27 @@
 """What the running driver answers to requests for snapshots and for its status."""
 
+import json
 import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from support.resources import replicator
 from tailrace.apply.progress import TableProgress
 from tailrace.capture.client import CaptureClient, CaptureGone
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.records import Column, Position, RecordNumber, Seq, SnapshotPlanned, TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LoggedSchema, LogState, SnapshotState, SnapshotTable, TableLog
-from tailrace.contract.driver import SnapshotBody
+from tailrace.contract.driver import SnapshotBody, SpecBody
+from tailrace.contract.manifest import parse
 from tailrace.contract.resources import SnapshotRequestSpec
 from tailrace.contract.status import Fault, TableCounters
 from tailrace.driver.control import DriverControl
+from tailrace.driver.live_spec import LiveSpec
 from tailrace.driver.server import Conflict
-from tailrace.errors import InvalidManifest
+from tailrace.errors import InvalidManifest, RemovalUnconfirmed, Retry
 
 BODY = SnapshotBody(name="again", spec=SnapshotRequestSpec(replicator="shop", tables=("s.t7",), chunk_rows=5))
 
@@ -84,6 +88,25 @@ def test_a_request_that_is_known_is_answered_even_when_its_table_has_gone() -> N
     other = BODY.model_copy(update={"spec": BODY.spec.model_copy(update={"chunk_rows": 6})})
     with pytest.raises(Conflict):
         driver.request("a", other)
+
+
+def test_a_spec_that_drops_most_tables_is_refused_while_the_driver_runs() -> None:
+    driver, _, _ = control(table(7), table(8))
+    now = parse(json.dumps(replicator(tables={"include": ["s.*"]})), "m").replicator()
+    driver.live = LiveSpec(now)
+    driver.live.accepts = True
+
+    def body(**tables: object) -> SpecBody:
+        return SpecBody(spec=parse(json.dumps(replicator(tables=tables)), "m").replicator().spec)
+
+    with pytest.raises(RemovalUnconfirmed, match=r"s\.t7, s\.t8") as met:
+        driver.change_spec(body(include=["S.*"]))
+    assert driver.live.next() is None
+    code = met.value.fix.split("'")[1]
+    with pytest.raises(Retry, match="once the chunks"):
+        driver.live.offer(body(include=["S.*"], confirmRemoval=code), patience=0)
+    assert driver.live.next() is not None
+    assert driver.change_spec(body(include=["s.*"])).changed == (), "taking it back needs no confirmation"
 
 
 def test_the_status_is_told_while_a_request_waits_for_capture() -> None:

@@ -13,7 +13,7 @@ from support.scripted_runs import Copy, filled
 from tailrace import sources
 from tailrace.changelog.paths import JOURNAL
 from tailrace.cli import main as cli
-from tailrace.errors import CorruptLog, SourceRefused, TailraceError
+from tailrace.errors import CorruptLog, RemovalUnconfirmed, SourceRefused, TailraceError
 
 
 @pytest.fixture
@@ -49,6 +49,16 @@ def give_to(copy: Copy, owner: str) -> None:
 def test_the_change_log_of_another_owner(stopped: Copy, capsys: pytest.CaptureFixture[str]) -> None:
     give_to(stopped, "cart")
     check_same(stopped, capsys, SourceRefused, "belongs to Replicator 'cart'")
+
+
+def test_most_tables_that_the_manifest_no_longer_selects(stopped: Copy, capsys: pytest.CaptureFixture[str]) -> None:
+    stopped.document["spec"]["tables"] = {"include": ["other.*"]}
+    error = stopped.refused(RemovalUnconfirmed, "no longer select 1 of 1 tables")
+    _, text = doctor(stopped, capsys)
+    assert error.exit_code == 2 and f"fail change log: {error.name}: {error.message}\n" in text, text
+    stopped.document["spec"]["tables"]["confirmRemoval"] = error.fix.split("'")[1]
+    with stopped.running():
+        stopped.level()
 
 
 def test_the_manifest_of_an_object_in_kubernetes_is_not_refused_for_want_of_its_uid(

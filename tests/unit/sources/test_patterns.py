@@ -14,7 +14,7 @@ from tailrace.changelog.records import TableSchema
 from tailrace.contract.ownership import made_name
 from tailrace.contract.resources import SourceSpec, TableOptions, TablesSpec
 from tailrace.errors import Retry
-from tailrace.sources.patterns import idle, matches, options_of, selected
+from tailrace.sources.patterns import idle, matches, of_other_case, options_of, selected
 from tailrace.sources.postgresql.connect import PgConfig
 from tailrace.sources.postgresql.keys import in_list, in_range
 from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
@@ -141,3 +141,36 @@ def test_a_pattern_that_matches_no_table_is_told() -> None:
         "tables.include: pattern sales.ordrs matches no table yet",
         "options[].match: pattern public.usres matches no table yet",
     ]
+
+
+ALL = [("shop", "orders"), ("shop", "Items"), ("CRM", "users")]
+
+
+@pytest.mark.parametrize(
+    ("include", "told"),
+    [
+        (
+            "Shop.orders",
+            ["tables.include: pattern Shop.orders matches no table because case counts: write shop.orders"],
+        ),
+        ("SHOP.*", ["tables.include: pattern SHOP.* matches no table because case counts: write shop.*"]),
+        ("shop.items", ["tables.include: pattern shop.items matches no table because case counts: write shop.Items"]),
+        ("crm.*", ["tables.include: pattern crm.* matches no table because case counts: write CRM.users"]),
+        ("shop.*", []),
+        ("shop.other", []),
+    ],
+)
+def test_a_pattern_in_another_case_is_told_with_the_case_to_write(include: str, told: list[str]) -> None:
+    tables = TablesSpec(include=(include,))
+    found = [table for table in ALL if selected(tables, *table)]
+    assert of_other_case(tables, (), found, lambda: ALL) == told
+
+
+def test_so_is_one_that_excludes_nothing_and_an_options_one() -> None:
+    tables, options = TablesSpec(include=("shop.*",), exclude=("shop.ORDERS",)), [TableOptions(match="shop.ITEMS")]
+    assert of_other_case(tables, options, ALL[:2], lambda: ALL) == [
+        "options[].match: pattern shop.ITEMS matches no table because case counts: write shop.Items",
+        "tables.exclude: pattern shop.ORDERS matches no table because case counts: write shop.orders",
+    ]
+    two = [("shop", "orders"), ("shop", "ORDERS")]
+    assert of_other_case(tables, (), two[:1], lambda: two) == [], "there is such a table: the other one is wanted"

@@ -13,6 +13,7 @@ from tailrace.changelog.records import Column, TableSchema
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, TableStop
 from tailrace.selection import as_types, filters, masks
+from tailrace.sources import patterns
 from tailrace.sources.mysql import charsets, faults, keys, sql, types
 from tailrace.sources.mysql.connect import Connection, execute, rows
 from tailrace.sources.mysql.generated import is_generated, of_session
@@ -82,6 +83,16 @@ def hidden(connection: Connection, schema: str, table: str) -> bool:
             raise
         return faults.kind(error) == "right"
     return False
+
+
+def of_other_case(
+    connection: Connection, tables: TablesSpec, options: Sequence[TableOptions], found: Iterable[MysqlTable]
+) -> list[str]:
+    """Sentences about patterns whose case is not the catalog's."""
+    names = [(t.schema_name, t.table_name) for t in found]
+    return patterns.of_other_case(
+        tables, options, names, lambda: [(r["table_schema"], r["table_name"]) for r in _tables(connection)]
+    )
 
 
 def _tables(connection: Connection) -> list[Row]:

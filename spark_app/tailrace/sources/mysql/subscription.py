@@ -16,7 +16,7 @@ from tailrace.sources import patterns
 from tailrace.sources.api import Patience, RemovalProof, RemovalStep, StreamContext
 from tailrace.sources.findings import Examination, TableSize, refuse
 from tailrace.sources.mysql import bootstrap, preflight
-from tailrace.sources.mysql.catalog import discover
+from tailrace.sources.mysql.catalog import discover, of_other_case
 from tailrace.sources.mysql.connect import Connection, MyConfig, server_of
 from tailrace.sources.mysql.facts import Facts, observe
 from tailrace.sources.mysql.log.stream import MysqlStream
@@ -83,7 +83,8 @@ class MysqlSubscription:
         facts = observe(self._connection, tables)
         found = sizes(self._connection, tables, caches=facts.server.product == "mysql")
         described = (describe(t, found.get(identity(t.schema_name, t.table_name), TableSize())) for t in tables)
-        return Examination(findings=preflight.check(facts), tables=tuple(described))
+        case = tuple(of_other_case(self._connection, spec.tables, spec.options, tables))
+        return Examination(findings=preflight.check(facts), tables=tuple(described), of_other_case=case)
 
     def check(self, origin: Origin, point: Callable[[], ResumePoint], renewing: bool) -> None:
         self.admit(origin, point(), renewing)

@@ -16,6 +16,7 @@ from tailrace.changelog.records import Column, TableSchema
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, TableStop
 from tailrace.selection import as_types, filters, masks
+from tailrace.sources import patterns
 from tailrace.sources.patterns import options_of, selected
 from tailrace.sources.postgresql import types, unreadable
 from tailrace.sources.postgresql.connect import Connection
@@ -124,6 +125,22 @@ def _discover(
         rows = [r for r in rows if selected(tables, r["nspname"], r["relname"])]
         found = _with_columns(cursor, rows, options, trees)
     return found + tuple(t for t in odd if selected(tables, t.schema_name, t.table_name))
+
+
+def of_other_case(
+    connection: Connection, tables: TablesSpec, options: Sequence[TableOptions], found: Iterable[PgTable]
+) -> list[str]:
+    """Sentences about patterns whose case is not the catalog's."""
+    names = [(t.schema_name, t.table_name) for t in found]
+    return patterns.of_other_case(tables, options, names, lambda: _names(connection))
+
+
+def _names(connection: Connection) -> list[tuple[str, str]]:
+    """The names of all tables; none where the encoding of one cannot be read."""
+    with suppress(psycopg.errors.CharacterNotInRepertoire), connection.cursor(row_factory=dict_row) as cursor:
+        rows = cursor.execute(sql.SQL(_TABLES).format(only=sql.SQL(""))).fetchall()
+        return [(r["nspname"], r["relname"]) for r in rows]
+    return []
 
 
 def table_by_oid(connection: Connection, oid: int, options: Sequence[TableOptions] = ()) -> PgTable | None:

@@ -16,7 +16,7 @@ from tailrace.sources.api import Patience, RemovalProof, RemovalStep, StreamCont
 from tailrace.sources.findings import Examination
 from tailrace.sources.postgresql import admission, preflight, publication, removal
 from tailrace.sources.postgresql import objects as slots
-from tailrace.sources.postgresql.catalog import discover
+from tailrace.sources.postgresql.catalog import discover, of_other_case
 from tailrace.sources.postgresql.connect import Connection, PgConfig
 from tailrace.sources.postgresql.facts import observe
 from tailrace.sources.postgresql.log import start
@@ -94,6 +94,7 @@ class PgSubscription:
         return Examination(
             findings=tuple(f for f in found if not (spared and f.name == preflight.SLOT_LOG)),
             tables=tuple(describe(table, measured[table.oid], checks_text) for table in tables),
+            of_other_case=tuple(of_other_case(self._connection, spec.tables, spec.options, tables)),
         )
 
     def check(self, origin: Origin, point: Callable[[], ResumePoint], renewing: bool) -> None:

@@ -54,6 +54,16 @@ def test_why_it_takes_a_while_is_said() -> None:
     assert decision.status.message == "The driver takes over generation 2: chunks are being read."
 
 
+def test_a_spec_that_drops_most_tables_stays_refused_until_it_is_confirmed() -> None:
+    problem = Problem(name="RemovalUnconfirmed", message="no longer select 9 of 9 tables: s.a", fix="Set it.")
+    refused = DriverAnswer(accepted=False, problem=problem, code=422)
+    decision = decide(edited(LIVE[0], 1, spec_answer=refused), LIMITS)
+    assert (reason(decision), decision.status.state) == ("InvalidManifest", "Running")
+    assert "Stalled" in kinds(decision)
+    said = "RemovalUnconfirmed: no longer select 9 of 9 tables: s.a. Fix: Set it."
+    assert decision.status.message == f"The driver continues with the former spec: {said}"
+
+
 def test_what_needs_another_pod_gets_one_and_the_old_driver_is_told_nothing() -> None:
     rolled = edited({"driver": {"cores": 2}} | LIVE[0], 1)
     assert told(rolled) == [] and "StatefulSet" in applied(decide(rolled, LIMITS).actions)

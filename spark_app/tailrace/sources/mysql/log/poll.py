@@ -25,7 +25,7 @@ from tailrace.errors import LogIncomplete, ReadRefused, TableStop
 from tailrace.sources.api import StreamContext
 from tailrace.sources.dropped import drops
 from tailrace.sources.hidden import must_hide
-from tailrace.sources.mysql.catalog import PRIMARY, TRANSACTIONAL, discover, hidden
+from tailrace.sources.mysql.catalog import PRIMARY, TRANSACTIONAL, discover, hidden, of_other_case
 from tailrace.sources.mysql.connect import Connection, source_errors
 from tailrace.sources.mysql.log.definitions import announced, with_announced
 from tailrace.sources.mysql.log.statements import Effect
@@ -66,6 +66,8 @@ class CatalogPoll:
         self._sink = context.sink
         self._settle = context.settle
         self._progress = progress
+        self.of_other_case = list[str]()
+        """Sentences about patterns whose case is not the catalog's, at the last look."""
         self._since: dict[int, tuple[TableSchema | None, Position]] = {}
         """Table -> its form, and where the log ended when a look first found it in that. None: it is gone."""
         self._forms: dict[int, tuple[TableSchema, Position]] = {}
@@ -78,6 +80,7 @@ class CatalogPoll:
 
     def poll(self) -> None:
         found, state = self._look(), self._sink.state
+        self._note_case(found)
         asked = {i: snapshot for i, snapshot in resyncs(state).items() if i in self._tables.known and i in found}
         anew = [i for i in self._starting_over(found) if i not in asked]
         fresh = [t for i, t in found.items() if i not in asked and self._is_fresh(t)]
@@ -92,6 +95,14 @@ class CatalogPoll:
             # Rows that were just decoded may have brought the new version, or stopped the table.
             self._record([event for i in self._due(found) for event in self._compared(i, found.get(i))])
         self._record([*self._left_out(found), *self._freed(found)])
+
+    def _note_case(self, found: Found) -> None:
+        spec, before = self._replicator.spec, self.of_other_case
+        with source_errors("looking at the catalog"):
+            self.of_other_case = of_other_case(self._connection, spec.tables, spec.options, found.values())
+        for text in self.of_other_case:
+            if text not in before:
+                log.warning("%s", text)
 
     def _freed(self, found: Found) -> list[Event]:
         """Names of dropped tables that no other table has at the second look after: one that has is captured first, and

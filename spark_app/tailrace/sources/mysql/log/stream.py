@@ -9,7 +9,7 @@ Made by `sources.mysql.subscription` for capture's loop, whose thread does all o
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tailrace.changelog.records import Position, ResumePoint, SchemaChanged, Seq
 from tailrace.contract.resources import Replicator
@@ -308,6 +308,10 @@ class MysqlStream(LogStream[BinlogConnection]):
     def _end(self) -> Position:
         with source_errors("looking at the end of the log"):
             return log_end(self._connection, self._config.numbering)
+
+    @property
+    def of_other_case(self) -> Sequence[str]:
+        return self._poll.of_other_case
 
     def distance(self, position: Position) -> Distance:
         with source_errors("measuring the log"):

@@ -29,7 +29,7 @@ from tailrace.sources.dropped import drops
 from tailrace.sources.hidden import must_hide
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.admission import publication_lost
-from tailrace.sources.postgresql.catalog import empty, exists, is_taken, settled, table_by_oid, unwritten
+from tailrace.sources.postgresql.catalog import empty, exists, is_taken, of_other_case, settled, table_by_oid, unwritten
 from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.fingerprint import UNSETTLED, look
 from tailrace.sources.postgresql.log.differences import Action, differences
@@ -72,6 +72,8 @@ class CatalogPoll:
         self._tokens = 0
         self._looks: dict[str, PendingLook] = {}
         self._trees = Trees()
+        self.of_other_case = list[str]()
+        """Sentences about patterns whose case is not the catalog's, at the last look."""
         state = context.sink.state
         fingerprints = {i: log.fingerprint for i, log in state.tables.items() if not log.removed}
         self._routes = Routes(place.connection.info.server_version, fingerprints)
@@ -101,6 +103,7 @@ class CatalogPoll:
     def poll(self, always_mark: bool = False) -> int:
         """Look now. Returns the token of the look; `always_mark`: its marker is written even if nothing differs."""
         found, publication = self._look()
+        self._note_case(found)
         due = rejoins(self._sink.state, self._tables.known, found, self._place.replicator.spec)
         fresh = {t.oid for t in found.values() if t.oid not in due and self._is_fresh(t)}
         # A table that lost its key and stayed published could not be updated at the source any more.
@@ -126,6 +129,13 @@ class CatalogPoll:
                 self._tokens, time.monotonic(), found, edge, still_empty, placed, versions, self._brought(), due
             )
         return self._tokens
+
+    def _note_case(self, found: Mapping[int, PgTable]) -> None:
+        spec, before = self._place.replicator.spec, self.of_other_case
+        self.of_other_case = of_other_case(self._place.connection, spec.tables, spec.options, found.values())
+        for text in self.of_other_case:
+            if text not in before:
+                log.warning("%s", text)
 
     def _brought(self) -> frozenset[tuple[int, str]]:
         return frozenset((i, item) for i in self._tables.known for item in written(self._log_of(i)))

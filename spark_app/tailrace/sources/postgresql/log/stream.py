@@ -9,6 +9,7 @@ Made by `sources.postgresql.subscription` for capture's loop, whose thread does 
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tailrace.changelog.records import Position
@@ -137,6 +138,10 @@ class PgStream(LogStream[LogConnection]):
 
     def current_snapshot(self) -> str:
         return slots.snapshot(self._connection)
+
+    @property
+    def of_other_case(self) -> Sequence[str]:
+        return self._poll.of_other_case
 
     def distance(self, position: Position) -> Distance:
         found = slots.distance(self._connection, self._names.slot, position)
