@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
+import pyarrow as pa
 
 from support.ddl.fork_server import LOOKS_OFTEN, Forked, ForkServer, looks
 from support.postgres import PostgresServer
 from support.seam_names import checked
+from support.segment_files import read_segment
 from tailrace.capture.client import CaptureClient, CaptureGone
 
 Row = dict[str, Any]
@@ -155,7 +156,7 @@ class CaptureRun:
         for record in self.records():
             for segment in record["segments"]:
                 if segment["table_id"] in ids:
-                    found += pq.read_table(self.folder / "log" / segment["path"]).to_pylist()
+                    found += read(self.folder, segment).to_pylist()
         return sorted(found, key=lambda r: r["_seq"])
 
     def fold(self, table: str, key: tuple[str, ...] = ("id",)) -> dict[tuple[Any, ...], Row]:
@@ -195,6 +196,11 @@ def _apply(
     state[at] = {c: base.get(c, UNKNOWN) if c in unchanged else row[c] for c in columns}
 
 
+def read(folder: Path, segment: dict[str, Any]) -> pa.Table:
+    """The rows of a segment that a record of this run's log names."""
+    return read_segment(folder / "log", segment["path"], segment["table_id"], segment["first_seq"])
+
+
 def started(run: CaptureRun, tables: str) -> PostgresServer:
     """It runs and captures the tables that these statements make."""
     run.server.execute(tables)
@@ -227,7 +233,7 @@ def check_invariants(run: CaptureRun) -> None:
         assert record["position"] >= position
         taken: list[int] = [e["seq"] for e in record["events"] if e["kind"] == "truncated"]
         for segment in record["segments"]:
-            taken += pq.read_table(run.folder / "log" / segment["path"], columns=["_seq"])["_seq"].to_pylist()
+            taken += read(run.folder, segment)["_seq"].to_pylist()
         assert sorted(taken) == list(range(record["first_seq"], record["last_seq"] + 1))
         firsts = record["transactions"]["first_seqs"]
         assert firsts == sorted(set(firsts))

@@ -1,11 +1,15 @@
-"""Clear values in what Tailrace has written: the bytes of every file, the decoded columns of every Parquet file, and
-the decompressed blocks of every Avro file (Iceberg's manifests have the bounds of columns)."""
+"""Clear values in what Tailrace has written: the bytes of every file, the decoded columns of every Parquet file and
+every bundle of the change log, and the decompressed blocks of every Avro file (Iceberg's manifests have the bounds of
+columns)."""
 
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
+
+from support.segment_files import bundled
 
 
 def found_in(folder: Path, value: str) -> list[str]:
@@ -14,8 +18,9 @@ def found_in(folder: Path, value: str) -> list[str]:
     return [str(path) for path in sorted(folder.rglob("*")) if path.is_file() and any(raw in t for t in _texts(path))]
 
 
-def parquet_files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file() and _is_parquet(path)]
+def decoded_rows(folder: Path) -> int:
+    """How many rows the search sees decoded."""
+    return sum(table.num_rows for path in folder.rglob("*") if path.is_file() for table in _tables(path))
 
 
 def _is_parquet(path: Path) -> bool:
@@ -27,9 +32,17 @@ def _texts(path: Path) -> Iterator[bytes]:
     yield raw
     if raw[:4] == b"Obj\x01":
         yield from _avro_blocks(raw)
-    if _is_parquet(path):
-        table = pq.ParquetFile(path).read()
+    for table in _tables(path):
         yield from (repr(column.to_pylist()).encode() for column in table.columns)
+
+
+def _tables(path: Path) -> Iterator[pa.Table]:
+    if _is_parquet(path):
+        yield pq.ParquetFile(path).read()
+    if path.suffix == ".arrow":
+        tables = [rows for _, _, rows in bundled(path)]
+        assert tables and all(rows.num_rows for rows in tables), f"{path} shows nothing: is it another format?"
+        yield from tables
 
 
 def _avro_blocks(raw: bytes) -> Iterator[bytes]:

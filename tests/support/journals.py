@@ -1,6 +1,6 @@
 """Random valid journals for tests of the fold, of retention and of what is derived from the state."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -119,25 +119,28 @@ class Journal:
         events: list[Event] = []
         segments: list[Segment] = []
         last = first + rows - 1
+        # Bundles of some tables each, or none.
+        token = f"{self.random.getrandbits(64):016x}"
+        bundles = [f"segments/bundles/{first}-{last}-{token[n:]}.arrow" for n in range(self.random.randint(0, 2))]
         for table_id in TABLE_IDS if rows else ():
             version = self.state.tables[table_id].schema.version
             cut = self.random.randint(first, last)
-            segments.append(self._segment(table_id, version, first, cut))
+            segments.append(self._segment(table_id, version, first, cut, bundles))
             if self.random.random() < 0.2:
                 version += 1
                 events.append(SchemaChanged(table=table_schema(table_id, version), seq=Seq(cut)))
             if cut < last and self.random.random() < 0.8:
-                segments.append(self._segment(table_id, version, cut + 1, last))
+                segments.append(self._segment(table_id, version, cut + 1, last, bundles))
             if self.random.random() < 0.1:
                 events.append(Truncated(table_id=table_id, seq=Seq(last), transaction=str(1000 + last)))
         return events, segments
 
-    def _segment(self, table_id: int, version: int, first: int, last: int) -> Segment:
-        path = f"segments/t{table_id}/{first}-{last}-{len(self.segments[table_id]):x}.parquet"
+    def _segment(self, table_id: int, version: int, first: int, last: int, bundles: Sequence[str] = ()) -> Segment:
+        own = f"segments/t{table_id}/{first}-{last}-{len(self.segments[table_id]):x}.parquet"
         segment = Segment(
             table_id=table_id,
             schema_version=version,
-            path=path,
+            path=self.random.choice((own, *bundles)),
             rows=1,
             size=10,
             first_seq=Seq(first),

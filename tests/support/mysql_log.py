@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from support.mysql import MysqlServer
 from support.origins import origin
+from support.segment_files import read_segment
 from tailrace.capture.recorder import Recorder
 from tailrace.changelog.keys import Key
 from tailrace.changelog.records import Position
-from tailrace.changelog.segments import DELETE, MOVE, OLD_KEY, OP, SEQ, open_segment
+from tailrace.changelog.segments import DELETE, MOVE, OLD_KEY, OP, SEQ
 from tailrace.changelog.state import TableLog
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.places import StorageSpec
@@ -158,8 +159,8 @@ class LogRun:
     def segments(self, name: str) -> Iterator[pa.Table]:
         """Of the table, in sequence order."""
         for logged in self.table(name).segments:
-            with open_segment(self.storage.open_input, logged.segment) as file:
-                yield file.read()
+            one = logged.segment
+            yield read_segment(Path(self.storage.access.prefix), one.path, one.table_id, one.first_seq)
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """The table by its changes and TRUNCATEs, ordered by key."""

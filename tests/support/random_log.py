@@ -8,11 +8,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from support.folder_lake import FolderAccess, layout_of
+from support.segment_files import write_bundle
 from tailrace.batch.rule import UNCHANGED, Batch, Change, Chunk, Finish, Op
 from tailrace.changelog.records import ChunkRegistered, Column, Position, RecordNumber, Segment, Seq, TableSchema
 from tailrace.changelog.state import (
@@ -84,7 +86,7 @@ class RandomLog:
         if self.rnd.random() < 0.1 and self.schema.version < 3:
             self._evolve()
         for _ in range(self.rnd.randrange(3)):
-            self._segment(self.rnd.randrange(1, 12))
+            self._segment(self.rnd.randrange(1, 12), bundled=self.rnd.random() < 0.4)
             if self.rnd.random() < 0.1:
                 self._truncate()
         for _ in range(self.rnd.choice((0, 0, 0, 1, 1, 2))):
@@ -93,7 +95,7 @@ class RandomLog:
             self._finish()
 
     def grow_by_changes(self, rows: int) -> None:
-        """One more record with a segment or two, and nothing else."""
+        """One more record with a segment or two of their own files, and nothing else."""
         self.record = RecordNumber(self.record + 1)
         self._segment(rows)
 
@@ -146,19 +148,19 @@ class RandomLog:
             self.seq = Seq(self.seq + (self.rnd.random() < 0.2))  # another table's row
         return made
 
-    def _segment(self, count: int) -> None:
+    def _segment(self, count: int, bundled: bool = False) -> None:
         made = self._changes(count)
         cut = self.rnd.randrange(len(made) + 1) if self.rnd.random() < 0.3 else 0
         for part in (made[:cut], made[cut:]):
             if part:
-                logged = LoggedSegment(record=self.record, segment=self._write(part))
+                logged = LoggedSegment(record=self.record, segment=self._write(part, bundled))
                 self._update(segments=self.table.segments.append(logged))
 
     def _columns(self, rows: Sequence[Sequence[object]]) -> list[pa.Array]:
         types = [arrow_type(column.type) for column in self.schema.columns]
         return [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(types)]
 
-    def _write(self, changes: Sequence[Change[KeyOf]]) -> Segment:
+    def _write(self, changes: Sequence[Change[KeyOf]], bundled: bool) -> Segment:
         names = [column.name for column in self.schema.columns]
         key_places = {at: column.key for at, column in enumerate(self.schema.columns) if column.key is not None}
         rows, unchanged = [], []
@@ -180,9 +182,15 @@ class RandomLog:
             names=["_seq", "_op", "_unchanged", *names],
         )
         path = f"segments/{changes[0].seq}.parquet"
+        if bundled:
+            # Processes remember bundles by their names.
+            path = f"segments/bundles/{changes[0].seq}-{changes[-1].seq}-{uuid4().hex[:16]}.arrow"
         file = self.folder / path
-        file.parent.mkdir(exist_ok=True)
-        pq.write_table(table, file, row_group_size=self.rnd.choice((2, 100)))
+        file.parent.mkdir(exist_ok=True, parents=True)
+        if bundled:
+            write_bundle(file, [(TABLE + 1, changes[0].seq, table.slice(0, 1)), (TABLE, changes[0].seq, table)])
+        else:
+            pq.write_table(table, file, row_group_size=self.rnd.choice((2, 100)))
         return Segment(
             table_id=TABLE, schema_version=self.schema.version, path=path, rows=len(changes), size=file.stat().st_size,
             first_seq=Seq(changes[0].seq), last_seq=Seq(changes[-1].seq), unchanged=any(unchanged),

@@ -118,10 +118,41 @@ def case(server: PostgresServer, folder: Path, name: str, rows: int, write: Writ
     return [ours, ceiling]
 
 
+def many(server: PostgresServer, folder: Path, tables: int, seconds: int) -> Result:
+    """One changed row a second in each table, each in a transaction of its own; notes what that leaves in the log."""
+    name = f"tables_{tables}"
+    server.execute(f"CREATE SCHEMA {name}")
+    for number in range(tables):
+        source.create(server, f"{name}.t{number}")
+    capture = Capture(source.replicator(server, (folder / name).as_uri(), f"{name}.*"), folder / name)
+    capture.start()
+    until(lambda: capture.holds(position(server)), "capture knows the tables", pause=2)
+    log = folder / name / "log"
+    before = {file for file in log.rglob("*") if file.is_file()}
+    loop = f"FOR g IN 1..{seconds} LOOP FOR t IN 0..{tables - 1} LOOP EXECUTE format($i$INSERT INTO {name}.t%s SELECT "
+    loop += f"{source.ROW.replace(' % ', ' %% ')} FROM (SELECT %s::bigint AS g) s$i$, t, g); COMMIT; "
+    loop += f"PERFORM pg_sleep({0.97 / tables}); END LOOP; END LOOP"
+    with Watch([capture.process.pid], server.pid) as watch:
+        server.execute(f"DO $$ BEGIN {loop}; END $$")
+        high = position(server)
+        until(lambda: capture.holds(high), "capture has it all", pause=0.2)
+    capture.stop()
+    new = [file for file in log.rglob("*") if file.is_file() and file not in before]
+    records = sum(file.parent == log / "journal" for file in new)
+    segments = [file.stat().st_size for file in new if file.is_relative_to(log / "segments")]
+    server.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+    server.execute(f"DROP SCHEMA {name} CASCADE")
+    note = f"{records} records, {len(segments)} objects with {sum(segments):,} bytes of rows"
+    return watch.result(
+        f"capture, {tables} tables x 1 row/s", "capture to segments", "tailrace", tables * seconds, note
+    )
+
+
 def run(server: PostgresServer, folder: Path, scale: float) -> list[Result]:
     rows, small = int(1_000_000 * scale), int(200_000 * scale)
     return [
         *case(server, folder, "inserts_in_one_transaction", rows, source.insert),
         *case(server, folder, "updates_in_one_transaction", rows, source.update, filled=rows),
         *case(server, folder, "single_row_transactions", small, source.insert_one_by_one),
+        *(many(server, folder, tables, max(5, int(60 * scale))) for tables in (50, 200)),
     ]

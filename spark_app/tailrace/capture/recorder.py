@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from tailrace.capture.protocol import Recorded
+from tailrace.changelog.record_segments import RecordSegments
 from tailrace.changelog.records import (
     WRITTEN,
     ChunkRegistered,
@@ -25,7 +26,6 @@ from tailrace.changelog.records import (
     TableFingerprint,
     Transactions,
 )
-from tailrace.changelog.segments import write_segment
 from tailrace.changelog.state import LogState
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.changelog.writer import JournalWriter, RecordRefused
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 class RecordRows:
     """The rows of the transactions of the record being built."""
 
-    segments: list[Segment] = field(default_factory=list)
+    segments: RecordSegments = field(default_factory=RecordSegments)
     events: list[Event] = field(default_factory=list)
     transactions: list[TransactionStart] = field(default_factory=list)
     commit_times: list[int] = field(default_factory=list)
@@ -144,8 +144,11 @@ class Recorder:
         selected = of_log(table.rows, table.schema)
         if not selected.rows.num_rows:
             return
-        segment = selected.counted(write_segment(self.journal.storage, table.schema, selected.rows))
-        self._rows.segments.append(segment.model_copy(update={"nulled": table.nulled}))
+
+        def known(segment: Segment) -> Segment:
+            return selected.counted(segment).model_copy(update={"nulled": table.nulled})
+
+        segment = self._rows.segments.add(self.journal.storage, table.schema, selected.rows, known)
         self.counters.segments += 1
         self.counters.rows += segment.rows
 
@@ -165,11 +168,12 @@ class Recorder:
         if not (numbered or taken.events or self.has_requests):
             self._rows = RecordRows() if rows else self._rows
             return
+        segments = taken.segments.finish(self.journal.storage)
         # Dying here leaves segments that no record names: they are written again under other names.
         seam("capture.after-segments")
         point = max(point, self.state.resume_point, key=lambda p: p.position)
         try:
-            record = self._append(point, taken, (*events, *self.requested))
+            record = self._append(point, taken, segments, (*events, *self.requested))
         except RecordRefused as error:
             if not self._requested:
                 raise
@@ -188,14 +192,16 @@ class Recorder:
         seam("capture.before-ack")
         self._recorded(point.position)
 
-    def _append(self, point: ResumePoint, taken: RecordRows, events: tuple[Event, ...]) -> Record:
+    def _append(
+        self, point: ResumePoint, taken: RecordRows, segments: tuple[Segment, ...], events: tuple[Event, ...]
+    ) -> Record:
         times = taken.commit_times
         return self.journal.append(
             point.position,
             taken.last_seq,
             source_state=point.source_state,
             transactions=Transactions.of(taken.transactions),
-            segments=tuple(taken.segments),
+            segments=segments,
             # Before the others: one of them may stop the table.
             events=(*self._written(taken.leaves), *events),
             commit_time=(min(times), max(times)) if times else None,

@@ -114,7 +114,7 @@ class RetentionJob:
         self._requests.retention_ran = True
         gone = trim(journal, pins, Ages(now=now, retention=self._retention, retry=self._retry))
         if gone.paths:
-            log.info("retention removes %d segments, %d bytes", len(gone.paths), gone.size)
+            log.info("retention removes %d files, %d bytes of segments", len(gone.paths), gone.size)
             self._cleaner.put(lambda: journal.storage.delete_many(gone.paths))
         return now
 

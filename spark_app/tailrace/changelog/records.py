@@ -20,10 +20,10 @@ RecordNumber = NewType("RecordNumber", int)
 Key = tuple[str, ...]
 """A row's key: the text of its key columns, in key order (`changelog.keys`)."""
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """1: before the words of the records were any source's. 2: with integers for transaction ids and edges. 3: with plans
-whose keys were as people wrote them, and without the part that met an error. 4: with other names of fields. All of them
-are refused."""
+whose keys were as people wrote them, and without the part that met an error. 4: with other names of fields. 5: without
+bundles. All of them are refused."""
 
 
 class Closed(BaseModel):
@@ -123,7 +123,8 @@ def with_nulled(before: Nulled, more: Iterable[tuple[str, int]]) -> Nulled:
 
 
 class Segment(Closed):
-    """An immutable Parquet file with change rows of one table and one schema version, in sequence order."""
+    """Change rows of one table and one schema version, in sequence order: an immutable Parquet file, or a part of a
+    bundle (`changelog.bundles`)."""
 
     table_id: int
     schema_version: int
@@ -131,7 +132,7 @@ class Segment(Closed):
     """Relative to the log's root."""
     rows: int
     size: int
-    """Bytes."""
+    """Bytes: the file's, or in a bundle those of the rows, before compression."""
     first_seq: Seq
     last_seq: Seq
     unchanged: bool = False

@@ -6,6 +6,7 @@ A segment goes when it is older than the retention time *and* is below its table
 * the replay points of all chunks of a snapshot that has not finished the table: its end compares with the log since;
 * the replay points that chunks being read may get;
 * the replay point that a snapshot taken now would get: a commit can be in the log and invisible for an hour.
+A bundle holds segments of several tables: it goes when the last of them lets it go.
 A table that was stopped or removed longer ago than the retry time pins nothing. One that is cut off (its target failed
 for longer than the retry time) is kept only for snapshots: it needs one.
 
@@ -17,7 +18,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import merge
 
-from tailrace.changelog.records import SegmentsRemoved, Seq, TableForgotten, TransactionsRemoved
+from tailrace.changelog.paths import is_bundle
+from tailrace.changelog.records import RecordNumber, SegmentsRemoved, Seq, TableForgotten, TransactionsRemoved
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 
 
@@ -56,20 +58,38 @@ def removal(state: LogState, pins: Pins, ages: Ages) -> LogRemoval:
     """The parts of the log that may be removed."""
     events: list[SegmentsRemoved | TransactionsRemoved | TableForgotten] = []
     paths: list[str] = []
+    bundles: dict[str, RecordNumber] = {}
+    kept_from: dict[int, int] = {}
     size = 0
     for table in state.tables.values():
         through = removable_through(table, floor(state, table, pins, ages), ages)
         if through is None:
             continue
         events.append(SegmentsRemoved(table_id=table.table_id, through_seq=through))
-        going = table.segments[: table.segments.ended_through(through)]
-        paths += [logged.segment.path for logged in going]
+        count = kept_from[table.table_id] = table.segments.ended_through(through)
+        going = table.segments[:count]
+        paths += [logged.segment.path for logged in going if not is_bundle(logged.segment.path)]
+        bundles |= table.segments.bundles(0, count)
         size += sum(logged.segment.size for logged in going)
+    paths += _unnamed(bundles, state, kept_from)
     events += forgotten(state, ages)
     below = Seq(transactions_floor(state, pins) - 1)
     if state.transactions.begun_through(below):
         events.append(TransactionsRemoved(through_seq=below))
     return LogRemoval(tuple(events), tuple(paths), size)
+
+
+def _unnamed(bundles: dict[str, RecordNumber], state: LogState, kept_from: Mapping[int, int]) -> list[str]:
+    """The bundles, given with the records that named them, of which no table keeps a segment."""
+    if not bundles:
+        return []
+    before, last = RecordNumber(min(bundles.values()) - 1), max(bundles.values())
+    for table in state.tables.values():
+        # A bundle is of one record, so no more than the records of those that may go are looked at.
+        start = max(kept_from.get(table.table_id, 0), table.segments.through_record(before))
+        for path, _ in table.segments.bundles(start, table.segments.through_record(last)):
+            bundles.pop(path, None)
+    return list(bundles)
 
 
 def forgotten(state: LogState, ages: Ages) -> Iterator[TableForgotten]:

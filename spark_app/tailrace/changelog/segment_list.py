@@ -1,13 +1,13 @@
 """A table's segments in the state: a sequence of `LoggedSegment`, kept as packed rows (`changelog.packed`).
 
 Made and changed by the fold, read by retention and where batches are cut. A segment takes some 30 bytes instead of two
-thousand: its path follows from the table's folder, its sequences and its token. Segments stand in order of records and
-of sequences, so readers ask for a range instead of walking over all.
+thousand: its path follows from the table's folder, its sequences and its token, or from the range and the token of its
+bundle. Segments stand in order of records and of sequences, so readers ask for a range instead of walking over all.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from pydantic import GetCoreSchemaHandler
@@ -15,14 +15,17 @@ from pydantic_core import core_schema
 from typing_extensions import override
 
 from tailrace.changelog.packed import WITHOUT_BLOCKS, PackedRows
+from tailrace.changelog.paths import bundle_path, is_bundle, segment_range
 from tailrace.changelog.records import Closed, RecordNumber, Segment, Seq
 
 RECORD, LAST_SEQ, FIRST_SEQ, WRITTEN_AT, ROWS, SIZE, INSERTS, UPDATES, DELETES, VERSION, FLAGS, TOKEN, NAME = range(13)
-WIDTH = 13
-UNCHANGED, MOVES = 1, 2
-TOKEN_SHIFT = 2
-"""Above the two flags: how many digits the token has; 0: the name is the whole path."""
-_PATH = re.compile(r"(.+)/(\d+)-(\d+)-([0-9a-f]{1,16})\.parquet")
+BEFORE, AFTER = 13, 14
+"""The sequences by which the segment's bundle begins before it and ends after it."""
+WIDTH = 15
+UNCHANGED, MOVES, BUNDLED = 1, 2, 4
+TOKEN_SHIFT = 3
+"""Above the flags: how many digits the token has; 0: the name is the whole path."""
+_PATH = re.compile(r"(.+)/\d+-\d+-([0-9a-f]{1,16})\.\w+")
 
 
 class LoggedSegment(Closed):
@@ -56,12 +59,14 @@ class SegmentList(Sequence[LoggedSegment]):
 
     def append(self, logged: LoggedSegment) -> "SegmentList":
         one = logged.segment
-        name, digits, token = _split(one)
-        names = self._names if name in self._names[-1:] else (*self._names, name)
-        flags = one.unchanged * UNCHANGED | one.moves * MOVES | digits << TOKEN_SHIFT
+        place = _split(one)
+        # Bundles have no name: they would take turns with the folder.
+        names = self._names if place.name in ("", *self._names[-1:]) else (*self._names, place.name)
+        flags = one.unchanged * UNCHANGED | one.moves * MOVES | (not place.name) * BUNDLED
+        flags |= place.digits << TOKEN_SHIFT
         line = (
             logged.record, one.last_seq, one.first_seq, logged.written_at, one.rows, one.size, one.inserts,
-            one.updates, one.deletes, one.schema_version, flags, token, len(names) - 1,
+            one.updates, one.deletes, one.schema_version, flags, place.token, len(names) - 1, place.before, place.after,
         )  # fmt: skip
         return SegmentList(one.table_id, names, self._rows.append(np.array([line], np.int64)))
 
@@ -119,8 +124,18 @@ class SegmentList(Sequence[LoggedSegment]):
 
     def last_seq_through(self, record: RecordNumber) -> Seq | None:
         """The last sequence of the segments up to this record."""
-        count = self._rows.find(RECORD, record + 1)
+        count = self.through_record(record)
         return Seq(int(self._rows.line(count - 1)[LAST_SEQ])) if count else None
+
+    def through_record(self, record: RecordNumber) -> int:
+        """The number of segments up to this record."""
+        return self._rows.find(RECORD, record + 1)
+
+    def bundles(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[str, RecordNumber]]:
+        """Path and record of the bundles that hold the segments from `start` to `stop`, some more than once."""
+        for piece in self._rows.pieces(start, stop):
+            bundled = piece[piece[:, FLAGS] & BUNDLED != 0].tolist()
+            yield from ((self._path(line), RecordNumber(line[RECORD])) for line in bundled)
 
     def ends(self) -> Iterator[tuple[Seq, int]]:
         """(last sequence, written at) of each."""
@@ -149,10 +164,12 @@ class SegmentList(Sequence[LoggedSegment]):
         return LoggedSegment.model_construct(record=line[RECORD], segment=segment, written_at=line[WRITTEN_AT])
 
     def _path(self, line: Sequence[int]) -> str:
-        name, digits = self._names[line[NAME]], line[FLAGS] >> TOKEN_SHIFT
-        if not digits:
-            return name
-        return f"{name}/{line[FIRST_SEQ]}-{line[LAST_SEQ]}-{line[TOKEN] % 2**64:0{digits}x}.parquet"
+        digits = line[FLAGS] >> TOKEN_SHIFT
+        token = f"{line[TOKEN] % 2**64:0{digits}x}"
+        if line[FLAGS] & BUNDLED:
+            return bundle_path(Seq(line[FIRST_SEQ] - line[BEFORE]), Seq(line[LAST_SEQ] + line[AFTER]), token)
+        name = self._names[line[NAME]]
+        return f"{name}/{line[FIRST_SEQ]}-{line[LAST_SEQ]}-{token}.parquet" if digits else name
 
     # ---- as JSON ----
 
@@ -180,10 +197,25 @@ def _equal(one: LoggedSegment, other: LoggedSegment) -> bool:
     return one == other
 
 
-def _split(segment: Segment) -> tuple[str, int, int]:
-    """Folder, digits of the token and token as a signed number; or the whole path, 0 and 0."""
-    found = _PATH.fullmatch(segment.path)
-    if found is None or (found[2], found[3]) != (str(segment.first_seq), str(segment.last_seq)):
-        return segment.path, 0, 0
-    token = int(found[4], 16)
-    return found[1], len(found[4]), token - 2**64 if token >= 2**63 else token
+class _Place(NamedTuple):
+    """The parts of a path."""
+
+    name: str
+    """The folder; empty: it is a bundle's. Without `digits` the whole path."""
+    digits: int = 0
+    token: int = 0
+    """A signed number."""
+    before: int = 0
+    after: int = 0
+
+
+def _split(segment: Segment) -> _Place:
+    found, covered = _PATH.fullmatch(segment.path), segment_range(segment.path)
+    if found is None or covered is None:
+        return _Place(segment.path)
+    token, digits = int(found[2], 16), len(found[2])
+    token -= 2**64 if token >= 2**63 else 0
+    before, after = segment.first_seq - covered[0], covered[1] - segment.last_seq
+    if is_bundle(segment.path):
+        return _Place("", digits, token, before, after)
+    return _Place(segment.path) if before or after else _Place(found[1], digits, token)

@@ -1,6 +1,7 @@
-"""Segments: immutable Parquet files with change rows of one table and one schema version, in order of sequence.
+"""Segments: immutable change rows of one table and one schema version, in order of sequence.
 
-Capture writes them before the record that names them; apply reads them by the state's list. Layout: `segment_schema`.
+Large ones are Parquet files of their own, small ones are parts of bundles (`changelog.bundles`). Capture writes them
+before the record that names them; apply reads them by the state's list. Layout: `segment_schema`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tailrace import privacy
-from tailrace.changelog.paths import segment_path
+from tailrace.changelog.bundles import RESTORE, ObjectAccess, bundled_rows
+from tailrace.changelog.paths import is_bundle, segment_path
 from tailrace.changelog.records import Segment, Seq, TableSchema
 from tailrace.errors import CorruptLog, NoKey, ValueUnsupported
 from tailrace.storage.store import Storage
@@ -23,7 +25,6 @@ LOG_COLUMNS = (SEQ, OP, COMMIT_TS, UNCHANGED, OLD_KEY)
 INSERT, UPDATE, DELETE, MOVE = "I", "U", "D", "M"
 ROW_GROUP_ROWS = 131_072
 """Rows that a reader holds at least at a time."""
-RESTORE = "Put the file back as it was, or start with a new change log and new target tables."
 
 
 def segment_schema(table: TableSchema) -> pa.Schema:
@@ -62,23 +63,29 @@ def write_segment(
     token: Callable[[], str] = lambda: token_hex(8),
 ) -> Segment:
     """Write rows (not none, of `segment_schema(table)`, sequences rising) as one file; durable when this returns."""
-    schema = segment_schema(table)
-    data = rows if isinstance(rows, pa.Table) else pa.Table.from_batches(list(rows), schema)
-    if not data.schema.equals(schema):
-        raise ValueError(f"rows of {table.name} have columns {data.schema}, the segment has {schema}")
-    first, last = _range(data, table)
-    path = segment_path(table, first, last, token())
+    data = rows if isinstance(rows, pa.Table) else pa.Table.from_batches(list(rows), segment_schema(table))
+    segment = segment_of(table, data)
+    path = segment_path(table, segment.first_seq, segment.last_seq, token())
     with storage.open_output(path) as output:
         # Without dictionaries: they cost twice as much as the rest of the writing, and zstd finds what repeats.
         pq.write_table(data, output, compression="zstd", row_group_size=ROW_GROUP_ROWS, use_dictionary=False)
+    return segment.model_copy(update={"path": path, "size": output.size})
+
+
+def segment_of(table: TableSchema, data: pa.Table) -> Segment:
+    """The segment of these rows, which still lacks its place and its size."""
+    schema = segment_schema(table)
+    if not data.schema.equals(schema):
+        raise ValueError(f"rows of {table.name} have columns {data.schema}, the segment has {schema}")
+    first, last = _range(data, table)
     counts = {entry["values"]: entry["counts"] for entry in pc.value_counts(data[OP]).to_pylist()}
     moves = counts.get(MOVE, 0)
     return Segment(
         table_id=table.table_id,
         schema_version=table.version,
-        path=path,
+        path="",
         rows=data.num_rows,
-        size=output.size,
+        size=0,
         first_seq=first,
         last_seq=last,
         unchanged=data[UNCHANGED].null_count < data.num_rows,
@@ -100,9 +107,14 @@ def _range(data: pa.Table, table: TableSchema) -> tuple[Seq, Seq]:
 
 
 @contextmanager
-def open_segment(open_input: Callable[[str], pa.NativeFile], segment: Segment) -> Iterator[pq.ParquetFile]:
-    """The segment for reading; `CorruptLog` if it is not what its record says."""
-    with open_input(segment.path) as source:
+def open_segment(log: ObjectAccess, segment: Segment) -> Iterator[pq.ParquetFile | pa.Table]:
+    """The segment for reading, a table if it is part of a bundle; `CorruptLog` if it is not what its record says."""
+    if is_bundle(segment.path):
+        data = bundled_rows(log, segment)
+        _check_rows(segment, data.num_rows)
+        yield data
+        return
+    with log.open_input(segment.path) as source:
         try:
             file = pq.ParquetFile(source)
         except pa.ArrowInvalid as error:
@@ -110,7 +122,10 @@ def open_segment(open_input: Callable[[str], pa.NativeFile], segment: Segment) -
                 f"segment {segment.path} is not a Parquet file: {privacy.error_text(error)}", RESTORE
             ) from error
         with file:
-            rows = file.metadata.num_rows
-            if rows != segment.rows:
-                raise CorruptLog(f"segment {segment.path} has {rows} rows, its record says {segment.rows}", RESTORE)
+            _check_rows(segment, file.metadata.num_rows)
             yield file
+
+
+def _check_rows(segment: Segment, rows: int) -> None:
+    if rows != segment.rows:
+        raise CorruptLog(f"segment {segment.path} has {rows} rows, its record says {segment.rows}", RESTORE)

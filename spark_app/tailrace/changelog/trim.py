@@ -12,6 +12,7 @@ from tailrace.changelog.paths import (
     PARTS,
     ROLLUPS,
     SEGMENTS,
+    is_bundle,
     number_of,
     record_path,
     segment_range,
@@ -48,7 +49,7 @@ def sweep(storage: Storage, state: LogState) -> list[str]:
     as seen by a writer that has been fenced and does not know it yet.
     """
     left: list[str] = []
-    # A folder is one table's, so no more than one table's paths are in memory.
+    # A folder is one table's or the bundles', so no more than that many paths are in memory.
     for _, paths in groupby((path for path, _ in storage.list(SEGMENTS)), key=segment_table):
         left += _unnamed(list(paths), state)
     left += [*storage.unfinished(SEGMENTS), *storage.unfinished(JOURNAL)]
@@ -58,7 +59,10 @@ def sweep(storage: Storage, state: LogState) -> list[str]:
 
 def _unnamed(paths: list[str], state: LogState) -> list[str]:
     table = state.tables.get(segment_table(paths[0]) or 0)
-    named = set() if table is None else {s.segment.path for s in table.segments}
+    if is_bundle(paths[0]):
+        named = {path for table in state.tables.values() for path, _ in table.segments.bundles()}
+    else:
+        named = set() if table is None else {s.segment.path for s in table.segments}
     ranges = ((path, segment_range(path)) for path in paths)
     return [p for p, covered in ranges if covered and covered[1] <= state.last_seq and p not in named]
 

@@ -183,7 +183,7 @@ DELETE FROM t WHERE id % 11 = 0
 def unnamed(run: CaptureRun) -> set[str]:
     """Segments of a transaction that is still being read: no record names them yet."""
     log = run.folder / "log"
-    there = {str(path.relative_to(log)) for path in log.glob("segments/**/*.parquet")}
+    there = {str(path.relative_to(log)) for path in log.glob("segments/*/[0-9]*")}
     return there - {segment["path"] for record in run.records() for segment in record["segments"]}
 
 

@@ -20,7 +20,7 @@ def storage(tmp_path: Path) -> Storage:
 def test_a_note_of_the_first_format_is_refused_by_its_number(storage: Storage) -> None:
     note = {"kind": "origin", "format_version": 1, "log_id": "l", "system_identifier": "7", "timeline": 1, "slot": "s"}
     storage.put(FIRST_START, json.dumps(note).encode())
-    with pytest.raises(CorruptLog, match="format version 1, this is 5"):
+    with pytest.raises(CorruptLog, match="format version 1, this is 6"):
         first_start.read(storage)
 
 

@@ -14,7 +14,7 @@ from support.transactions import numbered
 from tailrace import seams
 from tailrace.changelog import writer
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.paths import record_path, rollup_path, segment_path
+from tailrace.changelog.paths import bundle_path, record_path, rollup_path, segment_path
 from tailrace.changelog.records import (
     Applied,
     ChunkRegistered,
@@ -155,6 +155,10 @@ def test_transactions_stay_back_to_where_a_replay_point_may_still_fall() -> None
     assert removal(after, Pins(Seq(25), {2: Seq(14)}), LATE).events == ()
 
 
+def paths(state: LogState) -> set[str]:
+    return {logged.segment.path for table in state.tables.values() for logged in table.segments}
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32))
 def test_after_a_removal_all_that_is_above_a_floor_is_still_there(seed: int) -> None:
@@ -174,10 +178,12 @@ def test_after_a_removal_all_that_is_above_a_floor_is_still_there(seed: int) -> 
         low = floor(state, table, pins, ages)
         kept = {s.segment.path for s in after.tables[table.table_id].segments}
         assert {s.segment.path for s in table.segments if s.segment.last_seq >= low} <= kept
-        assert kept.isdisjoint(going.paths)
+        assert kept.isdisjoint(going.paths), "a bundle stays while any table has a segment in it"
         assert [c.chunk for c in after.tables[table.table_id].chunks] == [c.chunk for c in table.chunks]
         points = [c.chunk.replay_point for c in table.chunks if c.chunk.replay_point > table.trimmed_through]
         assert all(point > after.tables[table.table_id].trimmed_through for point in points)
+    assert set(going.paths) == paths(state) - paths(after), "and goes with the last one"
+    assert len(set(going.paths)) == len(going.paths)
     first = min([now, *reading.values()])
     assert [s for s in state.transactions.starts if s.first_seq >= first] == after.transactions.starts
     assert removal(after, pins, ages).paths == ()
@@ -241,6 +247,45 @@ def test_dying_between_record_and_deletion_leaves_what_the_sweep_finds(
     state = JournalReader.open(storage).state
     assert len(sweep(storage, state)) == 2
     assert files(storage) == ["3-3-ab.parquet", "4-9-cd.parquet"]
+
+
+def bundled(storage: Storage) -> JournalWriter:
+    """Records with a bundle each of both tables; only table 1 has applied all."""
+    origin = Journal(Random(1)).origin().events[0]
+    assert isinstance(origin, Origin)
+    one = JournalWriter.create(storage, origin, Position(5), "a", clock=lambda: 1.0)
+    one.append(Position(5), events=tuple(TableAdded(table=table_schema(i), edge="5") for i in (1, 2)))
+    for seq in (1, 3):
+        path = bundle_path(Seq(seq), Seq(seq + 1), "ab")
+        storage.put(path, b"rows")
+        segments = tuple(
+            Segment(table_id=i, schema_version=1, path=path, rows=1, size=4, first_seq=Seq(at), last_seq=Seq(at))
+            for i, at in ((1, seq), (2, seq + 1))
+        )
+        one.append(Position(5), Seq(seq + 1), transactions=numbered((seq,), (seq,)), segments=segments)
+    one.append(Position(5), events=applied(4, 3))
+    return one
+
+
+def test_a_bundle_goes_when_its_last_table_lets_it_go(storage: Storage) -> None:
+    one = bundled(storage)
+    gone = trim(one, Pins(Seq(5)), LATE)
+    assert (gone.paths, gone.size) == ((), 8), "table 2 has applied nothing"
+    assert [len(table.segments) for table in one.state.tables.values()] == [0, 2]
+    one.append(Position(5), events=(Applied(table_id=2, applied_seq=Seq(2), applied_record=RecordNumber(2)),))
+    assert trim(one, Pins(Seq(5)), LATE).paths == ("segments/bundles/1-2-ab.arrow",)
+    assert trim(one, Pins(Seq(5), cut_off=frozenset({2})), LATE).paths == ("segments/bundles/3-4-ab.arrow",)
+
+
+def test_the_sweep_takes_bundles_that_no_table_names(storage: Storage) -> None:
+    one = bundled(storage)
+    trim(one, Pins(Seq(5)), LATE)
+    for first, last in ((2, 4), (5, 9)):
+        storage.put(bundle_path(Seq(first), Seq(last), "cd"), b"rows")
+    storage.put("segments/bundles/theirs.txt", b"x")
+    assert sweep(storage, one.state) == ["segments/bundles/2-4-cd.arrow"]
+    kept = ["1-2-ab.arrow", "3-4-ab.arrow", "5-9-cd.arrow", "theirs.txt"]
+    assert files(storage) == kept, "what is being written ends above the last record"
 
 
 def test_the_sweep_takes_unfinished_files_of_dead_writers_only(storage: Storage) -> None:

@@ -1,10 +1,12 @@
 """The packed list of a table's segments: equal to a plain list, and small."""
 
 import tracemalloc
+from collections.abc import Callable
 from random import Random
 
 import pytest
 
+from tailrace.changelog.paths import is_bundle
 from tailrace.changelog.records import RecordNumber, Segment, Seq
 from tailrace.changelog.segment_list import LoggedSegment, SegmentList
 
@@ -45,6 +47,23 @@ def test_a_segment_comes_back_as_it_was() -> None:
         packed[len(plain)]
 
 
+def bundle(number: int, random: Random) -> LoggedSegment:
+    token = f"{random.getrandbits(64):016x}"
+    return logged(number, random, f"segments/bundles/{1 + number * 40 - number}-{40 + number * 40}-{token}.arrow")
+
+
+def test_bundles_and_files_take_turns_and_come_back_as_they_were() -> None:
+    random = Random(4)
+    plain = [bundle(n, random) if random.random() < 0.7 else logged(n, random) for n in range(400)]
+    packed = SegmentList.of(plain)
+    assert list(packed) == plain
+    assert len(packed.document(blocks=False)["names"]) == 1
+    for start, stop in ((0, 400), (3, 170), (390, 400), (5, 5)):
+        of_bundles = [(s.segment.path, s.record) for s in plain[start:stop] if is_bundle(s.segment.path)]
+        assert list(packed.bundles(start, stop)) == of_bundles
+    assert packed.through_record(RecordNumber(10)) == 8
+
+
 def test_ranges_are_those_of_a_plain_list() -> None:
     random = Random(2)
     plain = [logged(n, random) for n in range(400)]
@@ -62,12 +81,13 @@ def test_ranges_are_those_of_a_plain_list() -> None:
         assert packed.last_seq_through(RecordNumber(record)) == max(through, default=None)
 
 
-def test_a_kept_segment_takes_less_than_200_bytes() -> None:
+@pytest.mark.parametrize("made", [logged, bundle])
+def test_a_kept_segment_takes_less_than_200_bytes(made: Callable[[int, Random], LoggedSegment]) -> None:
     random, count = Random(3), 5_000
     tracemalloc.start()
     packed = SegmentList()
     for number in range(count):
-        packed = packed.append(logged(number, random))
+        packed = packed.append(made(number, random))
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(packed) == count

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -69,7 +70,8 @@ def local(folder: Path) -> Storage:
 
 
 def read(storage: Storage, segment: Segment) -> pa.Table:
-    with open_segment(storage.open_input, segment) as file:
+    with open_segment(storage, segment) as file:
+        assert isinstance(file, pq.ParquetFile)
         return file.read()
 
 

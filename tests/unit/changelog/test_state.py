@@ -271,8 +271,8 @@ def test_a_journal_begins_with_its_origin() -> None:
 
 def test_another_format_version_is_refused() -> None:
     record = Journal(Random(1)).origin()
-    newer = record.model_copy(update={"events": (record.events[0].model_copy(update={"format_version": 6}),)})
-    with pytest.raises(CorruptLog, match="format version 6, this is 5"):
+    newer = record.model_copy(update={"events": (record.events[0].model_copy(update={"format_version": 7}),)})
+    with pytest.raises(CorruptLog, match="format version 7, this is 6"):
         fold(LogState(), newer)
 
 

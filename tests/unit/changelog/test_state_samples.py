@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.paths import record_path, rollup_path
-from tailrace.changelog.records import Position, Record
+from tailrace.changelog.paths import is_bundle, record_path, rollup_path
+from tailrace.changelog.records import Position, Record, Segment
 from tailrace.changelog.rollup import Rollups
+from tailrace.changelog.segments import open_segment
 from tailrace.changelog.state import HANDLERS, LogState, fold
 from tailrace.contract.resources import StorageLocation
 from tailrace.errors import CorruptLog
@@ -17,9 +19,10 @@ from tailrace.sources.mysql.state import Anchor, SourceState
 from tailrace.storage.store import Storage
 
 SAMPLES = Path(__file__).parent / "samples"
-SAMPLE = SAMPLES / "journal-5"
+SAMPLE = SAMPLES / "journal-6"
 """302 records, two roll-ups with their parts, and what all records mean. `further.jsonl`: what came to the format
-later, behind them, with what MySQL keeps; `nulled.jsonl`: the same of values that became NULL."""
+later, behind them, with what MySQL keeps; `nulled.jsonl`: the same of values that became NULL;
+`bundled.jsonl`: two segments whose bundle is stored, too."""
 ROLLUP = 250
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
@@ -64,6 +67,7 @@ def test_a_roll_up_is_read_and_goes_on() -> None:
     rollups, state = Rollups.load(Storage.open(StorageLocation(location=SAMPLE.as_uri())))
     assert rollups.number == ROLLUP
     assert max(len(table.segments) for table in state.tables.values()) > 50
+    assert all({is_bundle(s.segment.path) for s in table.segments} == {True, False} for table in state.tables.values())
     for record in records()[ROLLUP + 1 :]:
         state = fold(state, record)
     assert summary(state) == json.loads((SAMPLE / "expected.json").read_text())
@@ -106,15 +110,26 @@ def test_values_that_became_null_mean_what_they_meant() -> None:
     assert state.tables[1].nulled == (("c1", 3), ("c2", 3), ("c39", 1))
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_a_stored_bundle_is_read() -> None:
+    storage = Storage.open(StorageLocation(location=SAMPLE.as_uri()))
+    found = []
+    for line in (SAMPLE / "bundled.jsonl").read_text().splitlines():
+        with open_segment(storage, Segment.model_validate_json(line)) as rows:
+            assert isinstance(rows, pa.Table)
+            found += rows.select(["_seq", "id", "c1"]).to_pylist()
+    expected = [(1, 10, "row 0"), (2, 11, "row 1"), (3, 20, "row 0"), (4, 21, "row 1")]
+    assert [tuple(row.values()) for row in found] == expected
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 def test_a_journal_of_a_former_format_is_refused_by_its_number(tmp_path: Path, version: int) -> None:
     storage = Storage.open(StorageLocation(location=tmp_path.as_uri()))
     record = (SAMPLES / f"journal-{version}" / "record-0.json").read_bytes()
     storage.put(record_path(0), record)
-    with pytest.raises(CorruptLog, match=f"format version {version}, this is 5"):
+    with pytest.raises(CorruptLog, match=f"format version {version}, this is 6"):
         JournalReader.open(storage)
     origin = json.loads(record)["events"][0]
     for head in ({"number": 7, "origin": origin}, {"number": 7, "parts": [], "state": {"origin": origin}}):
         storage.put(rollup_path(7), json.dumps(head).encode())
-        with pytest.raises(CorruptLog, match=f"format version {version}, this is 5"):
+        with pytest.raises(CorruptLog, match=f"format version {version}, this is 6"):
             JournalReader.open(storage)

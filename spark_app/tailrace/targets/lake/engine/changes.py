@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.changelog.paths import is_bundle
 from tailrace.changelog.records import Segment, Seq, TableSchema
 from tailrace.changelog.segments import open_segment
 from tailrace.targets.lake.engine.key_columns import Columns, Ints, Mask, flat, joined, typed, words
@@ -73,10 +74,19 @@ def segment_rows(
         version, keys = work.slice.versions[segment.schema_version], key_names(work, segment)
         wanted = ["_seq", "_op", *(["_unchanged"] if unchanged and segment.unchanged else []), *keys]
         wanted += [c.name for c in version.columns if columns and c.name not in keys]
-        with open_segment(work.log.open_input, segment) as file:
-            for batch in file.iter_batches(batch_rows(file, wanted, dictionaries=False), columns=wanted):
-                block = SegmentRows.of(work, segment, pa.table(batch))
-                yield block.filter((block.op != TRUNCATE) & (block.seq <= work.slice.through_seq))
+        for rows in _batches(work, segment, wanted):
+            block = SegmentRows.of(work, segment, rows)
+            yield block.filter((block.op != TRUNCATE) & (block.seq <= work.slice.through_seq))
+
+
+def _batches(work: PartInput, segment: Segment, wanted: Sequence[str]) -> Iterator[pa.Table]:
+    """These columns of the segment; a part of a bundle is small enough to be one batch."""
+    with open_segment(work.log, segment) as found:
+        if isinstance(found, pa.Table):
+            yield found.select(wanted)
+            return
+        for batch in found.iter_batches(batch_rows(found, wanted, dictionaries=False), columns=wanted):
+            yield pa.table(batch)
 
 
 def _codes(column: pa.ChunkedArray) -> Ints:
@@ -93,7 +103,10 @@ def unpacked_size(work: PartInput, segments: Sequence[Segment]) -> int:
 
 
 def _unpacked(work: PartInput, segment: Segment) -> int:
-    with open_segment(work.log.open_input, segment) as file:
+    if is_bundle(segment.path):
+        return segment.size
+    with open_segment(work.log, segment) as file:
+        assert not isinstance(file, pa.Table)
         footer = file.metadata
     return sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
 

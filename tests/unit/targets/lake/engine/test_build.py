@@ -15,6 +15,7 @@ from support.folder_lake import FolderTable, layout_of
 from support.random_log import TABLE, KeyOf, RandomLog, first_schema
 from tailrace.batch.rule import ApplyRule, TargetState
 from tailrace.batch.slice import cut
+from tailrace.changelog.paths import is_bundle
 from tailrace.errors import CorruptLog
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine import changes
@@ -104,6 +105,21 @@ def test_a_batch_is_divided_by_its_rows_and_by_its_bytes_before_compression(
         PartInput(batch, layout_of(batch.schema), log.access, table.access, table.location, table.files), spread
     )
     assert asked == ([parts] if parts > 1 else [])
+
+
+def test_a_bundled_segment_tells_its_size_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = RandomLog(random.Random(1), tmp_path, first_schema(composite=False), [(1,), (2,)])
+    for _ in range(30):
+        log.grow()
+    table = FolderTable(tmp_path, log.schema)
+    batch = cut(log.state, TABLE, table.applied, log.record)
+    assert batch is not None
+    work = PartInput(batch, layout_of(batch.schema), log.access, table.access, table.location, table.files)
+    found = [segment for segment in batch.segments if is_bundle(segment.path)]
+    for segment in found:
+        (tmp_path / segment.path).unlink()
+    monkeypatch.setattr(changes, "LITTLE", 0)
+    assert changes.unpacked_size(work, found) == sum(segment.size for segment in found) > 0
 
 
 def test_what_lies_under_moved_keys_counts_for_the_number_of_parts(tmp_path: Path) -> None:
