@@ -26,8 +26,15 @@ class LocalFiles:
         except FileExistsError:
             raise AlreadyExists(path) from None
 
+    def put(self, path: str, data: bytes) -> None:
+        self._file(path).parent.mkdir(parents=True, exist_ok=True)
+        self._file(path).write_bytes(data)
+
     def get(self, path: str) -> bytes:
-        return self._file(path).read_bytes()
+        try:
+            return self._file(path).read_bytes()
+        except FileNotFoundError:
+            raise NotFound(path) from None
 
     def size(self, path: str) -> int:
         try:

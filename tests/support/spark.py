@@ -53,7 +53,9 @@ def start_session(folder: Path) -> SparkSession:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    delta_log_store.install(session._jvm, folder / "classes")
+    jvm: Any = session._jvm
+    delta_log_store.install(jvm, folder / "classes")
+    jvm.java.lang.System.setProperty(delta_log_store.CLASS, "installed")
     return session
 
 

@@ -141,8 +141,6 @@ EDGES = {
     "iceberg": iceberg(False),
     "iceberg's commit": iceberg(True),
     "delta's update": delta("update"),
-    "delta's memory": delta("current", 1),
-    "delta's changes": delta("changes", 1),
     "delta's start": delta("commit", DeltaSnapshot(1, None), [], None),
     "delta's commit": delta("commit", DeltaSnapshot(1, None), [], None, after=1),
 }

@@ -98,11 +98,9 @@ def _make(archive: Path, scratch: Path) -> None:
 
 
 def _exercise(spark: SparkSession, scratch: Path) -> None:
-    """Load what a driver loads: SQL, Parquet and Delta, a shuffle, Python tasks, a stream with batches in Python."""
-    table = f"delta.`{scratch}/lake/t`"
-    spark.sql(f"CREATE TABLE {table} USING delta AS SELECT id, string(id) AS s FROM range(10)")
-    spark.sql(f"DELETE FROM {table} WHERE id < 4")
-    spark.table(table).groupBy("s").count().collect()
+    """Load what a driver loads: SQL, Parquet, a shuffle, Python tasks, a stream with batches in Python."""
+    spark.sql("SELECT id, string(id) AS s FROM range(10)").write.parquet(f"{scratch}/lake/t")
+    spark.read.parquet(f"{scratch}/lake/t").groupBy("s").count().collect()
     spark.sparkContext.parallelize([1, 2], 2).map(str).collect()
     query = (
         spark.readStream.format("rate-micro-batch")

@@ -273,7 +273,7 @@ def _start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: st
     except Py4JJavaError as error:
         raise _refused(spec, error) from error
     context.setLogLevel("WARN")
-    targets.open(spec.target).prepare(context, run_dir / "spark" / "classes")
+    targets.open(spec.target).prepare(context)
     return SparkSession(context)
 
 

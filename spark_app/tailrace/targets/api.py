@@ -14,7 +14,6 @@ table, `TargetRefused` or another `Stop` for what requires manual action.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -187,8 +186,8 @@ class Target(Protocol):
 
     def spark(self) -> SparkNeeds: ...
 
-    def prepare(self, context: SparkContext, classes: Path) -> None:
-        """Called once in each JVM, before a table is opened: sets secrets, and creates classes in this folder."""
+    def prepare(self, context: SparkContext) -> None:
+        """Called once in each JVM, before a table is opened: sets secrets."""
 
     def tables(self, spark: SparkSession, log: Storage, admit: Admit) -> Callable[[TableLog], TargetTable]:
         """Makes the `TargetTable` of a source table; nothing is read before its `open`. `log`: where segments are."""

@@ -18,8 +18,9 @@ from support.lake import table_schema
 from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, TailraceError, TargetChanged, TargetRefused
-from tailrace.storage.store import NotFound
+from tailrace.storage.store import NotFound, Storage
 from tailrace.targets.lake.delta import log as delta_log
+from tailrace.targets.lake.delta.direct_log import DirectLog
 from tailrace.targets.lake.delta.replay import replay
 from tailrace.targets.lake.delta.table import DeltaTable
 from tailrace.targets.lake.files import write as files
@@ -149,37 +150,40 @@ def test_holes_of_any_number_come_back_and_older_lists_of_them_go(target: Target
     assert list(lists.iterdir()) == []
 
 
-def test_a_commit_starts_no_spark_job_and_keeps_a_true_checksum_in_memory(target: Target, spark: SparkSession) -> None:
+def test_opening_and_committing_starts_no_spark_job_and_delta_reads_what_was_written(
+    target: Target, spark: SparkSession
+) -> None:
     scheduler = spark.sparkContext._jsc.sc().dagScheduler()
-    jobs = []
+    before = scheduler.numTotalJobs()
     for step in range(1, 6):
         if step == 3:
-            before = scheduler.numTotalJobs()
             target.table = target.reopen()
-            assert scheduler.numTotalJobs() <= before + 1, "Delta's own look at protocol and metadata"
-        change = target.change(step, dict.fromkeys(range(step, 60, step), f"{step}"), [step * 7])
-        before = scheduler.numTotalJobs()
-        target.table.commit(change)
-        jobs.append(scheduler.numTotalJobs() - before)
-    # The first after opening a table has no checksum to derive from.
-    assert jobs == [0, 0, 1, 0, 0]
-    check_checksum(target)
+        target.apply(step, dict.fromkeys(range(step, 60, step), f"{step}"), [step * 7])
+    assert scheduler.numTotalJobs() == before
+    check_replay(target)
     compact(target.table, target.storage, target.layout, target.table.refresh(), CompactionLimits(min_files=2))
     target.schema = table_schema([*COLUMNS, ("note", "string")], ["id"], version=2)
     target.table.commit(TableCommit(target.state(6), evolve=target.schema))
-    check_checksum(target)
+    check_replay(target)
     target.table.commit(TableCommit(target.state(7), target.write({1: "a"}), clear=True))
     target.apply(8, {1: "b", 2: "c"})
-    check_checksum(target)
     check_replay(target)
+
+
+FEATURES = ("readerFeatures", "writerFeatures")
 
 
 def check_replay(target: Target) -> None:
     """What is read from the log's files is what Delta makes of them."""
     snapshot = delta_log.DeltaLog(target.spark, target.location).update()
     assert snapshot is not None
-    found = replay(target.storage, target.location, snapshot.log_files())
+    read = DirectLog(target.storage, target.location).read()
+    assert read is not None and read.version == snapshot.version
+    found = read.state
     assert found is not None
+    assert [sorted(found.protocol[kind]) for kind in FEATURES] == [
+        sorted(snapshot.protocol()[kind]) for kind in FEATURES
+    ]
     assert found.domains == snapshot.domains()
     assert {k: found.metadata[k] for k in ("id", "schemaString", "configuration")} == {
         k: snapshot.metadata()[k] for k in ("id", "schemaString", "configuration")
@@ -226,15 +230,39 @@ def test_a_log_that_only_delta_can_read_is_left_to_it(target: Target) -> None:
     assert target.reopen().refresh() == target.state(1)
 
 
-def check_checksum(target: Target) -> None:
-    """What Delta derived from the commits is what it computes from the log."""
-    jvm: Any = target.spark._jvm
-    path = target.location.removeprefix("file://")
-    snapshot = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
-        target.spark._jsparkSession, path
-    ).unsafeVolatileSnapshot()
-    assert snapshot.checksumOpt().isDefined()
-    assert snapshot.validateChecksum(jvm.scala.Predef.Map().empty())
+def test_a_table_whose_features_are_not_known_here_is_committed_to_by_delta(target: Target) -> None:
+    target.apply(1, {1: "a", 2: "b"})
+    target.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')")
+    with pytest.raises(Retry, match="somebody else changed the table"):
+        target.apply(2, {1: "b"})
+    target.table.refresh()
+    for step in (2, 3):
+        target.apply(step, {step: "new"}, [1])
+        log = Path(target.location.removeprefix("file://"), "_delta_log", f"{step + 1:020d}.json")
+        info = json.loads(log.read_text().splitlines()[0])["commitInfo"]
+        assert info["inCommitTimestamp"] > 0 and info["operation"] == "STREAMING UPDATE"
+        assert target.table.refresh() == target.state(step)
+    target.schema = table_schema([*COLUMNS, ("note", "string")], ["id"], version=2)
+    target.table.commit(TableCommit(target.state(4), evolve=target.schema))
+    assert target.rows() == {2: "new", 3: "new"}
+    assert target.reopen().refresh() == target.state(4)
+
+
+def test_a_session_that_gives_new_tables_properties_has_them(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "spark.databricks.delta.properties.defaults.enableInCommitTimestamps"
+    conf = spark.sparkContext._jsc.sc().conf()
+    conf.set(name, "true")
+    spark.conf.set(name, "true")
+    try:
+        target = Target(spark, tmp_path)
+        target.apply(1, {1: "a"})
+    finally:
+        spark.conf.unset(name)
+        conf.remove(name)
+    (found,) = target.sql("SHOW TBLPROPERTIES {t} ('delta.enableInCommitTimestamps')")
+    assert found.value == "true" and target.rows() == {1: "a"}
 
 
 def test_a_foreign_compaction_between_locate_and_commit_is_refused(target: Target) -> None:
@@ -362,18 +390,25 @@ def test_files_written_without_a_commit_have_no_effect(target: Target) -> None:
 
 
 @pytest.mark.parametrize("happened", [True, False])
+@pytest.mark.parametrize("by", ["us", "delta"])
 def test_a_commit_of_unknown_outcome_is_read_back(
-    target: Target, happened: bool, monkeypatch: pytest.MonkeyPatch
+    target: Target, happened: bool, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target.apply(1, {1: "a"})
-    real = delta_log.DeltaLog.commit
+    if by == "delta":
+        target.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')")
+        target.table.refresh()
+    owner, name = (delta_log.DeltaLog, "commit") if by == "delta" else (Storage, "create")
+    real = getattr(owner, name)
 
-    def lossy(self: delta_log.DeltaLog, *arguments: Any, **named: Any) -> int:
-        if happened:
-            real(self, *arguments, **named)
-        raise OutcomeUnknown("the answer got lost")
+    def lossy(self: Any, *arguments: Any) -> Any:
+        ours = by == "delta" or "_delta_log" in arguments[0]
+        if happened or not ours:
+            real(self, *arguments)
+        if ours:
+            raise OutcomeUnknown("the answer got lost")
 
-    monkeypatch.setattr(delta_log.DeltaLog, "commit", lossy)
+    monkeypatch.setattr(owner, name, lossy)
     if happened:
         target.apply(2, {1: "b"})
     else:

@@ -1,10 +1,9 @@
-"""Spark's needs for the lake: jars, settings, access to the bucket, the log store of Delta.
+"""Spark's needs for the lake: jars, settings, access to the bucket.
 
 `spark.session` asks for it through `LakeTarget`.
 """
 
 import os
-from pathlib import Path
 
 from pyspark import SparkContext
 
@@ -19,7 +18,7 @@ SETTINGS = {
     ),
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",
-    # Optional for readers. What a commit needs of it stays in memory (docs/decisions/0062).
+    # Optional for readers, and larger than a commit. Where Delta commits, what it needs of it stays in memory.
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
     # Otherwise Delta's checksums list the table's files, for which a new or opened table is queried by Spark.
     "spark.databricks.delta.allFilesInCrc.enabled": "false",
@@ -35,9 +34,7 @@ def needs(target: resources.TargetSpec) -> SparkNeeds:
     return SparkNeeds(("lake", *s3, *jdbc), SETTINGS)
 
 
-def prepare(target: resources.TargetSpec, context: SparkContext, classes: Path) -> None:
+def prepare(target: resources.TargetSpec, context: SparkContext) -> None:
     hadoop = context._jsc.hadoopConfiguration()
     for name, value in hadoop_options(target.lake, os.environ).items():
         hadoop.set(name, value)  # not in the session's settings: they are the JVM's command line, for all to see
-    if target.type == "delta":
-        log_store.install(context._jvm, classes)

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from functools import cache, partial
-from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -56,8 +55,8 @@ class LakeTarget:
     def spark(self) -> SparkNeeds:
         return lake_spark.needs(self._spec)
 
-    def prepare(self, context: SparkContext, classes: Path) -> None:
-        lake_spark.prepare(self._spec, context, classes)
+    def prepare(self, context: SparkContext) -> None:
+        lake_spark.prepare(self._spec, context)
 
     def removal(self, session: Callable[[], SparkSession]) -> LakeRemoval:
         return LakeRemoval(self._spec, session)

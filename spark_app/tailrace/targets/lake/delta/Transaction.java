@@ -16,18 +16,15 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * A commit after which Delta neither writes a checkpoint nor counts the table's files, which are both Spark jobs: Tailrace
- * writes the checkpoint (docs/decisions/0062). Prepared in one call over py4j and sent in another (0055): what fails in
- * the first has written nothing. Compiled with the log store.
+ * A commit to a table that is left to Delta, prepared in one call over py4j and sent in another (docs/decisions/0055):
+ * what fails in the first has written nothing. Compiled with the log store.
  */
 public class Transaction extends OptimisticTransaction {
-    private final boolean checkpoints;
     private Seq actions;
     private DeltaOperations$Operation operation;
 
-    private Transaction(DeltaLog log, Option snapshot, boolean checkpoints) {
+    private Transaction(DeltaLog log, Option snapshot) {
         super(log, Option.empty(), snapshot);
-        this.checkpoints = checkpoints;
     }
 
     /**
@@ -36,13 +33,13 @@ public class Transaction extends OptimisticTransaction {
      * one, and would read its whole log again after every commit.
      */
     public static Transaction prepare(
-            SparkSession session, DeltaLog log, Snapshot base, boolean checkpoints, String metadata, String lines,
-            String query, long record) {
+            SparkSession session, DeltaLog log, Snapshot base, String metadata, String lines, String query,
+            long record) {
         SparkSession.setActiveSession(session); // Delta asks for the thread's, and one of Python's has none
         if (base == null) {
             log.createLogDirectoriesIfNotExists();
         }
-        Transaction made = new Transaction(log, Option.apply(base), checkpoints);
+        Transaction made = new Transaction(log, Option.apply(base));
         if (metadata != null) {
             Metadata wanted = (Metadata) Action$.MODULE$.fromJson(metadata);
             if (base == null) {
@@ -65,9 +62,5 @@ public class Transaction extends OptimisticTransaction {
     /** The new version. */
     public long send() {
         return commit(actions, operation);
-    }
-
-    public boolean isCheckpointNeeded(long version, Snapshot after) {
-        return checkpoints && super.isCheckpointNeeded(version, after);
     }
 }

@@ -1,14 +1,12 @@
 """A checkpoint of a Delta table, written without Spark: the replayed state of one version as one Parquet file, in the
 classic form that every reader knows.
 
-Delta's own checkpoint is a Spark job inside the commit. Without an executor such a commit would wait forever, so
-`DeltaTable` writes it after its commits, and keeps Delta from it (docs/decisions/0062). A version without a checkpoint
-is whole: dying here, or a failure, costs readers some more files of the log, until the next one.
+`DeltaTable` writes it after its commits (docs/decisions/0062), but for tables that are left to Delta. A version without
+a checkpoint is whole: dying here, or a failure, costs readers some more files of the log, until the next one.
 """
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -21,12 +19,6 @@ from tailrace.targets.lake.delta.replay import State
 from tailrace.targets.lake.files.access import FileAccess
 
 _INTERVAL, _DEFAULT_INTERVAL = "delta.checkpointInterval", 10
-_UNDERSTOOD = frozenset({
-    "allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "clustering", "columnMapping",
-    "deletionVectors", "domainMetadata", "generatedColumns", "icebergCompatV1", "icebergCompatV2", "identityColumns",
-    "inCommitTimestamp", "invariants", "rowTracking", "timestampNtz", "typeWidening", "vacuumProtocolCheck",
-})  # fmt: skip
-"""Features of tables whose whole state is in the fields below. With any other Delta writes the checkpoints."""
 _STRINGS = pa.map_(pa.string(), pa.string())
 _VECTOR = pa.struct({
     "storageType": pa.string(), "pathOrInlineDv": pa.string(), "offset": pa.int32(), "sizeInBytes": pa.int32(),
@@ -62,18 +54,6 @@ def due(version: int, metadata: Action) -> bool:
     return version > 0 and version % int(metadata["configuration"].get(_INTERVAL, _DEFAULT_INTERVAL)) == 0
 
 
-def understood(protocol: Action, metadata: Action) -> bool:
-    """True if a checkpoint as written here holds all that the table's must. Without a protocol no reader takes it."""
-    features = {*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ())}
-    settings = metadata["configuration"]
-    return (
-        "minReaderVersion" in protocol
-        and features <= _UNDERSTOOD
-        and settings.get("delta.checkpoint.writeStatsAsStruct", "false").lower() == "false"
-        and settings.get("delta.checkpoint.writeStatsAsJson", "true").lower() == "true"
-    )
-
-
 def write(access: FileAccess, location: str, version: int, state: State, now: float | None = None) -> Action | None:
     """Create the checkpoint's file; returns what the pointer to the last checkpoint is to say, None: another has
     written this version's. `now`: in seconds since the Unix epoch."""
@@ -90,14 +70,6 @@ def write(access: FileAccess, location: str, version: int, state: State, now: fl
     except AlreadyExists:
         return None
     return {"version": version, "size": len(rows), "sizeInBytes": len(data), "numOfAddFiles": len(state.files)}
-
-
-def write_checksum(access: FileAccess, location: str, version: int, text: str | None) -> None:
-    """Writes the checksum of the checkpoint's version, from Delta's memory. When Delta finds the checkpoint it starts
-    again from there, and without this reads protocol, metadata and files in Spark jobs."""
-    if text is not None:
-        with suppress(AlreadyExists):
-            _create(access, location, f"{version:020d}.crc", text.encode())
 
 
 def _create(access: FileAccess, location: str, name: str, data: bytes) -> None:

@@ -1,4 +1,5 @@
-"""Delta's own log and transactions behind a few Python calls (py4j). Nothing else in Tailrace touches Delta's classes.
+"""Delta's own log and transactions behind a few Python calls (py4j), for tables whose features Tailrace leaves to Delta
+(`protocol.is_direct`). Nothing else in Tailrace touches Delta's classes.
 
 Called by `delta.DeltaTable`. Actions travel as Delta's JSON. A refused commit becomes `Retry`; every other failure of a
 commit is `OutcomeUnknown`, because the log entry may have been written before it (hooks run after it).
@@ -14,10 +15,12 @@ from pyspark.sql import SparkSession
 
 from tailrace import privacy
 from tailrace.errors import OutcomeUnknown, Retry
+from tailrace.targets.lake.delta import log_store
 from tailrace.targets.lake.known_names import known_names
 
 Action = dict[str, Any]
 POINTER = "_last_checkpoint"
+_DEFAULTS = "spark.databricks.delta.properties.defaults."
 _CONFLICTS = (
     "io.delta.exceptions.",
     "org.apache.spark.sql.delta.DeltaConcurrentModificationException",
@@ -76,11 +79,17 @@ class DeltaSnapshot:
             yield json.loads(rows.get(number))
 
 
+def makes_tables_otherwise(spark: SparkSession) -> bool:
+    """True if the session's settings give new tables properties (`spark.databricks.delta.properties.defaults`)."""
+    return _DEFAULTS in str(spark.sparkContext._jsc.sc().conf().toDebugString())
+
+
 class DeltaLog:
     """One table's log. The JVM's driver must live; a lost JVM shows as `Retry` (or `OutcomeUnknown` in a commit)."""
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         self._spark = spark
+        log_store.ensure(spark._jvm)
         jvm = known_names(spark._jvm)
         self._jvm = jvm
         self._delta: Any = jvm.org.apache.spark.sql.delta
@@ -105,42 +114,16 @@ class DeltaLog:
             raise Retry(f"Delta log cannot be read: {privacy.error_text(error)}") from error
         return None if version < 0 else DeltaSnapshot(version, handle)
 
-    def current(self, version: int) -> DeltaSnapshot | None:
-        """The version that a commit of Tailrace has just made, from memory; None: memory has another one."""
-        try:
-            handle = self._log.unsafeVolatileSnapshot()
-            return DeltaSnapshot(version, handle) if int(handle.version()) == version else None
-        except Py4JError as error:
-            raise Retry(f"Delta log cannot be read: {privacy.error_text(error)}") from error
-
-    def changes(self, first: int) -> Iterator[tuple[int, list[Action]]]:
-        """The actions of each version from `first` on; a version that the log no longer has is an error of the JVM's,
-        raised as `LogGap`."""
-        try:
-            versions = self._log.getChanges(first, self._none, True)
-            while versions.hasNext():
-                entry = versions.next()
-                actions = entry._2()
-                yield int(entry._1()), [json.loads(actions.apply(n).json()) for n in range(actions.size())]
-        except Py4JJavaError as error:
-            if java_class(error).endswith(("VersionNotContiguousException", "DeltaIllegalStateException")):
-                raise LogGap(f"the log lacks versions after {first - 1}: {privacy.error_text(error)}") from error
-            raise Retry(f"Delta log cannot be read: {privacy.error_text(error)}") from error
-        except Py4JError as error:
-            raise Retry(f"Delta log cannot be read: {privacy.error_text(error)}") from error
-
-    def commit(
-        self, base: DeltaSnapshot | None, actions: Sequence[Action], metadata: Action | None, checkpoint: bool = False
-    ) -> int:
-        """Commit on top of `base` (None: create the table); returns the new version. `checkpoint`: Delta writes one
-        where the table wants it, as a Spark job."""
+    def commit(self, base: DeltaSnapshot | None, actions: Sequence[Action], metadata: Action | None) -> int:
+        """Commit on top of `base` (None: create the table); returns the new version. Where the table wants a
+        checkpoint, Delta writes it, as a Spark job."""
         made = None if metadata is None else json.dumps({"metaData": metadata})
         txn = next((action["txn"] for action in actions if "txn" in action), {"appId": "tailrace", "version": 0})
         lines = "\n".join(map(json.dumps, actions))
         on = None if base is None else base.handle
         try:
             prepared = self._jvm.dev.tailrace.Transaction.prepare(
-                self._spark._jsparkSession, self._log, on, checkpoint, made, lines, txn["appId"], txn["version"]
+                self._spark._jsparkSession, self._log, on, made, lines, txn["appId"], txn["version"]
             )
         except Py4JError as error:
             raise Retry(f"Delta transaction cannot start: {privacy.error_text(error)}") from error
@@ -152,29 +135,6 @@ class DeltaLog:
             raise OutcomeUnknown(f"Delta commit failed: {privacy.error_text(error)}") from error
         except (Py4JNetworkError, Py4JError) as error:
             raise OutcomeUnknown(f"Delta commit was interrupted: {privacy.error_text(error)}") from error
-
-    def checksum(self, snapshot: DeltaSnapshot) -> str | None:
-        """The checksum that Delta has in memory of the version, in the form of its file; None: there is none."""
-        try:
-            found = snapshot.handle.checksumOpt()
-            mapper = self._delta.util.JsonUtils.mapper()
-            return str(mapper.writeValueAsString(found.get())) if found.isDefined() else None
-        except Py4JError as error:
-            raise Retry(f"Delta log cannot be read: {privacy.error_text(error)}") from error
-
-    def point_to(self, checkpoint: Action) -> None:
-        """Replace the pointer to the last checkpoint, with which readers begin."""
-        try:
-            path = self._jvm.org.apache.hadoop.fs.Path(self._log.logPath(), POINTER)
-            lines = self._jvm.java.util.Collections.singletonList(json.dumps(checkpoint))
-            text = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(lines).iterator()
-            self._log.store().write(path, text, True, self._log.newDeltaHadoopConf())
-        except Py4JError as error:
-            raise Retry(f"{POINTER} cannot be written: {privacy.error_text(error)}") from error
-
-
-class LogGap(Retry):
-    """Versions of the log were cleaned away before anybody looked at them."""
 
 
 def java_class(error: Py4JJavaError) -> str:

@@ -2,8 +2,8 @@
 per commit, the newest action of a kind wins (Delta's protocol, "Action Reconciliation").
 
 Delta's own way is two queries for each table that is opened, 2.4 CPU seconds, at each start of a driver that may have a
-thousand tables (docs/decisions/0062). Which files make up the version, Delta says; what only Delta can read is left to
-it: `replay` then returns None.
+thousand tables (docs/decisions/0062). Which files make up the version, `direct_log` says; what only Delta can read is
+left to it: `replay` then returns None.
 """
 
 import json

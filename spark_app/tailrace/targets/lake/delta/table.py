@@ -11,7 +11,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +33,9 @@ from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta import state as delta_state
 from tailrace.targets.lake.delta.actions import Action, LiveFile, Plan, new_add, plan, uri_of
 from tailrace.targets.lake.delta.cleanup import CurrentTable, DeltaCleaner
-from tailrace.targets.lake.delta.log import DeltaLog, DeltaSnapshot, LogGap
+from tailrace.targets.lake.delta.direct_log import DirectLog, LogGap
+from tailrace.targets.lake.delta.log import DeltaLog, DeltaSnapshot, makes_tables_otherwise
+from tailrace.targets.lake.delta.protocol import NEW, is_direct, settled
 from tailrace.targets.lake.delta.replace import replacing, stats_columns
 from tailrace.targets.lake.delta.replay import State, replay
 from tailrace.targets.lake.delta.state import DOMAIN, StoredDomain
@@ -47,12 +49,25 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class _Snapshot:
+    """One version, as far as a commit on top of it needs it."""
+
+    version: int
+    protocol: Action
+    metadata: Action
+    domains: dict[str, str]
+    digest: bytes | None = None
+    """The digest of the version's file."""
+    delta: DeltaSnapshot | None = None
+    """Delta's own object where the table is left to Delta."""
+
+
+@dataclass(frozen=True)
 class _Version:
     """The facts about the version last read or written."""
 
-    snapshot: DeltaSnapshot
+    snapshot: _Snapshot
     stored: StoredDomain
-    metadata: Action
     live: dict[str, LiveFile]
     ours: bool = False
     """We wrote it, and have not read it back."""
@@ -90,7 +105,9 @@ class DeltaTable:
         self._new_id = new_id
         self._admit = admit
         self._cleaner = DeltaCleaner(access, self.location)
-        self._log: DeltaLog | None = None
+        self._log = DirectLog(access, self.location)
+        self._delta: DeltaLog | None = None
+        """Opened for a table that is left to Delta."""
         self._schema: TableSchema | None = None
         self._log_id = ""
         self._at: _Version | None = None
@@ -104,11 +121,10 @@ class DeltaTable:
 
     def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
         self._schema, self._log_id, self._former = schema, log_id, None
-        self._log = DeltaLog(self._spark, self.location)
-        snapshot = self._log.update()
-        if snapshot is None:
+        found = self._newest()
+        if found is None:
             return self._create(schema, generation.begin(schema, log_id))
-        state = self._read(snapshot)
+        snapshot, state = found
         text = state.domains.get(DOMAIN)
         if text is None:
             raise TargetRefused(f"{self.location} holds a Delta table that Tailrace did not make", OTHERS)
@@ -128,20 +144,17 @@ class DeltaTable:
         return self._load(snapshot, stored, state)
 
     def refresh(self) -> AppliedState:
-        snapshot = self._open.update()
-        if snapshot is None:
+        at = self._at
+        if at is not None and self._log.is_newest(at.snapshot.version, at.snapshot.digest):
+            return at.stored.applied
+        found = self._newest()
+        if found is None:
             raise TargetChanged(
                 self._name,
                 f"{self.location} is no longer a Delta table",
                 f"Put the table back, or {RESYNC}.",
             )
-        at = self._at
-        same = at is not None and at.snapshot.version == snapshot.version
-        if at is not None and same and at.metadata["id"] == snapshot.metadata()["id"]:
-            # Delta may read it from a newer checkpoint now; log files before that one may go.
-            self._at = replace(at, snapshot=snapshot)
-            return at.stored.applied
-        state = self._read(snapshot)
+        snapshot, state = found
         stored = self._stored(state)
         if stored is None or stored.applied.log_id != self._log_id:
             raise TargetChanged(
@@ -170,9 +183,8 @@ class DeltaTable:
         files = {path for file in at.live.values() for path in delta_cleanup.files_of(file.add, self.location)}
         if at.stored.holes_file:
             files.add(at.stored.holes_file)
-        # Our own last commit stays in the log: what came after it is judged again at the next start.
-        newest = min(at.stored.version, at.snapshot.checkpoint())
-        return CurrentTable(at.snapshot.version, newest, at.metadata, frozenset(names_of(files)))
+        newest = _first_of_log(at.snapshot, at.stored)
+        return CurrentTable(at.snapshot.version, newest, at.snapshot.metadata, frozenset(names_of(files)))
 
     def _present_former(self) -> CurrentTable:
         """Reads a table that is kept for its readers, as far as that asks for no row and no list of holes."""
@@ -182,14 +194,14 @@ class DeltaTable:
         files = {path for add in state.files for path in delta_cleanup.files_of(add, self.location)}
         if stored.holes_file:
             files.add(stored.holes_file)
-        newest = min(stored.version, snapshot.checkpoint())
+        newest = _first_of_log(snapshot, stored)
         return CurrentTable(snapshot.version, newest, state.metadata, frozenset(names_of(files)))
 
     def files(self) -> Sequence[DataFile]:
         if self._files is None:
             metadata, before = self._described
-            if metadata is not self._version.metadata:
-                metadata, before = self._version.metadata, {}
+            if metadata is not self._version.snapshot.metadata:
+                metadata, before = self._version.snapshot.metadata, {}
             fields = delta_schema.all_fields(metadata)
             found = {}
             for uri, file in self._version.live.items():
@@ -201,18 +213,19 @@ class DeltaTable:
         return self._files
 
     def arrow_schema(self, schema: TableSchema, before: TableSchema | None = None) -> pa.Schema:
-        metadata, applied = self._version.metadata, self._version.stored.applied.schema_version
+        metadata, applied = self._version.snapshot.metadata, self._version.stored.applied.schema_version
         # Only a newer version may change columns: what else the table lacks, somebody has dropped or renamed there.
         after = delta_schema.evolved(metadata, schema, before) if schema.version > applied else None
         return delta_schema.arrow_schema(after or metadata, schema, schema.version >= applied)
 
     def commit(self, change: TableCommit) -> None:
         at = self._version
-        metadata = delta_schema.evolved(at.metadata, change.evolve, change.before) if change.evolve else None
+        former = at.snapshot.metadata
+        metadata = delta_schema.evolved(former, change.evolve, change.before) if change.evolve else None
         if metadata is not None:
-            delta_schema.check_clustering(self._name, at.snapshot.domains(), at.metadata, metadata)
+            delta_schema.check_clustering(self._name, at.snapshot.domains, former, metadata)
         nonce = self._new_id().hex
-        out = self._plan(change, at, metadata or at.metadata)
+        out = self._plan(change, at, metadata or former)
         for name, data in out.files:
             self._access.create(f"{self.location}/{name}", data)
         stored, actions = self._state_actions(change.applied, at, nonce)
@@ -221,9 +234,12 @@ class DeltaTable:
         self._at, self._files = None, None
         self._check_there(at)
         self._admit()
-        version = self._send(at, [*out.actions, *actions], metadata, nonce)
+        snapshot = self._send(at.snapshot, [*out.actions, *actions], metadata, stored)
         seam("delta.after-commit")
-        self._advance(version, out, stored, at.metadata if metadata is None else None)
+        if snapshot is None:
+            self.refresh()
+        else:  # known without reading it
+            self._at = _Version(snapshot, stored, out.live, ours=True)
         removed = (action["remove"] for action in out.actions if "remove" in action)
         changed = at.stored.holes_file != stored.holes_file
         self._cleaner.committed(removed, at.stored.holes_file if changed else None, self._clock())
@@ -238,12 +254,6 @@ class DeltaTable:
         return self._at
 
     @property
-    def _open(self) -> DeltaLog:
-        if self._log is None:
-            raise Retry(f"{self.location} is not open", "Call ensure first.")
-        return self._log
-
-    @property
     def _name(self) -> str:
         return self._schema.name if self._schema else self.location
 
@@ -252,7 +262,7 @@ class DeltaTable:
         if first > last:
             return
         try:
-            for version, actions in self._open.changes(first):
+            for version, actions in self._log.changes(first, last):
                 if not delta_foreign.is_ours(actions) and (fault := delta_foreign.assess(self._name, version, actions)):
                     raise fault
         except LogGap as error:
@@ -263,19 +273,35 @@ class DeltaTable:
             ) from error
 
     def _check_there(self, at: _Version) -> None:
-        """Delta continues from memory, even if the table was deleted or put back to an older copy."""
-        entry = f"{self.location}/_delta_log/{at.snapshot.version:020d}.json"
+        """A commit continues from memory, even if the table was deleted or put back to an older copy."""
+        entry = self._log.path(at.snapshot.version)
         if at.ours and not self._access.exists(entry):
             raise Retry(f"{entry} is missing: the table was deleted or restored", "The table is read again.")
 
-    def _read(self, snapshot: DeltaSnapshot) -> State:
-        found = replay(self._access, self.location, snapshot.log_files())
-        return found or State(
-            metadata=snapshot.metadata(),
-            domains=snapshot.domains(),
-            files=list(snapshot.files()),
-            removed=list(snapshot.removed()),
+    def _newest(self) -> tuple[_Snapshot, State] | None:
+        """None: there is no table."""
+        read = self._log.read()
+        if read is None:
+            return None
+        state = read.state
+        if state is None or not is_direct(state.protocol, state.metadata):
+            return self._newest_of_delta()
+        self._delta = None
+        return _Snapshot(read.version, state.protocol, state.metadata, state.domains, read.digest), state
+
+    def _newest_of_delta(self) -> tuple[_Snapshot, State] | None:
+        self._delta = self._delta or DeltaLog(self._spark, self.location)
+        found = self._delta.update()
+        if found is None:
+            return None
+        state = replay(self._access, self.location, found.log_files()) or State(
+            protocol=found.protocol(),
+            metadata=found.metadata(),
+            domains=found.domains(),
+            files=list(found.files()),
+            removed=list(found.removed()),
         )
+        return _Snapshot(found.version, state.protocol, state.metadata, state.domains, delta=found), state
 
     def _stored(self, state: State) -> StoredDomain | None:
         text = state.domains.get(DOMAIN)
@@ -291,7 +317,7 @@ class DeltaTable:
             fix = f"Restore it, or {RESYNC}."
             raise TargetChanged(self._name, what, fix) from error
 
-    def _load(self, snapshot: DeltaSnapshot, stored: StoredDomain, state: State) -> AppliedState:
+    def _load(self, snapshot: _Snapshot, stored: StoredDomain, state: State) -> AppliedState:
         delta_schema.check_properties(self._name, self.location, state.metadata)
         live = {}
         for add in state.files:
@@ -300,7 +326,7 @@ class DeltaTable:
                 # A vector needs the file's row count next to it.
                 add["stats"] = file_stats(footer_of(self._access, uri), [], tight=True)
             live[uri] = LiveFile(add, self._dead(add))
-        self._at, self._files = _Version(snapshot, stored, state.metadata, live), None
+        self._at, self._files = _Version(snapshot, stored, live), None
         self._cleaner.opened(snapshot.version, state.removed)
         return stored.applied
 
@@ -316,9 +342,7 @@ class DeltaTable:
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
 
-    def _replaced(
-        self, snapshot: DeltaSnapshot, state: State, schema: TableSchema, applied: AppliedState
-    ) -> AppliedState:
+    def _replaced(self, snapshot: _Snapshot, state: State, schema: TableSchema, applied: AppliedState) -> AppliedState:
         """Make the table one of another generation, in one commit: every column goes and every wanted one comes with an
         id and a physical name never used, every row goes, and the state begins. A file that was prepared for the former
         generation cannot be taken for one of the new."""
@@ -338,16 +362,14 @@ class DeltaTable:
         self._former = None
         self._replace(snapshot, state, by)
 
-    def _newest_former(self) -> tuple[DeltaSnapshot, State, str]:
+    def _newest_former(self) -> tuple[_Snapshot, State, str]:
         """With what the table says of its state."""
-        kept = self._kept
-        snapshot = self._open.update()
-        state = None if snapshot is None else self._read(snapshot)
-        text = None if state is None else state.domains.get(DOMAIN)
+        kept, found = self._kept, self._newest()
+        text = None if found is None else found[1].domains.get(DOMAIN)
         known = None if text is None else delta_state.peek(text, self.location)
-        if snapshot is None or state is None or text is None or known is None or known.generation != kept.generation:
+        if found is None or text is None or known is None or known.generation != kept.generation:
             raise Retry(f"{self.location} is another table than the one that was opened", "It is opened again.")
-        return snapshot, state, text
+        return *found, text
 
     @property
     def _kept(self) -> _Former:
@@ -355,29 +377,30 @@ class DeltaTable:
             raise Retry(f"{self.location}: the version is not known", "Call ensure first.")
         return self._former
 
-    def _replace(self, snapshot: DeltaSnapshot, state: State, by: Replacement) -> None:
+    def _replace(self, snapshot: _Snapshot, state: State, by: Replacement) -> None:
         out, metadata = replacing(self._access, self.location, state, by, file_id=self._new_id(), now_ms=self._now_ms)
         for name, data in out.files:
             self._access.create(f"{self.location}/{name}", data)
         stored = StoredDomain(by.applied, snapshot.version + 1, self._new_id().hex)
-        domain = _domain(delta_state.encode(stored, self._save)[0])
         self._at, self._files = None, None
+        domain = _domain(delta_state.encode(stored, self._save)[0])
         seam("delta.before-replace")
         # Dying before the commit leaves the former generation untouched: the next opening replaces it.
         self._admit()
-        self._open.commit(snapshot, [*out.actions, domain], metadata, checkpoint=_left_to_delta(snapshot, metadata))
+        self._send(snapshot, [*out.actions, domain], metadata, stored)
 
     def _create(self, schema: TableSchema, applied: AppliedState) -> AppliedState:
         """Version 0 carries the applied state: a table of Tailrace is never without it."""
         stored = StoredDomain(applied, 0, self._new_id().hex)
         metadata = delta_schema.new_metadata(schema, str(self._new_id()), self._now_ms)
+        actions = [_domain(delta_state.encode(stored, self._save)[0])]
         self._admit()
-        self._open.commit(None, [_domain(delta_state.encode(stored, self._save)[0])], metadata)
-        snapshot = self._open.current(0)
-        if snapshot is None:
-            raise OutcomeUnknown(f"{self.location} was created but cannot be read")
-        self._at, self._files = _Version(snapshot, stored, snapshot.metadata(), {}, ours=True), None
-        self._cleaner.opened(snapshot.version)
+        if makes_tables_otherwise(self._spark):
+            DeltaLog(self._spark, self.location).commit(None, actions, metadata)
+            return self.refresh()
+        snapshot = self._write(_Snapshot(-1, NEW, {}, {}), actions, metadata, applied)
+        self._at, self._files = _Version(snapshot, stored, {}, ours=True), None
+        self._cleaner.opened(0)
         return applied
 
     def _plan(self, change: TableCommit, at: _Version, metadata: Action) -> Plan:
@@ -400,70 +423,84 @@ class DeltaTable:
     def _save(self, path: str, data: bytes) -> None:
         self._access.create(f"{self.location}/{path}", data)
 
-    def _send(self, at: _Version, actions: Sequence[Action], metadata: Action | None, nonce: str) -> int:
-        try:
-            left = _left_to_delta(at.snapshot, metadata or at.metadata)
-            return self._open.commit(at.snapshot, actions, metadata, checkpoint=left)
-        except OutcomeUnknown as unknown:
-            version = self._read_back(at.snapshot.version + 1, nonce, unknown)
-            if version is None:
-                raise Retry(f"{self.location}: the commit did not happen: {unknown.message}") from unknown
-            return version
-
-    def _read_back(self, first: int, nonce: str, unknown: OutcomeUnknown) -> int | None:
-        """The version that carries our nonce, None if none does. No other writer has this nonce, and it is sent
-        once."""
-        try:
-            self._open.update()
-            for version, actions in self._open.changes(first):
-                for action in actions:
-                    domain = action.get("domainMetadata", {})
-                    if domain.get("domain") == DOMAIN and nonce in domain["configuration"]:
-                        return version
-        except Retry as error:
-            raise unknown from error
+    def _send(
+        self, base: _Snapshot, actions: Sequence[Action], metadata: Action | None, stored: StoredDomain
+    ) -> _Snapshot | None:
+        """Commit on top of `base`. Returns the version as it is now; None: it has to be read."""
+        if base.delta is None:
+            return self._write(base, actions, metadata, stored.applied)
+        self._leave_to_delta(base, actions, metadata, stored.nonce)
         return None
 
-    def _advance(self, version: int, out: Plan, stored: StoredDomain, metadata: Action | None) -> None:
-        """The version that we wrote is known without reading it, unless Delta put it behind a harmless foreign one."""
-        snapshot = self._open.current(version)
-        if version != stored.version or snapshot is None:
-            self.refresh()
-            return
-        # Delta adds to metadata that it is given, so what it made of ours is read back.
-        self._at = _Version(snapshot, stored, metadata or snapshot.metadata(), out.live, ours=True)
+    def _write(
+        self, base: _Snapshot, actions: Sequence[Action], metadata: Action | None, applied: AppliedState
+    ) -> _Snapshot:
+        """Commit by creating the version's file."""
+        protocol, version = base.protocol, base.version + 1
+        first = [self._commit_info(version, applied)]
+        if metadata is not None:
+            protocol, metadata = settled(base.protocol, metadata)
+            first += [{"protocol": protocol}] if version == 0 or protocol != base.protocol else []
+            first += [{"metaData": metadata}]
+        digest = self._log.commit(version, [*first, *actions])
+        return _Snapshot(version, protocol, metadata or base.metadata, base.domains, digest)
+
+    def _commit_info(self, version: int, applied: AppliedState) -> Action:
+        """The line for the table's history, and for other writers, who look whether the commit concerns theirs."""
+        operation = {"outputMode": "Update", "queryId": f"tailrace-{applied.log_id}"}
+        return {
+            "commitInfo": {
+                "timestamp": self._now_ms,
+                "operation": "STREAMING UPDATE",
+                "operationParameters": {**operation, "epochId": str(applied.applied_record)},
+                **({"readVersion": version - 1} if version else {}),
+                "isolationLevel": "Serializable",
+                "isBlindAppend": False,
+                "operationMetrics": {},
+                "engineInfo": "Tailrace",
+                "txnId": str(self._new_id()),
+            }
+        }
+
+    def _leave_to_delta(self, base: _Snapshot, actions: Sequence[Action], metadata: Action | None, nonce: str) -> None:
+        """After an unknown outcome the newest version tells: no other writer changes our state."""
+        log = self._delta or DeltaLog(self._spark, self.location)
+        try:
+            log.commit(base.delta, actions, metadata)
+        except OutcomeUnknown as unknown:
+            try:
+                found = self._newest_of_delta()
+            except Retry as error:
+                raise unknown from error
+            if found is None or nonce not in found[1].domains.get(DOMAIN, ""):
+                raise Retry(f"{self.location}: the commit did not happen: {unknown.message}") from unknown
 
     def _checkpoint_if_due(self) -> None:
         """The commit before it stands without it, so nothing here fails."""
-        at = self._version
-        if not checkpoint.due(at.snapshot.version, at.metadata):
+        at = self._version.snapshot
+        if at.delta is not None or not checkpoint.due(at.version, at.metadata):
             return
         try:
-            if not _left_to_delta(at.snapshot, at.metadata):
-                self.write_checkpoint()
+            self.write_checkpoint()
         except (TailraceError, OSError, pa.ArrowException) as error:
             what = privacy.error_text(error)
-            log.warning("%s: checkpoint of version %d failed: %s", self._name, at.snapshot.version, what)
+            log.warning("%s: checkpoint of version %d failed: %s", self._name, at.version, what)
 
     def write_checkpoint(self) -> None:
-        """Writes a checkpoint of the version last read or written, without Spark; Delta continues from there."""
-        at = self._version
-        version = at.snapshot.version
-        state = replay(self._access, self.location, at.snapshot.log_files())
-        if state is None or not checkpoint.understood(state.protocol, state.metadata):
-            raise Retry(f"{self.location}: the log up to version {version} cannot be read without Delta")
-        pointer = checkpoint.write(self._access, self.location, version, state, self._clock())
+        """Writes a checkpoint of the version last read or written, without Spark."""
+        version = self._version.snapshot.version
+        read = self._log.read(version)
+        if read is None or read.version != version or read.state is None:
+            raise Retry(f"{self.location}: the log up to version {version} cannot be read")
+        pointer = checkpoint.write(self._access, self.location, version, read.state, self._clock())
         if pointer is not None:
-            self._open.point_to(pointer)
-        checkpoint.write_checksum(self._access, self.location, version, self._open.checksum(at.snapshot))
-        snapshot = self._open.update()
-        if snapshot is not None and snapshot.version == version:
-            self._at = replace(at, snapshot=snapshot)
+            self._log.point_to(pointer)
 
 
-def _left_to_delta(snapshot: DeltaSnapshot, metadata: Action) -> bool:
-    """True if Delta writes the table's checkpoints: it has features that Tailrace does not know."""
-    return not checkpoint.understood(snapshot.protocol(), metadata)
+def _first_of_log(snapshot: _Snapshot, stored: StoredDomain) -> int:
+    """The last version whose checkpoint may become the first file of the log. Our own last commit stays: what came
+    after it is judged again at the next start. Delta reads on from the checkpoint that it has in memory."""
+    return stored.version if snapshot.delta is None else min(stored.version, snapshot.delta.checkpoint())
 
 
 def _domain(configuration: str) -> Action:

@@ -129,32 +129,6 @@ def test_a_version_that_has_a_checkpoint_keeps_it(storage: Storage) -> None:
     assert storage.get(name) == before
 
 
-@pytest.mark.parametrize(
-    ("features", "configuration", "ours"),
-    [
-        ([], {}, True),
-        (["inCommitTimestamp", "rowTracking"], {"delta.checkpoint.writeStatsAsJson": "true"}, True),
-        (["v2Checkpoint"], {}, False),
-        (["somethingNew"], {}, False),
-        ([], {"delta.checkpoint.writeStatsAsStruct": "true"}, False),
-        ([], {"delta.checkpoint.writeStatsAsJson": "false"}, False),
-    ],
-)
-def test_a_table_with_what_is_not_known_here_is_left_to_delta(
-    features: list[str], configuration: dict[str, str], ours: bool
-) -> None:
-    protocol = {**PROTOCOL, "writerFeatures": [*PROTOCOL["writerFeatures"], *features]}  # type: ignore[misc]  # a list
-    assert checkpoint.understood(protocol, {"configuration": configuration}) is ours
-    legacy = {"minReaderVersion": 1, "minWriterVersion": 2}
-    assert checkpoint.understood(legacy, {"configuration": configuration}) is (ours or bool(features))
-
-
 def test_a_checkpoint_is_due_where_the_table_says_so() -> None:
     assert [version for version in range(31) if checkpoint.due(version, {"configuration": {}})] == [10, 20, 30]
     assert [version for version in range(201) if checkpoint.due(version, METADATA)] == [100, 200]
-
-
-def test_a_log_that_tells_no_protocol_gets_no_checkpoint_of_ours() -> None:
-    """Every reader would refuse it."""
-    assert checkpoint.understood(PROTOCOL, METADATA)
-    assert not checkpoint.understood({}, METADATA)

@@ -25,10 +25,10 @@ from tailrace.targets.lake.delta import foreign as delta_foreign
 from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta import state as delta_state
 from tailrace.targets.lake.delta.actions import LiveFile, new_add, path_of, plan, uri_of
-from tailrace.targets.lake.delta.log import DeltaSnapshot
+from tailrace.targets.lake.delta.protocol import NEW
 from tailrace.targets.lake.delta.replay import State, replay
 from tailrace.targets.lake.delta.stats import PREFIX, bounds, dumps, file_stats, loads
-from tailrace.targets.lake.delta.table import DeltaTable, _Version
+from tailrace.targets.lake.delta.table import DeltaTable, _Snapshot, _Version
 from tailrace.targets.lake.files import write as files
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.model import NewFile, TableCommit
@@ -227,7 +227,7 @@ def test_a_column_that_somebody_renamed_or_dropped_in_the_target_stops_the_table
     metadata["schemaString"] = metadata["schemaString"].replace('"name": "v"', '"name": "theirs"')
     table = DeltaTable(cast(SparkSession, None), LocalFiles(), "file:///t")
     stored = delta_state.StoredDomain(AppliedState("log", schema_version=1), 1, "n")
-    table._at = _Version(DeltaSnapshot(1, None), stored, metadata, {})
+    table._at = _Version(_Snapshot(1, NEW, metadata, {}), stored, {})
     with pytest.raises(TargetChanged, match="no column 'v'"):
         table.arrow_schema(schema)
     newer = version_of(schema, {1: "id", 3: "w"})
@@ -240,7 +240,7 @@ def test_nothing_is_written_on_top_of_a_version_of_ours_that_has_gone(tmp_path: 
     location = new_location(tmp_path)
     table = DeltaTable(cast(SparkSession, None), LocalFiles(), location)
     metadata = delta_schema.new_metadata(schema, "x", 0)
-    table._at = _Version(DeltaSnapshot(3, None), stored, metadata, {}, ours=True)
+    table._at = _Version(_Snapshot(3, NEW, metadata, {}), stored, {}, ours=True)
     with pytest.raises(Retry, match=r"00000003\.json is missing"):
         table.commit(TableCommit(AppliedState("log", Seq(1), RecordNumber(1))))
     with pytest.raises(Retry, match="not known"):
