@@ -1,8 +1,9 @@
 """A change log of 500 tables with a change each per second, as fast as the real fold, roll-ups and retention go.
 
 Run in a process of its own (`python -m support.many_segments FOLDER SEGMENTS`), since it measures its own memory: it
-prints one JSON document. Records are made up; storage, writer, reader, roll-ups and removals are the real ones. Targets
-follow a minute behind; the log is kept for as long as the run lasts, so that every segment stays in the state.
+prints one JSON document. Records are made up, with every other table's segments in bundles; storage, writer, reader,
+roll-ups and removals are the real ones. Targets follow a minute behind; the log is kept for as long as the run lasts,
+so that every segment stays in the state.
 """
 
 import json
@@ -16,7 +17,7 @@ from support.journals import table_schema
 from support.origins import origin
 from support.transactions import numbered
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.paths import segment_path
+from tailrace.changelog.paths import bundle_path, segment_path
 from tailrace.changelog.records import Applied, Position, RecordNumber, Segment, Seq, TableAdded, TableSchema
 from tailrace.changelog.retention import Ages, Pins
 from tailrace.changelog.trim import trim
@@ -61,15 +62,16 @@ class Log:
         journal, at = self.journal, int(self.now * 1e6)
         first = journal.state.last_seq + 1
         segments, seqs = [], []
-        for table in tables:
+        counts = [self.random.randint(1, 9) for _ in tables]
+        bundle = bundle_path(Seq(first), Seq(first + sum(counts) - 1), self._token())
+        for table, rows in zip(tables, counts, strict=True):
             seqs.append(first)
-            rows = self.random.randint(1, 9)
-            path = segment_path(table, Seq(first), Seq(first + rows - 1), f"{self.random.getrandbits(64):016x}")
+            own = segment_path(table, Seq(first), Seq(first + rows - 1), self._token())
             segments.append(
                 Segment(
                     table_id=table.table_id,
                     schema_version=1,
-                    path=path,
+                    path=own if table.table_id % 2 else bundle,
                     rows=rows,
                     size=self.random.randint(2_000, 9_000),
                     first_seq=Seq(first),
@@ -87,6 +89,9 @@ class Log:
             segments=tuple(segments),
             commit_time=(at, at),
         )
+
+    def _token(self) -> str:
+        return f"{self.random.getrandbits(64):016x}"
 
     def trim(self, retention: int) -> None:
         """As capture does each minute. Snapshots taken now see all but the newest transactions."""

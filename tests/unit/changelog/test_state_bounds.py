@@ -10,7 +10,7 @@ from typing import Any
 ROOT = Path(__file__).parents[3]
 SEGMENTS = 60_000
 BYTES_PER_SEGMENT = 200
-"""Of each process that follows the journal. A table's newest 127 segments take 104 bytes each, all others about 20."""
+"""Of each process that follows the journal. A table's newest 127 segments take 120 bytes each, all others about 20."""
 HEAD_PER_TABLE = 6_000
 """Bytes of a roll-up's head: the table itself and its newest segments."""
 STORED_PER_SEGMENT = 60
