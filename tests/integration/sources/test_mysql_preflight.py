@@ -155,6 +155,11 @@ def test_a_mariadb_that_may_be_a_replica_which_does_not_log_what_it_applies_is_r
         assert failed(findings(server, "reader"))["filters", None].level == "warn"
 
 
+def test_an_image_without_what_did_not_change_loses_nothing() -> None:
+    with MysqlServer(MARIADB_NEWEST, binlog_row_image="FULL_NODUP") as server:
+        assert ("binlog_row_image", None) not in failed(findings(server, "root"))
+
+
 @pytest.mark.parametrize(
     ("name", "bad", "good", "level"),
     [

@@ -93,11 +93,15 @@ def _see(facts: Facts) -> str:
 _FORMAT = {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metadata": "FULL"}
 
 
+_LOSES_NOTHING = frozenset((("binlog_row_image", "FULL_NODUP"),))
+"""MariaDB: what an update did not change is in its first image only."""
+
+
 def row_format(facts: Facts) -> Iterator[Finding]:
     """Checks the server's setting. A session's own setting is found by the stream, event by event."""
     for name, wanted in _FORMAT.items():
         found = facts.variables.get(name, wanted)
-        good = found.upper() == wanted
+        good = found.upper() == wanted or (name, found.upper()) in _LOSES_NOTHING
         yield Finding(name, "ok" if good else "fail", f"{name} is {found}", "" if good else _set(facts, name, wanted))
     if facts.variables.get("binlog_row_value_options"):
         what = "binlog_row_value_options is PARTIAL_JSON: the log holds parts of JSON values"

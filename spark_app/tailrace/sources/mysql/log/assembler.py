@@ -8,6 +8,7 @@ of XA transactions are held whole, also of tables that are not captured: they ma
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -190,7 +191,7 @@ class Assembler:
         elif kind == _QUERY and self._open is not None and events.begins(body):
             self._began = True
         elif kind in _QUERIES:
-            self._query(events.query(body, kind))
+            self._query(replace(events.query(body, kind), when=self._now[1]))
         else:
             self._rare(kind, body)
 
@@ -209,7 +210,7 @@ class Assembler:
             plain = _COMPRESSED[Kind(kind)]
             self._rows(plain, events.uncompressed_rows(body, images=2 if plain == Kind.UPDATE_ROWS_V1 else 1))
         elif kind == Kind.EXECUTE_LOAD_QUERY:
-            self._query(events.load_query(body))
+            self._query(replace(events.load_query(body), when=self._now[1]))
         elif kind == Kind.XA_PREPARE:
             self._prepared(one_phase=events.commits_at_once(body))
         elif kind == Kind.MARIADB_GTID_LIST:

@@ -9,7 +9,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache
 from typing import BinaryIO, NamedTuple
@@ -226,6 +226,19 @@ def begins(body: bytes) -> bool:
 
 
 @dataclass(frozen=True)
+class QueryContext:
+    """The event's words about the session in which its statement ran."""
+
+    sql_mode: int | None = None
+    """None: it does not say."""
+    collation: int | None = None
+    """The number of the text's collation."""
+    databases: frozenset[str] | None = None
+    """MySQL: of all tables that the statement wrote to, also through views, triggers and functions. None: unknown, or
+    foreign keys may have taken it further."""
+
+
+@dataclass(frozen=True)
 class Query:
     schema: str
     """The session's default schema, in which names without one are."""
@@ -234,6 +247,11 @@ class Query:
     """Its number on the server."""
     of_session: bool = False
     """It uses a temporary table, or something else that only its session has."""
+    raw: bytes = b""
+    """The text in the session's character set; `text` takes it for UTF-8."""
+    context: QueryContext = QueryContext()
+    when: int = 0
+    """Seconds since the Unix epoch."""
 
 
 def kind_of(kind: int, flags: int) -> int:
@@ -250,7 +268,65 @@ def query(body: bytes, kind: int = Kind.QUERY) -> Query:
         rest = body[at + 1 :]
         statement = _mariadb_unpacked(rest) if compressed else rest
         session = int.from_bytes(body[:4], "little")
-        return Query(schema.decode(errors="replace"), statement.decode(errors="replace"), session, of_session)
+        return Query(
+            schema.decode(errors="replace"),
+            statement.decode(errors="replace"),
+            session,
+            of_session,
+            statement,
+            _context(body[13 : 13 + variables]),
+        )
+
+
+_VARIABLE_BYTES = {
+    0: 4,
+    1: 8,
+    3: 4,
+    4: 6,
+    7: 2,
+    8: 2,
+    9: 8,
+    10: 4,
+    13: 3,
+    14: 4,
+    15: 8,
+    16: 1,
+    17: 8,
+    18: 2,
+    19: 1,
+    20: 1,
+}
+"""Bytes of those with a fixed length, by number."""
+_SQL_MODE, _TIME_ZONE, _CATALOG, _INVOKER, _CHARSET, _DATABASES = 1, 5, 6, 11, 4, 12
+_MANY_DATABASES = 254
+"""The number in their place if there are too many, or not all are known."""
+
+
+def _context(raw: bytes) -> QueryContext:
+    """The variables come in the order of their numbers; what stands behind one that is not known is not looked at."""
+    found, at = QueryContext(), 0
+    while at < len(raw):
+        number, at = raw[at], at + 1
+        if number == _SQL_MODE:
+            found = replace(found, sql_mode=int.from_bytes(raw[at : at + 8], "little"))
+        elif number == _CHARSET:
+            found = replace(found, collation=int.from_bytes(raw[at : at + 2], "little"))
+        if number in _VARIABLE_BYTES:
+            at += _VARIABLE_BYTES[number]
+        elif number in (_TIME_ZONE, _CATALOG):
+            at += 1 + raw[at]
+        elif number == _INVOKER:
+            at += 1 + raw[at]
+            at += 1 + raw[at]
+        elif number == _DATABASES:
+            count, at = raw[at], at + 1
+            if 0 < count < _MANY_DATABASES:
+                *names, rest = raw[at:].split(b"\0", count)
+                found = replace(found, databases=frozenset(name.decode() for name in names))
+                at = len(raw) - len(rest)
+        else:
+            break
+    return found
 
 
 def load_query(body: bytes) -> Query:

@@ -125,14 +125,15 @@ class CatalogPoll:
                 events += _announced(known)
         return events
 
-    def statement(self, touched: Mapping[int, Effect]) -> None:
+    def statement(self, touched: Mapping[int, Effect], written: str = "") -> None:
         """A statement in the log concerned these captured tables; its transaction is finished and not recorded. The
-        events go into its record: after a restart the statement would not be read again."""
+        events go into its record: after a restart the statement would not be read again. `written`: the statement, if
+        it may have changed rows."""
         found, events = self._look(), list[Event]()
         for table_id, effect in touched.items():
             known = self._tables.known.get(table_id)
             if known is not None:
-                events += self._stated(known, effect, found.get(table_id))
+                events += self._stated(known, effect, found.get(table_id), written)
         self._sink.add(*events)
 
     def without_transactions(self) -> list[int]:
@@ -140,7 +141,7 @@ class CatalogPoll:
         found = self._look().values()
         return [t.id for t in found if t.id in self._tables.known and t.engine not in TRANSACTIONAL]
 
-    def _stated(self, known: Captured, effect: Effect, now: MysqlTable | None) -> list[Event]:
+    def _stated(self, known: Captured, effect: Effect, now: MysqlTable | None, written: str) -> list[Event]:
         schema = known.schema
         if effect is Effect.KEYED:
             by_primary_key = now is not None and now.key_index == PRIMARY
@@ -153,7 +154,7 @@ class CatalogPoll:
             case _ if known.stopped:
                 return []
             case Effect.WRITTEN:
-                what = f"rows of {schema.name} may have been changed by a statement that the log has as text"
+                what = f"rows of {schema.name} may have been changed by a statement that the log has as text: {written}"
                 fix = "Set binlog_format = ROW for the server and for that session; then resync the table."
                 return self._stopped(schema.table_id, LogIncomplete(schema.name, what, fix))
             case Effect.REREAD | Effect.HARMLESS:

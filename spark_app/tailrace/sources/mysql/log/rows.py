@@ -111,13 +111,15 @@ def _updates(
     """`walked`: of each row, its event in the span."""
     form = span.form
     before = _image(buffer, form, cells[0], len(walked), keys_only=True)
-    after = _image(buffer, form, cells[1], len(walked), keys_only=False)
+    # A column that is only in the image before has not changed.
+    whole = cells[0] | cells[1]
+    after = _image(buffer, form, whole, len(walked), keys_only=False)
     moved = _moved(form.schema, before, after)
     takes = 1 + moved.astype(np.int64)
     counts = np.bincount(walked, weights=takes, minlength=len(span.event)).astype(np.int64)
     ordinal = _ordinals(walked, counts, takes)
     event = span.event[walked]
-    nulled = _nulled(form, cells[1], after)
+    nulled = _nulled(form, whole, after)
     if not moved.any():
         return [Part(UPDATE, event, ordinal, after, nulled=nulled)], counts
     stayed, went = pa.array(np.flatnonzero(~moved)), pa.array(np.flatnonzero(moved))
@@ -171,7 +173,8 @@ def _ordinals(event: Places, counts: Places, takes: Places | None = None) -> Pla
 
 def _first_rows(buffer: Buffer, span: Span) -> tuple[Places, Bits]:
     """The places where the rows begin; and the columns that are present in each event and image. Each image must have
-    those that are needed: before a change the key, after it every captured column."""
+    those that are needed: before a change the key, after it every captured column (or what has not changed before it,
+    `FULL_NODUP`)."""
     at: Places = span.starts + _HEAD
     if (span.ends - at < 4).any():
         raise UnknownEvent("the server sent a row event that is not whole")
@@ -192,7 +195,7 @@ def _first_rows(buffer: Buffer, span: Span) -> tuple[Places, Bits]:
     captured = [(p, c) for p, c in zip(span.form.places, span.form.schema.columns, strict=True) if p is not None]
     keys = [p for p, c in captured if c.key is not None]
     for image, needed in enumerate(_needed(span.kind, keys, [p for p, _ in captured])):
-        lacking = [place for place in needed if not present[:, image, place].all()]
+        lacking = [place for place in needed if not present[:, : image + 1, place].any(axis=1).all()]
         if lacking:
             raise _partial(span.form, lacking)
     return at + bitmap * images, present

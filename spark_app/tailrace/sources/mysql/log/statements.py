@@ -1,21 +1,25 @@
 """The effect of a statement that stands as text in the log on the captured tables.
 
 DDL has no row events; and a session can have its changes logged as statements. Called by the stream with each such
-text. sqlglot parses it. What is not understood beyond doubt (another quoting mode, comments that the server executes,
-a client's character set, whatever the parser does not know) concerns every captured table whose name occurs in it
-anywhere: reading too often costs time, too seldom costs rows. A row change as text can reach any table through a view,
-a trigger or a function: unless all that it names is known, it concerns all of them.
+text. Comments and the content of strings are taken out by the quoting of its session (`lexed`); sqlglot parses the
+rest. What is not understood beyond doubt (comments that the server executes, whatever the parser does not know)
+concerns every captured table whose name occurs in it: reading too often costs time, too seldom costs rows. A row change
+as text can reach any table through a view, a trigger or a function: unless all that it names is known, it concerns all
+of them, in MySQL those of the databases that the event says it wrote to.
 """
 
 import logging
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+
+from tailrace.sources.mysql.log.lexed import Lexed, Quoting, Token, lexed
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it would log texts that it cannot parse, with their values
 
@@ -52,6 +56,14 @@ class KnownTables:
     """The session's tables that are certainly temporary, and therefore have no triggers."""
     of_session: bool = False
     """The statement uses a temporary table, which may have been made before anybody looked."""
+    quoting: Quoting | None = None
+    """The session's. None: unknown."""
+    exact: bool = False
+    """The text was decoded with the character set that it is in."""
+    databases: frozenset[str] | None = None
+    """All that the statement wrote to. None: unknown."""
+    plain: Collection[Name] = ()
+    """Tables, captured or not, that are no views and certainly had no trigger when it ran."""
 
 
 STRENGTH = (
@@ -75,6 +87,8 @@ _OPENING = re.compile(r"[\s(]*(?:/\*M?!\d*)?")
 """Parentheses, and the beginning of a comment that the server executes."""
 _SET_STATEMENT = re.compile(r"SET\s+STATEMENT\s(?:[^'\"`]|'[^']*'|\"[^\"]*\")*?\bFOR\s+", re.IGNORECASE)
 """MariaDB's settings for one statement, which follows."""
+_ROWS_FOLLOW = re.compile(r"\s+START\s+TRANSACTION\s*\Z", re.IGNORECASE)
+"""MySQL's end of a CREATE TABLE … SELECT whose rows are row events."""
 _QUOTED = r"(?:`[^`]*`|'[^']*'|\"[^\"]*\"|[\w.%$-]+)"
 _OTHER_OBJECT = re.compile(
     r"(?:(?:CREATE|ALTER)\s+(?:DATABASE|SCHEMA)\b|"
@@ -169,17 +183,32 @@ OWN_SCHEMA = "mysql"
 
 def effects(text: str, known: KnownTables) -> dict[Name, Effect]:
     """The effect of the statement on captured tables; those that are missing are left alone."""
-    head = bare(text)
-    if _OTHER_OBJECT.match(head):
+    found_in = None if known.quoting is None else lexed(text, known.quoting)
+    head = _ROWS_FOLLOW.sub("", bare(text if found_in is None else found_in.text))
+    if _OTHER_OBJECT.match(head) or (found_in is not None and _is_of_no_table(found_in)):
         return {}
     parsed = None if _is_foreign(head, known) else parsed_surely(head)
-    if _changes_rows(head, parsed):
-        return {} if _is_confined(parsed, known) else dict.fromkeys(known.captured, Effect.WRITTEN)
+    if _changes_rows(head, parsed, found_in):
+        if not _is_confined(parsed, known):
+            return dict.fromkeys(*_reached(parsed, known))
+        if not isinstance(parsed, exp.Create):
+            return {}
     found: dict[Name, Effect] = {}
-    touched = _by_occurrence(head, known) if parsed is None else _meant(parsed, head, known)
+    touched = _by_occurrence(head, known, found_in) if parsed is None else _meant(parsed, head, known)
     for name, effect in touched:
         found[name] = max(found.get(name, effect), effect, key=STRENGTH.index)
     return found
+
+
+def cleaned(text: str, quoting: Quoting | None) -> str:
+    """The statement without comments and the content of strings, if its quoting is known."""
+    found = None if quoting is None else lexed(text, quoting)
+    return text if found is None else found.text
+
+
+def changes_rows(text: str) -> bool:
+    """True if it begins as row changes do: it neither makes nor changes anything else."""
+    return _first_word(bare(text)) in _WRITES - {"CALL", "EXECUTE", "SELECT", "DO"}
 
 
 def added_columns(text: str) -> set[str]:
@@ -195,6 +224,26 @@ def bare(text: str) -> str:
     head = _without_lead(text)
     settings = _SET_STATEMENT.match(head)
     return _without_lead(head[settings.end() :]) if settings else head
+
+
+_OF_TABLES = frozenset(("TABLE", "TABLES", "DATABASE", "SCHEMA", "INDEX"))
+_BEFORE_TABLES = frozenset(("OR", "REPLACE", "TEMPORARY", "EXTERNAL", "ONLINE", "OFFLINE", "IGNORE", "UNIQUE"))
+_BEFORE_INDEX = frozenset(("FULLTEXT", "SPATIAL", "VECTOR"))
+
+
+def _is_of_no_table(found: Lexed) -> bool:
+    """True if it makes, changes or drops an object of another kind, such as a library, whether or not the server
+    executes what stands in its comments."""
+    words, without = found.words(), found.words(executed=False)
+    return _makes_another(words) and (len(without) < 2 or _makes_another(without))
+
+
+def _makes_another(words: Sequence[str]) -> bool:
+    if words[:1] not in (["CREATE"], ["ALTER"], ["DROP"]):
+        return False
+    at = next((i for i, word in enumerate(words[1:], 1) if word not in _BEFORE_TABLES), len(words))
+    kind = words[at : at + 2]
+    return bool(kind) and kind[0] not in _OF_TABLES and not (kind[0] in _BEFORE_INDEX and kind[1:] == ["INDEX"])
 
 
 def _without_lead(text: str) -> str:
@@ -215,6 +264,8 @@ def parsed_surely(head: str) -> exp.Expr | None:
 
 def _is_foreign(head: str, known: KnownTables) -> bool:
     """Names in it may be written in a character set that the text was not decoded with."""
+    if known.exact and "\ufffd" not in head:
+        return False
     return not head.isascii() and any(not "".join(name).isascii() for name in known.captured)
 
 
@@ -227,21 +278,50 @@ def _first_word(head: str) -> str:
     return word[1].upper()
 
 
-def _changes_rows(head: str, parsed: exp.Expr | None) -> bool:
+def _changes_rows(head: str, parsed: exp.Expr | None, found: Lexed | None) -> bool:
     word = _first_word(head)
     if word in _WRITES or isinstance(parsed, exp.DML | exp.Query):
         return True
+    # A new table's rows are row events, and its text then lacks the query that a session with text in its log has in
+    # it, which may call functions.
     if isinstance(parsed, exp.Create):
         return parsed.expression is not None
-    # A new table's rows are row events; but the query that a session logs as text may call functions.
-    return word == "CREATE" and re.search(r"\bSELECT\b", head, re.IGNORECASE) is not None
+    return word == "CREATE" and _has_query(head, found)
+
+
+def _has_query(head: str, found: Lexed | None) -> bool:
+    if found is None:
+        return (
+            re.search(r"\b(?:SELECT|VALUES\s+ROW)\b|\bTABLE\b.*\bTABLE\b", head, re.IGNORECASE | re.DOTALL) is not None
+        )
+    words = found.words()
+    return "SELECT" in words or words.count("TABLE") > 1 or ("VALUES", "ROW") in pairwise(words)
+
+
+def _reached(parsed: exp.Expr | None, known: KnownTables) -> tuple[Collection[Name], Effect]:
+    """The captured tables that a row change as text may have changed."""
+    if (only := _only_table(parsed, known)) is not None:
+        return [only] if only in known.captured else [], Effect.REREAD
+    if known.databases is None:
+        return known.captured, Effect.WRITTEN
+    written = {database.casefold() for database in known.databases}
+    return [name for name in known.captured if name[0].casefold() in written], Effect.WRITTEN
+
+
+def _only_table(parsed: exp.Expr | None, known: KnownTables) -> Name | None:
+    """The one table that it certainly changed, and nothing else."""
+    if not isinstance(parsed, exp.Insert | exp.Update | exp.Delete) or known.databases is None or _calls(parsed):
+        return None
+    tables = [name_in(table, known.schema) for table in parsed.find_all(exp.Table)]
+    target = parsed.this.find(exp.Table) if isinstance(parsed, exp.Insert) else None
+    name = tables[0] if len(tables) == 1 else name_in(target, known.schema) if target is not None else None
+    sure = name is not None and known.databases == {name[0]} and {name, *tables} <= set(known.plain)
+    return name if sure else None
 
 
 def _is_confined(parsed: exp.Expr | None, known: KnownTables) -> bool:
-    """True if it certainly writes nothing but temporary tables and the server's own."""
+    """True if it certainly writes nothing but temporary tables and the server's own, and what it makes itself."""
     if not isinstance(parsed, exp.Insert | exp.Update | exp.Delete | exp.Create) or _calls(parsed):
-        return False
-    if isinstance(parsed, exp.Create) and not _is_temporary(parsed):
         return False
     target = parsed.this.find(exp.Table) if isinstance(parsed, exp.Insert | exp.Create) else None
     written = [target] if target is not None else list(parsed.find_all(exp.Table))
@@ -346,13 +426,48 @@ def _gives_value(kind: exp.Expr) -> bool:
     return isinstance(kind, exp.NotNullColumnConstraint) and not kind.args.get("allow_null")
 
 
-def _by_occurrence(head: str, known: KnownTables) -> Iterator[tuple[Name, Effect]]:
+def _by_occurrence(head: str, known: KnownTables, found: Lexed | None = None) -> Iterator[tuple[Name, Effect]]:
     """The effects of a statement that is not understood: on captured tables whose names are anywhere in the text."""
     replaced = _first_word(head) in ("RENAME", "DROP")
     whole = re.search(r"\b(?:DATABASE|SCHEMA)\b", head, re.IGNORECASE) is not None
+    if found is not None and not _is_foreign(head, known):
+        made = _made(found)
+        if made is not None:
+            effect = Effect.HARMLESS if "EXISTS" in found.words()[:7] else Effect.REPLACED
+            place, table = made
+            yield from _named([exp.table_(table, db=place)], effect, known)
+            return
+        effect = Effect.REPLACED if replaced else Effect.REREAD
+        names = {(None if place is None else place.casefold(), name.casefold()) for place, name in found.names()}
+        for schema, table in map(folded, known.captured):
+            own = schema == known.schema.casefold() and (None, table) in names
+            if own or (schema, table) in names or (whole and any(schema == name for _, name in names)):
+                yield from ((name, effect) for name in known.captured if folded(name) == (schema, table))
+        return
     for name in known.captured:
         if _occurs(name[1], head) or (whole and _occurs(name[0], head)):
             yield name, Effect.REPLACED if replaced else Effect.REREAD
+
+
+def _made(found: Lexed) -> tuple[str | None, str] | None:
+    """The table that a CREATE TABLE makes, however it continues. None: it is another statement, or not certain."""
+    tokens = [t for t in found.tokens if t.kind != "blank"]
+    words = [t.text.upper() if t.kind == "word" and not t.executed else "" for t in tokens]
+    at = 0
+    for part in (("CREATE",), ("OR", "REPLACE"), ("TABLE",), ("IF", "NOT", "EXISTS")):
+        if tuple(words[at : at + len(part)]) == part:
+            at += len(part)
+        elif len(part) == 1:
+            return None
+    one, dot, other = ([*tokens[at : at + 3], *[_NOTHING] * 3])[:3]
+    if one.kind not in _NAMES or one.executed or dot.executed:
+        return None
+    if dot.text != ".":
+        return None, one.text
+    return (one.text, other.text) if other.kind in _NAMES and not other.executed else None
+
+
+_NOTHING, _NAMES = Token("blank", "", False), ("word", "name")
 
 
 def _occurs(name: str, text: str) -> bool:

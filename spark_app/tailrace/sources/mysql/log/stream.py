@@ -10,6 +10,7 @@ Made by `sources.mysql.subscription` for capture's loop, whose thread does all o
 import logging
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from tailrace.changelog.records import Position, ResumePoint, SchemaChanged, Seq
 from tailrace.contract.resources import Replicator
@@ -20,7 +21,7 @@ from tailrace.sources.mysql.catalog import table_by_id
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, server_of, source_errors
 from tailrace.sources.mysql.facts import is_replica, observe
 from tailrace.sources.mysql.faults import START_OVER
-from tailrace.sources.mysql.log import events
+from tailrace.sources.mysql.log import events, texts
 from tailrace.sources.mysql.log.anchor import FIRST, ended, files
 from tailrace.sources.mysql.log.assembler import Assembler
 from tailrace.sources.mysql.log.blocks import EventBlock
@@ -32,7 +33,16 @@ from tailrace.sources.mysql.log.foreign_keys import ForeignKeys, LogEnds
 from tailrace.sources.mysql.log.framing import Event, EventBatch
 from tailrace.sources.mysql.log.log_position import StartingPoint
 from tailrace.sources.mysql.log.poll import CatalogPoll, StreamProgress
-from tailrace.sources.mysql.log.statements import STRENGTH, Effect, KnownTables, added_columns, effects
+from tailrace.sources.mysql.log.statements import (
+    STRENGTH,
+    Effect,
+    KnownTables,
+    Name,
+    added_columns,
+    changes_rows,
+    cleaned,
+    effects,
+)
 from tailrace.sources.mysql.log.table_map import YEARS_HAVE_A_SIGN, head_of
 from tailrace.sources.mysql.log.tables import Tables
 from tailrace.sources.mysql.log.temporary import TemporaryTables
@@ -64,10 +74,11 @@ class MysqlStream(LogStream[BinlogConnection]):
         self._options = replicator.spec.options
         server = server_of(connection)
         self._mariadb = server.product != "mysql"
+        self._charsets = charsets(connection)
         early = not self._mariadb and server.version < YEARS_HAVE_A_SIGN
         self._tables = Tables(
             self._lookup,
-            charsets(connection),
+            self._charsets,
             self._mariadb,
             self._options,
             early,
@@ -90,6 +101,11 @@ class MysqlStream(LogStream[BinlogConnection]):
         )
         self._temporary = TemporaryTables()
         self._touched: dict[int, Effect] = {}
+        self._written = ""
+        """The statement of the open transaction that may have changed rows of any table, for messages."""
+        self._plain: frozenset[Name] | None = None
+        """Tables without triggers, for statements behind `_plain_since`. None: another look is needed."""
+        self._plain_since = Position(0)
         self._looks: dict[int, Position] = {}
         """Table -> where the log ended when a chunk asked for a look."""
         self._owes_look = False
@@ -175,14 +191,30 @@ class MysqlStream(LogStream[BinlogConnection]):
     def statement(self, query: events.Query) -> list[bytes]:
         """The tables that it empties; what else it does to captured tables is kept until its transaction ends."""
         names = {(k.schema.schema_name, k.schema.table_name): i for i, k in self._tables.known.items()}
-        known = KnownTables(query.schema, names, self._temporary.of(query, names), query.of_session)
-        found = effects(query.text, known)
-        self._temporary.saw(query)
+        text, mode = texts.decoded(query, self._charsets), texts.quoting(query)
+        exact, text = text is not None, query.text if text is None else text
+        known = KnownTables(
+            query.schema,
+            names,
+            self._temporary.of(query, names),
+            query.of_session,
+            quoting=mode,
+            exact=exact,
+            databases=query.context.databases,
+            plain=self._plain or () if self.position >= self._plain_since else (),
+        )
+        found = effects(text, known)
+        clean = cleaned(text, mode)
+        self._temporary.saw(replace(query, text=clean))
+        if Effect.WRITTEN in found.values() and not self._written:
+            self._written = texts.described(query, text, self._config.numbering.text(self.position))
+        if not changes_rows(clean):
+            self._plain = None  # it may make a trigger
         for name, effect in found.items():
             if effect is not Effect.EMPTIED:
                 self._touch(names[name], effect)
             if effect in (Effect.HARMLESS, Effect.KEYED):
-                self._tables.known[names[name]].announced |= self._tables.copied(name, added_columns(query.text))
+                self._tables.known[names[name]].announced |= self._tables.copied(name, added_columns(clean))
         emptied = [name for name, effect in found.items() if effect is Effect.EMPTIED]
         return [head_of(*name) for name in emptied if not self._tables.known[names[name]].stopped]
 
@@ -214,8 +246,9 @@ class MysqlStream(LogStream[BinlogConnection]):
 
     def ended(self) -> None:
         touched, self._touched = self._touched, {}
+        written, self._written = self._written, ""
         if touched:
-            self._poll.statement(touched)
+            self._poll.statement(touched, written)
             self._sink.add(*self._foreign_keys.look(stated=True))
             self._assembler.tables_changed()
 
@@ -263,6 +296,11 @@ class MysqlStream(LogStream[BinlogConnection]):
         self._sink.add(*self._foreign_keys.look())
         self._poll.poll()
         self._sink.add(*self._foreign_keys.look())
+        if self._plain is None and not self._mariadb:
+            self._plain = texts.plain_tables(
+                self._connection, {known.schema.schema_name for known in self._tables.known.values()}
+            )
+            self._plain_since = self._end()
 
     def _forget_what_a_crash_lost(self) -> None:
         """A server may log an XA PREPARE and lose the transaction in a crash: it would never be decided, and the log
