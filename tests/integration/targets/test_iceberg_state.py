@@ -13,7 +13,7 @@ from tailrace.batch.applied import Generation
 from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, TargetChanged
 from tailrace.seams import SeamFailure
-from tailrace.targets.lake.iceberg.commit import fill
+from tailrace.targets.lake.iceberg import small
 from tailrace.targets.lake.iceberg.java import CommitConflict
 from tailrace.targets.lake.model import TableCommit
 
@@ -113,35 +113,32 @@ def test_a_foreign_compaction_between_locate_and_commit_is_refused_and_then_loca
     assert orders.read() == orders.rows
 
 
+BOTH_WAYS = pytest.mark.parametrize("files", [small.FILES, -1], ids=["small", "by Iceberg's transaction"])
+
+
+@BOTH_WAYS
 def test_a_foreign_compaction_that_wins_the_race_inside_the_commit_is_refused(
-    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+    files: int, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders = filled(spark)
     state, marks = orders.next(), orders.marks({5})
-
-    def compacting(*arguments: Any) -> Any:
-        orders.call("rewrite_data_files", REWRITE)
-        return fill(*arguments)
-
-    monkeypatch.setattr("tailrace.targets.lake.iceberg.table.fill", compacting)
+    monkeypatch.setattr(small, "FILES", files)
+    monkeypatch.setattr(orders.table, "_admit", lambda: orders.call("rewrite_data_files", REWRITE))
     with pytest.raises(CommitConflict, match=r"ValidationException|CommitFailed"):
         orders.table.commit(TableCommit(state, orders.write(ONE), marks))
     assert orders.read() == orders.rows
 
 
+@BOTH_WAYS
 def test_a_foreign_delete_of_a_whole_unmarked_file_cannot_slip_under_a_commit(
-    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+    files: int, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders = Orders(spark)
     orders.apply(random_rows(random.Random(1), range(10)))
     orders.apply(random_rows(random.Random(1), range(10, 20)))
     state, marks = orders.next(), orders.marks({5})
-
-    def deleting(*arguments: Any) -> Any:
-        spark.sql(f"DELETE FROM {orders.sql_name} WHERE id >= 10")
-        return fill(*arguments)
-
-    monkeypatch.setattr("tailrace.targets.lake.iceberg.table.fill", deleting)
+    monkeypatch.setattr(small, "FILES", files)
+    monkeypatch.setattr(orders.table, "_admit", lambda: spark.sql(f"DELETE FROM {orders.sql_name} WHERE id >= 10"))
     with pytest.raises(CommitConflict):
         orders.table.commit(TableCommit(state, [], marks))
     with pytest.raises(ForeignChange, match="delete"):
@@ -297,7 +294,7 @@ def dated_ahead(orders: Orders, seconds: int) -> None:
     for entry in (doc["snapshots"][-1], doc["snapshot-log"][-1]):
         entry["timestamp-ms"] += seconds * 1000
     newest.write_text(json.dumps(doc))
-    (folder / f".{newest.name}.crc").unlink()
+    (folder / f".{newest.name}.crc").unlink(missing_ok=True)
 
 
 def test_a_version_dated_ahead_of_the_clock_is_named_with_the_time_when_commits_go_on(spark: "SparkSession") -> None:

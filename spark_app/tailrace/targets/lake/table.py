@@ -99,7 +99,7 @@ class LakeTable:
 
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         chunks, extra = KeptChunks.of(needed), {"table": schema.name}
-        files = compact(self._table, self._lake, self._layout(schema), applied, CompactionLimits())
+        files = compact(self._table, self._lake, self._layout(schema), applied, CompactionLimits(), chunks=chunks)
         if files:
             log.info("compacted %d files", files, extra=extra)
         if self._staged is not None:

@@ -15,6 +15,7 @@ from tailrace.seams import seam
 from tailrace.targets.lake.files.access import FileAccess, batch_rows, parquet
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.files.write import FILE_BYTES, write_physical
+from tailrace.targets.lake.kept import NO_CHUNKS, KeptChunks
 from tailrace.targets.lake.model import DataFile, FileTable, TableCommit
 
 
@@ -32,10 +33,12 @@ class CompactionLimits:
     """At most so much is read in one go, so that changes do not wait long."""
 
 
-def pick(files: Sequence[DataFile], limits: CompactionLimits) -> list[DataFile]:
-    """The files to rewrite now: heavily marked ones and, if there are enough, small ones; the smallest first."""
+def pick(files: Sequence[DataFile], limits: CompactionLimits, chunks: KeptChunks = NO_CHUNKS) -> list[DataFile]:
+    """The files to rewrite now: heavily marked ones and, if there are enough, small ones; the smallest first. Not what
+    a snapshot under way has just written: it would be the whole table."""
     marked = [file for file in files if len(file.dead) > file.rows * limits.dead_share]
     small = [file for file in files if file.size < limits.small_bytes and file not in marked]
+    small = [file for file in small if not chunks.keeps(file.path)]
     chosen = marked + (small if len(small) + len(marked) >= limits.min_files else [])
     out: list[DataFile] = []
     total = 0
@@ -48,10 +51,16 @@ def pick(files: Sequence[DataFile], limits: CompactionLimits) -> list[DataFile]:
 
 
 def compact(
-    table: FileTable, access: FileAccess, layout: Layout, applied: AppliedState, limits: CompactionLimits
+    table: FileTable,
+    access: FileAccess,
+    layout: Layout,
+    applied: AppliedState,
+    limits: CompactionLimits,
+    *,
+    chunks: KeptChunks = NO_CHUNKS,
 ) -> int:
     """Rewrite what is worth it; returns the number of files replaced. `applied`: the table's present state."""
-    chosen = pick(table.files(), limits)
+    chosen = pick(table.files(), limits, chunks)
     if not chosen:
         return 0
     schema = _schema(access, chosen, layout)

@@ -15,6 +15,7 @@ from tailrace.errors import InvalidManifest, TargetRefused
 from tailrace.storage import secret_files
 from tailrace.storage.access import resolve
 from tailrace.storage.path_names import encode, table_folder
+from tailrace.targets.lake.iceberg import classes
 from tailrace.targets.lake.iceberg.java import Java, guarded
 
 NAME = "tailrace"
@@ -92,6 +93,7 @@ class IcebergCatalog:
         options = catalog_options(target, environment)
         folder = options["type"] == "hadoop"
         with guarded(name, "opening the Iceberg catalog"):
+            classes.ensure(java.jvm, java.hadoop)
             catalog = java.iceberg.CatalogUtil.buildIcebergCatalog(name, java.map(options), java.hadoop)
         return cls(java, catalog, resolve(target.lake, environment).root, folder)
 

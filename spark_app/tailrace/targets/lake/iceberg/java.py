@@ -85,15 +85,18 @@ class Java:
     def metrics(self, footer: pq.FileMetaData, config: Any) -> Any:
         """A file's column metrics by Iceberg's own rules, from a footer in memory: from a file, Iceberg would read it
         again, and Hadoop's configuration with it (docs/decisions/0055)."""
-        sink = pa.BufferOutputStream()
-        footer.write_metadata_file(sink)
-        data = sink.getvalue().to_pybytes()[_PARQUET_HEAD:-_PARQUET_TAIL]
-        read = self._footers.readParquetMetadata(self.jvm.java.io.ByteArrayInputStream(data))
+        read = self._footers.readParquetMetadata(self.jvm.java.io.ByteArrayInputStream(footer_bytes(footer)))
         return self.iceberg.parquet.ParquetUtil.footerMetrics(read, self.jvm.java.util.stream.Stream.empty(), config)
 
     def strings(self, values: list[str]) -> Any:
         """A Java list by one call, however long (paths never hold a line feed: Tailrace and Iceberg escape them)."""
         return self.jvm.java.util.regex.Pattern.compile("\n").splitAsStream("\n".join(values)).toList()
+
+
+def footer_bytes(footer: pq.FileMetaData) -> bytes:
+    sink = pa.BufferOutputStream()
+    footer.write_metadata_file(sink)
+    return bytes(sink.getvalue().to_pybytes()[_PARQUET_HEAD:-_PARQUET_TAIL])
 
 
 def _name_and_text(error: Exception) -> tuple[str, str]:

@@ -28,6 +28,8 @@ class Version:
     columns: Columns
     last_id: int
     """The highest field id ever used."""
+    schema_id: int
+    """Iceberg's number of the columns as they are."""
     fields: frozenset[int] = frozenset()
     """Ids of the fields that the table has."""
     files: Mapping[str, Tracked] = field(default_factory=dict)
@@ -47,7 +49,8 @@ class Reader:
         """State, then files, of the version that the table object holds."""
         with guarded(self.name, "reading"):
             properties = dict(self.table.properties())
-            last_id = int(self.table.operations().current().lastColumnId())
+            metadata = self.table.operations().current()
+            last_id, schema_id = int(metadata.lastColumnId()), int(metadata.currentSchemaId())
             present = present_fields(self.java.iceberg.SchemaParser.toJson(self.table.schema()))
         if iceberg_state.STATE in properties and COLUMNS not in properties:
             what = f"the target table has lost its property {COLUMNS}: another program has removed it"
@@ -62,7 +65,7 @@ class Reader:
         if snapshot_id is None:
             if mirror.snapshot is not None:
                 raise TargetChanged(self.name, "the target table was replaced or emptied", f"Put it back, or {RESYNC}.")
-            return Version(None, self._with_holes(mirror.stored), columns, last_id, field_ids(present))
+            return Version(None, self._with_holes(mirror.stored), columns, last_id, schema_id, field_ids(present))
         found = iceberg_state.walk(self.name, snapshot_id, self.snapshot)
         with guarded(self.name, "listing the files of"):
             files, sequences = plan(
@@ -73,7 +76,7 @@ class Reader:
             stored = iceberg_state.proven_by_mirror(self.name, found, mirror, lambda: sequences)
         else:
             stored = iceberg_state.decode(found.state or "", self.name)
-        return Version(snapshot_id, self._with_holes(stored), columns, last_id, field_ids(present), files)
+        return Version(snapshot_id, self._with_holes(stored), columns, last_id, schema_id, field_ids(present), files)
 
     def _check_names(self, columns: Columns, present: Sequence[PresentField], files: Mapping[str, Tracked]) -> None:
         """Others' compaction writes columns under their present names, and we read files by the first ones. Where the
@@ -90,12 +93,15 @@ class Reader:
                         f"Let only Tailrace compact this table, then {RESYNC}.",
                     )
 
+    def look(self) -> tuple[str, int | None]:
+        """The table's uuid and its current snapshot; refreshes the table object."""
+        with guarded(self.name, "reading"):
+            uuid, _, snapshot = str(self.java.iceberg.TailraceWriter.look(self.table)).partition(" ")
+            return uuid, int(snapshot) if snapshot else None
+
     def current(self) -> int | None:
         """The current snapshot's id; refreshes the table object."""
-        with guarded(self.name, "reading"):
-            self.table.refresh()
-            current = self.table.currentSnapshot()
-            return None if current is None else int(current.snapshotId())
+        return self.look()[1]
 
     def uuid(self) -> str:
         with guarded(self.name, "reading"):

@@ -135,9 +135,6 @@ def properties(schema: TableSchema) -> dict[str, str]:
         "write.merge.mode": "merge-on-read",
         "write.metadata.delete-after-commit.enabled": "true",
         "write.metadata.previous-versions-max": "20",
-        # Each commit reads the manifests in which a file that it removes may be: with Iceberg's default of 100, half of
-        # what a commit costs (docs/decisions/0055).
-        "commit.manifest.min-count-to-merge": "8",
     }
 
 

@@ -5,9 +5,10 @@ applied state is in each commit. See docs/dev/design.md#the-commit, and `iceberg
 """
 
 import hashlib
+import json
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from tailrace.targets.lake.columns import COLUMNS, Columns, claimed
 from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.vectors import puffin_file
 from tailrace.targets.lake.iceberg import schema as iceberg_schema
+from tailrace.targets.lake.iceberg import small
 from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog, table_location
 from tailrace.targets.lake.iceberg.cleanup import AT_ONCE, IcebergCleaner
@@ -80,6 +82,8 @@ class IcebergTable:
         self._identifier = catalog.identifier(schema_name, table_name)
         self._opened: tuple[Reader, str] | None = None
         self._version: Version | None = None
+        self._writer: Any = None
+        """The Java object of small commits to the opened table."""
         self._former: int | None = None
         """The generation that is kept until another is complete."""
 
@@ -102,7 +106,7 @@ class IcebergTable:
             table = self._catalog.catalog.loadTable(self._identifier)
             self.location = absolute(str(table.location()))
         reader = Reader(self._java, table, self.name, schema.key_columns, self._access)
-        self._opened, self._version = (reader, reader.uuid()), None
+        self._opened, self._version, self._writer = (reader, reader.uuid()), None, None
         known = self._peek()
         # Before anything else is read: what is wrong with a former generation's rows is over with them.
         if known is not None and known.log_id == log_id and not belongs(generation, known, schema, self.name):
@@ -179,7 +183,7 @@ class IcebergTable:
     def refresh(self) -> AppliedState:
         reader, first_uuid = self._open()
         try:
-            current, table_uuid = reader.current(), reader.uuid()
+            table_uuid, current = reader.look()
         except MissingTable as error:
             raise self._replaced(str(error)) from error
         if table_uuid != first_uuid:
@@ -265,6 +269,16 @@ class IcebergTable:
         stored: StoredSummary,
         nonce: str,
     ) -> tuple[IcebergSnapshot, Version]:
+        adopted = sum(name_of(new.path).startswith(CHUNK) for new in work.add)
+        entries = {
+            iceberg_state.ADOPTED: str(adopted),
+            iceberg_state.NONCE: nonce,
+            iceberg_state.STATE: iceberg_state.encode_text(stored),
+        }
+        if change.evolve is None and small.is_small(work):
+            done = self._small(base, work, vectors, stored, entries)
+            if done is not None:
+                return done
         reader = self._open()[0]
         with clock_named(self._java, reader.table, self.name), guarded(self.name, "preparing a commit to"):
             transaction = reader.table.newTransaction()
@@ -275,26 +289,61 @@ class IcebergTable:
             operation = self._operation(transaction, work, base)
             builder = Builder.of(self._java, self._access, staged)
             added = fill(operation, builder, work, vectors)
-            adopted = sum(name_of(new.path).startswith(CHUNK) for new in work.add)
-            operation.set(iceberg_state.ADOPTED, str(adopted)).set(iceberg_state.NONCE, nonce)
-            operation.set(iceberg_state.STATE, iceberg_state.encode_text(stored)).commit()
+            for name, value in entries.items():
+                operation.set(name, value)
+            operation.commit()
             current = reader.parse(staged.currentSnapshot())
             self._set_properties(transaction, Mirror(stored, current.id, current.sequence), columns, base)
             described = [builder.describe(file) for file in added]
+            schema_id = int(staged.schema().schemaId())
         self._admit()
         with guarded(self.name, "committing to", committing=True):
             transaction.commitTransaction()
         with guarded(self.name, "reading"):
             committed = reader.parse(staged.currentSnapshot())
+        files = self._files_after(base, columns, work, described, vectors)
+        return committed, Version(committed.id, stored, columns, last_id, schema_id, fields, files)
+
+    def _small(
+        self, base: Version, work: Work, vectors: Mapping[str, Vector], stored: StoredSummary, entries: dict[str, str]
+    ) -> tuple[IcebergSnapshot, Version] | None:
+        """The commit without Iceberg's transaction; None: what others did to the table's columns wants that."""
+        reader, table_uuid = self._open()
+        text, footers = small.request(self._access, base, table_uuid, work, vectors=vectors, summary=entries)
+        with clock_named(self._java, reader.table, self.name), guarded(self.name, "preparing a commit to"):
+            if self._writer is None:
+                self._writer = self._java.iceberg.TailraceWriter(reader.table)
+            told = str(self._writer.prepare(text, footers))
+        if not told:
+            return None
+        self._admit()
+        with guarded(self.name, "committing to", committing=True):
+            self._writer.send()
+        made = json.loads(told)
+        files = self._files_after(base, base.columns, work, made["files"], vectors)
+        committed = IcebergSnapshot(
+            made["snapshot"], base.snapshot, made["sequence"], "", None, entries[iceberg_state.NONCE]
+        )
+        return committed, replace(base, snapshot=committed.id, stored=stored, files=files)
+
+    def _files_after(
+        self,
+        base: Version,
+        columns: Columns,
+        work: Work,
+        described: Sequence[Mapping[str, Any]],
+        vectors: Mapping[str, Vector],
+    ) -> dict[str, Tracked]:
+        """`described`: the added files as Iceberg's JSON."""
         files = dict(base.files)
         for tracked in work.remove:
             del files[tracked.file.path]
         for doc in described:
-            known = data_file(doc, reader.keys, columns)
+            known = data_file(doc, self._open()[0].keys, columns)
             files[known.path] = Tracked(known, doc["file-path"])
         for path, vector in vectors.items():
             files[path] = replace(files[path], file=replace(files[path].file, dead=work.vectors[path]), vector=vector)
-        return committed, Version(committed.id, stored, columns, last_id, fields, files)
+        return files
 
     def _set_properties(self, transaction: Any, mirror: Mirror, columns: Columns, base: Version) -> None:
         update = transaction.updateProperties().set(iceberg_state.STATE, iceberg_state.encode_mirror(mirror))

@@ -1,0 +1,465 @@
+package org.apache.iceberg;
+
+import java.io.ByteArrayInputStream;
+import java.io.IOException;
+import java.lang.ref.SoftReference;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.iceberg.exceptions.CommitFailedException;
+import org.apache.iceberg.exceptions.RuntimeIOException;
+import org.apache.iceberg.exceptions.ValidationException;
+import org.apache.iceberg.parquet.ParquetUtil;
+import org.apache.iceberg.shaded.com.fasterxml.jackson.databind.JsonNode;
+import org.apache.iceberg.shaded.org.apache.parquet.ParquetReadOptions;
+import org.apache.iceberg.shaded.org.apache.parquet.conf.PlainParquetConfiguration;
+import org.apache.iceberg.shaded.org.apache.parquet.format.converter.ParquetMetadataConverter;
+import org.apache.iceberg.shaded.org.apache.parquet.hadoop.metadata.ParquetMetadata;
+import org.apache.iceberg.util.JsonUtil;
+
+/**
+ * Small commits to one Iceberg table (docs/decisions/0058): two calls over py4j, and no manifest is read that this
+ * process has written or read before. `prepare` writes manifests and their list; `send` swaps the metadata, or throws.
+ *
+ * A commit is based on exactly the snapshot that the caller names: on any other it is refused, so there is nothing in
+ * between to validate. Compiled by Spark's Janino, hence no generics and no lambdas.
+ */
+public class TailraceWriter {
+    /** Manifests with so few live files are written into the newest one. */
+    static final int SMALL = 50;
+    /** The live files of larger ones are not kept in memory. */
+    static final int KEPT = 1000;
+
+    private final Table table;
+    private final TableOperations operations;
+    private final ParquetMetadataConverter footers = new ParquetMetadataConverter(
+            ParquetReadOptions.builder(new PlainParquetConfiguration()).build());
+    /** Live files by the path of their manifest, which never changes. */
+    private SoftReference known = new SoftReference(new HashMap());
+    /** The manifests of one snapshot, as its list has them. */
+    Long listed;
+    List manifests;
+    private TailraceChange pending;
+
+    public TailraceWriter(Table table) {
+        this.table = table;
+        this.operations = ((HasTableOperations) table).operations();
+    }
+
+    /** Reads the table's newest version: its uuid and its snapshot's id, if it has one. */
+    public static String look(Table table) {
+        table.refresh();
+        Snapshot current = table.currentSnapshot();
+        return table.uuid() + (current == null ? "" : " " + current.snapshotId());
+    }
+
+    /**
+     * Returns JSON: the snapshot and the added files; or nothing, if the table's columns or partitions are not those
+     * that the caller knows. `text`: see `small.py`.
+     */
+    public String prepare(String text, byte[] bytes) throws IOException {
+        JsonNode change = JsonUtil.mapper().readTree(text);
+        TableMetadata base = operations.refresh();
+        if (!base.uuid().equals(change.get("uuid").asText())) {
+            throw new ValidationException("Table UUID does not match: current=%s", new Object[] {base.uuid()});
+        }
+        if (base.specs().size() > 1 || !base.spec().isUnpartitioned()
+                || base.currentSchemaId() != change.get("schema").asInt()) {
+            return "";
+        }
+        List files = added(base.spec(), change.get("add"), bytes);
+        pending = new TailraceChange(this, table.name(), operations, change, files);
+        return pending.write();
+    }
+
+    public void send() {
+        TailraceChange sent = pending;
+        pending = null;
+        sent.send();
+    }
+
+    private List added(PartitionSpec spec, JsonNode files, byte[] bytes) throws IOException {
+        MetricsConfig config = MetricsConfig.forTable(table);
+        List made = new ArrayList();
+        int at = 0;
+        for (int number = 0; number < files.size(); number++) {
+            JsonNode file = (JsonNode) files.get(number);
+            int length = file.get("footer").asInt();
+            DataFiles.Builder builder = DataFiles.builder(spec);
+            builder.withPath(file.get("path").asText());
+            builder.withFileSizeInBytes(file.get("size").asLong());
+            builder.withFormat("parquet");
+            ParquetMetadata footer = footers.readParquetMetadata(new ByteArrayInputStream(bytes, at, length));
+            builder.withMetrics(ParquetUtil.footerMetrics(footer, Collections.emptyList().stream(), config));
+            made.add(builder.build());
+            at += length;
+        }
+        return made;
+    }
+
+    Map known() {
+        Map found = (Map) known.get();
+        if (found == null) {
+            found = new HashMap();
+            known = new SoftReference(found);
+        }
+        return found;
+    }
+}
+
+/** A live file and what its manifest says of it. */
+class TailraceEntry {
+    final ContentFile file;
+    final long snapshot;
+    final long sequence;
+    final Long fileSequence;
+
+    TailraceEntry(ContentFile file, long snapshot, long sequence, Long fileSequence) {
+        this.file = file;
+        this.snapshot = snapshot;
+        this.sequence = sequence;
+        this.fileSequence = fileSequence;
+    }
+
+    /** The data file that it is or refers to. */
+    String path() {
+        return file instanceof DeleteFile ? ((DeleteFile) file).referencedDataFile() : file.location();
+    }
+}
+
+/** A manifest to be replaced: what stays in it and what goes. */
+class TailracePart {
+    final List stay = new ArrayList();
+    final List go = new ArrayList();
+}
+
+/** The snapshot: Iceberg's own, but for the choice of manifests. */
+class TailraceChange extends BaseRowDelta {
+    private final TailraceWriter writer;
+    private final TableOperations operations;
+    private final JsonNode change;
+    private final List files;
+    private final List vectors = new ArrayList();
+    private final SnapshotSummary.Builder summary = SnapshotSummary.builder();
+    private final Map written = new HashMap();
+    private final List manifests = new ArrayList();
+    private final List all = new ArrayList();
+    private final Set listed = new HashSet();
+    private Snapshot snapshot;
+    private TableMetadata updated;
+
+    TailraceChange(TailraceWriter writer, String name, TableOperations operations, JsonNode change, List files) {
+        super(name, operations);
+        this.writer = writer;
+        this.operations = operations;
+        this.change = change;
+        this.files = files;
+    }
+
+    String write() throws IOException {
+        try {
+            snapshot = apply();
+            String mark = ",\"snapshot\":" + snapshot.snapshotId() + ",\"sequence\":" + snapshot.sequenceNumber() + "}";
+            String state = change.get("state").asText();
+            Map properties = new HashMap();
+            properties.put(change.get("property").asText(), state.substring(0, state.length() - 1) + mark);
+            updated = TableMetadata.buildFrom(current())
+                    .setBranchSnapshot(snapshot, "main").setProperties(properties).build();
+        } catch (RuntimeException error) {
+            cleanAll();
+            throw error;
+        }
+        StringBuilder out = new StringBuilder("{\"snapshot\":" + snapshot.snapshotId());
+        out.append(",\"sequence\":" + snapshot.sequenceNumber() + ",\"files\":[");
+        for (int number = 0; number < files.size(); number++) {
+            out.append(number == 0 ? "" : ",");
+            out.append(ContentFileParser.toJson((ContentFile) files.get(number), current().spec()));
+        }
+        return out.append("]}").toString();
+    }
+
+    void send() {
+        try {
+            operations.commit(current(), updated);
+        } catch (CommitFailedException error) {
+            cleanAll();
+            throw error;
+        }
+        Map known = writer.known();
+        known.keySet().retainAll(listed);
+        known.putAll(written);
+        writer.manifests = assigned();
+        writer.listed = Long.valueOf(snapshot.snapshotId());
+    }
+
+    /** The manifests with what Iceberg gave them when it wrote the list; null: it gave them something else. */
+    private List assigned() {
+        List found = new ArrayList();
+        long row = current().nextRowId();
+        for (Iterator each = all.iterator(); each.hasNext();) {
+            ManifestFile manifest = (ManifestFile) each.next();
+            Long first = manifest.firstRowId();
+            if (manifest.content() == ManifestContent.DATA && first == null) {
+                first = Long.valueOf(row);
+                row += manifest.addedRowsCount().longValue() + manifest.existingRowsCount().longValue();
+            }
+            if (manifest.sequenceNumber() < 0) {
+                long sequence = snapshot.sequenceNumber();
+                boolean young = manifest.minSequenceNumber() < 0;
+                manifest = new GenericManifestFile(
+                        manifest.path(), manifest.length(), manifest.partitionSpecId(), manifest.content(), sequence,
+                        young ? sequence : manifest.minSequenceNumber(), manifest.snapshotId(), manifest.partitions(),
+                        manifest.keyMetadata(), manifest.addedFilesCount(), manifest.addedRowsCount(),
+                        manifest.existingFilesCount(), manifest.existingRowsCount(), manifest.deletedFilesCount(),
+                        manifest.deletedRowsCount(), first);
+            }
+            found.add(manifest);
+        }
+        return Long.valueOf(row - current().nextRowId()).equals(snapshot.addedRows()) ? found : null;
+    }
+
+    private List former(Snapshot parent, ManifestContent content) {
+        if (parent == null) {
+            return Collections.emptyList();
+        }
+        boolean remembered = writer.manifests != null && Long.valueOf(parent.snapshotId()).equals(writer.listed);
+        List found = new ArrayList();
+        List all = remembered ? writer.manifests : parent.allManifests(operations.io());
+        for (Iterator each = all.iterator(); each.hasNext();) {
+            ManifestFile manifest = (ManifestFile) each.next();
+            if (manifest.content() == content) {
+                found.add(manifest);
+            }
+        }
+        return found;
+    }
+
+    public List apply(TableMetadata base, Snapshot parent) {
+        String present = parent == null ? "null" : String.valueOf(parent.snapshotId());
+        if (!present.equals(change.get("base").asText())) {
+            throw new CommitFailedException(
+                    "Snapshot %s is not the one that the batch was located at", new Object[] {present});
+        }
+        JsonNode added = change.get("vectors");
+        for (int number = 0; number < added.size(); number++) {
+            vectors.add(vector(base.spec(), (JsonNode) added.get(number)));
+        }
+        try {
+            // New files get the first row ids, so the manifest that has them comes first.
+            all.addAll(manifests(base, former(parent, ManifestContent.DATA), files, paths(change.get("remove"))));
+            all.addAll(manifests(base, former(parent, ManifestContent.DELETES), vectors, paths(change.get("gone"))));
+        } catch (IOException error) {
+            throw new RuntimeIOException(error);
+        }
+        for (Iterator each = all.iterator(); each.hasNext();) {
+            listed.add(((ManifestFile) each.next()).path());
+        }
+        JsonNode texts = change.get("summary");
+        for (Iterator names = texts.fieldNames(); names.hasNext();) {
+            String name = (String) names.next();
+            summary.set(name, texts.get(name).asText());
+        }
+        return all;
+    }
+
+    /** The manifests of one kind: the new files and those of small and changed manifests in one, before the others. */
+    private List manifests(TableMetadata base, List former, List added, Set gone) throws IOException {
+        Map parts = new HashMap();
+        List order = new ArrayList();
+        for (Iterator each = former.iterator(); each.hasNext();) {
+            ManifestFile manifest = (ManifestFile) each.next();
+            if (live(manifest) > 0) {
+                order.add(manifest);
+                List entries = (List) writer.known().get(manifest.path());
+                if (entries != null || live(manifest) <= TailraceWriter.SMALL) {
+                    parts.put(manifest, part(entries == null ? read(base, manifest) : entries, gone));
+                }
+            }
+        }
+        for (Iterator each = order.iterator(); each.hasNext() && !gone.isEmpty();) {
+            ManifestFile manifest = (ManifestFile) each.next();
+            if (!parts.containsKey(manifest)) {
+                parts.put(manifest, part(read(base, manifest), gone));
+            }
+        }
+        if (!gone.isEmpty()) {
+            throw new ValidationException("Missing required files to delete: %s", new Object[] {gone});
+        }
+        TailracePart newest = new TailracePart();
+        boolean any = !added.isEmpty();
+        List alone = new ArrayList();
+        List kept = new ArrayList();
+        for (Iterator each = order.iterator(); each.hasNext();) {
+            ManifestFile manifest = (ManifestFile) each.next();
+            TailracePart part = (TailracePart) parts.get(manifest);
+            any = any || part != null && !part.go.isEmpty();
+        }
+        // Sizes stay far apart, so that few manifests are left and each file is rarely written again.
+        boolean more = any;
+        Set taken = new HashSet();
+        while (more) {
+            more = false;
+            for (Iterator each = order.iterator(); each.hasNext();) {
+                ManifestFile manifest = (ManifestFile) each.next();
+                TailracePart part = (TailracePart) parts.get(manifest);
+                int size = part == null ? live(manifest) : part.stay.size();
+                int most = Math.max(TailraceWriter.SMALL, added.size() + newest.stay.size());
+                if (!taken.contains(manifest) && size <= most) {
+                    part = part == null ? part(read(base, manifest), gone) : part;
+                    newest.stay.addAll(part.stay);
+                    newest.go.addAll(part.go);
+                    taken.add(manifest);
+                    more = true;
+                }
+            }
+        }
+        List out = new ArrayList();
+        if (any) {
+            out.add(manifest(base, added, newest));
+        }
+        for (Iterator each = order.iterator(); each.hasNext();) {
+            ManifestFile manifest = (ManifestFile) each.next();
+            TailracePart part = (TailracePart) parts.get(manifest);
+            if (!taken.contains(manifest)) {
+                boolean whole = part == null || part.go.isEmpty();
+                out.add(whole ? manifest : manifest(base, Collections.emptyList(), part));
+            }
+        }
+        return out;
+    }
+
+    private TailracePart part(List entries, Set gone) {
+        TailracePart part = new TailracePart();
+        for (Iterator each = entries.iterator(); each.hasNext();) {
+            TailraceEntry entry = (TailraceEntry) each.next();
+            (gone.remove(entry.path()) ? part.go : part.stay).add(entry);
+        }
+        return part;
+    }
+
+    private ManifestFile manifest(TableMetadata base, List added, TailracePart part) throws IOException {
+        PartitionSpec spec = base.spec();
+        boolean data = added.isEmpty() ? first(part).file instanceof DataFile : added.get(0) instanceof DataFile;
+        ManifestWriter writer = data ? newManifestWriter(spec) : newDeleteManifestWriter(spec);
+        List entries = new ArrayList();
+        boolean numbered = true;
+        long row = base.nextRowId();
+        try {
+            for (Iterator each = added.iterator(); each.hasNext();) {
+                ContentFile file = (ContentFile) each.next();
+                writer.add(file);
+                count(spec, file, true);
+                ContentFile later = file;
+                if (data) {
+                    later = DataFiles.builder(spec).copy((DataFile) file).withFirstRowId(Long.valueOf(row)).build();
+                    row += file.recordCount();
+                }
+                long sequence = base.nextSequenceNumber();
+                entries.add(new TailraceEntry(later, snapshotId(), sequence, Long.valueOf(sequence)));
+            }
+            for (Iterator each = part.stay.iterator(); each.hasNext();) {
+                TailraceEntry entry = (TailraceEntry) each.next();
+                writer.existing(entry.file, entry.snapshot, entry.sequence, entry.fileSequence);
+                entries.add(entry);
+                numbered = numbered && (!data || entry.file.firstRowId() != null);
+            }
+            for (Iterator each = part.go.iterator(); each.hasNext();) {
+                TailraceEntry entry = (TailraceEntry) each.next();
+                writer.delete(entry.file, entry.sequence, entry.fileSequence);
+                count(spec, entry.file, false);
+            }
+        } finally {
+            writer.close();
+        }
+        ManifestFile made = writer.toManifestFile();
+        manifests.add(made);
+        if (numbered && entries.size() <= TailraceWriter.KEPT) {
+            written.put(made.path(), entries);
+        }
+        return made;
+    }
+
+    private TailraceEntry first(TailracePart part) {
+        return (TailraceEntry) (part.stay.isEmpty() ? part.go : part.stay).get(0);
+    }
+
+    private void count(PartitionSpec spec, ContentFile file, boolean added) {
+        if (!added) {
+            summary.deletedFile(spec, file);
+        } else if (file instanceof DataFile) {
+            summary.addedFile(spec, (DataFile) file);
+        } else {
+            summary.addedFile(spec, (DeleteFile) file);
+        }
+    }
+
+    private List read(TableMetadata base, ManifestFile manifest) throws IOException {
+        ManifestReader reader = manifest.content() == ManifestContent.DATA
+                ? newManifestReader(manifest) : newDeleteManifestReader(manifest);
+        List entries = new ArrayList();
+        try {
+            for (Iterator each = reader.liveEntries().iterator(); each.hasNext();) {
+                ManifestEntry entry = (ManifestEntry) each.next();
+                entries.add(new TailraceEntry((ContentFile) entry.file().copy(), entry.snapshotId().longValue(),
+                        entry.dataSequenceNumber().longValue(), entry.fileSequenceNumber()));
+            }
+        } finally {
+            reader.close();
+        }
+        if (entries.size() <= TailraceWriter.KEPT) {
+            writer.known().put(manifest.path(), entries);
+        }
+        return entries;
+    }
+
+    private DeleteFile vector(PartitionSpec spec, JsonNode vector) {
+        FileMetadata.Builder builder = FileMetadata.deleteFileBuilder(spec);
+        builder.ofPositionDeletes();
+        builder.withFormat("puffin");
+        builder.withPath(vector.get("path").asText());
+        builder.withFileSizeInBytes(vector.get("size").asLong());
+        builder.withReferencedDataFile(vector.get("data").asText());
+        builder.withContentOffset(vector.get("offset").asLong());
+        builder.withContentSizeInBytes(vector.get("length").asLong());
+        builder.withRecordCount(vector.get("rows").asLong());
+        return builder.build();
+    }
+
+    private Set paths(JsonNode texts) {
+        Set found = new HashSet();
+        for (int number = 0; number < texts.size(); number++) {
+            found.add(((JsonNode) texts.get(number)).asText());
+        }
+        return found;
+    }
+
+    private int live(ManifestFile manifest) {
+        return manifest.addedFilesCount().intValue() + manifest.existingFilesCount().intValue();
+    }
+
+    protected Map summary() {
+        return summary.build();
+    }
+
+    protected String operation() {
+        if (change.get("replace").asBoolean()) {
+            return DataOperations.REPLACE;
+        }
+        if (!files.isEmpty() && vectors.isEmpty() && change.get("remove").size() == 0) {
+            return DataOperations.APPEND;
+        }
+        return files.isEmpty() && !vectors.isEmpty() ? DataOperations.DELETE : DataOperations.OVERWRITE;
+    }
+
+    protected void cleanUncommitted(Set committed) {
+        for (Iterator each = manifests.iterator(); each.hasNext();) {
+            deleteFile(((ManifestFile) each.next()).path());
+        }
+        manifests.clear();
+    }
+}

@@ -1,0 +1,46 @@
+"""Tailrace's Java classes for Iceberg (docs/decisions/0058): compiled by the compiler that Spark carries for its
+generated code, so neither a JDK nor a build of jars is needed. Half a second when the first catalog is opened.
+"""
+
+import threading
+from importlib import resources
+from typing import Any
+
+_BESIDE = {
+    "TailraceLocalFolder.java": "org.apache.hadoop.fs.LocalFileSystem",
+    "TailraceWriter.java": "org.apache.iceberg.BaseRowDelta",
+}
+"""Sources, and the class in whose package each is defined: it uses parts that are shown to nobody else."""
+LOCAL = "org.apache.hadoop.fs.TailraceLocalFolder"
+_LOCK = threading.Lock()
+
+
+def ensure(jvm: Any, hadoop: Any) -> None:
+    """Defines them, once in the JVM's life. `hadoop`: the configuration that catalogs get."""
+    system = jvm.java.lang.System
+    with _LOCK:
+        if system.getProperty(LOCAL) is None:
+            for source, beside in _BESIDE.items():
+                _define(jvm, source, beside)
+            _use_for_local_folders(jvm, hadoop)
+            system.setProperty(LOCAL, "installed")
+
+
+def _define(jvm: Any, source: str, beside: str) -> None:
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(loader)
+    compiler.cook(resources.files(__package__).joinpath(source).read_text("utf-8"))
+    lookups = jvm.java.lang.invoke.MethodHandles
+    lookup = lookups.privateLookupIn(jvm.java.lang.Class.forName(beside, True, loader), lookups.lookup())
+    # An inner class first: the outer one is verified at once, and needs it.
+    for _, code in sorted(dict(compiler.getBytecodes()).items(), reverse=True):
+        lookup.defineClass(code)
+
+
+def _use_for_local_folders(jvm: Any, hadoop: Any) -> None:
+    """Applies to the whole JVM: Hadoop keeps one file system."""
+    hadoop.set("fs.file.impl", LOCAL)
+    file_system, root = jvm.org.apache.hadoop.fs.FileSystem, jvm.java.net.URI("file:///")
+    file_system.get(root, hadoop).close()  # Spark has asked for it already
+    file_system.get(root, hadoop)

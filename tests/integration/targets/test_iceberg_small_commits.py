@@ -1,0 +1,164 @@
+"""Small commits to an Iceberg table (`TailraceWriter.java`): what readers and Iceberg itself find in the metadata."""
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.iceberg import LOG, Orders, local, random_rows
+from tailrace.targets.lake.iceberg import small
+from tailrace.targets.lake.iceberg.java import CommitConflict
+from tailrace.targets.lake.iceberg.table import IcebergTable
+from tailrace.targets.lake.model import TableCommit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# PySpark leaves the sockets of collect() to the garbage collector.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+Entries = dict[str, tuple[Any, ...]]
+
+
+def entries(orders: Orders) -> Entries:
+    """Of each live file and vector: the snapshot and the sequence numbers that it came with."""
+    parts = "snapshot_id, sequence_number, file_sequence_number, data_file.file_path, data_file.referenced_data_file"
+    found = orders.spark.sql(f"SELECT {parts} FROM {orders.sql_name}.entries WHERE status < 2").collect()
+    assert len({(row[3], row[4]) for row in found}) == len(found)
+    return {f"{row[3]} {row[4]}": tuple(row[:3]) for row in found}
+
+
+def row_ids(orders: Orders) -> dict[int, int]:
+    return {row[0]: row[1] for row in orders.spark.sql(f"SELECT id, _row_id FROM {orders.sql_name}").collect()}
+
+
+def manifests(orders: Orders) -> list[Any]:
+    table = orders.table._open()[0].table
+    table.refresh()
+    return list(table.currentSnapshot().allManifests(table.io()))
+
+
+def by_iceberg(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small, "FILES", -1)
+
+
+def change(orders: Orders, rng: random.Random) -> None:
+    upserts = random_rows(rng, rng.sample(range(80), 6))
+    orders.apply(upserts, [key for key in rng.sample(range(80), 3) if key not in upserts])
+
+
+def reopen(orders: Orders, _: random.Random) -> None:
+    orders.table = orders.another_opened()
+
+
+def compact(orders: Orders, _: random.Random) -> None:
+    chosen = [file for file in orders.table.files() if file.dead][:3]
+    if chosen:
+        rows = {key: row for key, row in orders.rows.items() if key in keys_of(orders, [f.path for f in chosen])}
+        remove = [file.path for file in chosen]
+        orders.table.commit(TableCommit(orders.next(), orders.write(rows), remove=remove, data_change=False))
+
+
+def keys_of(orders: Orders, paths: list[str]) -> set[int]:
+    names = ", ".join(f"'{path.removeprefix('file://')}'" for path in paths)
+    found = orders.spark.sql(
+        f"SELECT id FROM {orders.sql_name} WHERE replace(replace(_file, 'file://', ''), 'file:', '') IN ({names})"
+    )
+    return {row[0] for row in found.collect()}
+
+
+def others_compact(orders: Orders, _: random.Random) -> None:
+    orders.call("rewrite_manifests")
+
+
+@pytest.mark.parametrize("reopened", [True, False], ids=["manifests read", "manifests known"])
+def test_files_keep_their_numbers_and_rows_their_ids_through_any_commits(reopened: bool, spark: "SparkSession") -> None:
+    orders, rng = Orders(spark), random.Random(reopened)
+    known: Entries = {}
+    acts: list[Callable[[Orders, random.Random], None]] = [change] * 5 + [reopen, compact, others_compact]
+    for step in range(24):
+        if reopened:
+            orders.table = orders.another_opened()
+        before = row_ids(orders)
+        act = change if step < 4 else rng.choice(acts)
+        act(orders, rng)
+        found = entries(orders)
+        for name in found.keys() & known.keys():
+            assert found[name] == known[name]
+        known = found
+        ids = row_ids(orders)
+        assert ids.keys() == orders.rows.keys()
+        assert len(set(ids.values())) == len(ids)
+        if act is others_compact:
+            assert ids == before
+    assert orders.read() == orders.rows
+    assert sorted(orders.another_opened().files(), key=str) == sorted(orders.table.files(), key=str)
+
+
+def test_the_summary_is_that_of_icebergs_own_operation(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+    def told() -> list[tuple[str, dict[str, str]]]:
+        orders, rng = Orders(spark), random.Random(3)
+        for _ in range(6):
+            change(orders, rng)
+        orders.table.commit(TableCommit(orders.next(), orders.write(random_rows(rng, [1, 2])), clear=True))
+        found = spark.sql(f"SELECT operation, summary FROM {orders.sql_name}.snapshots ORDER BY committed_at").collect()
+        skipped = ("tailrace.commit", "manifests-created", "manifests-kept", "manifests-replaced")
+        sizes = ("added-files-size", "removed-files-size", "total-files-size")  # paths differ in length
+        return [(row[0], {k: v for k, v in row[1].items() if k not in skipped + sizes}) for row in found]
+
+    ours = told()
+    by_iceberg(monkeypatch)
+    assert ours == told()
+
+
+@pytest.mark.parametrize("step", [0, 1, 5])
+def test_a_commit_that_another_one_overtakes_changes_nothing_and_leaves_no_files(
+    step: int, spark: "SparkSession"
+) -> None:
+    orders, rng = Orders(spark), random.Random(step)
+    for _ in range(step):
+        change(orders, rng)
+    folder = local(f"{orders.table.location}/metadata")
+    left: set[str] = set()
+
+    def overtaken() -> None:
+        if not left:
+            other = orders.another_opened()
+            left.update(path.name for path in folder.iterdir())
+            other.commit(TableCommit(orders.next(), orders.write({-1: (None, "other")}, other)))
+
+    table = IcebergTable(orders.catalog, orders.access, orders.namespace, "orders", admit=overtaken)
+    table.ensure(orders.schema, LOG)
+    state = orders.next()
+    with pytest.raises(CommitConflict):
+        table.commit(TableCommit(state, orders.write({-2: (None, "overtaken")}, table)))
+    prepared = {name for name in left if name.endswith(".avro")} - {path.name for path in folder.iterdir()}
+    assert len(prepared) == 2, "the list and one manifest"
+    assert orders.read() == orders.rows | {-1: (None, "other")}
+
+
+def test_a_commit_reads_no_manifest_that_was_written_before(spark: "SparkSession") -> None:
+    orders, rng = Orders(spark), random.Random(1)
+    for _ in range(12):
+        change(orders, rng)
+    for path in local(f"{orders.table.location}/metadata").glob("*.avro"):
+        path.unlink()
+    change(orders, rng)
+    assert [int(manifest.existingFilesCount()) > 0 for manifest in manifests(orders)] == [True, True]
+    assert orders.read() == orders.rows
+
+
+def test_the_many_manifests_of_a_table_become_one_of_each_kind(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders, rng = Orders(spark), random.Random(2)
+    with monkeypatch.context() as patched:
+        by_iceberg(patched)
+        for _ in range(6):
+            change(orders, rng)
+    assert len(manifests(orders)) > 6
+    change(orders, rng)
+    assert len(manifests(orders)) == 2
+    assert orders.read() == orders.rows

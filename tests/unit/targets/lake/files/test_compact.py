@@ -1,0 +1,24 @@
+from pyroaring import BitMap64
+
+from tailrace.targets.lake.files.compact import CompactionLimits, pick
+from tailrace.targets.lake.kept import KeptChunks
+from tailrace.targets.lake.model import DataFile
+
+LIMITS = CompactionLimits(small_bytes=100, min_files=3)
+
+
+def file(name: str, dead: int = 0, size: int = 10) -> DataFile:
+    return DataFile(f"file:///t/data/{name}.parquet", 10, size, BitMap64(range(dead)))
+
+
+def test_what_a_snapshot_under_way_has_written_is_not_joined_before_it_ends() -> None:
+    written = [file(f"chunk-{number}") for number in range(20)]
+    assert pick(written, LIMITS, KeptChunks(reading=True)) == []
+    assert pick(written, LIMITS, KeptChunks()) == written
+    others = [file(f"{number}") for number in range(3)]
+    assert pick([*written, *others], LIMITS, KeptChunks(reading=True)) == others
+
+
+def test_what_it_has_written_is_rewritten_once_most_of_it_is_dead() -> None:
+    dead = file("chunk-1", dead=6)
+    assert pick([file("chunk-2"), dead], LIMITS, KeptChunks(reading=True)) == [dead]
