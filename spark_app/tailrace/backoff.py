@@ -1,14 +1,18 @@
 """The time at which something that failed is tried again: after pauses that grow, from one that is short.
 
-Held by the applier for each table and by the snapshot runner for each table of a snapshot. `now` is of a monotonic
-clock.
+Held by the applier for each table and by the snapshot runner for each table of a snapshot, and by both for the places
+that all their tables need. `now` is of a monotonic clock.
 """
 
 import random
+from collections.abc import Collection
 from dataclasses import dataclass
+
+from tailrace.errors import Retry, where_of
 
 FIRST_PAUSE = 0.5
 """Seconds after the first failure; doubled with each further one."""
+LONGEST_OUTAGE_PAUSE = 30.0
 ROTATION_SECONDS = 60.0
 """A password that was accepted before may be in the middle of its rotation: changed in the server, not yet in its file.
 For so long a process that runs tries again."""
@@ -51,3 +55,37 @@ class Backoff:
     def is_exhausted(self, now: float, patience: float) -> bool:
         """True if it has failed for longer than `patience` seconds."""
         return self.failing_since is not None and now - self.failing_since > patience
+
+
+class Outages:
+    """Places that do not answer: all who need one wait together, one at a time tries it, and each try is told once.
+
+    Whatever the number of tables, a source or a store that is away gets one attempt a pause, and the log one line. For
+    one thread, or under a lock."""
+
+    def __init__(self) -> None:
+        self._away: dict[str, Backoff] = {}
+
+    def met(self, error: Exception, now: float) -> bool:
+        """Takes an error in. True: it is to be told; False: another attempt that failed with it has been."""
+        if not (isinstance(error, Retry) and error.away):
+            return True
+        outage = self._away.setdefault(where_of(error) or "", Backoff(LONGEST_OUTAGE_PAUSE))
+        if outage.is_waiting(now):
+            return False
+        outage.failed(now)
+        return True
+
+    def answered(self, now: float, places: Collection[str] | None = None) -> None:
+        """Ends outages of these places (None: of all), for somebody got an answer. What was asked before the pause says
+        nothing of now."""
+        for place, outage in list(self._away.items()):
+            if (places is None or place in places) and not outage.is_waiting(now):
+                del self._away[place]
+
+    def is_waiting(self, now: float, under_way: int) -> bool:
+        """True if nothing may be tried now, beside so many attempts."""
+        return bool(self._away) and (under_way > 0 or any(outage.is_waiting(now) for outage in self._away.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._away)

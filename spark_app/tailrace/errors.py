@@ -7,7 +7,7 @@ the error's public name (logs, status, docs/operations.md). All are picklable: S
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, Self
 
 Where = Literal["source", "target", "storage", "capture", "driver"]
 """The part that met an error. `storage`: the change log's place. The others: the database that is read, the tables that
@@ -141,6 +141,16 @@ class CorruptLog(Stop):
 class Retry(TailraceError):
     """A passing fault: connection, storage or target did not answer as they should."""
 
+    away = False
+    """True: the place as a whole does not answer, so that whatever else is asked of it now meets the same."""
+
+    @classmethod
+    def of_place(cls, message: str, fix: str = "") -> Self:
+        """The error of a place that is away."""
+        error = cls(message, fix)
+        error.away = True
+        return error
+
 
 class OutcomeUnknown(Retry):
     """A write may or may not have happened; read it back first."""
@@ -148,6 +158,8 @@ class OutcomeUnknown(Retry):
 
 class StorageFull(OutcomeUnknown):
     """No room is left where change log, target or scratch files are written. It is tried again all the time."""
+
+    away = True
 
 
 class Locked(Retry):

@@ -16,7 +16,7 @@ from threading import Lock
 
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.apply.table_worker import TableWorker
-from tailrace.backoff import Backoff
+from tailrace.backoff import Backoff, Outages
 from tailrace.batch.slice import last_record
 from tailrace.changelog.dropped import is_blocked
 from tailrace.changelog.logged import place_of
@@ -105,6 +105,7 @@ class Applier:
         self._tidy_pool = ThreadPoolExecutor(1, "tidy", initializer=in_pool)
         self._tidied: _Entry | None = None
         """The entry that the tidying thread works at."""
+        self._outages = Outages()
         self._lost: dict[str, ChunkRegistered] = {}
         """Registered chunks whose file is gone, by path."""
 
@@ -142,12 +143,14 @@ class Applier:
         self._forget_others({table.table_id for table in live})
         behind = [entry for table in live if (entry := self._behind(table, number)) is not None]
         now, busy, due = self._monotonic(), 0.0, 0
+        if self._outages.is_waiting(now, sum(entry.running is not None for entry in self._entries.values())):
+            return []
         behind.sort(key=self._deadline)
         for place, entry in enumerate(behind, 1):
             busy += entry.took / self._threads
             if self._deadline(entry) - busy <= now:
                 due = place
-        return behind[:due]
+        return behind[: 1 if self._outages else due]
 
     def _deadline(self, entry: _Entry) -> float:
         """The monotonic time by which it should hold what was seen."""
@@ -283,6 +286,8 @@ class Applier:
                 # In this order: what another thread offers meanwhile, the state may not hold.
                 through = self._through
                 more = worker.advance(self._journal.refresh(), through)
+            with self._lock:
+                self._outages.answered(self._monotonic())
             entry.backoff.reset()
             entry.refused = None
             entry.behind_since, entry.took = None, (entry.took + self._monotonic() - since) / 2
@@ -330,6 +335,8 @@ class Applier:
         now = self._monotonic()
         table_id = entry.table.table_id
         entry.backoff.failed(now)
+        with self._lock:
+            told = self._outages.met(error, now)
         exhausted = entry.backoff.is_exhausted(now, self._retry_seconds())
         name = self._journal.state.tables[table_id].schema.name
         if isinstance(error, ChunkLost):
@@ -341,7 +348,8 @@ class Applier:
         fault = fault_of(error, self._clock())
         self._progress.fail(table_id, fault, exhausted or isinstance(error, TableStop | Stop), record)
         known = isinstance(error, TailraceError)
-        log.warning("%s: %s", name, error if known else fault.message, extra={"table": name}, exc_info=not known)
+        level = logging.WARNING if told else logging.DEBUG
+        log.log(level, "%s: %s", name, error if known else fault.message, extra={"table": name}, exc_info=not known)
 
 
 def _late(one: tuple[float, _Entry]) -> float:

@@ -35,6 +35,7 @@ class CaptureGone(OutcomeUnknown):
     """Capture does not answer, or died before it did: what was asked for may or may not be recorded."""
 
     where = "capture"
+    away = True
     usual_fix = "Capture is started again by itself. `tailrace status` says why it ended."
 
 

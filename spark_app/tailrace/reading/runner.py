@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tailrace.apply.progress import Progress
-from tailrace.backoff import Backoff
+from tailrace.backoff import Backoff, Outages
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records import Key, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
@@ -110,6 +110,7 @@ class SnapshotRunner:
         self._ready = 0
         self._edges = Edges()
         self._rotation = Rotation()
+        self._outages = Outages()
         self._stopping = False
         self._hold: object | None = None
         """The object that `hold` has asked for, until `release`."""
@@ -263,7 +264,8 @@ class SnapshotRunner:
                 self._begin_step(state, key, entry, work)
 
     def _must_wait(self) -> bool:
-        return self._rotation.is_waiting(self._monotonic(), self._under_way)
+        now = self._monotonic()
+        return self._rotation.is_waiting(now, self._under_way) or self._outages.is_waiting(now, self._under_way)
 
     def _may_register(self, state: LogState, key: RunKey, entry: _Entry) -> bool:
         """A table's edge moves when the catalog shows that it must be read again: whatever is read before older
@@ -373,15 +375,17 @@ class SnapshotRunner:
             return
         match message:
             case EdgeLooked(_, look):
-                self._rotation.accepted(self._monotonic())
+                self._source_answered()
                 self._looked(entry, look)
             case StepDone(_, event, table):
                 entry.busy = False
+                self._outages.answered(self._monotonic(), ("capture",))
                 if table is not None:  # the source was asked
-                    self._rotation.accepted(self._monotonic())
+                    self._source_answered()
                 self._stepped(entry, event, table)
             case ChunkDone(key, ordinal, rows, table):
-                self._rotation.accepted(self._monotonic())
+                self._source_answered()
+                self._outages.answered(self._monotonic())
                 self._stepped(entry, chunks.Registered(ordinal, rows), table)
                 self._adapt(key, entry, ordinal, rows)
             case EndFailed(_, error):
@@ -390,6 +394,11 @@ class SnapshotRunner:
                 self._failed(entry, error, None)
             case ChunkFailed(_, ordinal, error):
                 self._failed(entry, error, ordinal)
+
+    def _source_answered(self) -> None:
+        now = self._monotonic()
+        self._rotation.accepted(now)
+        self._outages.answered(now, ("source",))
 
     def _stepped(self, entry: _Entry, event: chunks.Event, table: Table | None) -> None:
         entry.table = table or entry.table
@@ -427,8 +436,9 @@ class SnapshotRunner:
             self._waits(entry, error, now)
         else:
             known = isinstance(error, TailraceError)
+            quiet = not self._outages.met(error, now) or isinstance(error, steps.TargetNotOpen)
             log.log(
-                logging.DEBUG if isinstance(error, steps.TargetNotOpen) else logging.WARNING,
+                logging.DEBUG if quiet else logging.WARNING,
                 "snapshot step failed: %s: %s", fault.name, fault.message,
                 extra={"snapshot": entry.run.snapshot_id}, exc_info=None if known else error,
             )  # fmt: skip

@@ -366,7 +366,7 @@ class Storage:
             if isinstance(error, OSError) and error.errno in foreign.FULL:
                 raise StorageFull(f"{where}: {_first_line(error)}", MAKE_ROOM) from error
             kind = OutcomeUnknown if writing else Retry
-            raise kind(f"{where}: {_first_line(error)}") from error
+            raise kind.of_place(f"{where}: {_first_line(error)}") from error
         except BaseException as error:
             if type(error).__name__ != "PanicException":
                 raise

@@ -19,7 +19,7 @@ from tailrace.changelog.logged import DroppedTable, place_of
 from tailrace.changelog.records import RecordNumber, SnapshotPlanned
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LoggedChunk, LogState, SegmentList, SnapshotState, SnapshotTable, TableLog
-from tailrace.errors import CorruptLog, ForeignChange, InvalidManifest, Retry, TargetRefused
+from tailrace.errors import CorruptLog, ForeignChange, InvalidManifest, Retry, TargetRefused, met_at
 
 
 def applier(
@@ -68,6 +68,45 @@ def test_an_error_while_an_error_is_told_is_not_lost(monkeypatch: pytest.MonkeyP
         for _ in range(6000):
             loop.offer(9)
             time.sleep(0.01)
+    loop.stop()
+
+
+def test_a_store_that_is_away_is_tried_by_one_table_at_a_time_and_told_once_a_try(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """200 tables filled the log with 400 lines a minute."""
+
+    class Away(Target):
+        @override
+        def open(self, *of: Any) -> Any:
+            tries.append(now[0])
+            if now[0] < 1300:
+                with met_at("target"):
+                    raise Retry.of_place("s3://lake/t: connection refused")
+            return super().open(*of)
+
+    now, tries = [1000.0], list[float]()
+    tables = {number: Away() for number in range(1, 41)}
+    loop, progress = applier(log(*(table(number, 3) for number in tables)), dict(tables), clock=lambda: now[0])
+    with caplog.at_level("WARNING", "tailrace"):
+        for _ in range(1000):
+            now[0] += 0.5
+            loop.offer(9, patience=5)
+    assert all(progress.of(number).applied_record == 9 for number in tables), "it came back"
+    assert len([at for at in tries if 1010 < at < 1300]) <= 12, "one a pause, after those that met it together"
+    assert len(caplog.records) <= 18
+    loop.stop()
+
+
+def test_a_table_that_fails_by_itself_keeps_no_other_waiting() -> None:
+    """It says that its place is away, and is alone with that."""
+    now = [1000.0]
+    bad, good = Target(*[Retry.of_place("s3://lake/t/x: access timed out")] * 40), Target()
+    loop, progress = applier(log(table(1, 3), table(2, 3)), {1: bad, 2: good}, clock=lambda: now[0])
+    for _ in range(40):
+        now[0] += 0.5
+        loop.offer(9, patience=5)
+    assert progress.of(2).applied_record == 9 and progress.of(1).fault is not None
     loop.stop()
 
 

@@ -218,7 +218,7 @@ def _connect_error(config: MyConfig, error: Exception) -> TailraceError:
         case "refused":
             return SourceRefused(what, "Check source.tls, and the settings and rights of the source: docs/mysql.md.")
         case _:
-            return Retry(f"cannot connect to {what}", faults.HELP.get(faults.number(error), _AWAY))
+            return Retry.of_place(f"cannot connect to {what}", faults.HELP.get(faults.number(error), _AWAY))
 
 
 @contextmanager

@@ -234,7 +234,7 @@ def _connect_error(config: PgConfig, error: psycopg.Error) -> TailraceError:
     if any(part in text for part in _REFUSED):
         return SourceRefused(what, "Check the settings and rights of the source; docs/postgresql.md lists them.")
     fix = "Check source.host, source.port, and that the server runs and can be reached from here."
-    return Retry(f"cannot connect to {what}", fix)
+    return Retry.of_place(f"cannot connect to {what}", fix)
 
 
 def error_text(error: psycopg.Error) -> str:
