@@ -81,7 +81,8 @@ class SnapshotSpec(Model):
     """Read the existing rows of each table when it is first captured. A table that starts over (renamed, repaired,
     captured again, or re-created under the same name) is always read."""
     chunk_seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
-    """Chunks are sized to take about this many seconds to read."""
+    """Chunks are sized to take about this many seconds to read; up to three times as many while their files would be
+    smaller than 48 MiB."""
     chunk_rows: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
     """Fixed chunk size in rows instead; unset: adaptive."""
     parallelism: Annotated[int, Field(ge=1, le=256)] = 2

@@ -52,6 +52,8 @@ class ChunkDone:
     key: RunKey
     ordinal: int
     rows: int
+    size: int
+    """The bytes of its files."""
     table: Table
 
 

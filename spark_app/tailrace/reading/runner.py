@@ -314,7 +314,7 @@ class SnapshotRunner:
         def act() -> Message:
             found = table or steps.find_table(self._tools, log_table)
             file = steps.read(self._tools, run, part, found)
-            return ChunkDone(key, part.ordinal, file.all_rows, found)
+            return ChunkDone(key, part.ordinal, file.all_rows, file.all_bytes, found)
 
         self._submit(act, lambda error: ChunkFailed(key, part.ordinal, error))
 
@@ -383,11 +383,11 @@ class SnapshotRunner:
                 if table is not None:  # the source was asked
                     self._source_answered()
                 self._stepped(entry, event, table)
-            case ChunkDone(key, ordinal, rows, table):
+            case ChunkDone(key, ordinal, rows, size, table):
                 self._source_answered()
                 self._outages.answered(self._monotonic())
                 self._stepped(entry, chunks.Registered(ordinal, rows), table)
-                self._adapt(key, entry, ordinal, rows)
+                self._adapt(key, entry, ordinal, rows, size)
             case EndFailed(_, error):
                 self._end_failed(entry, error)
             case StepFailed(_, error):
@@ -418,12 +418,12 @@ class SnapshotRunner:
             log.info("chunks wait for %s", look.waits_for)
         self._edges.saw(look, {table.edge for table in self._tools.journal.state.tables.values()})
 
-    def _adapt(self, key: RunKey, entry: _Entry, ordinal: int, rows: int) -> None:
+    def _adapt(self, key: RunKey, entry: _Entry, ordinal: int, rows: int, size: int) -> None:
         seconds = self._monotonic() - entry.begun.pop(ordinal, self._monotonic())
         snapshot = self._tools.journal.state.snapshots.get(key[0])
         if ordinal > 0 and rows and snapshot is not None:
             entry.chunk_rows = planner.next_chunk_rows(
-                self._rows(snapshot), rows, seconds, self._defaults().chunk_seconds
+                self._rows(snapshot), rows, size, seconds, self._defaults().chunk_seconds
             )
 
     def _failed(self, entry: _Entry, error: Exception, ordinal: int | None) -> None:

@@ -55,6 +55,10 @@ class ChunkFile:
     def all_rows(self) -> int:
         return self.rows + sum(file.rows for file in self.further)
 
+    @property
+    def all_bytes(self) -> int:
+        return self.size + sum(file.size for file in self.further)
+
 
 @dataclass
 class _Feed:

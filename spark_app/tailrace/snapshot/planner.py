@@ -260,12 +260,20 @@ def _superseded(state: LogState) -> Iterator[SnapshotEnded]:
                 yield SnapshotEnded(snapshot_id=snapshot.plan.snapshot_id, outcome="stopped", message=message)
 
 
-def next_chunk_rows(fixed: int | None, rows: int, last_seconds: float, aim_seconds: float) -> int:
-    """The number of rows for the next chunk, after one of `rows` rows that took `last_seconds`. Grows and shrinks by a
-    factor of four at most, so that one odd measurement does not do harm."""
+WHOLE_BYTES = 48 << 20
+"""A file of this size is not joined with others by compaction, whatever its rows compress to later."""
+PATIENCE = 3
+"""How many times the wanted seconds a chunk may take to make such a file: on a slow machine the whole table would be
+written a second time."""
+
+
+def next_chunk_rows(fixed: int | None, rows: int, size: int, last_seconds: float, aim_seconds: float) -> int:
+    """The number of rows for the next chunk, after one of `rows` rows and `size` bytes that took `last_seconds`. Grows
+    and shrinks by a factor of four at most, so that one odd measurement does not do harm."""
     if fixed is not None:
         return fixed
     ideal = rows * aim_seconds / max(last_seconds, 0.001)
+    ideal = min(max(ideal, rows * WHOLE_BYTES / max(size, 1)), PATIENCE * ideal)
     return int(min(max(ideal, rows / 4, 1_000), rows * 4, 2_000_000))
 
 

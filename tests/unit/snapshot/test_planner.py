@@ -195,10 +195,18 @@ def test_a_snapshot_ends_when_its_last_table_is_finished_and_fails_when_one_fail
 
 
 def test_chunks_grow_and_shrink_towards_the_wanted_time() -> None:
-    assert planner.next_chunk_rows(None, 20_000, 0.1, 10) == 80_000
-    assert planner.next_chunk_rows(None, 20_000, 100, 10) == 5_000
-    assert planner.next_chunk_rows(None, 20_000, 20, 10) == 10_000
-    assert planner.next_chunk_rows(500, 20_000, 20, 10) == 500
+    size = planner.WHOLE_BYTES
+    assert planner.next_chunk_rows(None, 20_000, size, 0.1, 10) == 80_000
+    assert planner.next_chunk_rows(None, 20_000, 100 * size, 100, 10) == 5_000
+    assert planner.next_chunk_rows(None, 20_000, 2 * size, 20, 10) == 10_000
+    assert planner.next_chunk_rows(500, 20_000, size, 20, 10) == 500
+
+
+def test_chunks_take_up_to_three_times_as_long_where_their_files_would_be_compacted_again() -> None:
+    size = planner.WHOLE_BYTES
+    assert planner.next_chunk_rows(None, 20_000, size // 2, 10, 10) == 40_000
+    assert planner.next_chunk_rows(None, 20_000, size // 100, 10, 10) == 60_000
+    assert planner.next_chunk_rows(None, 20_000, size, 20, 10) == 20_000
 
 
 def test_an_ended_snapshot_forgets_its_keys_and_still_knows_its_request() -> None:

@@ -88,7 +88,10 @@ def test_defaults_of_blocks_are_left_to_their_fields() -> None:
     assert spec["snapshot"]["default"] == {}
     assert spec["snapshot"]["properties"]["parallelism"]["default"] == 2
     assert spec["snapshot"]["properties"]["chunkSeconds"] == {
-        "description": "Chunks are sized to take about this many seconds to read.",
+        "description": (
+            "Chunks are sized to take about this many seconds to read; up to three times as many while their files"
+            " would be smaller than 48 MiB."
+        ),
         "type": "number", "minimum": 0, "exclusiveMinimum": True, "maximum": 3600, "default": 10.0,
     }  # fmt: skip
 
