@@ -69,6 +69,8 @@ TRANSACTIONS = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ON
 """No statement of Tailrace writes: the server makes sure."""
 FIRST = (
     "SET SESSION /*!50708 max_execution_time = 0 *//*M! max_statement_time = 0 */"
+    # MariaDB's catalog makes temporary tables.
+    "/*M! , SESSION tmp_disk_table_size = 18446744073709551615 */"
     "/*!80030 , SESSION show_gipk_in_create_table_and_information_schema = ON */"
 )
 """Before it is known who answers, for a server's limit on time holds for that question, too. Each server reads what its
@@ -163,6 +165,9 @@ def _tls(config: MyConfig) -> dict[str, Any]:
 
 
 def _settle(connection: Connection, config: MyConfig) -> None:
+    # Before any question: a server's limit on rows, or its character set, holds for each.
+    execute(connection, "SET " + ", ".join(SETTINGS[1:]))
+    execute(connection, "SET " + SETTINGS[0])
     server = server_of(connection)
     if config.identity not in (None, server.identity):
         # Capture's next start decides whether it has taken that one's place, and says so in the change log.
@@ -171,8 +176,6 @@ def _settle(connection: Connection, config: MyConfig) -> None:
             "Wait until capture has looked at the server. If it stays so: connect to the server directly, not through a"
             " load balancer over several.",
         )
-    execute(connection, "SET " + ", ".join(SETTINGS[1:]))
-    execute(connection, "SET " + SETTINGS[0])
     execute(connection, TRANSACTIONS)
 
 
