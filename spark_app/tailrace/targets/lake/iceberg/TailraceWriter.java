@@ -35,7 +35,7 @@ public class TailraceWriter {
     /** The live files of larger ones are not kept in memory. */
     static final int KEPT = 1000;
 
-    private final Table table;
+    final Table table;
     private final TableOperations operations;
     private final ParquetMetadataConverter footers = new ParquetMetadataConverter(
             ParquetReadOptions.builder(new PlainParquetConfiguration()).build());
@@ -64,7 +64,7 @@ public class TailraceWriter {
      */
     public String prepare(String text, byte[] bytes) throws IOException {
         JsonNode change = JsonUtil.mapper().readTree(text);
-        TableMetadata base = operations.refresh();
+        TableMetadata base = operations.current();
         if (!base.uuid().equals(change.get("uuid").asText())) {
             throw new ValidationException("Table UUID does not match: current=%s", new Object[] {base.uuid()});
         }
@@ -73,7 +73,7 @@ public class TailraceWriter {
             return "";
         }
         List files = added(base.spec(), change.get("add"), bytes);
-        pending = new TailraceChange(this, table.name(), operations, change, files);
+        pending = new TailraceChange(this, operations, base, change, files);
         return pending.write();
     }
 
@@ -142,6 +142,7 @@ class TailracePart {
 class TailraceChange extends BaseRowDelta {
     private final TailraceWriter writer;
     private final TableOperations operations;
+    private final TableMetadata checked;
     private final JsonNode change;
     private final List files;
     private final List vectors = new ArrayList();
@@ -153,10 +154,12 @@ class TailraceChange extends BaseRowDelta {
     private Snapshot snapshot;
     private TableMetadata updated;
 
-    TailraceChange(TailraceWriter writer, String name, TableOperations operations, JsonNode change, List files) {
-        super(name, operations);
+    TailraceChange(
+            TailraceWriter writer, TableOperations operations, TableMetadata checked, JsonNode change, List files) {
+        super(writer.table.name(), operations);
         this.writer = writer;
         this.operations = operations;
+        this.checked = checked;
         this.change = change;
         this.files = files;
     }
@@ -241,9 +244,9 @@ class TailraceChange extends BaseRowDelta {
 
     public List apply(TableMetadata base, Snapshot parent) {
         String present = parent == null ? "null" : String.valueOf(parent.snapshotId());
-        if (!present.equals(change.get("base").asText())) {
+        if (base != checked || !present.equals(change.get("base").asText())) { // Iceberg has just looked for a newer one
             throw new CommitFailedException(
-                    "Snapshot %s is not the one that the batch was located at", new Object[] {present});
+                    "The version of snapshot %s is not the one that the batch was located at", new Object[] {present});
         }
         JsonNode added = change.get("vectors");
         for (int number = 0; number < added.size(); number++) {
