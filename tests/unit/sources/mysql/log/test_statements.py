@@ -3,6 +3,7 @@
 import pytest
 
 from tailrace.sources.mysql.log.events import Query
+from tailrace.sources.mysql.log.lexed import Quoting
 from tailrace.sources.mysql.log.statements import Effect, KnownTables, Name, added_columns, effects
 from tailrace.sources.mysql.log.temporary import TemporaryTables
 
@@ -228,3 +229,73 @@ def test_a_temporary_table_hides_no_captured_one() -> None:
 def test_a_dropped_schema_takes_all_of_its_tables() -> None:
     captured = (("s", "a"), ("s", "b"), ("r", "a"))
     assert effects("DROP DATABASE `s`", KnownTables("", captured)) == dict.fromkeys(captured[:2], DROPPED)
+
+
+USUAL, ANSI = Quoting(ansi=False, backslashes=True), Quoting(ansi=True, backslashes=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "quoting", "expected"),
+    [
+        ('create table crm.forms (id int primary key, kind enum("select","t"))', USUAL, None),
+        (
+            "create table forms (id int) /*!50100 partition by list (id) (partition p values in (1) comment 't') */",
+            USUAL,
+            None,
+        ),
+        ("CREATE TABLE `c` (\n `t` int\n) START TRANSACTION", USUAL, None),
+        ("create table c (id int) some_option = t", USUAL, None),
+        ("create table t (id int) some_option = 1", USUAL, REPLACED),
+        ("create table if not exists t (id int) some_option = 1", USUAL, HARMLESS),
+        ("create table c as select f() as t", USUAL, WRITTEN),
+        ("create table c values row(f())", USUAL, WRITTEN),
+        ("create table c table w", USUAL, WRITTEN),
+        ("create table c as select a from t", USUAL, None),
+        ("create json duality view v as select json_duality_object('_id': id) from t", USUAL, None),
+        ("create library l language javascript as $$ select t $$", USUAL, None),
+        ("create spatial reference system 5 name 't' definition 'x'", USUAL, None),
+        (
+            "create /*!50017 definer=`a`@`b`*/ /*!50003 trigger g after insert on t for each row set @a = 1 */",
+            USUAL,
+            None,
+        ),
+        ("create /*!99999 library */ table t (a int)", USUAL, REREAD),
+        ('truncate table "t"', ANSI, EMPTIED),
+        ('rename table "t" to "u"', ANSI, REPLACED),
+        ('alter table t add z varchar(9) default "x"', USUAL, REREAD),
+        ("alter table t add z int comment 'it''s \"'", USUAL, HARMLESS),
+        ("/*!40000 truncate table t */", USUAL, EMPTIED),
+        ("/*!80000 truncate table t */", USUAL, REREAD),
+        ("alter table crm.t some new action", USUAL, None),
+        ("alter table u some new action comment 't'", USUAL, None),
+        ("alter table t some new action", USUAL, REREAD),
+    ],
+)
+def test_what_a_statement_means_by_the_quoting_of_its_session(
+    text: str, quoting: Quoting, expected: Effect | None
+) -> None:
+    assert effects(text, KnownTables("s", ONE, quoting=quoting)).get(ONE[0]) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "written", "expected"),
+    [
+        ("update t set a = 1", {"s"}, {("s", "t"): REREAD}),
+        ("insert into t select a from u where b = 'x'", {"s"}, {("s", "t"): REREAD}),
+        ("insert into other values (1)", {"s"}, {}),
+        ("update t set a = 1", {"s", "r"}, {("s", "t"): WRITTEN, ("s", "u"): WRITTEN, ("r", "t"): WRITTEN}),
+        ("update t set a = f(1)", {"s"}, {("s", "t"): WRITTEN, ("s", "u"): WRITTEN}),
+        ("update triggered set a = 1", {"s"}, {("s", "t"): WRITTEN, ("s", "u"): WRITTEN}),
+        ("update t, u set t.a = u.a", {"s"}, {("s", "t"): WRITTEN, ("s", "u"): WRITTEN}),
+        ("insert into t select a from v", {"s"}, {("s", "t"): WRITTEN, ("s", "u"): WRITTEN}),
+        ("update crm.t set a = 1", {"crm"}, {}),
+        ("update t set a = 1", None, {("s", "t"): WRITTEN, ("s", "u"): WRITTEN, ("r", "t"): WRITTEN}),
+    ],
+)
+def test_a_row_change_as_text_reaches_what_the_log_says(
+    text: str, written: set[str] | None, expected: dict[Name, Effect]
+) -> None:
+    captured = ("s", "t"), ("s", "u"), ("r", "t")
+    databases = None if written is None else frozenset(written)
+    known = KnownTables("s", captured, quoting=USUAL, databases=databases, plain=(*captured, ("s", "other")))
+    assert effects(text, known) == expected
