@@ -162,3 +162,28 @@ def test_the_many_manifests_of_a_table_become_one_of_each_kind(
     change(orders, rng)
     assert len(manifests(orders)) == 2
     assert orders.read() == orders.rows
+
+
+def many(spark: "SparkSession", files: int) -> Orders:
+    """A table whose files, of two rows each, came in one commit."""
+    orders = Orders(spark)
+    rows = [{key: (None, "a"), key + 1: (None, "b")} for key in range(0, 2 * files, 2)]
+    orders.table.commit(TableCommit(orders.next(), [new for some in rows for new in orders.write(some)]))
+    orders.rows = {key: row for some in rows for key, row in some.items()}
+    return orders
+
+
+def test_a_manifest_too_large_to_merge_loses_a_file_and_nothing_is_added(spark: "SparkSession") -> None:
+    orders = many(spark, 60)
+    orders.apply({}, [0, 1])
+    assert [int(manifest.existingFilesCount()) for manifest in manifests(orders)] == [59]
+    assert orders.read() == orders.rows
+
+
+def test_compaction_takes_vectors_from_a_manifest_too_large_to_merge(spark: "SparkSession") -> None:
+    orders, rng = many(spark, 60), random.Random(1)
+    orders.apply({}, list(range(0, 120, 2)))
+    compact(orders, rng)
+    assert [int(manifest.existingFilesCount()) for manifest in manifests(orders)] == [0, 57, 57]
+    assert orders.read() == orders.rows
+    assert row_ids(orders).keys() == orders.rows.keys()

@@ -322,7 +322,7 @@ class TailraceChange extends BaseRowDelta {
             }
         }
         List out = new ArrayList();
-        if (any) {
+        if (!added.isEmpty() || !taken.isEmpty()) {
             out.add(manifest(base, added, newest));
         }
         for (Iterator each = order.iterator(); each.hasNext();) {
