@@ -5,6 +5,7 @@ that all their tables need. `now` is of a monotonic clock.
 """
 
 import random
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -58,19 +59,19 @@ class Backoff:
 
 
 class Outages:
-    """Places that do not answer: all who need one wait together, one at a time tries it, and each try is told once.
+    """Places that do not answer. Their errors are told once a pause, however many tables meet them; who asks
+    `is_waiting` first tries a place that is away only after such pauses.
 
-    Whatever the number of tables, a source or a store that is away gets one attempt a pause, and the log one line. For
-    one thread, or under a lock."""
+    Errors are alike if they differ in paths and locations alone. For one thread, or under a lock."""
 
     def __init__(self) -> None:
-        self._away: dict[str, Backoff] = {}
+        self._away: dict[tuple[str, str], Backoff] = {}
 
     def met(self, error: Exception, now: float) -> bool:
-        """Takes an error in. True: it is to be told; False: another attempt that failed with it has been."""
+        """Takes an error in. True: it is to be told; False: one like it has just been."""
         if not (isinstance(error, Retry) and error.away):
             return True
-        outage = self._away.setdefault(where_of(error) or "", Backoff(LONGEST_OUTAGE_PAUSE))
+        outage = self._away.setdefault(_kind(error), Backoff(LONGEST_OUTAGE_PAUSE))
         if outage.is_waiting(now):
             return False
         outage.failed(now)
@@ -79,13 +80,20 @@ class Outages:
     def answered(self, now: float, places: Collection[str] | None = None) -> None:
         """Ends outages of these places (None: of all), for somebody got an answer. What was asked before the pause says
         nothing of now."""
-        for place, outage in list(self._away.items()):
-            if (places is None or place in places) and not outage.is_waiting(now):
-                del self._away[place]
+        for kind, outage in list(self._away.items()):
+            if (places is None or kind[0] in places) and not outage.is_waiting(now):
+                del self._away[kind]
 
-    def is_waiting(self, now: float, under_way: int) -> bool:
-        """True if nothing may be tried now, beside so many attempts."""
-        return bool(self._away) and (under_way > 0 or any(outage.is_waiting(now) for outage in self._away.values()))
+    def is_waiting(self, now: float, place: str) -> bool:
+        """True if it is not yet time to try the place again."""
+        return any(outage.is_waiting(now) for (where, _), outage in self._away.items() if where == place)
 
-    def __bool__(self) -> bool:
-        return bool(self._away)
+    def outlasted(self, error: Exception, now: float, patience: float) -> bool:
+        """True if the error is one of an outage that has lasted for longer than `patience` seconds."""
+        outage = self._away.get(_kind(error))
+        return outage is not None and outage.is_exhausted(now, patience)
+
+
+def _kind(error: Exception) -> tuple[str, str]:
+    """The place and the text without paths."""
+    return where_of(error) or "", re.sub(r"\S*/\S*", "…", str(error))

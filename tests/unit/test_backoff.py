@@ -1,5 +1,5 @@
 from tailrace.backoff import LONGEST_OUTAGE_PAUSE, Backoff, Outages
-from tailrace.errors import OutcomeUnknown, Retry, StorageFull, met_at
+from tailrace.errors import Retry, StorageFull, Where, met_at
 
 
 def test_pauses_double_up_to_the_longest_and_are_short_again_after_a_success() -> None:
@@ -34,10 +34,10 @@ def test_jitter_spreads_a_pause_to_both_sides() -> None:
     assert 0.375 <= min(dues) < 0.45 and 0.55 < max(dues) <= 0.625
 
 
-def of(where: str, kind: type[Retry] = Retry) -> Retry:
+def of(where: Where) -> Retry:
     try:
-        with met_at(where):  # type: ignore[arg-type]  # one of its words
-            raise kind.of_place("away")
+        with met_at(where):
+            raise Retry.of_place("away")
     except Retry as error:
         return error
 
@@ -45,30 +45,39 @@ def of(where: str, kind: type[Retry] = Retry) -> Retry:
 def test_an_error_of_one_table_is_told_and_holds_nothing_up() -> None:
     outages = Outages()
     assert outages.met(Retry("s.t was renamed"), 0) and outages.met(ValueError(), 0)
-    assert not outages and not outages.is_waiting(0, 5)
+    assert not outages.is_waiting(0, "source")
 
 
 def test_pauses_grow_until_the_place_answers() -> None:
     outages, now, pauses = Outages(), 0.0, []
     for _ in range(9):
-        assert outages.met(of("source"), now) and not outages.met(of("source", OutcomeUnknown), now)
+        assert outages.met(of("source"), now) and not outages.met(of("source"), now)
+        assert not outages.is_waiting(now, "target")
         began = now
-        while outages.is_waiting(now, 0):
+        while outages.is_waiting(now, "source"):
             now += 0.5
-        assert outages.is_waiting(now, 1), "one at a time"
         pauses.append(now - began)
     assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 30, 30] and pauses[-1] == LONGEST_OUTAGE_PAUSE
+    assert outages.outlasted(of("source"), now, 100) and not outages.outlasted(of("source"), now, 1000)
     outages.answered(now, ("target",))
-    assert outages
+    assert outages.outlasted(of("source"), now, 100)
     outages.answered(now)
-    assert not outages and outages.met(of("source"), now) and not outages.is_waiting(now + 0.5, 0)
+    assert not outages.outlasted(of("source"), now, 0)
+    assert outages.met(of("source"), now) and not outages.is_waiting(now + 0.5, "source")
 
 
 def test_what_was_asked_before_an_outage_does_not_end_it() -> None:
     outages = Outages()
-    assert outages.met(of("storage", StorageFull), 10)
+    assert outages.met(of("source"), 10)
     outages.answered(10.1)
-    assert outages.is_waiting(10.2, 0)
-    assert outages.met(of("source"), 10.2), "another place is another outage"
-    outages.answered(10.6, ("storage",))
-    assert outages.is_waiting(10.6, 0) and not outages.is_waiting(10.8, 0)
+    assert outages.is_waiting(10.2, "source")
+    outages.answered(10.5)
+    assert not outages.is_waiting(10.5, "source") and outages.met(of("source"), 10.5)
+
+
+def test_errors_that_differ_in_paths_alone_are_told_once() -> None:
+    outages = Outages()
+    with_paths = [Retry.of_place(f"s3://lake/s/t{number}/x: connection refused") for number in range(3)]
+    assert [outages.met(error, 0) for error in with_paths] == [True, False, False]
+    assert outages.met(StorageFull("file:///lake/t1: no space"), 0), "another fault"
+    assert outages.met(Retry.of_place("s3://lake/s/t1/x: access denied"), 0)

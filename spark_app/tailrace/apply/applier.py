@@ -143,14 +143,12 @@ class Applier:
         self._forget_others({table.table_id for table in live})
         behind = [entry for table in live if (entry := self._behind(table, number)) is not None]
         now, busy, due = self._monotonic(), 0.0, 0
-        if self._outages.is_waiting(now, sum(entry.running is not None for entry in self._entries.values())):
-            return []
         behind.sort(key=self._deadline)
         for place, entry in enumerate(behind, 1):
             busy += entry.took / self._threads
             if self._deadline(entry) - busy <= now:
                 due = place
-        return behind[: 1 if self._outages else due]
+        return behind[:due]
 
     def _deadline(self, entry: _Entry) -> float:
         """The monotonic time by which it should hold what was seen."""

@@ -265,7 +265,7 @@ class SnapshotRunner:
 
     def _must_wait(self) -> bool:
         now = self._monotonic()
-        return self._rotation.is_waiting(now, self._under_way) or self._outages.is_waiting(now, self._under_way)
+        return self._rotation.is_waiting(now, self._under_way) or self._outages.is_waiting(now, "source")
 
     def _may_register(self, state: LogState, key: RunKey, entry: _Entry) -> bool:
         """A table's edge moves when the catalog shows that it must be read again: whatever is read before older
@@ -453,7 +453,9 @@ class SnapshotRunner:
             entry.busy = False
             if entry.run.cutting:
                 entry.run = chunks.step(entry.run, chunks.CutFailed(fault))
-        lasting = isinstance(error, TableStop) or entry.backoff.is_exhausted(now, self._retry_seconds())
+        patience = self._retry_seconds()
+        lasting = isinstance(error, TableStop) or entry.backoff.is_exhausted(now, patience)
+        lasting |= self._outages.outlasted(error, now, patience)
         if lasting and entry.run.phase not in (chunks.Phase.FINISH, chunks.Phase.DONE):
             self._give_up(entry, fault)
 
