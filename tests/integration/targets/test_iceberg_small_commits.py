@@ -114,7 +114,7 @@ def test_the_summary_is_that_of_icebergs_own_operation(spark: "SparkSession", mo
 
 
 @pytest.mark.parametrize("step", [0, 1, 5])
-def test_a_commit_that_another_one_overtakes_changes_nothing_and_leaves_no_files(
+def test_a_commit_that_another_one_overtakes_changes_nothing_and_deletes_nothing(
     step: int, spark: "SparkSession"
 ) -> None:
     orders, rng = Orders(spark), random.Random(step)
@@ -134,8 +134,7 @@ def test_a_commit_that_another_one_overtakes_changes_nothing_and_leaves_no_files
     state = orders.next()
     with pytest.raises(CommitConflict):
         table.commit(TableCommit(state, orders.write({-2: (None, "overtaken")}, table)))
-    prepared = {name for name in left if name.endswith(".avro")} - {path.name for path in folder.iterdir()}
-    assert len(prepared) == 2, "the list and one manifest"
+    assert left <= {path.name for path in folder.iterdir()}, "the catalog may be wrong: the sweep finds what is left"
     assert orders.read() == orders.rows | {-1: (None, "other")}
 
 

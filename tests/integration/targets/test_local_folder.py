@@ -37,6 +37,7 @@ def test_checksums_of_others_are_checked_and_go_with_their_file(spark: SparkSess
     hadoop: Any = folder_catalog(spark).java.hadoop
     jvm: Any = spark._jvm
     there = jvm.org.apache.hadoop.fs.Path(f"{tmp_path.as_uri()}/text")
+    assert not hadoop.get("fs.file.impl"), "executors get it, too, and lack the class"
     ours, theirs = there.getFileSystem(hadoop), jvm.org.apache.hadoop.fs.LocalFileSystem()
     theirs.initialize(jvm.java.net.URI("file:///"), hadoop)
     out = theirs.create(there)

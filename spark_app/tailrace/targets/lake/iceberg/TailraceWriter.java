@@ -65,11 +65,7 @@ public class TailraceWriter {
     public String prepare(String text, byte[] bytes) throws IOException {
         JsonNode change = JsonUtil.mapper().readTree(text);
         TableMetadata base = operations.current();
-        if (!base.uuid().equals(change.get("uuid").asText())) {
-            throw new ValidationException("Table UUID does not match: current=%s", new Object[] {base.uuid()});
-        }
-        if (base.specs().size() > 1 || !base.spec().isUnpartitioned()
-                || base.currentSchemaId() != change.get("schema").asInt()) {
+        if (!TailraceChange.fits(base, change)) {
             return "";
         }
         List files = added(base.spec(), change.get("add"), bytes);
@@ -164,6 +160,15 @@ class TailraceChange extends BaseRowDelta {
         this.files = files;
     }
 
+    /** Says if the table's columns and partitions are those that the caller knows; throws if it is another table. */
+    static boolean fits(TableMetadata base, JsonNode change) {
+        if (!base.uuid().equals(change.get("uuid").asText())) {
+            throw new ValidationException("Table UUID does not match: current=%s", new Object[] {base.uuid()});
+        }
+        return base.specs().size() == 1 && base.spec().isUnpartitioned()
+                && base.currentSchemaId() == change.get("schema").asInt();
+    }
+
     String write() throws IOException {
         try {
             snapshot = apply();
@@ -186,13 +191,9 @@ class TailraceChange extends BaseRowDelta {
         return out.append("]}").toString();
     }
 
+    /** Deletes nothing if it fails: a catalog may say so of a commit that did happen. The sweep finds what is left. */
     void send() {
-        try {
-            operations.commit(current(), updated);
-        } catch (CommitFailedException error) {
-            cleanAll();
-            throw error;
-        }
+        operations.commit(current(), updated);
         Map known = writer.known();
         known.keySet().retainAll(listed);
         known.putAll(written);
@@ -243,6 +244,9 @@ class TailraceChange extends BaseRowDelta {
     }
 
     public List apply(TableMetadata base, Snapshot parent) {
+        if (!fits(base, change)) { // Iceberg has read the table again since `prepare`
+            throw new CommitFailedException("Columns or partitions were changed", new Object[0]);
+        }
         String present = parent == null ? "null" : String.valueOf(parent.snapshotId());
         if (base != checked || !present.equals(change.get("base").asText())) { // Iceberg has just looked for a newer one
             throw new CommitFailedException(

@@ -19,9 +19,11 @@ def ensure(jvm: Any, hadoop: Any) -> None:
     """Defines them, once in the JVM's life. `hadoop`: the configuration that catalogs get."""
     system = jvm.java.lang.System
     with _LOCK:
-        if system.getProperty(LOCAL) is None:
-            for source, beside in _BESIDE.items():
+        for source, beside in _BESIDE.items():
+            if system.getProperty(source) is None:  # each by itself: after a failure the next try tells its cause again
                 _define(jvm, source, beside)
+                system.setProperty(source, "defined")
+        if system.getProperty(LOCAL) is None:
             _use_for_local_folders(jvm, hadoop)
             system.setProperty(LOCAL, "installed")
 
@@ -39,8 +41,10 @@ def _define(jvm: Any, source: str, beside: str) -> None:
 
 
 def _use_for_local_folders(jvm: Any, hadoop: Any) -> None:
-    """Applies to the whole JVM: Hadoop keeps one file system."""
-    hadoop.set("fs.file.impl", LOCAL)
+    """Applies to the whole JVM: Hadoop keeps one file system. Executors, who get `hadoop` and have no such class, are
+    told nothing of it."""
+    ours = jvm.org.apache.hadoop.conf.Configuration(hadoop)
+    ours.set("fs.file.impl", LOCAL)
     file_system, root = jvm.org.apache.hadoop.fs.FileSystem, jvm.java.net.URI("file:///")
     file_system.get(root, hadoop).close()  # Spark has asked for it already
-    file_system.get(root, hadoop)
+    file_system.get(root, ours)
