@@ -1,6 +1,6 @@
 """Clear values in what Tailrace has written: the bytes of every file, the decoded columns of every Parquet file and
-every bundle of the change log, and the decompressed blocks of every Avro file (Iceberg's manifests have the bounds of
-columns)."""
+every bundle of the change log (whose bytes are looked at, too: also those under NULLs), and the decompressed blocks of
+every Avro file (Iceberg's manifests have the bounds of columns)."""
 
 import zlib
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from support.segment_files import bundled
+from support.segment_files import bundled, streams
 
 
 def found_in(folder: Path, value: str) -> list[str]:
@@ -32,6 +32,8 @@ def _texts(path: Path) -> Iterator[bytes]:
     yield raw
     if raw[:4] == b"Obj\x01":
         yield from _avro_blocks(raw)
+    if path.suffix == ".arrow":
+        yield from streams(path)
     for table in _tables(path):
         yield from (repr(column.to_pylist()).encode() for column in table.columns)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,10 +18,19 @@ def read_segment(log: Path, path: str, table_id: int, first_seq: int) -> pa.Tabl
 
 def bundled(file: Path) -> Iterator[tuple[int, int, pa.Table]]:
     """Table, first sequence and rows of each segment in a bundle."""
-    with pa.OSFile(str(file)) as source:
-        parts = pa.ipc.open_stream(source).read_all()
-    for part in parts.to_pylist():
+    for part in _parts(file):
         yield part["table"], part["first"], pa.ipc.open_stream(part["rows"]).read_all()
+
+
+def streams(file: Path) -> Iterator[bytes]:
+    """Each segment's rows as they are stored."""
+    yield from (part["rows"] for part in _parts(file))
+
+
+def _parts(file: Path) -> list[dict[str, Any]]:
+    with pa.OSFile(str(file)) as source:
+        found: list[dict[str, Any]] = pa.ipc.open_stream(source).read_all().to_pylist()
+    return found
 
 
 def write_bundle(file: Path, parts: Sequence[tuple[int, int, pa.Table]]) -> None:

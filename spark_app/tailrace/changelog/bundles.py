@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from tailrace import privacy
@@ -22,10 +23,10 @@ from tailrace.changelog.records import Segment, Seq
 from tailrace.errors import CorruptLog
 from tailrace.storage.store import Storage
 
-SMALL = 64 << 10
-"""Bytes of a segment's rows, uncompressed, from which on it is a file of its own: then a file's own cost is small, and
-whoever reads one table does not read the others' rows."""
-FULL = 1 << 20
+SMALL = 8 << 10
+"""Bytes of a segment's rows, uncompressed, from which on it is a file of its own: whoever reads one table reads few
+rows of others, also where many tables catch up, each by itself."""
+FULL = 512 << 10
 """Bytes of rows, uncompressed, with which a bundle is written: what a reader decodes for one segment is bounded."""
 CACHED = 32 << 20
 """Bytes of bundles that a process keeps decoded: its tables read the same bundle one after another."""
@@ -55,9 +56,20 @@ def encoded(data: pa.Table) -> bytes | None:
         return None
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, data.schema) as stream:
-        stream.write_table(data.combine_chunks())
+        stream.write_table(pa.table([_cleared(column.combine_chunks()) for column in data.columns], schema=data.schema))
     rows = sink.getvalue()
     return rows.to_pybytes() if rows.size < SMALL else None
+
+
+def _cleared(column: pa.Array) -> pa.Array:
+    """Values equal to these, with zeros under the NULLs. An Arrow stream, unlike Parquet, has what stands there: with
+    decoders that gather fixed widths, the bytes of other columns, which may be masked or not copied."""
+    if pa.types.is_struct(column.type):
+        children = [_cleared(child) for child in column.flatten()]
+        return pa.StructArray.from_arrays(children, fields=list(column.type), mask=column.is_null())
+    if column.null_count or pa.types.is_list(column.type):
+        return column.take(pa.array(np.arange(len(column))))
+    return column
 
 
 class Bundle:

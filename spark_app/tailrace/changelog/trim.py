@@ -50,21 +50,24 @@ def sweep(storage: Storage, state: LogState) -> list[str]:
     """
     left: list[str] = []
     # A folder is one table's or the bundles', so no more than that many paths are in memory.
-    for _, paths in groupby((path for path, _ in storage.list(SEGMENTS)), key=segment_table):
+    for _, paths in groupby((path for path, _ in storage.list(SEGMENTS)), key=lambda path: path.rpartition("/")[0]):
         left += _unnamed(list(paths), state)
     left += [*storage.unfinished(SEGMENTS), *storage.unfinished(JOURNAL)]
     storage.delete_many(left)
     return left
 
 
-def _unnamed(paths: list[str], state: LogState) -> list[str]:
-    table = state.tables.get(segment_table(paths[0]) or 0)
+def _unnamed(folder: list[str], state: LogState) -> list[str]:
+    ranges = ((path, segment_range(path)) for path in folder)
+    paths = [path for path, covered in ranges if covered is not None and covered[1] <= state.last_seq]
+    if not paths:
+        return []
     if is_bundle(paths[0]):
         named = {path for table in state.tables.values() for path, _ in table.segments.bundles()}
     else:
+        table = state.tables.get(segment_table(paths[0]) or 0)
         named = set() if table is None else {s.segment.path for s in table.segments}
-    ranges = ((path, segment_range(path)) for path in paths)
-    return [p for p, covered in ranges if covered and covered[1] <= state.last_seq and p not in named]
+    return [path for path in paths if path not in named]
 
 
 def trim_journal(storage: Storage, now: int, retention: int) -> int:

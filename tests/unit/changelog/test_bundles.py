@@ -4,12 +4,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from typing_extensions import override
 
 from support.segment_files import write_bundle
-from tailrace.changelog.bundles import BundleCache, bundled_rows
+from tailrace.changelog.bundles import BundleCache, bundled_rows, encoded
 from tailrace.changelog.records import Segment, Seq
 from tailrace.changelog.segments import open_segment
 from tailrace.contract.resources import StorageLocation
@@ -50,6 +51,58 @@ def segment(log: Counted, **changes: object) -> Segment:
     path = made(log, f"4-5-{id(log):x}")
     one = Segment(table_id=1, schema_version=1, path=path, rows=2, size=9, first_seq=Seq(4), last_seq=Seq(5))
     return one.model_copy(update=changes)
+
+
+CANARY = b"\xa7SECRET\xa7"
+FIXED = [pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.date32(), pa.timestamp("us", "UTC"),
+         pa.decimal128(38, 2), pa.bool_()]  # fmt: skip
+
+
+def over_canaries(kind: pa.DataType, valid: list[bool]) -> pa.Array:
+    """Values of which those that are not valid are NULL, with a canary's bytes under them."""
+    count = len(valid)
+    if pa.types.is_struct(kind):
+        return pa.StructArray.from_arrays(
+            [over_canaries(field.type, [True] * count) for field in kind], fields=list(kind), mask=~np.array(valid)
+        )
+    mask = pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())
+    if pa.types.is_list(kind):
+        inner = over_canaries(kind.value_type, valid)
+        return pa.Array.from_buffers(
+            kind, count, [mask, pa.array(range(count + 1), pa.int32()).buffers()[1]], -1, 0, [inner]
+        )
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        offsets = pa.array(range(0, (count + 1) * len(CANARY), len(CANARY)), pa.int32()).buffers()[1]
+        text = b"".join(b"harmless"[: len(CANARY)] if ok else CANARY for ok in valid)
+        return pa.Array.from_buffers(kind, count, [mask, offsets, pa.py_buffer(text)])
+    width = max(8, kind.bit_width) // 8
+    each = [bytes(width) if ok else (CANARY * 2)[:width] for ok in valid]
+    return pa.Array.from_buffers(kind, count, [mask, pa.py_buffer(b"".join(each))])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [*FIXED, pa.string(), pa.binary(), pa.list_(pa.int64()), pa.list_(pa.string())],
+    ids=str,
+)
+@pytest.mark.parametrize("sliced", [False, True])
+def test_nothing_is_left_under_a_null(kind: pa.DataType, sliced: bool) -> None:
+    """A decoder may leave another column's bytes there, which may be masked or not copied at all."""
+    column = over_canaries(kind, [True, False, True, False, False, True] * 3)
+    rows = pa.table({"c": column.slice(1) if sliced else column, "d": pa.array(range(17 if sliced else 18))})
+    found = encoded(rows)
+    assert found is not None
+    assert pa.ipc.open_stream(found).read_all().equals(rows)
+    for width in (8, 6, 4, 2):
+        assert CANARY[:width] not in found
+
+
+def test_nothing_is_left_under_a_struct_that_is_null() -> None:
+    names = pa.array(["harmless", "SECRET", "SECRET"])
+    column = pa.StructArray.from_arrays([names, pa.array([1, 2, 3])], ["s", "n"], mask=pa.array([False, True, True]))
+    found = encoded(pa.table({"c": column}))
+    assert found is not None and b"SECRET" not in found
+    assert pa.ipc.open_stream(found).read_all()["c"].to_pylist() == [{"s": "harmless", "n": 1}, None, None]
 
 
 def test_threads_that_want_the_same_bundle_read_it_once(log: Counted) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -286,6 +287,21 @@ def test_the_sweep_takes_bundles_that_no_table_names(storage: Storage) -> None:
     assert sweep(storage, one.state) == ["segments/bundles/2-4-cd.arrow"]
     kept = ["1-2-ab.arrow", "3-4-ab.arrow", "5-9-cd.arrow", "theirs.txt"]
     assert files(storage) == kept, "what is being written ends above the last record"
+
+
+@pytest.mark.parametrize(
+    "foreign", ["README", ".DS_Store", "zzz", "_SUCCESS", "public.t-1/.nfs0001", "public.t-1/x", "bundles/.nfs1"]
+)
+@pytest.mark.parametrize("make", [filled, bundled])
+def test_files_that_are_not_ours_change_nothing_for_those_that_are(
+    storage: Storage, make: Callable[[Storage], JournalWriter], foreign: str
+) -> None:
+    """One of them made the sweep take its neighbours for what no record names."""
+    one = make(storage)
+    before = files(storage)
+    storage.put(f"segments/{foreign}", b"x")
+    assert sweep(storage, one.state) == []
+    assert sorted(files(storage)) == sorted([*before, foreign.rpartition("/")[2]])
 
 
 def test_the_sweep_takes_unfinished_files_of_dead_writers_only(storage: Storage) -> None:
