@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.iceberg import LOG, Orders, local, random_rows
+from support.iceberg import LOG, Orders, folder_catalog, local, random_rows
 from tailrace.targets.lake.iceberg import small
 from tailrace.targets.lake.iceberg.java import CommitConflict
 from tailrace.targets.lake.iceberg.table import IcebergTable
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings(
     "ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )
+MEMORY = 100_000_000
 Entries = dict[str, tuple[Any, ...]]
 
 
@@ -49,7 +50,15 @@ def change(orders: Orders, rng: random.Random) -> None:
     orders.apply(upserts, [key for key in rng.sample(range(80), 3) if key not in upserts])
 
 
+def forget(orders: Orders) -> None:
+    """Nothing is known of any table's manifests."""
+    keep = orders.catalog.java.iceberg.TailraceWriter.keep
+    assert keep(0) == 0
+    keep(MEMORY)
+
+
 def reopen(orders: Orders, _: random.Random) -> None:
+    forget(orders)
     orders.table = orders.another_opened()
 
 
@@ -80,7 +89,7 @@ def test_files_keep_their_numbers_and_rows_their_ids_through_any_commits(reopene
     acts: list[Callable[[Orders, random.Random], None]] = [change] * 5 + [reopen, compact, others_compact]
     for step in range(24):
         if reopened:
-            orders.table = orders.another_opened()
+            reopen(orders, rng)
         before = row_ids(orders)
         act = change if step < 4 else rng.choice(acts)
         act(orders, rng)
@@ -186,3 +195,53 @@ def test_compaction_takes_vectors_from_a_manifest_too_large_to_merge(spark: "Spa
     assert [int(manifest.existingFilesCount()) for manifest in manifests(orders)] == [0, 57, 57]
     assert orders.read() == orders.rows
     assert row_ids(orders).keys() == orders.rows.keys()
+
+
+def test_no_manifest_is_merged_to_more_than_a_limit(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small, "MERGED", 70)
+    orders = many(spark, 60)
+    rows = dict.fromkeys(range(200, 260), (None, "c"))
+    orders.table.commit(TableCommit(orders.next(), [new for key in rows for new in orders.write({key: rows[key]})]))
+    assert [int(manifest.addedFilesCount()) for manifest in manifests(orders)] == [60, 60]
+    assert orders.read() == orders.rows | rows
+
+
+def test_a_commit_that_had_to_read_much_is_left_to_iceberg(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[bool] = []
+    real = IcebergTable._small
+
+    def spied(*args: Any) -> Any:
+        result = real(*args)
+        done.append(result is not None)
+        return result
+
+    monkeypatch.setattr(IcebergTable, "_small", spied)
+    orders = many(spark, 60)
+    monkeypatch.setattr(small, "READ", 59)
+    forget(orders)
+    folder = local(f"{orders.table.location}/metadata")
+    orders.apply({}, [0, 1])
+    assert len(list(folder.glob("*.avro"))) == 4, "two lists, two manifests"
+    orders.apply({}, [2, 3])
+    assert done == [True, False, True]
+    assert orders.read() == orders.rows
+
+
+def test_what_is_known_of_all_tables_has_one_bound(spark: "SparkSession") -> None:
+    writer = folder_catalog(spark).java.iceberg.TailraceWriter
+    forget(Orders(spark))
+    first = many(spark, 4)
+    one = writer.keep(MEMORY)
+    assert one > 0
+    try:
+        writer.keep(one)
+        second = many(spark, 4)
+        assert writer.keep(one) == one
+        first.apply({}, [0, 1])
+        assert writer.keep(one) <= one
+        second.apply({}, [2, 3])
+        assert (first.read(), second.read()) == (first.rows, second.rows)
+    finally:
+        writer.keep(MEMORY)

@@ -2,12 +2,13 @@ package org.apache.iceberg;
 
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
-import java.lang.ref.SoftReference;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Iterator;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -34,13 +35,19 @@ public class TailraceWriter {
     static final int SMALL = 50;
     /** The live files of larger ones are not kept in memory. */
     static final int KEPT = 1000;
+    /** Bytes that a live file takes, and each column's metrics. */
+    static final int FILE = 1000;
+    static final int COLUMN = 400;
+    /** The lists of live files by the path of their manifest, which never changes; the one last used is the last. */
+    private static final LinkedHashMap KNOWN = new LinkedHashMap(16, 0.75f, true);
+    private static final Map SIZES = new HashMap();
+    private static long size = 0;
+    private static long most = Runtime.getRuntime().maxMemory() / 10;
 
     final Table table;
     private final TableOperations operations;
     private final ParquetMetadataConverter footers = new ParquetMetadataConverter(
             ParquetReadOptions.builder(new PlainParquetConfiguration()).build());
-    /** Live files by the path of their manifest, which never changes. */
-    private SoftReference known = new SoftReference(new HashMap());
     /** The manifests of one snapshot, as its list has them. */
     Long listed;
     List manifests;
@@ -60,12 +67,16 @@ public class TailraceWriter {
 
     /**
      * Returns JSON: the snapshot and the added files; or nothing, if the table's columns or partitions are not those
-     * that the caller knows. `text`: see `small.py`.
+     * that the caller knows, or too much is to be read. `text`: see `small.py`.
      */
     public String prepare(String text, byte[] bytes) throws IOException {
         JsonNode change = JsonUtil.mapper().readTree(text);
         TableMetadata base = operations.current();
-        if (!TailraceChange.fits(base, change)) {
+        if (!base.uuid().equals(change.get("uuid").asText())) {
+            throw new ValidationException("Table UUID does not match: current=%s", new Object[] {base.uuid()});
+        }
+        if (base.specs().size() > 1 || !base.spec().isUnpartitioned()
+                || base.currentSchemaId() != change.get("schema").asInt()) {
             return "";
         }
         List files = added(base.spec(), change.get("add"), bytes);
@@ -98,13 +109,38 @@ public class TailraceWriter {
         return made;
     }
 
-    Map known() {
-        Map found = (Map) known.get();
-        if (found == null) {
-            found = new HashMap();
-            known = new SoftReference(found);
+    /** Sets how many bytes the known files of all tables may take; returns how many they take. */
+    public static synchronized long keep(long bytes) {
+        most = bytes;
+        shrink();
+        return size;
+    }
+
+    static synchronized List known(String path) {
+        return (List) KNOWN.get(path);
+    }
+
+    static synchronized void learn(String path, List entries, int columns) {
+        if (entries.size() <= KEPT) {
+            forget(path);
+            long bytes = (long) entries.size() * (FILE + COLUMN * Math.min(columns, 100)); // Iceberg measures no more
+            KNOWN.put(path, entries);
+            SIZES.put(path, Long.valueOf(bytes));
+            size += bytes;
+            shrink();
         }
-        return found;
+    }
+
+    static synchronized void forget(String path) {
+        if (KNOWN.remove(path) != null) {
+            size -= ((Long) SIZES.remove(path)).longValue();
+        }
+    }
+
+    private static void shrink() {
+        while (size > most) {
+            forget((String) KNOWN.keySet().iterator().next());
+        }
     }
 }
 
@@ -124,8 +160,16 @@ class TailraceEntry {
 
     /** The data file that it is or refers to. */
     String path() {
+        return path(file);
+    }
+
+    static String path(ContentFile file) {
         return file instanceof DeleteFile ? ((DeleteFile) file).referencedDataFile() : file.location();
     }
+}
+
+/** More files are to be read than `small.READ`. */
+class TailraceTooMuch extends RuntimeException {
 }
 
 /** A manifest to be replaced: what stays in it and what goes. */
@@ -147,6 +191,8 @@ class TailraceChange extends BaseRowDelta {
     private final List manifests = new ArrayList();
     private final List all = new ArrayList();
     private final Set listed = new HashSet();
+    private final Set former = new HashSet();
+    private int read = 0;
     private Snapshot snapshot;
     private TableMetadata updated;
 
@@ -160,15 +206,6 @@ class TailraceChange extends BaseRowDelta {
         this.files = files;
     }
 
-    /** Says if the table's columns and partitions are those that the caller knows; throws if it is another table. */
-    static boolean fits(TableMetadata base, JsonNode change) {
-        if (!base.uuid().equals(change.get("uuid").asText())) {
-            throw new ValidationException("Table UUID does not match: current=%s", new Object[] {base.uuid()});
-        }
-        return base.specs().size() == 1 && base.spec().isUnpartitioned()
-                && base.currentSchemaId() == change.get("schema").asInt();
-    }
-
     String write() throws IOException {
         try {
             snapshot = apply();
@@ -178,6 +215,9 @@ class TailraceChange extends BaseRowDelta {
             properties.put(change.get("property").asText(), state.substring(0, state.length() - 1) + mark);
             updated = TableMetadata.buildFrom(current())
                     .setBranchSnapshot(snapshot, "main").setProperties(properties).build();
+        } catch (TailraceTooMuch error) {
+            cleanAll();
+            return "";
         } catch (RuntimeException error) {
             cleanAll();
             throw error;
@@ -194,9 +234,16 @@ class TailraceChange extends BaseRowDelta {
     /** Deletes nothing if it fails: a catalog may say so of a commit that did happen. The sweep finds what is left. */
     void send() {
         operations.commit(current(), updated);
-        Map known = writer.known();
-        known.keySet().retainAll(listed);
-        known.putAll(written);
+        for (Iterator each = former.iterator(); each.hasNext();) {
+            String path = (String) each.next();
+            if (!listed.contains(path)) {
+                TailraceWriter.forget(path);
+            }
+        }
+        for (Iterator each = written.keySet().iterator(); each.hasNext();) {
+            String path = (String) each.next();
+            learn(path, (List) written.get(path));
+        }
         writer.manifests = assigned();
         writer.listed = Long.valueOf(snapshot.snapshotId());
     }
@@ -244,9 +291,6 @@ class TailraceChange extends BaseRowDelta {
     }
 
     public List apply(TableMetadata base, Snapshot parent) {
-        if (!fits(base, change)) { // Iceberg has read the table again since `prepare`
-            throw new CommitFailedException("Columns or partitions were changed", new Object[0]);
-        }
         String present = parent == null ? "null" : String.valueOf(parent.snapshotId());
         if (base != checked || !present.equals(change.get("base").asText())) { // Iceberg has just looked for a newer one
             throw new CommitFailedException(
@@ -280,18 +324,19 @@ class TailraceChange extends BaseRowDelta {
         List order = new ArrayList();
         for (Iterator each = former.iterator(); each.hasNext();) {
             ManifestFile manifest = (ManifestFile) each.next();
+            this.former.add(manifest.path());
             if (live(manifest) > 0) {
                 order.add(manifest);
-                List entries = (List) writer.known().get(manifest.path());
-                if (entries != null || live(manifest) <= TailraceWriter.SMALL) {
-                    parts.put(manifest, part(entries == null ? read(base, manifest) : entries, gone));
+                List entries = TailraceWriter.known(manifest.path());
+                if (entries != null) {
+                    parts.put(manifest, part(entries, gone));
                 }
             }
         }
         for (Iterator each = order.iterator(); each.hasNext() && !gone.isEmpty();) {
             ManifestFile manifest = (ManifestFile) each.next();
-            if (!parts.containsKey(manifest)) {
-                parts.put(manifest, part(read(base, manifest), gone));
+            if (!parts.containsKey(manifest) && holds(manifest, gone)) {
+                parts.put(manifest, part(read(manifest), gone));
             }
         }
         if (!gone.isEmpty()) {
@@ -299,8 +344,6 @@ class TailraceChange extends BaseRowDelta {
         }
         TailracePart newest = new TailracePart();
         boolean any = !added.isEmpty();
-        List alone = new ArrayList();
-        List kept = new ArrayList();
         for (Iterator each = order.iterator(); each.hasNext();) {
             ManifestFile manifest = (ManifestFile) each.next();
             TailracePart part = (TailracePart) parts.get(manifest);
@@ -316,8 +359,9 @@ class TailraceChange extends BaseRowDelta {
                 TailracePart part = (TailracePart) parts.get(manifest);
                 int size = part == null ? live(manifest) : part.stay.size();
                 int most = Math.max(TailraceWriter.SMALL, added.size() + newest.stay.size());
-                if (!taken.contains(manifest) && size <= most) {
-                    part = part == null ? part(read(base, manifest), gone) : part;
+                boolean fits = added.size() + newest.stay.size() + size <= change.get("merged").asInt();
+                if (!taken.contains(manifest) && size <= most && fits) {
+                    part = part == null ? part(read(manifest), gone) : part;
                     newest.stay.addAll(part.stay);
                     newest.go.addAll(part.go);
                     taken.add(manifest);
@@ -385,7 +429,7 @@ class TailraceChange extends BaseRowDelta {
         }
         ManifestFile made = writer.toManifestFile();
         manifests.add(made);
-        if (numbered && entries.size() <= TailraceWriter.KEPT) {
+        if (numbered) {
             written.put(made.path(), entries);
         }
         return made;
@@ -405,9 +449,35 @@ class TailraceChange extends BaseRowDelta {
         }
     }
 
-    private List read(TableMetadata base, ManifestFile manifest) throws IOException {
-        ManifestReader reader = manifest.content() == ManifestContent.DATA
+    private ManifestReader reader(ManifestFile manifest) {
+        return manifest.content() == ManifestContent.DATA
                 ? newManifestReader(manifest) : newDeleteManifestReader(manifest);
+    }
+
+    /** Says if any of the files is in the manifest, by its paths alone. */
+    private boolean holds(ManifestFile manifest, Set gone) throws IOException {
+        boolean data = manifest.content() == ManifestContent.DATA;
+        ManifestReader reader = reader(manifest);
+        reader.select(Arrays.asList(new Object[] {data ? "file_path" : "referenced_data_file"}));
+        try {
+            for (Iterator each = reader.liveEntries().iterator(); each.hasNext();) {
+                ContentFile file = (ContentFile) ((ManifestEntry) each.next()).file();
+                if (gone.contains(TailraceEntry.path(file))) {
+                    return true;
+                }
+            }
+        } finally {
+            reader.close();
+        }
+        return false;
+    }
+
+    private List read(ManifestFile manifest) throws IOException {
+        read += live(manifest);
+        if (read > change.get("read").asInt()) {
+            throw new TailraceTooMuch();
+        }
+        ManifestReader reader = reader(manifest);
         List entries = new ArrayList();
         try {
             for (Iterator each = reader.liveEntries().iterator(); each.hasNext();) {
@@ -418,10 +488,13 @@ class TailraceChange extends BaseRowDelta {
         } finally {
             reader.close();
         }
-        if (entries.size() <= TailraceWriter.KEPT) {
-            writer.known().put(manifest.path(), entries);
-        }
+        learn(manifest.path(), entries);
         return entries;
+    }
+
+    private void learn(String path, List entries) {
+        boolean metrics = !entries.isEmpty() && ((TailraceEntry) entries.get(0)).file instanceof DataFile;
+        TailraceWriter.learn(path, entries, metrics ? current().schema().columns().size() : 0);
     }
 
     private DeleteFile vector(PartitionSpec spec, JsonNode vector) {

@@ -13,6 +13,10 @@ from tailrace.targets.lake.iceberg.read import Version
 
 FILES = 1000
 """With more of them Iceberg's own transaction is used, which writes several manifests at the same time."""
+READ = 5000
+"""Live files in manifests that must be read; more are left to Iceberg, which never has all of them in memory."""
+MERGED = 1000
+"""Manifests are merged up to so many files: one is written whole when a file goes."""
 
 
 def is_small(work: Work) -> bool:
@@ -44,6 +48,8 @@ def request(
         "vectors": [_vector(work.raw(path), vector) for path, vector in vectors.items()],
         "gone": [raw for raw, _ in work.replaced],
         "summary": summary,
+        "read": READ,
+        "merged": MERGED,
         "property": iceberg_state.STATE,
         "state": summary[iceberg_state.STATE],
     }
