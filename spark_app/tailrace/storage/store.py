@@ -361,6 +361,8 @@ class Storage:
         except (OSError, exceptions.BaseError) as error:
             if _UNCONFIGURED in str(error):
                 raise _unusable(where, error) from error
+            if "ACCESS_DENIED" in str(error):  # by pyarrow, which has no class for it
+                raise StorageRefused(f"{where}: {_first_line(error)}", "Check credentials and rights.") from error
             if isinstance(error, OSError) and error.errno in LASTING:
                 raise StorageRefused(f"{where}: {_first_line(error)}", "Correct the location.") from error
             if isinstance(error, OSError) and error.errno in foreign.FULL:

@@ -364,22 +364,44 @@ def test_a_table_deleted_under_us_is_named(target: Target) -> None:
     assert target.reopen().refresh().applied_record == 0
 
 
-@pytest.mark.parametrize("put_back", [False, True])
-def test_a_table_deleted_or_put_back_between_two_commits_is_read_anew(target: Target, put_back: bool) -> None:
+@pytest.mark.parametrize("since", ["commit", "opening"])
+@pytest.mark.parametrize("left", ["nothing", "older", "anew"])
+def test_a_table_deleted_put_back_or_made_anew_between_two_commits_is_read_anew(
+    target: Target, left: str, since: str
+) -> None:
+    """The first commit after an opening continued a table that was no longer there, and every reader lost it."""
     folder = Path(target.location.removeprefix("file://"))
     target.apply(1, {1: "a"})
     older = folder.with_suffix(".older")
     shutil.copytree(folder, older)
     target.apply(2, {2: "b"})
+    if since == "opening":
+        target.table = target.reopen()
+    change = TableCommit(target.state(3), target.write({3: "c"}))
     shutil.rmtree(folder)
-    if put_back:
+    if left == "older":
         older.rename(folder)
+    if left == "anew":  # as many versions
+        other = DeltaTable(target.spark, target.storage, target.location)
+        other.ensure(SCHEMA, LOG)
+        for step in (1, 2):
+            other.commit(TableCommit(target.state(step)))
     with pytest.raises(Retry, match="the table was deleted or restored"):
-        target.table.commit(TableCommit(target.state(3), target.write({3: "c"})))
+        target.table.commit(change)
     target.table = target.reopen()
-    assert target.applied.applied_record == (1 if put_back else 0)
+    assert target.applied.applied_record == {"nothing": 0, "older": 1, "anew": 2}[left]
     target.apply(4, {4: "d"})
-    assert target.rows() == ({1: "a"} if put_back else {}) | {4: "d"}
+    assert target.rows() == ({1: "a"} if left == "older" else {}) | {4: "d"} == read_by_delta_rs(target.location)
+
+
+def test_what_a_former_table_pointed_to_misleads_no_reader(target: Target) -> None:
+    log = Path(target.location.removeprefix("file://"), "_delta_log")
+    for path in log.iterdir():
+        path.unlink()
+    (log / "_last_checkpoint").write_text('{"version":100,"size":3}')
+    target.table = target.reopen()
+    target.apply(1, {1: "a"})
+    assert target.rows() == {1: "a"} == read_by_delta_rs(target.location)
 
 
 def test_files_written_without_a_commit_have_no_effect(target: Target) -> None:

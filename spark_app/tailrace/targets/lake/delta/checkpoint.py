@@ -51,7 +51,9 @@ SCHEMA = pa.schema({
 
 def due(version: int, metadata: Action) -> bool:
     """True if the table needs a checkpoint at this version."""
-    return version > 0 and version % int(metadata["configuration"].get(_INTERVAL, _DEFAULT_INTERVAL)) == 0
+    every = str(metadata["configuration"].get(_INTERVAL, ""))
+    interval = int(every) if every.isdecimal() else 0
+    return version > 0 and version % (interval or _DEFAULT_INTERVAL) == 0
 
 
 def write(access: FileAccess, location: str, version: int, state: State, now: float | None = None) -> Action | None:

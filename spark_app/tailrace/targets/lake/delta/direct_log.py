@@ -51,19 +51,28 @@ class DirectLog:
 
     def read(self, last: int | None = None) -> FoundVersion | None:
         """The newest version, or the one of that number. None: there is no table."""
-        names = [path.removeprefix(f"{self._folder}/") for path, _ in self._access.aged(self._folder)]
-        found = version_files(names, last)
+        found = self._files(last)
         if found is None:
             return None
         version, files = found
-        state = None if files is None else replay(self._access, self._location, files)
-        return FoundVersion(version, self._digest(version), state)
+        digest = self._digest(version)  # before the rest: of a table that is made anew meanwhile, it fits nothing
+        return FoundVersion(version, digest, None if files is None else replay(self._access, self._location, files))
+
+    def has(self, version: int, digest: bytes | None) -> bool:
+        """True if the version is there, and is the one of that digest. (None: a checkpoint is all that was left of it,
+        or Delta knows it: then it is there as long as it, or another after it, can be listed.)"""
+        if digest is not None:
+            return self._digest(version) == digest
+        found = self._files()
+        return found is not None and found[0] >= version
 
     def is_newest(self, version: int, digest: bytes | None) -> bool:
         """True if the table still is at this version, and it is the same one."""
-        return (
-            digest is not None and self._digest(version) == digest and not self._access.exists(self.path(version + 1))
-        )
+        return digest is not None and self.has(version, digest) and not self._access.exists(self.path(version + 1))
+
+    def _files(self, last: int | None = None) -> tuple[int, list[str] | None] | None:
+        names = [path.removeprefix(f"{self._folder}/") for path, _ in self._access.aged(self._folder)]
+        return version_files(names, last)
 
     def _digest(self, version: int) -> bytes | None:
         with suppress(NotFound):
@@ -113,6 +122,12 @@ class DirectLog:
         path = f"{self._folder}/{POINTER}"
         self._forget_checksum(path)
         self._access.put(path, json.dumps(checkpoint).encode())
+
+    def forget_pointer(self) -> None:
+        """Remove what a table that stood here before has left: readers would look for its checkpoint."""
+        path = f"{self._folder}/{POINTER}"
+        self._forget_checksum(path)
+        self._access.delete(path)
 
     def _forget_checksum(self, path: str) -> None:
         """Hadoop's, of a former file of this name in a local folder: it would speak against the new one."""

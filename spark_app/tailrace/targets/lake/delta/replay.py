@@ -71,7 +71,7 @@ def replay(access: FileAccess, location: str, names: Sequence[str]) -> State | N
                     case "txn":
                         state.transactions[action["appId"]] = action
                     case "metaData":
-                        state.metadata = action
+                        state.metadata = {"configuration": {}} | action
                     case "domainMetadata" if action.get("removed"):
                         state.domains.pop(action["domain"], None)
                     case "domainMetadata":

@@ -69,8 +69,6 @@ class _Version:
     snapshot: _Snapshot
     stored: StoredDomain
     live: dict[str, LiveFile]
-    ours: bool = False
-    """We wrote it, and have not read it back."""
 
 
 @dataclass(frozen=True)
@@ -232,14 +230,14 @@ class DeltaTable:
         seam("delta.before-commit")
         # From here on this object does not know the table's version until the outcome is known.
         self._at, self._files = None, None
-        self._check_there(at)
+        self._check_there(at.snapshot)
         self._admit()
         snapshot = self._send(at.snapshot, [*out.actions, *actions], metadata, stored)
         seam("delta.after-commit")
         if snapshot is None:
             self.refresh()
         else:  # known without reading it
-            self._at = _Version(snapshot, stored, out.live, ours=True)
+            self._at = _Version(snapshot, stored, out.live)
         removed = (action["remove"] for action in out.actions if "remove" in action)
         changed = at.stored.holes_file != stored.holes_file
         self._cleaner.committed(removed, at.stored.holes_file if changed else None, self._clock())
@@ -272,11 +270,11 @@ class DeltaTable:
                 f"Nothing proves that the rows are unchanged: {RESYNC}.",
             ) from error
 
-    def _check_there(self, at: _Version) -> None:
-        """A commit continues from memory, even if the table was deleted or put back to an older copy."""
-        entry = self._log.path(at.snapshot.version)
-        if at.ours and not self._access.exists(entry):
-            raise Retry(f"{entry} is missing: the table was deleted or restored", "The table is read again.")
+    def _check_there(self, base: _Snapshot) -> None:
+        """A commit continues from memory, even if the table was deleted, put back to an older copy or made anew."""
+        if not self._log.has(base.version, base.digest):
+            what = f"version {base.version} of {self.location} is missing or another one"
+            raise Retry(f"{what}: the table was deleted or restored", "The table is read again.")
 
     def _newest(self) -> tuple[_Snapshot, State] | None:
         """None: there is no table."""
@@ -386,6 +384,7 @@ class DeltaTable:
         domain = _domain(delta_state.encode(stored, self._save)[0])
         seam("delta.before-replace")
         # Dying before the commit leaves the former generation untouched: the next opening replaces it.
+        self._check_there(snapshot)
         self._admit()
         self._send(snapshot, [*out.actions, domain], metadata, stored)
 
@@ -398,8 +397,9 @@ class DeltaTable:
         if makes_tables_otherwise(self._spark):
             DeltaLog(self._spark, self.location).commit(None, actions, metadata)
             return self.refresh()
+        self._log.forget_pointer()
         snapshot = self._write(_Snapshot(-1, NEW, {}, {}), actions, metadata, applied)
-        self._at, self._files = _Version(snapshot, stored, {}, ours=True), None
+        self._at, self._files = _Version(snapshot, stored, {}), None
         self._cleaner.opened(0)
         return applied
 

@@ -132,3 +132,6 @@ def test_a_version_that_has_a_checkpoint_keeps_it(storage: Storage) -> None:
 def test_a_checkpoint_is_due_where_the_table_says_so() -> None:
     assert [version for version in range(31) if checkpoint.due(version, {"configuration": {}})] == [10, 20, 30]
     assert [version for version in range(201) if checkpoint.due(version, METADATA)] == [100, 200]
+    for odd in ("0", "-3", "often"):
+        settings = {"configuration": {"delta.checkpointInterval": odd}}
+        assert [version for version in range(31) if checkpoint.due(version, settings)] == [10, 20, 30]

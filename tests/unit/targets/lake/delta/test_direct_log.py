@@ -75,6 +75,7 @@ def test_what_was_committed_is_read_and_known_to_be_the_newest(log: DirectLog) -
     assert not log.is_newest(0, first), "another version came after it"
     assert not log.is_newest(1, first), "the table was made anew"
     assert not log.is_newest(2, second) and not log.is_newest(1, None)
+    assert log.has(0, first) and not log.has(1, first) and log.has(1, None) and not log.has(2, None)
     assert list(log.changes(1, 1)) == [(1, [domain("ä")])]
     with pytest.raises(LogGap, match="lacks version 2"):
         list(log.changes(1, 2))
