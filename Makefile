@@ -12,7 +12,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
 SOURCES := spark_app tests tools $(wildcard operator/tailrace_operator)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint types imports unit test integration soak bench demo clean
+.PHONY: help setup check lint types imports unit test integration soak bench bench-product demo clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -36,7 +36,7 @@ $(READY_DEMO): $(MADE_FROM) | python
 	@$(PYTHON) tools/bootstrap.py demo-$(SOURCE)
 	@touch $(READY_DEMO)
 
-lint types imports unit integration soak bench: $(READY)
+lint types imports unit integration soak bench bench-product: $(READY)
 demo: $(READY_DEMO)
 
 # Only tests and the one-node cluster need the S3 server, MySQL and Kubernetes' programs: builds of minutes, once per version.
@@ -94,14 +94,14 @@ unit: ## Tests without servers
 
 test: check integration ## Everything: check, then tests against PostgreSQL, Spark, S3 and Kubernetes
 
-# Three files at a time on two cores, the longest first (support/costs.py): a proof leaves much of the machine idle while
+# Four files at a time on two cores, the longest first (support/costs.py): a proof leaves much of the machine idle while
 # it waits for a state. A whole cluster waits for pods most of its time: its tests run beside all others, and tell their
 # results at the end.
 CLUSTERED := $(wildcard tests/integration/cluster/test_*.py)
 QUEUED := $(filter-out $(CLUSTERED),$(wildcard tests/integration/*/test_*.py tests/proof/test_*.py))
 integration: ## Tests against real servers
 	@told=$$(mktemp); $(PYTEST) $(CLUSTERED) >$$told 2>&1 & beside=$$!; trap 'kill $$beside' INT TERM; \
-	$(IN_MEMORY) 12 env $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder $(QUEUED); status=$$?; \
+	$(IN_MEMORY) 12 env $(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder $(QUEUED); status=$$?; \
 	wait $$beside || status=1; cat $$told; rm $$told; exit $$status
 
 # With them, all cases of the tests of which `make test` runs one (a format, a product, a version).
@@ -111,6 +111,9 @@ soak: ## The long proving runs
 
 bench: ## Measure throughput and lag
 	PYTHONPATH=tools $(VENV)/python -m bench
+
+bench-product: ## Measure 200 tables with a row a second each, as a user runs them
+	PYTHONPATH=tools $(VENV)/python -m bench.product
 
 CLUSTER := @PYTHONPATH=spark_app:tools $(VENV)/python -m cluster
 .PHONY: cluster cluster-status cluster-down
