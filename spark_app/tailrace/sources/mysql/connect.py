@@ -221,7 +221,8 @@ def _connect_error(config: MyConfig, error: Exception) -> TailraceError:
         case "refused":
             return SourceRefused(what, "Check source.tls, and the settings and rights of the source: docs/mysql.md.")
         case _:
-            return Retry.of_place(f"cannot connect to {what}", faults.HELP.get(faults.number(error), _AWAY))
+            met = Retry if faults.number(error) in faults.CROWDED else Retry.of_place
+            return met(f"cannot connect to {what}", faults.HELP.get(faults.number(error), _AWAY))
 
 
 @contextmanager

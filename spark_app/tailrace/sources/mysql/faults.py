@@ -36,10 +36,10 @@ _KINDS: dict[Kind, tuple[int, ...]] = {
 }
 
 _FULL = "End connections that nobody needs, or raise max_connections, or the user's limits (MAX_USER_CONNECTIONS, …)."
+CROWDED = (1040, 1203, 1226)
+"""The server, or the user, has all the connections that it may have: others of ours go on."""
 HELP = {
-    1040: _FULL,
-    1203: _FULL,
-    1226: _FULL,
+    **dict.fromkeys(CROWDED, _FULL),
     1461: "Raise max_prepared_stmt_count on the server: each chunk is read by a prepared statement.",
     1129: "Run `TRUNCATE TABLE performance_schema.host_cache` on the server (MariaDB: `FLUSH HOSTS`).",
     1021: "Make room on the disk of the server.",

@@ -76,6 +76,8 @@ _CERTIFICATE = (
     "alert bad certificate",
 )
 """About the client's; the last three are TLS alerts of the server, which gives no details."""
+_CROWDED = ("too many clients", "too many connections", "remaining connection slots")
+"""Texts of a server that has all the connections that it may have: others of ours go on."""
 _REFUSED = (
     "permission denied",
     "certificate verify failed",
@@ -234,7 +236,8 @@ def _connect_error(config: PgConfig, error: psycopg.Error) -> TailraceError:
     if any(part in text for part in _REFUSED):
         return SourceRefused(what, "Check the settings and rights of the source; docs/postgresql.md lists them.")
     fix = "Check source.host, source.port, and that the server runs and can be reached from here."
-    return Retry.of_place(f"cannot connect to {what}", fix)
+    met = Retry if any(part in text for part in _CROWDED) else Retry.of_place
+    return met(f"cannot connect to {what}", fix)
 
 
 def error_text(error: psycopg.Error) -> str:

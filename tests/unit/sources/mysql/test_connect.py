@@ -2,10 +2,11 @@
 
 import socket
 
+import pymysql
 import pytest
 
 from tailrace.errors import Retry
-from tailrace.sources.mysql.connect import MyConfig, connect
+from tailrace.sources.mysql.connect import MyConfig, _connect_error, connect
 
 
 def test_a_server_that_is_away_is_told_with_what_to_check() -> None:
@@ -15,3 +16,12 @@ def test_a_server_that_is_away_is_told_with_what_to_check() -> None:
         with pytest.raises(Retry, match=f"cannot connect to 127.0.0.1:{port} as 'tailrace'") as caught:
             connect(MyConfig("127.0.0.1", port, None, "tailrace", "test"))
     assert caught.value.fix == "Check source.host, source.port, and that the server runs and can be reached from here."
+    assert caught.value.away
+
+
+@pytest.mark.parametrize("number", [1040, 1203, 1226])
+def test_a_server_without_a_free_connection_is_not_away(number: int) -> None:
+    """Others of ours go on, and nobody waits for them."""
+    config = MyConfig("127.0.0.1", 3306, None, "tailrace", "test")
+    error = _connect_error(config, pymysql.OperationalError(number, "Too many connections"))
+    assert isinstance(error, Retry) and not error.away and "max_connections" in error.fix
