@@ -81,6 +81,7 @@ class World:
         patch.setattr(
             polling, "is_taken", lambda _, *name: name in {(t.schema_name, t.table_name) for t in self.catalog}
         )
+        patch.setattr(polling, "of_other_case", lambda *_: [])
         patch.setattr(polling, "empty", lambda _, oids: frozenset(oids) - self.filled)
         patch.setattr(slots, "unpublishable", self.unpublishable)
         patch.setattr(slots, "ensure_publication", self.publish)
