@@ -94,14 +94,14 @@ unit: ## Tests without servers
 
 test: check integration ## Everything: check, then tests against PostgreSQL, Spark, S3 and Kubernetes
 
-# Four files at a time on two cores, the longest first (support/costs.py): a proof leaves much of the machine idle while
+# Three files at a time on two cores, the longest first (support/costs.py): a proof leaves much of the machine idle while
 # it waits for a state. A whole cluster waits for pods most of its time: its tests run beside all others, and tell their
 # results at the end.
 CLUSTERED := $(wildcard tests/integration/cluster/test_*.py)
 QUEUED := $(filter-out $(CLUSTERED),$(wildcard tests/integration/*/test_*.py tests/proof/test_*.py))
 integration: ## Tests against real servers
 	@told=$$(mktemp); $(PYTEST) $(CLUSTERED) >$$told 2>&1 & beside=$$!; trap 'kill $$beside' INT TERM; \
-	$(IN_MEMORY) 12 env $(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder $(QUEUED); status=$$?; \
+	$(IN_MEMORY) 12 env $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder $(QUEUED); status=$$?; \
 	wait $$beside || status=1; cat $$told; rm $$told; exit $$status
 
 # With them, all cases of the tests of which `make test` runs one (a format, a product, a version).
