@@ -55,6 +55,7 @@ TARGETS = (
 EXECUTED = {
     "PositionLost": ("tests/proof/test_repairs_stream.py", "test_after_position_lost_the_command_starts_all_over"),
     "InvalidManifest": (ANY, "test_invalid_manifest"),
+    "RemovalUnconfirmed": (ANY, "test_removal_unconfirmed"),
     "SourceRefused": (PROCESS, "test_source_refused"),
     "AuthenticationFailed": (PROCESS, "test_authentication_failed"),
     "StorageRefused": (ANY, "test_storage_refused"),

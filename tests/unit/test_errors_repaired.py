@@ -15,7 +15,7 @@ from support.pipeline import RETRY_SECONDS
 from support.scripted_database import Change
 from support.scripted_runs import Copy, filled
 from tailrace.driver.applied_report import Reporter
-from tailrace.errors import Fenced, InvalidManifest, TailraceError, TargetRefused, where_of
+from tailrace.errors import Fenced, InvalidManifest, RemovalUnconfirmed, TailraceError, TargetRefused, where_of
 from tailrace.storage.access import StorageRefused
 
 ONE = 1
@@ -37,6 +37,18 @@ def test_invalid_manifest(one: Copy) -> None:
     with pytest.raises(InvalidManifest, match=r"spec\.retention\.time is 'soon'"):
         one.start()
     one.document["spec"]["retention"] = {"time": "1h"}
+    one.start()
+    one.equal()
+
+
+def test_removal_unconfirmed(one: Copy) -> None:
+    tables = one.document["spec"]["tables"]
+    one.document["spec"]["tables"] = {"include": ["other.*"]}
+    code = one.refused(RemovalUnconfirmed).fix.split("'")[1]
+    one.document["spec"]["tables"] = {"include": ["other.*"], "confirmRemoval": code}
+    one.start()
+    one.stop()
+    one.document["spec"]["tables"] = tables
     one.start()
     one.equal()
 
