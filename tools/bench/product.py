@@ -104,7 +104,7 @@ def all_replicate(folder: RunFolder, tables: int) -> bool:
     return len(found) == tables and all(table.state == "REPLICATING" for table in found)
 
 
-def lags(lake: Path, since: float, until_: float) -> list[float]:
+def lags(lake: Path, since: float, to: float) -> list[float]:
     """Seconds of each change written in that time that has reached a data file, by the earliest file that holds it."""
     earliest: dict[tuple[str, int], float] = {}
     for path in lake.rglob("*.parquet"):
@@ -113,7 +113,7 @@ def lags(lake: Path, since: float, until_: float) -> list[float]:
         table = path.relative_to(lake).parts[1]
         rows = pq.ParquetFile(path).read()
         for at in pc.cast(rows.column(2), "int64").to_pylist():
-            if since <= at / 1e6 <= until_:
+            if since <= at / 1e6 <= to:
                 key = table, at
                 earliest[key] = min(earliest.get(key, path.stat().st_mtime), path.stat().st_mtime)
     return sorted(written - at / 1e6 for (_, at), written in earliest.items())

@@ -192,7 +192,7 @@ class ChangeStream(Protocol):
         """A file descriptor that is readable when the source has sent something."""
 
     def read(self, most_bytes: int, most_seconds: float) -> bool:
-        """Take what has arrived, at most so much. True: nothing is left for now."""
+        """Take what has arrived, at most so much. True: all that had arrived."""
 
     @property
     def position(self) -> Position:
