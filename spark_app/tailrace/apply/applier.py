@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from threading import Lock
 
 from tailrace.apply.progress import Progress, TableProgress
@@ -142,22 +143,22 @@ class Applier:
         live = self._live()
         self._forget_others({table.table_id for table in live})
         behind = [entry for table in live if (entry := self._behind(table, number)) is not None]
-        now, busy, due = self._monotonic(), 0.0, 0
-        behind.sort(key=self._deadline)
-        for place, entry in enumerate(behind, 1):
+        now, hold, busy, due = self._monotonic(), self._hold(), 0.0, 0
+        timed = sorted(((self._deadline(entry, hold, now), entry) for entry in behind), key=itemgetter(0))
+        for place, (deadline, entry) in enumerate(timed, 1):
             busy += entry.took / self._threads
-            if self._deadline(entry) - busy <= now:
+            if deadline - busy <= now:
                 due = place
-        return behind[:due]
+        return [entry for _, entry in timed[:due]]
 
-    def _deadline(self, entry: _Entry) -> float:
+    def _deadline(self, entry: _Entry, hold: float, now: float) -> float:
         """The monotonic time by which it should hold what was seen."""
-        hold, progress, worker = self._hold(), self._progress.of(entry.table.table_id), entry.worker
+        progress, worker = self._progress.of(entry.table.table_id), entry.worker
         if worker is None or not worker.opened or progress.fault is not None or entry.latest.removed:
             return -math.inf
         if progress.replacing or not worker.settled or _is_being_read(entry.latest, progress):
             hold = min(hold, SNAPSHOT_HOLD)
-        return (self._monotonic() if entry.behind_since is None else entry.behind_since) + hold
+        return (now if entry.behind_since is None else entry.behind_since) + hold
 
     def _raise_fatal(self) -> None:
         if self._fatal is not None:

@@ -162,8 +162,9 @@ def _segments(table: TableLog, cut: TableSlice) -> tuple[Segment, ...]:
 
 def last_record(table: TableLog) -> RecordNumber:
     """The last record that may bring the table something: `cut` finds nothing after it."""
-    parts = (table.segments, table.truncates, table.chunks, table.finishes, table.schemas)
-    return max(table.added_record, table.trimmed_record, *(part[-1].record for part in parts if part))
+    parts = (table.truncates, table.chunks, table.finishes, table.schemas)
+    written = table.segments.last_record or RecordNumber(0)
+    return max(table.added_record, table.trimmed_record, written, *(part[-1].record for part in parts if part))
 
 
 def _needed(result: TableSlice) -> list[Seq]:

@@ -117,6 +117,11 @@ class SegmentList(Sequence[LoggedSegment]):
         """The number of segments that end at or below `seq`."""
         return self._rows.find(LAST_SEQ, seq + 1)
 
+    @property
+    def last_record(self) -> RecordNumber | None:
+        """The newest segment's."""
+        return RecordNumber(int(self._rows.line(len(self) - 1)[RECORD])) if len(self) else None
+
     def record_after(self, record: RecordNumber) -> RecordNumber | None:
         """The first record above this one that brings a segment."""
         index = self._rows.find(RECORD, record + 1)

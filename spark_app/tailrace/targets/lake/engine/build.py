@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
@@ -18,13 +19,14 @@ from tailrace.targets.lake.engine.changes import unpacked_size
 from tailrace.targets.lake.engine.chunk_keys import as_table
 from tailrace.targets.lake.engine.decide import Decided, decide, locate_rows
 from tailrace.targets.lake.engine.divide import ShuffledKeys
+from tailrace.targets.lake.engine.key_columns import flat
 from tailrace.targets.lake.engine.moved_keys import find_moved_keys
 from tailrace.targets.lake.engine.numbered import NumberedKeys, number_keys
 from tailrace.targets.lake.engine.output import write_rows
 from tailrace.targets.lake.engine.part import MovedKeys, PartInput, PartResult
 from tailrace.targets.lake.engine.snapshot_end import Candidates, PartKeys, ScannedKeys, find_deletions
 from tailrace.targets.lake.files.index import IndexCache
-from tailrace.targets.lake.files.locate import CACHE
+from tailrace.targets.lake.files.locate import CACHE, note_keys
 from tailrace.targets.lake.model import NewFile, TableCommit
 
 PART_ROWS = 400_000
@@ -98,10 +100,12 @@ def do_part(work: PartInput, part: int, cache: IndexCache = CACHE, divided: Shuf
     """Work the keys of one part; `divided`: what has arrived for it, where the batch was divided (`engine.divide`)."""
     numbered = number_keys(work, part, divided)
     decided = decide(work, numbered, locate_rows(work, numbered, cache, divided))
-    return _finish(work, numbered, decided, ScannedKeys(work, part) if divided is None else divided)
+    return _finish(work, numbered, decided, ScannedKeys(work, part) if divided is None else divided, cache)
 
 
-def _finish(work: PartInput, numbered: NumberedKeys, decided: Decided, source: PartKeys) -> PartResult:
+def _finish(
+    work: PartInput, numbered: NumberedKeys, decided: Decided, source: PartKeys, cache: IndexCache
+) -> PartResult:
     """The last step: let finished snapshots replace, then write."""
     rows, dead = decided.rows, decided.dead
     holes = np.flatnonzero(decided.holes).astype(np.int64)
@@ -111,4 +115,6 @@ def _finish(work: PartInput, numbered: NumberedKeys, decided: Decided, source: P
     written = as_table(work, numbered.keys(rows.key))
     order = np.asarray(pc.sort_indices(written, sort_keys=[(name, "ascending") for name in written.column_names]))
     added = write_rows(work, rows.filter(order), decided.base, decided.pool) if len(order) else ()
+    if len(added) == 1 and not decided.base:
+        note_keys(added[0].path, work.layout, [flat(column).take(pa.array(order)) for column in written.columns], cache)
     return PartResult({p: d for p, d in dead.items() if len(d)}, added, frozenset(keys.keys(numbered.keys(holes))))

@@ -18,6 +18,29 @@ Matches = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Row positions, and the number of the key that each row matches."""
 
 
+NO_ROWS: Matches = np.empty(0, np.int64), np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class WantedKeys:
+    """Keys that are searched for in one file after another: their words are made once."""
+
+    columns: Sequence[pa.Array]
+    """Canonical, without nulls."""
+    words: Words
+    """In rising order."""
+    numbers: npt.NDArray[np.int64]
+    """The number of the key that each word is of."""
+    exact: bool
+    """True if equal words mean equal keys."""
+
+    @classmethod
+    def of(cls, columns: Sequence[pa.Array]) -> "WantedKeys":
+        keyed = key_words(columns)
+        order = np.argsort(keyed.words, kind="stable")
+        return cls(columns, keyed.words[order], order, keyed.exact)
+
+
 @dataclass(frozen=True)
 class FileIndex:
     """Key words in rising order with the rows they stand at (`rows` None: the file itself is in that order).
@@ -48,18 +71,33 @@ class FileIndex:
         rows = 0 if self.rows is None else self.rows.nbytes
         return int(self.words.nbytes + rows + sum(column.nbytes for column in self.values))
 
+    def meets(self, wanted: "WantedKeys") -> bool:
+        """False if all its words are below the wanted ones, or above them."""
+        some = len(self.words) and len(wanted.words)
+        return bool(some and self.words[0] <= wanted.words[-1] and wanted.words[0] <= self.words[-1])
+
     def search(self, wanted: Sequence[pa.Array]) -> Matches:
         """Every row whose key is one of `wanted` (canonical, without nulls)."""
-        keys = key_words(wanted).words
+        return self.find(WantedKeys.of(wanted))
+
+    def find(self, wanted: "WantedKeys") -> Matches:
+        """Every row whose key is wanted."""
+        if not self.meets(wanted):
+            return NO_ROWS
+        low = np.searchsorted(wanted.words, self.words[0], "left")
+        high = np.searchsorted(wanted.words, self.words[-1], "right")
+        keys = wanted.words[low:high]
         first = np.searchsorted(self.words, keys, "left")
         counts = np.searchsorted(self.words, keys, "right") - first
-        which = np.repeat(np.arange(len(keys), dtype=np.int64), counts)
+        which = np.repeat(wanted.numbers[low:high], counts)
+        if not len(which):
+            return NO_ROWS
         # Runs first[i], first[i] + 1, … of counts[i] entries each, without a loop over the keys.
         offsets = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
         at = np.repeat(first, counts) + offsets
         rows = at.astype(np.int64) if self.rows is None else self.rows[at].astype(np.int64)
-        if self.values and len(rows):
-            same = self._proven(wanted, rows, which)
+        if self.values:
+            same = self._proven(wanted.columns, rows, which)
             rows, which = rows[same], which[same]
         return rows, which
 
@@ -92,7 +130,8 @@ class IndexCache:
         self._limit = limit
         self._too_large: OrderedDict[str, None] = OrderedDict()
         self._entries: OrderedDict[str, tuple[FileIndex, int]] = OrderedDict()
-        self._size = 0
+        self._size = self._pinned = 0
+        """Bytes of all entries, and of those of the present pass: these stand behind all others."""
         self._pass = 0
         self._lock = threading.Lock()
 
@@ -119,30 +158,36 @@ class IndexCache:
         """A new pass (one `locate`) starts."""
         with self._lock:
             self._pass += 1
+            self._pinned = 0
 
-    def get(self, path: str) -> FileIndex | None:
+    def get(self, path: str, wanted: WantedKeys | None = None) -> FileIndex | None:
+        """`wanted`: the entry counts as used only if it meets these."""
         with self._lock:
             entry = self._entries.get(path)
             if entry is None:
                 return None
-            self._entries[path] = (entry[0], self._pass)
+            index, used = entry
+            if wanted is not None and not index.meets(wanted):
+                return index
+            if used != self._pass:
+                self._entries[path] = index, self._pass
+                self._pinned += index.size
             self._entries.move_to_end(path)
-            return entry[0]
+            return index
 
     def admits(self, size: int) -> bool:
         """True if an entry of about this size would be kept; asked before the file is read."""
-        with self._lock:
-            pinned = sum(index.size for index, used in self._entries.values() if used == self._pass)
-            return pinned + size <= self._limit
+        return self._pinned + size <= self._limit
 
     def offer(self, path: str, index: FileIndex) -> FileIndex:
         """Keep the index if it fits; returns it either way."""
+        size = index.size
         with self._lock:
-            for old in [key for key, (_, used) in self._entries.items() if used != self._pass]:
-                if self._size + index.size <= self._limit:
-                    break
-                self._size -= self._entries.pop(old)[0].size
-            if self._size + index.size <= self._limit and path not in self._entries:
-                self._entries[path] = (index, self._pass)
-                self._size += index.size
+            if path in self._entries or self._pinned + size > self._limit:
+                return index
+            while self._size + size > self._limit:
+                self._size -= self._entries.popitem(last=False)[1][0].size
+            self._entries[path] = index, self._pass
+            self._size += size
+            self._pinned += size
         return index

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from tailrace.errors import RESYNC, TargetChanged
 from tailrace.targets.lake.files.access import FileAccess, batch_rows, parquet
-from tailrace.targets.lake.files.index import FileIndex, IndexCache, Matches, search_once
+from tailrace.targets.lake.files.index import NO_ROWS, FileIndex, IndexCache, Matches, WantedKeys, search_once
 from tailrace.targets.lake.files.key_words import canonical
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.model import DataFile
@@ -30,7 +30,10 @@ CACHE = IndexCache(512 << 20)
 """One for the process, all tables together."""
 _ROW_BYTES = 32
 """Bytes of an index for each row, roughly: the estimate for a file before it is read."""
-
+FEW = 64
+"""Keys that are searched for together, without asking which of them a file's bounds exclude: that costs more."""
+NOTED = 64 * 1024
+"""Rows of a new file whose keys are noted."""
 
 Span = tuple[pa.Scalar, pa.Scalar] | None
 """Smallest and largest value; None: they say nothing."""
@@ -48,20 +51,34 @@ def locate(
     access: FileAccess, files: Sequence[DataFile], layout: Layout, keys: pa.Table, cache: IndexCache = CACHE
 ) -> dict[str, Found]:
     """The live rows whose key is one of `keys` (columns by source name), by file; files without any are left out."""
-    wanted = [canonical(keys.column(name).combine_chunks().cast(layout.fields[name].type)) for name in layout.key]
+    wanted = WantedKeys.of(
+        [canonical(keys.column(name).combine_chunks().cast(layout.fields[name].type)) for name in layout.key]
+    )
     found: dict[str, Found] = {}
     cache.begin()
-    span = span_of(wanted[0])
+    form, span, few = _form(layout), span_of(wanted.columns[0]), len(wanted.words) <= FEW
     for file in files:
-        bounds = [(file.lower.get(name), file.upper.get(name)) for name in layout.key]
-        if apart(span, bounds[0]):  # most files of a large table, for the keys of a chunk
-            continue
-        chosen = _within(wanted, bounds)
-        if len(chosen):
-            matches = _search(access, file, layout, [column.take(chosen) for column in wanted], cache)
-            if (rows := live(file, matches, chosen)) is not None:
-                found[file.path] = rows
+        index = cache.get(file.path + form, wanted) if wanted.exact else None
+        if index is None and apart(span, (file.lower.get(layout.key[0]), file.upper.get(layout.key[0]))):
+            continue  # most files of a large table, for the keys of a chunk
+        index = cache.get(file.path + form) if index is None and few else index
+        matches = _search(access, file, layout, wanted, cache) if index is None else index.find(wanted)
+        if (rows := live(file, matches)) is not None:
+            found[file.path] = rows
     return found
+
+
+def note_keys(path: str, layout: Layout, keys: Sequence[pa.Array], cache: IndexCache = CACHE) -> None:
+    """Keep the index of a new file, of which these are the keys (canonical, in file order): the next batch looks into
+    it, and need not read it."""
+    if len(keys[0]) <= NOTED and cache.admits(len(keys[0]) * _ROW_BYTES):
+        cache.offer(path + _form(layout), FileIndex.build(keys))
+
+
+def _form(layout: Layout) -> str:
+    """What a file was indexed by. A table whose key was dropped and made anew, or became wider, goes on with the files
+    that it has."""
+    return "\n" + "\n".join(f"{layout.fields[name].name} {layout.fields[name].type}" for name in layout.key)
 
 
 def span_of(column: pa.Array) -> Span:
@@ -76,6 +93,8 @@ def span_of(column: pa.Array) -> Span:
 def apart(span: Span, bounds: tuple[object | None, object | None]) -> bool:
     if span is None or bounds[0] is None or bounds[1] is None:
         return False
+    if isinstance(bounds[0], str) and pa.types.is_string(span[0].type):  # the most frequent, without Arrow's overhead
+        return bool(str(bounds[1]) < span[0].as_py() or bounds[0] > span[1].as_py())
     try:
         low, high = (pa.scalar(bound, span[0].type) for bound in bounds)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
@@ -83,8 +102,8 @@ def apart(span: Span, bounds: tuple[object | None, object | None]) -> bool:
     return bool(pc.less(high, span[0]).as_py() or pc.greater(low, span[1]).as_py())
 
 
-def live(file: DataFile, matches: Matches, chosen: pa.Array) -> Found | None:
-    """Without dead rows, in file order, with key numbers of the caller's table."""
+def live(file: DataFile, matches: Matches) -> Found | None:
+    """Without dead rows, in file order."""
     positions, keys = matches
     if len(positions) and len(file.dead):
         alive = np.fromiter((position not in file.dead for position in positions.tolist()), np.bool_, len(positions))
@@ -92,23 +111,27 @@ def live(file: DataFile, matches: Matches, chosen: pa.Array) -> Found | None:
     if not len(positions):
         return None
     order = np.argsort(positions, kind="stable")
-    return Found(positions[order], np.asarray(chosen)[keys[order]].astype(np.int64))
+    return Found(positions[order], keys[order])
 
 
-def _search(access: FileAccess, file: DataFile, layout: Layout, wanted: list[pa.Array], cache: IndexCache) -> Matches:
-    # A table whose key was dropped and made anew, of other columns, goes on with the files that it has.
-    name = "\n".join([file.path, *layout.physical(layout.key)])
+def _search(access: FileAccess, file: DataFile, layout: Layout, wanted: WantedKeys, cache: IndexCache) -> Matches:
+    """Looks for the keys that the file's bounds do not exclude, and into the file only if there are any."""
+    bounds = [(file.lower.get(name), file.upper.get(name)) for name in layout.key]
+    chosen = _within(wanted.columns, bounds)
+    if not len(chosen):
+        return NO_ROWS
+    columns = wanted.columns if len(chosen) == len(wanted.words) else [column.take(chosen) for column in wanted.columns]
+    name = file.path + _form(layout)
     index = cache.get(name)
     if index is None and not cache.too_large(name) and cache.admits(file.rows * _ROW_BYTES):
         with parquet(access, file.path) as opened:
-            columns = _all_keys(opened, layout, file.path, cache.most)
-        if columns is None:
+            read = _all_keys(opened, layout, file.path, cache.most)
+        if read is None:
             cache.note_too_large(name)
         else:
-            index = cache.offer(name, FileIndex.build(columns))
-    if index is not None:
-        return index.search(wanted)
-    return _scan(access, file, layout, wanted)
+            index = cache.offer(name, FileIndex.build(read))
+    rows, which = index.search(columns) if index is not None else _scan(access, file, layout, columns)
+    return rows, np.asarray(chosen)[which].astype(np.int64)
 
 
 def _all_keys(opened: pq.ParquetFile, layout: Layout, path: str, most: int) -> list[pa.Array] | None:
@@ -125,7 +148,7 @@ def _all_keys(opened: pq.ParquetFile, layout: Layout, path: str, most: int) -> l
     return [pa.concat_arrays(column) for column in zip(*groups, strict=True)]
 
 
-def _scan(access: FileAccess, file: DataFile, layout: Layout, wanted: list[pa.Array]) -> Matches:
+def _scan(access: FileAccess, file: DataFile, layout: Layout, wanted: Sequence[pa.Array]) -> Matches:
     """Row group by row group, nothing kept."""
     positions: list[Positions] = []
     keys: list[Positions] = []

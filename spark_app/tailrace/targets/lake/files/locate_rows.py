@@ -41,7 +41,6 @@ def locate_rows(
 ) -> dict[str, Found]:
     """Live rows, by file; of `Found`, `keys` are their places in `wanted.rows`."""
     keys = [pa.array(half) for half in wanted.rows]
-    everything = pa.array(np.arange(len(wanted.counts)))
     left, found = wanted.counts.copy(), dict[str, Found]()
     cache.begin()
     for file in files:
@@ -49,7 +48,7 @@ def locate_rows(
             break
         if any(apart(span, (file.lower.get(name), file.upper.get(name))) for name, span in wanted.spans.items()):
             continue
-        rows = live(file, _search(access, file, layout, keys, cache), everything)
+        rows = live(file, _search(access, file, layout, keys, cache))
         if rows is None:
             continue
         chosen = numbered_within(rows.keys) < left[rows.keys]

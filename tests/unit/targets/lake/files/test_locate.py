@@ -185,6 +185,27 @@ def test_a_table_that_got_another_key_is_searched_by_it_in_files_that_are_indexe
         assert found[file.path].positions.tolist() == [position]
 
 
+def test_a_key_that_became_wider_is_found_in_files_that_are_indexed(tmp_path: Path) -> None:
+    """Of 18 digits the word is the number, of more it is a hash."""
+    old, new = (layout_of(table_schema([("k", f"decimal({digits},0)")], ["k"])) for digits in (18, 20))
+    (file,) = written(
+        tmp_path, old, [pa.table({"k": pa.array([decimal.Decimal(1), decimal.Decimal(2)], pa.decimal128(18))})]
+    )
+    cache = IndexCache(1 << 20)
+    for layout, digits in ((old, 18), (new, 20)):
+        wanted = pa.table({"k": pa.array([two], pa.decimal128(digits))})
+        found = locate.locate(LocalFiles(), [file], layout, wanted, cache)
+        assert found[file.path].positions.tolist() == [1]
+
+
+def test_the_keys_of_a_new_file_are_known_without_reading_it(tmp_path: Path) -> None:
+    layout = layout_of(table_schema([("k", "string")], ["k"]))
+    cache, absent = IndexCache(1 << 20), DataFile(f"file://{tmp_path}/absent.parquet", 2, 100)
+    locate.note_keys(absent.path, layout, [pa.array(["b", "a"])], cache)
+    found = locate.locate(LocalFiles(), [absent], layout, pa.table({"k": ["a", "c"]}), cache)
+    assert (found[absent.path].positions.tolist(), found[absent.path].keys.tolist()) == ([1], [0])
+
+
 @pytest.mark.parametrize("limit", [0, 1 << 20])
 def test_a_file_that_is_older_than_a_key_column_stops_its_table_alone(limit: int, tmp_path: Path) -> None:
     old = layout_of(table_schema([("a", "int64")], ["a"]))
