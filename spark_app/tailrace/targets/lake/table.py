@@ -50,6 +50,8 @@ class LakeTable:
         """The copy in which the next generation is built while readers see the former one."""
         self._log, self._lake, self._admit = log, lake, admit
         self._spread = spread
+        self._latest: Layout | None = None
+        """The layout that was asked for last: it keeps what it derives."""
         self._swept: tuple[int, float] | None = None
         """Part of the log and time of the last sweep."""
 
@@ -113,7 +115,10 @@ class LakeTable:
             log.info("deleted %d unneeded files", swept, extra=extra)
 
     def _layout(self, schema: TableSchema, before: TableSchema | None = None) -> Layout:
-        return Layout(schema, self._table.arrow_schema(schema, before))
+        arrow, known = self._table.arrow_schema(schema, before), self._latest
+        if known is None or known.schema is not schema or known.arrow is not arrow:
+            known = self._latest = Layout(schema, arrow)
+        return known
 
     def _expire_former(self, now: float, chunks: KeptChunks, extra: dict[str, str]) -> None:
         """Versions from before what is shown now may hold what must no longer be seen. Whatever else is wrong with a

@@ -5,6 +5,7 @@ was prepared for the former generation can never be taken for one of the new.
 """
 
 import uuid
+from collections.abc import Mapping
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -24,15 +25,14 @@ def replacing(
     """All that is there goes, the files of the replacement come; and the metadata."""
     metadata = delta_schema.replaced(state.metadata, by.schema, by.columns)
     live = {uri_of(add["path"], location): LiveFile(add, BitMap64()) for add in state.files}
-    columns = stats_columns(metadata, by.schema)
+    columns = stats_columns(delta_schema.all_fields(metadata), by.schema)
     new = [new_add(file, footer_of(access, file.path), columns, location, now_ms) for file in by.files]
     change = TableCommit(by.applied, by.files, clear=True)
     return plan(change, live, new, file_id=file_id, now_ms=now_ms), metadata
 
 
-def stats_columns(metadata: Action, schema: TableSchema | None) -> list[pa.Field]:
+def stats_columns(fields: Mapping[str, pa.Field], schema: TableSchema | None) -> list[pa.Field]:
     """The key's first, then as many as Delta keeps statistics of."""
-    fields = delta_schema.all_fields(metadata)
     key = {column.name for column in delta_schema.shown(schema).key_columns} if schema else set()
     rest = [field for name, field in fields.items() if name not in key]
     return [field for name, field in fields.items() if name in key] + rest[:INDEXED_COLUMNS]

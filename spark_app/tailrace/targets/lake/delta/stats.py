@@ -24,8 +24,15 @@ _MILLI = dt.timedelta(milliseconds=1)
 
 def dumps(value: object) -> str:
     """JSON that keeps decimals exact (a float would make a bound wrong)."""
+    try:
+        return json.dumps(value, separators=(",", ":"))
+    except TypeError:  # it has one
+        return _with_decimals(value)
+
+
+def _with_decimals(value: object) -> str:
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{json.dumps(key)}:{dumps(item)}" for key, item in value.items()) + "}"
+        return "{" + ",".join(f"{json.dumps(key)}:{_with_decimals(item)}" for key, item in value.items()) + "}"
     if isinstance(value, decimal.Decimal):
         return format(value, "f")
     return json.dumps(value)

@@ -114,6 +114,10 @@ class DeltaTable:
         self._described: tuple[Action, dict[str, tuple[LiveFile, DataFile]]] = {}, {}
         """The files as last asked for, and the metadata that they were described by: most are in the next version, too,
         and reading their statistics again would make each commit cost more the larger the table is."""
+        self._fields: tuple[Action, dict[str, pa.Field]] = {}, {}
+        """The table's columns, and the metadata that they are of."""
+        self._arrow: tuple[Action, TableSchema, bool, pa.Schema] | None = None
+        """The data files' schema that was asked for last, and of what it was made."""
 
     # ---- FormatTable ----
 
@@ -200,8 +204,7 @@ class DeltaTable:
             metadata, before = self._described
             if metadata is not self._version.snapshot.metadata:
                 metadata, before = self._version.snapshot.metadata, {}
-            fields = delta_schema.all_fields(metadata)
-            found = {}
+            fields, found = self._fields_of(metadata), {}
             for uri, file in self._version.live.items():
                 known = before.get(uri)
                 same = known is not None and known[0] is file
@@ -214,7 +217,15 @@ class DeltaTable:
         metadata, applied = self._version.snapshot.metadata, self._version.stored.applied.schema_version
         # Only a newer version may change columns: what else the table lacks, somebody has dropped or renamed there.
         after = delta_schema.evolved(metadata, schema, before) if schema.version > applied else None
-        return delta_schema.arrow_schema(after or metadata, schema, schema.version >= applied)
+        of, present, known = after or metadata, schema.version >= applied, self._arrow
+        if known is None or known[0] is not of or known[1] is not schema or known[2] != present:
+            known = self._arrow = of, schema, present, delta_schema.arrow_schema(of, schema, present)
+        return known[3]
+
+    def _fields_of(self, metadata: Action) -> dict[str, pa.Field]:
+        if self._fields[0] is not metadata:
+            self._fields = metadata, delta_schema.all_fields(metadata)
+        return self._fields[1]
 
     def commit(self, change: TableCommit) -> None:
         at = self._version
@@ -405,7 +416,7 @@ class DeltaTable:
 
     def _plan(self, change: TableCommit, at: _Version, metadata: Action) -> Plan:
         now = self._now_ms
-        columns = stats_columns(metadata, self._schema)
+        columns = stats_columns(self._fields_of(metadata), self._schema)
         new = [new_add(file, footer_of(self._access, file.path), columns, self.location, now) for file in change.add]
         return plan(change, at.live, new, file_id=self._new_id(), now_ms=now)
 

@@ -65,6 +65,8 @@ def number_keys(work: PartInput, part: int, divided: ShuffledKeys | None) -> Num
 
 def _holes(work: PartInput, part: int) -> Columns:
     """The part's."""
-    holes = sorted(work.slice.applied.holes) if not work.slice.clear else []
+    if work.slice.clear or not work.slice.applied.holes:
+        return joined([], work.key_types)
+    holes = sorted(work.slice.applied.holes)
     keys = of_texts(holes, work.key_types)
     return taken(keys, np.flatnonzero(work.owner(keys) == part).astype(np.int64))

@@ -188,9 +188,8 @@ def test_a_table_that_got_another_key_is_searched_by_it_in_files_that_are_indexe
 def test_a_key_that_became_wider_is_found_in_files_that_are_indexed(tmp_path: Path) -> None:
     """Of 18 digits the word is the number, of more it is a hash."""
     old, new = (layout_of(table_schema([("k", f"decimal({digits},0)")], ["k"])) for digits in (18, 20))
-    (file,) = written(
-        tmp_path, old, [pa.table({"k": pa.array([decimal.Decimal(1), decimal.Decimal(2)], pa.decimal128(18))})]
-    )
+    one, two = decimal.Decimal(1), decimal.Decimal(2)
+    (file,) = written(tmp_path, old, [pa.table({"k": pa.array([one, two], pa.decimal128(18))})])
     cache = IndexCache(1 << 20)
     for layout, digits in ((old, 18), (new, 20)):
         wanted = pa.table({"k": pa.array([two], pa.decimal128(digits))})
