@@ -28,7 +28,7 @@ class WantedKeys:
     columns: Sequence[pa.Array]
     """Canonical, without nulls."""
     words: Words
-    """In rising order."""
+    """Words in rising order."""
     numbers: npt.NDArray[np.int64]
     """The number of the key that each word is of."""
     exact: bool

@@ -76,7 +76,7 @@ def note_keys(path: str, layout: Layout, keys: Sequence[pa.Array], cache: IndexC
 
 
 def _form(layout: Layout) -> str:
-    """What a file was indexed by. A table whose key was dropped and made anew, or became wider, goes on with the files
+    """The columns that a file was indexed by. A table whose key was dropped and made anew, or became wider, goes on with the files
     that it has."""
     return "\n" + "\n".join(f"{layout.fields[name].name} {layout.fields[name].type}" for name in layout.key)
 
