@@ -76,8 +76,8 @@ def note_keys(path: str, layout: Layout, keys: Sequence[pa.Array], cache: IndexC
 
 
 def _form(layout: Layout) -> str:
-    """The columns that a file was indexed by. A table whose key was dropped and made anew, or became wider, goes on with the files
-    that it has."""
+    """The columns that a file was indexed by: a table whose key was dropped and made anew, or became wider, goes on
+    with the files that it has."""
     return "\n" + "\n".join(f"{layout.fields[name].name} {layout.fields[name].type}" for name in layout.key)
 
 
