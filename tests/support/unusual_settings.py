@@ -20,7 +20,7 @@ Value = str | int | float
 LEFT: Mapping[str, str] = {
     "binlog_format": "doctor asks for ROW",
     "binlog_row_image": "doctor asks for FULL",
-    "binlog_row_value_options": "doctor refuses PARTIAL_JSON",
+    "binlog_row_value_options": "of sessions that write",
     "gtid_domain_id": "of sessions that write",
     "max_allowed_packet": "values of JSON need it (docs/mysql.md)",
     "max_user_connections": "0 is no limit, and 1 lets in one session",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
+from support.mysql import MARIADB_NEWEST, MysqlServer
 from support.mysql_log import PATIENCE, LogRun, by_chunk, source_rows
 from support.versions import release_for, turns
 from tailrace.changelog.dropped import due
@@ -565,16 +565,6 @@ def test_checksums_may_be_switched_off_and_on_while_the_log_is_read(server: Mysq
     assert run.rows("d.t") == source_rows(server)
 
 
-def test_changes_without_all_columns_stop_the_table(server: MysqlServer, run: LogRun) -> None:
-    server.script("CREATE TABLE d.m (id int PRIMARY KEY, v int, w int)")
-    run.catch_up()
-    server.script("INSERT INTO d.m VALUES (1, 2, 3)", "SET SESSION binlog_row_image = MINIMAL", "UPDATE d.m SET v = 4")
-    run.catch_up()
-    stopped = run.table("d.m").stopped
-    assert stopped is not None and (stopped.error, stopped.seq) == ("LogIncomplete", 1)
-    assert run.rows("d.m") == [{"id": 1, "v": 2, "w": 3}]
-
-
 @pytest.mark.parametrize("compressed", [False, True])
 def test_updates_without_what_they_did_not_change_are_followed(tmp_path: Path, compressed: bool) -> None:
     """MariaDB's FULL_NODUP: their second image has changed columns only."""
@@ -604,20 +594,6 @@ def test_rows_without_column_names_stop_the_table(server: MysqlServer, run: LogR
     assert stopped is not None and stopped.error == "LogIncomplete"
     assert "SET GLOBAL binlog_row_metadata = FULL" in stopped.fix
     assert [row["id"] for row in run.changes("d.t")] == [1]
-
-
-@pytest.mark.mysql(MYSQL, binlog_row_value_options="PARTIAL_JSON")
-def test_partial_json_stops_the_table(mysql: MysqlServer, tmp_path: Path) -> None:
-    mysql.script(
-        "CREATE DATABASE d",
-        "CREATE TABLE d.t (id int PRIMARY KEY, v json)",
-        'INSERT INTO d.t VALUES (1, \'{"a": "long enough to be replaced in place", "b": 1}\')',
-    )
-    with LogRun(mysql, tmp_path) as run:
-        mysql.script("UPDATE d.t SET v = JSON_SET(v, '$.b', 2)")
-        run.catch_up()
-        stopped = run.table("d.t").stopped
-        assert stopped is not None and "parts of JSON documents" in stopped.message
 
 
 def test_a_table_is_not_added_in_the_middle_of_a_transaction(server: MysqlServer, tmp_path: Path) -> None:

@@ -161,6 +161,7 @@ def _table(row: Row, found: list[Row], indexes: list[Row], options: TableOptions
         stop=_stop(name, row, columns, options) or masks.of_key(schema) or refused or reserved(schema),
         engine=row["engine"],
         options=options,
+        alone={part["index_name"] for part in indexes} == {index},
     )
 
 

@@ -69,6 +69,8 @@ class MysqlTable:
     engine: str | None = None
     options: TableOptions | None = None
     """The options that were in force."""
+    alone: bool = False
+    """The key's index is the only unique one."""
 
     @property
     def id(self) -> int:

@@ -41,7 +41,7 @@ _COMPRESSED = {
     Kind.MARIADB_DELETE_ROWS_COMPRESSED_V1: Kind.DELETE_ROWS_V1,
 }
 # Asked of every event: members of an enum take longer to look up.
-_ROWS = frozenset(map(int, (*ROWS, Kind.PARTIAL_UPDATE_ROWS)))
+_ROWS = frozenset(map(int, ROWS))
 _BEGINS = frozenset(map(int, (Kind.GTID, Kind.GTID_TAGGED, Kind.MARIADB_GTID)))
 _QUERIES = frozenset(
     (Kind.QUERY, Kind.QUERY_OF_A_SESSION, Kind.MARIADB_QUERY_COMPRESSED, Kind.MARIADB_QUERY_OF_A_SESSION_COMPRESSED)

@@ -18,8 +18,7 @@ from tailrace.sources.api import Changes, TableRows
 from tailrace.sources.databases.decode import BlockEvents, Evolved, first_failing
 from tailrace.sources.mysql.log.blocks import TRUNCATE, EventBlock
 from tailrace.sources.mysql.log.columns import Buffer
-from tailrace.sources.mysql.log.events import Kind
-from tailrace.sources.mysql.log.rows import Part, RowForm, Span
+from tailrace.sources.mysql.log.rows import ROW_IMAGE_FIX, Part, RowForm, Span
 from tailrace.sources.mysql.log.rows import decode as decode_rows
 from tailrace.sources.mysql.log.tables import Tables
 from tailrace.sources.mysql.log.walk import Flags, Places
@@ -66,7 +65,7 @@ class Decoder:
             if form not in resolved:
                 resolved[form] = self._resolve(now, form, first)
             found = resolved[form]
-            if found is not None and not self._refused(now, found, kind, first):
+            if found is not None:
                 now.spans.append(Span(found, kind, places, now.starts[places], now.ends[places]))
         return now
 
@@ -80,17 +79,6 @@ class Decoder:
             now.changed.append((index, found.form.schema, found.reread))
             return found.form
         return found
-
-    def _refused(self, now: _Pass, form: RowForm, kind: int, index: int) -> bool:
-        if kind != Kind.PARTIAL_UPDATE_ROWS:
-            return False
-        name = form.schema.name
-        what = f"a change of {name} has parts of JSON documents only: a session has set binlog_row_value_options"
-        stop = LogIncomplete(name, what, "Set binlog_row_value_options = '' there and resync the table.")
-        table_id = form.schema.table_id
-        if table_id not in now.stops or index < now.stops[table_id][0]:
-            now.stop(table_id, index, stop)
-        return True
 
     def _attempt(self, now: _Pass, counts: Places) -> list[tuple[RowForm, list[Part]]] | None:
         """Decode and count; None: one more table is stopped, at the event that cannot be taken over."""
@@ -107,9 +95,18 @@ class Decoder:
             except TableStop as error:
                 now.stop(schema.table_id, _failing(now.buffer, kept), error)
                 return None
+            doubtful = [int(part.event.min()) for part in parts if part.may_have_moved]
+            if doubtful and not self._tables.has_one_unique_index(schema.table_id):
+                now.stop(schema.table_id, min(doubtful), _may_have_moved(schema.name))
+                return None
             counts[kept.event] = taken
             walked.setdefault((schema.table_id, schema.version), (span.form, []))[1].extend(parts)
         return list(walked.values())
+
+
+def _may_have_moved(table: str) -> LogIncomplete:
+    what = f"a change of {table} came without its new key, and may be a REPLACE by another unique index"
+    return LogIncomplete(table, f"{what}: a session has set binlog_row_image", ROW_IMAGE_FIX)
 
 
 def _part(span: Span, which: slice | Flags) -> Span:
@@ -142,7 +139,7 @@ def _assembled(form: RowForm, parts: list[Part], firsts: Places, times: Places) 
         pa.array(seq),
         operations,
         pa.array(times[event]).cast(pa.timestamp("us", tz="UTC")),
-        pa.nulls(len(seq), pa.list_(pa.int16())),
+        _unchanged(parts),
         _old_keys(form, parts),
     ]
     arrays += [pa.concat_arrays([p.columns[i] for p in parts]) for i in range(len(schema.columns))]
@@ -150,6 +147,16 @@ def _assembled(form: RowForm, parts: list[Part], firsts: Places, times: Places) 
     if len(parts) > 1:
         rows = rows.take(pa.array(np.argsort(seq, kind="stable")))
     return TableRows(schema, rows, with_nulled((), [one for part in parts for one in part.nulled]))
+
+
+def _unchanged(parts: list[Part]) -> pa.Array:
+    kind = pa.list_(pa.int16())
+    return pa.concat_arrays([
+        pa.repeat(pa.scalar(list(part.unchanged), kind), len(part.event))
+        if part.unchanged
+        else pa.nulls(len(part.event), kind)
+        for part in parts
+    ])  # fmt: skip
 
 
 def _old_keys(form: RowForm, parts: list[Part]) -> pa.Array:

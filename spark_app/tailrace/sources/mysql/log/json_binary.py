@@ -23,6 +23,8 @@ _SHORT_ESCAPES = {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r"}
 _ESCAPES = {i: _SHORT_ESCAPES.get(i, f"\\u{i:04x}") for i in range(32)} | {34: '\\"', 92: "\\\\"}
 _LEAST_POINT, _MOST_POINT = -14, 15
 """Digits before the point of a double that is written without an exponent, unless digits behind it are left."""
+Node = dict[str, "Node"] | list["Node"] | str
+"""A document taken apart; what is no container is its text."""
 MAX_DEPTH = 101
 """The depth of containers in each other: the server takes 100."""
 
@@ -40,9 +42,27 @@ def text(document: bytes) -> str:
         return _value(document, document[0], 1, MAX_DEPTH)
 
 
+def members(document: bytes) -> Node:
+    """The document taken apart."""
+    if not document:
+        return "null"
+    with whole("JSON"):
+        return _node(document, document[0], 1, MAX_DEPTH)
+
+
+def written(node: Node) -> str:
+    """The text of a document that was taken apart."""
+    if isinstance(node, dict):
+        keys = sorted(node, key=lambda key: (len(key.encode()), key.encode()))
+        return _joined_object([_quoted(key) for key in keys], [written(node[key]) for key in keys])
+    return node if isinstance(node, str) else _joined_array([written(item) for item in node])
+
+
 def _value(data: bytes, kind: int, at: int, depth: int) -> str:
     if kind <= _LARGE_ARRAY:
-        return _container(data, kind, at, depth)
+        keys, values = _container(data, kind, at, depth)
+        texts = [_value(data, *value) for value in values]
+        return _joined_array(texts) if keys is None else _joined_object(list(map(_quoted, keys)), texts)
     if kind == _LITERAL:
         return _LITERALS[data[at]]
     if kind in _INTEGERS:
@@ -58,8 +78,25 @@ def _value(data: bytes, kind: int, at: int, depth: int) -> str:
     raise ValueError("unknown type")
 
 
-def _container(data: bytes, kind: int, at: int, depth: int) -> str:
-    """Count and size; of an object the keys' places and lengths; then the values, or their places."""
+def _joined_object(keys: list[str], values: list[str]) -> str:
+    return "{" + ", ".join(f"{key}: {value}" for key, value in zip(keys, values, strict=True)) + "}"
+
+
+def _joined_array(values: list[str]) -> str:
+    return "[" + ", ".join(values) + "]"
+
+
+def _node(data: bytes, kind: int, at: int, depth: int) -> Node:
+    if kind > _LARGE_ARRAY:
+        return _value(data, kind, at, depth)
+    keys, values = _container(data, kind, at, depth)
+    nodes = [_node(data, *value) for value in values]
+    return nodes if keys is None else dict(zip(keys, nodes, strict=True))
+
+
+def _container(data: bytes, kind: int, at: int, depth: int) -> tuple[list[str] | None, list[tuple[int, int, int]]]:
+    """The keys (None: an array), and the kind, place and depth of each value. In the data: count and size; of an object
+    the keys' places and lengths; then the values, or their places."""
     if not depth:
         raise ValueError("too deep")
     size = 4 if kind in (_LARGE_OBJECT, _LARGE_ARRAY) else 2
@@ -70,18 +107,16 @@ def _container(data: bytes, kind: int, at: int, depth: int) -> str:
     keys: list[str] = []
     for _ in range(count if is_object else 0):
         key, _behind = piece(data, at + _offset(data, entry, size), _offset(data, entry + size, 2))
-        keys.append(_quoted(key.decode()))
+        keys.append(key.decode())
         entry += size + 2
     values = [_entry(data, at, entry + i * (size + 1), size, depth) for i in range(count)]
-    if is_object:
-        return "{" + ", ".join(f"{key}: {value}" for key, value in zip(keys, values, strict=True)) + "}"
-    return "[" + ", ".join(values) + "]"
+    return keys if is_object else None, values
 
 
-def _entry(data: bytes, container: int, at: int, size: int, depth: int) -> str:
+def _entry(data: bytes, container: int, at: int, size: int, depth: int) -> tuple[int, int, int]:
     kind = data[at]
     inline = kind in (_LITERAL, _INT16, _UINT16) or (size == 4 and kind in (_INT32, _UINT32))
-    return _value(data, kind, at + 1 if inline else container + _offset(data, at + 1, size), depth - 1)
+    return kind, at + 1 if inline else container + _offset(data, at + 1, size), depth - 1
 
 
 def _offset(data: bytes, at: int, size: int) -> int:

@@ -2,9 +2,15 @@
 
 Called by `decode.Decoder`. An update whose key changed is two parts, D under the old key and M under the new one,
 adjacent in sequence.
+
+What neither image of an update has (`binlog_row_image`), it has not changed: that stays as it is in the target. A row
+that changed without the log saying to what is an `I` that lacks the column, and is then read again by its key: an
+inserted row lacks what got its default; a document came in parts, without the whole one before; and MariaDB logs a
+REPLACE that finds a row as an update, which lacks what got its default, too.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,19 +21,22 @@ from tailrace.changelog.records import Nulled, TableSchema, with_nulled
 from tailrace.changelog.segments import DELETE, INSERT, MOVE, UPDATE
 from tailrace.errors import LogIncomplete
 from tailrace.sources.mysql import values
+from tailrace.sources.mysql.log import json_differences
 from tailrace.sources.mysql.log.columns import Buffer, column
 from tailrace.sources.mysql.log.events import Kind, UnknownEvent, number, whole
-from tailrace.sources.mysql.log.table_map import TableMap
-from tailrace.sources.mysql.log.walk import Cells, Places, walk
+from tailrace.sources.mysql.log.table_map import JSON, TableMap
+from tailrace.sources.mysql.log.walk import Cells, Documents, Places, walk
 from tailrace.sources.mysql.model import MysqlColumn
 from tailrace.types import arrow_type
 
 INSERTS = frozenset((Kind.WRITE_ROWS, Kind.WRITE_ROWS_V1))
-UPDATES = frozenset((Kind.UPDATE_ROWS, Kind.UPDATE_ROWS_V1))
+UPDATES = frozenset((Kind.UPDATE_ROWS, Kind.UPDATE_ROWS_V1, Kind.PARTIAL_UPDATE_ROWS))
 DELETES = frozenset((Kind.DELETE_ROWS, Kind.DELETE_ROWS_V1))
 ROWS = INSERTS | UPDATES | DELETES
-_V2 = frozenset((Kind.WRITE_ROWS, Kind.UPDATE_ROWS, Kind.DELETE_ROWS))
+_V2 = frozenset((Kind.WRITE_ROWS, Kind.UPDATE_ROWS, Kind.DELETE_ROWS, Kind.PARTIAL_UPDATE_ROWS))
+"""MariaDB has the first version only."""
 Bits = NDArray[np.bool_]
+ROW_IMAGE_FIX = "Set binlog_row_image = FULL for the server and for that session; then resync the table."
 _HEAD = 8
 """Bytes of table id and flags; version 2 has the length of more information behind them, itself included."""
 
@@ -59,6 +68,10 @@ class Part:
     """M only: values of the key columns, in key order."""
     nulled: Nulled = ()
     """The counts of these rows, or of those of the update that it is a part of."""
+    unchanged: tuple[int, ...] = ()
+    """The places in the schema of the columns that the log did not carry."""
+    may_have_moved: bool = False
+    """Its rows may have got another key, which the log does not have."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +104,8 @@ def _alike(buffer: Buffer, span: Span, first: Places, present: Bits) -> tuple[li
     """The parts of events whose images have equal columns."""
     images = [np.flatnonzero(having) for having in present]
     columns = [[span.form.map.columns[place] for place in image] for image in images]
-    walked = walk(buffer.bytes, first, span.ends, columns)
+    documents = _documents(span.form.map, images[-1]) if span.kind == Kind.PARTIAL_UPDATE_ROWS else None
+    walked = walk(buffer.bytes, first, span.ends, columns, documents)
     rows = len(walked.event)
     if not rows:
         return [], np.zeros(len(span.event), np.int64)
@@ -101,8 +115,16 @@ def _alike(buffer: Buffer, span: Span, first: Places, present: Bits) -> tuple[li
     counts = np.bincount(walked.event, minlength=len(span.event))
     op = INSERT if span.kind in INSERTS else DELETE
     filled = _image(buffer, span.form, cells[0], rows, keys_only=op == DELETE)
-    nulled = () if op == DELETE else _nulled(span.form, cells[0], filled)
-    return [Part(op, span.event[walked.event], _ordinals(walked.event, counts), filled, nulled=nulled)], counts
+    if op == DELETE:
+        return [Part(op, span.event[walked.event], _ordinals(walked.event, counts), filled)], counts
+    nulled, lacking = _nulled(span.form, cells[0], filled), _lacking(span.form, cells[0])
+    return [Part(op, span.event[walked.event], _ordinals(walked.event, counts), filled, None, nulled, lacking)], counts
+
+
+def _documents(table: TableMap, image: Places) -> Documents:
+    numbers = {place: i for i, place in enumerate(p for p, c in enumerate(table.columns) if c.kind == JSON)}
+    in_image = {at: numbers[place] for at, place in enumerate(image.tolist()) if place in numbers}
+    return Documents(in_image, len(numbers))
 
 
 def _updates(
@@ -112,24 +134,63 @@ def _updates(
     form = span.form
     before = _image(buffer, form, cells[0], len(walked), keys_only=True)
     # A column that is only in the image before has not changed.
-    whole = cells[0] | cells[1]
-    after = _image(buffer, form, whole, len(walked), keys_only=False)
+    sent = cells[0] | cells[1]
+    after, unknown = _image(buffer, form, sent, len(walked), keys_only=False), np.zeros(len(walked), np.bool_)
+    lacking, in_parts = _lacking(form, sent), list[int]()
+    for place, known in enumerate(form.places):
+        partial = None if known is None or known not in cells[1] else cells[1][known].partial
+        if known is None or partial is None or not partial.any():
+            continue
+        if known in cells[0]:
+            after[place] = _patched(buffer, after[place], cells[0][known], cells[1][known])
+        else:
+            unknown |= partial
+            in_parts.append(place)
+    keys = {known for known, c in zip(form.places, form.schema.columns, strict=True) if c.key is not None}
+    by_mariadb = bool(lacking) and span.kind not in _V2
+    unknown |= by_mariadb
     moved = _moved(form.schema, before, after)
     takes = 1 + moved.astype(np.int64)
     counts = np.bincount(walked, weights=takes, minlength=len(span.event)).astype(np.int64)
     ordinal = _ordinals(walked, counts, takes)
     event = span.event[walked]
-    nulled = _nulled(form, whole, after)
-    if not moved.any():
-        return [Part(UPDATE, event, ordinal, after, nulled=nulled)], counts
-    stayed, went = pa.array(np.flatnonzero(~moved)), pa.array(np.flatnonzero(moved))
-    parts = [Part(UPDATE, event[~moved], ordinal[~moved], [a.take(stayed) for a in after])]
-    old = [a.take(went) for a in before]
-    parts.append(Part(DELETE, event[moved], ordinal[moved], old))
-    places = {c.id: i for i, c in enumerate(form.schema.columns)}
-    old_key = [old[places[c.id]] for c in form.schema.key_columns]
-    parts.append(Part(MOVE, event[moved], ordinal[moved] + 1, [a.take(went) for a in after], old_key, nulled))
-    return [p for p in parts if len(p.event)], counts
+    old_places = {c.id: i for i, c in enumerate(form.schema.columns)}
+    parts = list[Part]()
+
+    def add(op: str, which: Bits, columns: list[pa.Array], later: int = 0, **more: Any) -> None:
+        if which.all():
+            parts.append(Part(op, event, ordinal + later, columns, **more))
+        elif which.any():
+            rows = pa.array(np.flatnonzero(which))
+            parts.append(Part(op, event[which], ordinal[which] + later, [a.take(rows) for a in columns], **more))
+
+    unknown_columns = tuple(sorted({*lacking, *in_parts}))
+    maybe = by_mariadb and not keys <= cells[1].keys()
+    add(UPDATE, ~moved & ~unknown, after, unchanged=lacking)
+    add(INSERT, ~moved & unknown, after, unchanged=unknown_columns, may_have_moved=maybe)
+    add(DELETE, moved, before)
+    add(INSERT, moved & unknown, after, 1, unchanged=unknown_columns)
+    went = moved & ~unknown
+    gone = pa.array(np.flatnonzero(went))
+    old_key = [before[old_places[c.id]].take(gone) for c in form.schema.key_columns]
+    add(MOVE, went, after, 1, old_key=old_key, unchanged=lacking)
+    parts[0] = replace(parts[0], nulled=_nulled(form, sent, after))
+    return parts, counts
+
+
+def _patched(buffer: Buffer, texts: pa.Array, before: Cells, after: Cells) -> pa.Array:
+    """The documents that came in parts, from those before them."""
+    assert after.partial is not None
+    found = texts.to_pylist()
+    whole_ones, parts = buffer.pieces(before), buffer.pieces(replace(after, valid=None))
+    for row in np.flatnonzero(after.partial).tolist():
+        found[row] = json_differences.text(whole_ones[row].as_py(), parts[row].as_py())
+    return pa.array(found, texts.type)
+
+
+def _lacking(form: RowForm, cells: dict[int, Cells]) -> tuple[int, ...]:
+    """The places in the schema of the columns that an image does not have."""
+    return tuple(i for i, place in enumerate(form.places) if place is not None and place not in cells)
 
 
 def _moved(schema: TableSchema, before: list[pa.Array], after: list[pa.Array]) -> Bits:
@@ -142,22 +203,29 @@ def _moved(schema: TableSchema, before: list[pa.Array], after: list[pa.Array]) -
 
 
 def _image(buffer: Buffer, form: RowForm, cells: dict[int, Cells], rows: int, keys_only: bool) -> list[pa.Array]:
-    """`cells`: by place. `keys_only`: the other columns are null."""
+    """`cells`: by place. Columns without are null. `keys_only`: and the other columns."""
     found = []
     for known, place, schema_column in zip(form.columns, form.places, form.schema.columns, strict=True):
-        if place is None or (keys_only and schema_column.key is None):
+        if place not in cells or (keys_only and schema_column.key is None):
             found.append(pa.nulls(rows, arrow_type(schema_column.type)))
             continue
         with values.fitted(form.schema.name, known.name, known.form, schema_column.key is not None):
-            found.append(column(buffer, form.map.columns[place], known, cells[place]))
+            found.append(column(buffer, form.map.columns[place], known, _whole(cells[place])))
     return found
 
 
+def _whole(cells: Cells) -> Cells:
+    """Documents that came in parts count as NULL."""
+    if cells.partial is None:
+        return cells
+    return replace(cells, valid=~cells.partial if cells.valid is None else cells.valid & ~cells.partial)
+
+
 def _nulled(form: RowForm, cells: dict[int, Cells], typed: list[pa.Array]) -> Nulled:
-    """The counts of an image with all columns."""
+    """The counts of an image."""
     counts = []
     for known, place, array in zip(form.columns, form.places, typed, strict=True):
-        if place is None:
+        if place not in cells or cells[place].partial is not None:
             continue
         valid = cells[place].valid
         counts.append((known.name, array.null_count - (0 if valid is None else int((~valid).sum()))))
@@ -172,9 +240,8 @@ def _ordinals(event: Places, counts: Places, takes: Places | None = None) -> Pla
 
 
 def _first_rows(buffer: Buffer, span: Span) -> tuple[Places, Bits]:
-    """The places where the rows begin; and the columns that are present in each event and image. Each image must have
-    those that are needed: before a change the key, after it every captured column (or what has not changed before it,
-    `FULL_NODUP`)."""
+    """The places where the rows begin; and the columns that are present in each event and image. The first image must
+    have the key."""
     at: Places = span.starts + _HEAD
     if (span.ends - at < 4).any():
         raise UnknownEvent("the server sent a row event that is not whole")
@@ -192,28 +259,15 @@ def _first_rows(buffer: Buffer, span: Span) -> tuple[Places, Bits]:
     at = at + (behind - int(at[0]))
     raw = buffer.bytes[at[:, None] + np.arange(bitmap * images)].reshape(len(at), images, bitmap)
     present = np.unpackbits(raw, axis=2, count=count, bitorder="little").astype(np.bool_)
-    captured = [(p, c) for p, c in zip(span.form.places, span.form.schema.columns, strict=True) if p is not None]
-    keys = [p for p, c in captured if c.key is not None]
-    for image, needed in enumerate(_needed(span.kind, keys, [p for p, _ in captured])):
-        lacking = [place for place in needed if not present[:, : image + 1, place].any(axis=1).all()]
-        if lacking:
-            raise _partial(span.form, lacking)
+    keys = [p for p, c in zip(span.form.places, span.form.schema.columns, strict=True) if c.key is not None]
+    lacking = [place for place in keys if not present[:, 0, place].all()]
+    if lacking:
+        raise _unnamed(span.form, lacking)
     return at + bitmap * images, present
 
 
-def _needed(kind: int, keys: list[int], captured: list[int]) -> list[list[int]]:
-    """Places in each image."""
-    if kind in UPDATES:
-        return [keys, captured]
-    return [captured if kind in INSERTS else keys]
-
-
-def _partial(form: RowForm, places: list[int]) -> LogIncomplete:
+def _unnamed(form: RowForm, places: list[int | None]) -> LogIncomplete:
     names = dict(zip(form.places, form.columns, strict=True))
     columns, table = ", ".join(repr(names[place].name) for place in places), form.schema.name
-    return LogIncomplete(
-        table,
-        f"a change of {table} came without the column {columns}: a session has set binlog_row_image, or the column is"
-        " generated and MariaDB does not log it",
-        "Set binlog_row_image = FULL for the server and for that session; then resync the table.",
-    )
+    what = f"a change of {table} came without the column {columns} of its key: a session has set binlog_row_image"
+    return LogIncomplete(table, what, ROW_IMAGE_FIX)

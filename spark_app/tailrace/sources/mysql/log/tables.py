@@ -145,6 +145,11 @@ class Tables(StreamTables[Captured]):
         with whole("TABLE_MAP"):
             return number_of(identity(schema.decode(), table.decode()))
 
+    def has_one_unique_index(self, table_id: int) -> bool:
+        """Of now: the key's."""
+        now = self._lookup(table_id)
+        return now is not None and now.alone
+
     def evolve(self, schema: TableSchema, table: MysqlTable | None) -> None:
         """A new version is in force."""
         known = self.known[schema.table_id]

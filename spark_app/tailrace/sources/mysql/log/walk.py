@@ -19,6 +19,8 @@ Places = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Layout = list[tuple[int | None, int]]
 """The width of each column, or None and the bytes of its length."""
+PARTIAL_JSON = 1
+"""The only known option of a row's image: it says of each JSON column of the table whether it is partial."""
 SLACK = 64
 """Bytes behind the last event, so that numbers can be read wider than they are."""
 _FIXED = {
@@ -49,6 +51,8 @@ class Cells:
     length: Places
     valid: NDArray[np.bool_] | None
     """Rows that are not NULL; None: all."""
+    partial: Flags | None = None
+    """Rows of which there are only the differences to the document before; None: none."""
 
 
 @dataclass(frozen=True)
@@ -89,15 +93,30 @@ def length_bytes(column: MapColumn) -> int:
     return column.meta
 
 
-def walk(buffer: Bytes, starts: Places, ends: Places, images: Sequence[Sequence[MapColumn]]) -> Walked:
+@dataclass(frozen=True)
+class Documents:
+    """The JSON columns of a table, of which an image may have parts."""
+
+    numbers: dict[int, int]
+    """The number of each that the image has, by its place in the image."""
+    count: int
+
+
+def walk(
+    buffer: Bytes,
+    starts: Places,
+    ends: Places,
+    images: Sequence[Sequence[MapColumn]],
+    documents: Documents | None = None,
+) -> Walked:
     """`starts`: of each event's first row; `images`: the columns that each image of a row has. `buffer` has SLACK bytes
-    behind the last event."""
-    return _Walk(buffer, images).run(starts, ends)
+    behind the last event. `documents`: the image after begins with options, and may have parts of these."""
+    return _Walk(buffer, images, documents).run(starts, ends)
 
 
 class _Walk:
-    def __init__(self, buffer: Bytes, images: Sequence[Sequence[MapColumn]]) -> None:
-        self._buffer = buffer
+    def __init__(self, buffer: Bytes, images: Sequence[Sequence[MapColumn]], documents: Documents | None) -> None:
+        self._buffer, self._documents = buffer, documents
         self._layouts = [[(width(c), length_bytes(c) if width(c) is None else 0) for c in image] for image in images]
         self._found: list[list[list[Cells]]] = [[[] for _ in image] for image in images]
 
@@ -112,12 +131,27 @@ class _Walk:
                 active, at, end = active[going], at[going], end[going]
             rounds.append(active)
             for layout, found in zip(self._layouts, self._found, strict=True):
-                at = self._image(layout, found, at, end)
+                partial = dict[int, Flags]()
+                if self._documents is not None and found is self._found[-1]:
+                    at, partial = self._options(self._documents, at, end)
+                at = self._image(layout, found, at, end, partial)
         if (at != end).any():
             raise _torn()
         return self._ordered(rounds, len(starts))
 
-    def _image(self, layout: Layout, found: list[list[Cells]], at: Places, end: Places) -> Places:
+    def _options(self, documents: Documents, at: Places, end: Places) -> tuple[Places, dict[int, Flags]]:
+        """The place behind them, and which rows are partial, by the document's place in the image."""
+        options = self._buffer[at]
+        if (options > PARTIAL_JSON).any():
+            raise UnknownEvent("the server sent a row with unknown options")
+        size = (documents.count + 7) // 8
+        bits = [self._buffer[np.minimum(at + 1 + i, end)] for i in range(size)]
+        marked = {place: (options & bits[bit >> 3] >> (bit & 7)) == 1 for place, bit in documents.numbers.items()}
+        return at + 1 + size * options.astype(np.int64), marked
+
+    def _image(
+        self, layout: Layout, found: list[list[Cells]], at: Places, end: Places, partial: dict[int, Flags]
+    ) -> Places:
         nulls = (len(layout) + 7) // 8
         bits = [self._buffer[np.minimum(at + i, end)] for i in range(nulls)]
         at = at + nulls
@@ -132,7 +166,7 @@ class _Walk:
             # Checked before the next column: a damaged length must not send it beyond the buffer.
             if (at > end).any():
                 raise _torn()
-            found[i].append(Cells(begins, length, valid))
+            found[i].append(Cells(begins, length, valid, partial.get(i)))
         return at
 
     def _length(self, at: Places, prefix: int) -> Places:
@@ -156,10 +190,16 @@ def _joined(found: list[Cells], order: Places | None) -> Cells:
         return found[0]
     at = np.concatenate([c.at for c in found])[order]
     length = np.concatenate([c.length for c in found])[order]
-    if all(c.valid is None for c in found):
-        return Cells(at, length, None)
-    valid = np.concatenate([np.ones(len(c.at), np.bool_) if c.valid is None else c.valid for c in found])[order]
-    return Cells(at, length, valid)
+    valid = _flags([c.valid for c in found], found, order, missing=True)
+    return Cells(at, length, valid, _flags([c.partial for c in found], found, order, missing=False))
+
+
+def _flags(flags: list[Flags | None], found: list[Cells], order: Places, missing: bool) -> Flags | None:
+    if all(one is None for one in flags):
+        return None
+    whole = [np.full(len(c.at), missing) if one is None else one for one, c in zip(flags, found, strict=True)]
+    joined: Flags = np.concatenate(whole)[order]
+    return joined
 
 
 def _torn() -> UnknownEvent:
