@@ -28,7 +28,20 @@ COLUMNS = (
 ONLY_MYSQL = ", g int AS (st + v) VIRTUAL, u int UNIQUE"
 TABLES = ("wide", "triggered", "chosen", "pairs")
 WHERE = "w < 5"
-PATHS = ("$.a", "$.b[0]", "$.b[1]", "$.b[1].z", "$.b[last]", '$."é \\\\" x".c', "$.long", "$.b", "$.b[9]", "$")
+PATHS = (
+    "$.a",
+    "$.b[0]",
+    "$.b[1]",
+    "$.b[1].z",
+    "$.b[last]",
+    "$.b[last-1]",
+    "$.b[last-4]",
+    '$."é \\\\" x".c',
+    "$.long",
+    "$.b",
+    "$.b[9]",
+    "$",
+)
 
 
 def create(server: MysqlServer) -> None:
@@ -154,8 +167,8 @@ def test_a_copy_is_equal_whatever_sessions_leave_out_of_their_log(
                     copy.stop()
                     write(sessions, 8)
                     copy.start()
-            with copy.source.session() as session:
-                end = session.log_end()
+            with copy.source.session() as asked:
+                end = asked.log_end()
             copy.settle(Position(end))
             assert copy.driver.faults() == {}
         for session in sessions:
@@ -188,6 +201,7 @@ def test_documents_that_came_in_parts_are_put_together(tmp_path: Path, release: 
                 "UPDATE d.t SET k = JSON_SET(k, '$.long', 'short', '$.new', CAST('[1.0, {}]' AS JSON)) WHERE id < 4",
                 """UPDATE d.t SET k = JSON_SET(k, '$."é.\\\\"z"', 2) WHERE id < 3""",
                 "UPDATE d.t SET j = JSON_REMOVE(j, '$.list[1]', '$.a'), k = JSON_SET(k, '$.list[3]', 1) WHERE id < 3",
+                "UPDATE d.t SET j = JSON_SET(j, '$.list[last-7]', 3), k=JSON_REMOVE(k, '$.list[last-1]') WHERE id < 1",
                 "UPDATE d.t SET id = 10, j = JSON_REPLACE(j, '$.list[1].x', 7) WHERE id = 2",
                 "UPDATE d.t SET k = JSON_SET(k, '$.long', 'x'), n = '{}' WHERE id = 5",
                 "UPDATE d.t SET m = 2 WHERE id = 4",

@@ -11,8 +11,9 @@ from tailrace.sources.mysql.log.events import number, piece, whole
 from tailrace.sources.mysql.log.json_binary import Node, members, written
 
 _REPLACE, _INSERT, _REMOVE = 0, 1, 2
-_LEG = re.compile(r'\[(\d+)\]|\.(?:("(?:[^"\\]|\\.)*")|([^.\["]+))', re.DOTALL)
-"""A step of a path: into an array, or to a member, whose name is quoted where it is no plain word."""
+_LEG = re.compile(r'\[(last-?)?(\d*)\]|\.(?:("(?:[^"\\]|\\.)*")|([^.\["]+))', re.DOTALL)
+"""A step of a path: into an array, from its begin or its end, or to a member, whose name is quoted where it is no plain
+word."""
 
 
 def text(before: bytes, differences: bytes) -> str:
@@ -41,13 +42,17 @@ def _differences(data: bytes) -> Iterator[tuple[int, list[int | str], Node]]:
 
 
 def _legs(path: str) -> list[int | str]:
+    """Places that are counted from an array's end are negative."""
     legs, at = list[int | str](), 1 if path.startswith("$") else 0
     while at < len(path):
         found = _LEG.match(path, at)
         if found is None:
             raise ValueError("not a path")
-        index, quoted, name = found.groups()
-        legs.append(int(index) if index is not None else name if quoted is None else json.loads(quoted))
+        from_end, index, quoted, name = found.groups()
+        if index is not None:
+            legs.append(int(index) if from_end is None else -1 - int(index or 0))
+        else:
+            legs.append(name if quoted is None else json.loads(quoted))
         at = found.end()
     return legs
 

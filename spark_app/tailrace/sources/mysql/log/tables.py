@@ -146,7 +146,7 @@ class Tables(StreamTables[Captured]):
             return number_of(identity(schema.decode(), table.decode()))
 
     def has_one_unique_index(self, table_id: int) -> bool:
-        """Of now: the key's."""
+        """True if it has only that of its key, by the catalog of now."""
         now = self._lookup(table_id)
         return now is not None and now.alone
 
