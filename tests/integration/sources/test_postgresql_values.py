@@ -19,6 +19,7 @@ from tailrace.contract.resources import TableOptions
 from tailrace.errors import ValueUnsupported
 from tailrace.sources.api import KeyList, KeyRange
 from tailrace.sources.findings import TableSize
+from tailrace.sources.postgresql import binary, chunks
 from tailrace.sources.postgresql.chunks import PgKeys
 from tailrace.sources.postgresql.codec import decode
 from tailrace.sources.postgresql.connect import connect
@@ -245,6 +246,58 @@ def random_numeric(random: Random) -> str:
     padded = digits.rjust(point + 1, "0")
     number = f"{padded[: len(padded) - point]}.{padded[len(padded) - point :]}{'0' * random.choice([0, 3, 40])}"
     return random.choice(["", "-"]) + number.rstrip(".")
+
+
+RANDOM = {
+    "b": ("bool", "random() < 0.5"),
+    "i2": ("int2", "part(16)"),
+    "i4": ("int4", "NULLIF(part(32), 0)"),
+    "i8": ("int8", "part(64)"),
+    "f4": ("float4", "random() * 10 ^ (random() * 70 - 38)"),
+    "f8": ("float8", "part(64) * 10.0 ^ (random() * 600 - 319)"),
+    "infinite": ("date", "'-infinity'"),
+    "d": ("date", "'4713-01-01 BC'::date + (random() * 5.8e6)::int"),
+    "ts": ("timestamp", "'4713-01-02 BC'::timestamp + random() * interval '14000 years'"),
+    "tz": ("timestamptz", "'0001-01-01 00:00:00+00'::timestamptz + random() * 315537897600 * interval '1 second'"),
+    "at": ("time", "random() * interval '24 hours'"),
+    "x": ("bytea", "decode(md5(g::text), 'hex')"),
+    "v": ("varchar(20)", "repeat(chr(65 + g % 4000), g % 17)"),
+    "u": ("uuid", "md5(g::text)::uuid"),
+    "raw": ("uuid", "NULLIF(md5(g::text)::uuid, md5('7')::uuid)"),
+    "n": ("numeric(18, 6)", "part(64) / 10.0 ^ 9 % 1e12"),
+    "small": ("numeric(18, 18)", "part(64) % 1000 / 1000.0"),
+    "whole": ("numeric(18, 0)", "part(58)"),
+    "nan": ("numeric(15, 2)", "CASE WHEN g % 9 = 0 THEN 'NaN' ELSE round(part(40), -3) END"),
+    "wide": ("numeric", "part(50) / 10.0 ^ (g % 25)"),
+}
+"""Type, and an expression over the number `g` of the row."""
+PART = """
+CREATE FUNCTION pg_temp.part(bits int) RETURNS numeric LANGUAGE sql VOLATILE AS $$
+SELECT trunc((random() * 2 - 1)::numeric * 2.0 ^ (bits - 1) / 2.0 ^ trunc((random() * 1.3 * bits)::numeric)) $$
+"""
+
+
+def test_random_values_come_out_equal_in_binary_form_and_as_text(server: PostgresServer) -> None:
+    config = config_of(server)
+    wanted = {"raw": "binary", "wide": "decimal(16,3)", "at": "time"}
+    options = TableOptions.model_validate({"match": "public.t", "as": wanted, "onUnsupported": "SetNull"})
+    with connect(config) as connection:
+        connection.execute(PART.encode())
+        columns = ", ".join(f"{name} {type}" for name, (type, _) in RANDOM.items())
+        values = ", ".join(expression.replace("part(", "pg_temp.part(") for _, expression in RANDOM.values())
+        connection.execute(f"CREATE TABLE public.t (id int PRIMARY KEY, {columns})".encode())
+        connection.execute(f"INSERT INTO public.t SELECT g, {values} FROM generate_series(1, 4000) g".encode())
+        table = table_of(connection, "public.t", options)
+    found: list[pa.Table] = []
+    for as_text in (False, True):
+        batches: list[pa.RecordBatch] = []
+        chunks._read(config, table, ALL, None, batches.append, as_text)
+        found.append(pa.Table.from_batches(batches).combine_chunks())
+    read = {c.name for c in table.columns if binary.reader(c) is not None}
+    assert read == {c.name for c in table.columns}
+    assert [name for name in found[0].column_names if not same(found[0][name], found[1][name])] == []
+    partly = {name for name in found[0].column_names if 0 < found[0][name].null_count < 4000}
+    assert {"d", "ts", "nan", "wide"} <= partly and found[0]["infinite"].null_count == 4000
 
 
 def test_a_numeric_becomes_the_double_and_the_decimal_of_the_servers_own_cast(postgres: PostgresServer) -> None:

@@ -18,9 +18,9 @@ from tailrace.changelog.records import Key, Nulled, Position, with_nulled
 from tailrace.errors import RESYNC, Locked, ReadRefused, Retry, SourceRefused, TableGone, ValueUnsupported
 from tailrace.seams import seam
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Writer
-from tailrace.sources.postgresql import locks
+from tailrace.sources.postgresql import binary, locks
 from tailrace.sources.postgresql.catalog import table_by_oid
-from tailrace.sources.postgresql.codec import decode
+from tailrace.sources.postgresql.codec import Reader, decode
 from tailrace.sources.postgresql.columnar import split
 from tailrace.sources.postgresql.connect import (
     Connection,
@@ -32,7 +32,15 @@ from tailrace.sources.postgresql.connect import (
 )
 from tailrace.sources.postgresql.copyout import CopyBlock, copy_out
 from tailrace.sources.postgresql.key_text import canonical
-from tailrace.sources.postgresql.keys import columns_text, in_list, in_range, key_order, normal_statement
+from tailrace.sources.postgresql.keys import (
+    column_binary,
+    column_text,
+    columns_text,
+    in_list,
+    in_range,
+    key_order,
+    normal_statement,
+)
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.oldest import oldest
 from tailrace.sources.postgresql.too_large import LIMIT, SHORTEN, too_large
@@ -138,12 +146,28 @@ def read_chunk(
     `TableGone`: the table no longer exists. `Retry`: its definition is no longer `table`'s (look it up again), or the
     connection failed; whatever `writer` got is then worthless. `ReadRefused`, `ValueUnsupported` name what is wrong.
     """
+    try:
+        return _read(config, table, part, where, writer)
+    except ValueUnsupported:
+        # Read again up to that value, for a message that has it as the log would.
+        _read(config, table, part, where, lambda _: None, as_text=True)
+        raise
+
+
+def _read(  # noqa: PLR0917  # as `read_chunk`
+    config: PgConfig,
+    table: PgTable,
+    part: KeyRange | KeyList,
+    where: str | None,
+    writer: Writer,
+    as_text: bool = False,
+) -> ChunkRead:
     # closing, not psycopg's own `with`: after a fault in mid-COPY there is nothing to roll back, only to hang up.
     with closing(connect(config)) as connection, _table_errors(connection, table):
         snapshot = _open_snapshot(connection, table)
         seam("chunk.after-snapshot")
         check_filter(connection, table, where)
-        rows, nulled = _copy(connection, table, part, where, writer)
+        rows, nulled = _copy(connection, table, _statement(table, part, where, as_text), writer, as_text)
         seam("chunk.after-read")
         connection.execute("COMMIT")
         # After the transaction, so that everything it saw lies below.
@@ -196,29 +220,40 @@ def _shape(table: PgTable) -> Sequence[object]:
 
 
 def _copy(
-    connection: Connection, table: PgTable, part: KeyRange | KeyList, where: str | None, writer: Writer
+    connection: Connection, table: PgTable, statement: sql.Composable, writer: Writer, as_text: bool
 ) -> tuple[int, Nulled]:
     rows, nulled = 0, Nulled(())
-    statement = _statement(table, part, where).as_bytes(connection)
+    readers = _readers(table, as_text)
+    command = statement.as_bytes(connection)
     take_unchecked_text(connection)
-    for block in copy_out(connection, statement):
-        batch, lost = _batch(table, block)
+    for block in copy_out(connection, command):
+        batch, lost = _batch(table, block, readers)
         writer(batch)
         rows, nulled = rows + batch.num_rows, with_nulled(nulled, lost)
     return rows, nulled
 
 
-def _statement(table: PgTable, part: KeyRange | KeyList, where: str | None) -> sql.Composable:
+def _statement(table: PgTable, part: KeyRange | KeyList, where: str | None, as_text: bool) -> sql.Composable:
     if table.schema.keyless:
         if part != KeyRange(None, None) or where is not None:
             raise Retry(f"{table.name} has lost its key since its snapshot was planned")
         return sql.SQL("COPY (SELECT {} FROM {} AS t) TO STDOUT (FORMAT binary)").format(
-            columns_text(table.columns), table.relation
+            _columns_read(table, as_text), table.relation
         )
     keys = in_list(table, part.keys) if isinstance(part, KeyList) else in_range(table, part.lower, part.upper)
     return sql.SQL("COPY (SELECT {} FROM {} AS t WHERE {} AND {} ORDER BY {}) TO STDOUT (FORMAT binary)").format(
-        columns_text(table.columns), table.relation, keys, _filter(where), key_order(table)
+        _columns_read(table, as_text), table.relation, keys, _filter(where), key_order(table)
     )
+
+
+def _readers(table: PgTable, as_text: bool) -> list[Reader | None]:
+    """The readers of the columns that are read in binary form; None: text."""
+    return [None if as_text else binary.reader(column) for column in table.columns]
+
+
+def _columns_read(table: PgTable, as_text: bool) -> sql.Composable:
+    columns = zip(table.columns, _readers(table, as_text), strict=True)
+    return sql.SQL(", ").join(column_text(c) if reader is None else column_binary(c) for c, reader in columns)
 
 
 def _filter(where: str | None) -> sql.Composable:
@@ -226,14 +261,16 @@ def _filter(where: str | None) -> sql.Composable:
     return sql.SQL("true") if where is None else sql.SQL("({}\n)").format(sql.SQL(where))
 
 
-def _batch(table: PgTable, block: CopyBlock) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
+def _batch(
+    table: PgTable, block: CopyBlock, readers: Sequence[Reader | None]
+) -> tuple[pa.RecordBatch, list[tuple[str, int]]]:
     columns, ends = split(block.data, block.starts, len(table.columns), tagged=False)
     if not np.array_equal(ends, block.ends):
         raise Retry(f"a row of {table.name} from COPY does not have {len(table.columns)} columns")
     nulls = sets_null(table.options)
     arrays = [
-        decode(part.values, c.logical, table.name, c.name, key=c.key is not None, sets_null=nulls)
-        for part, c in zip(columns, table.columns, strict=True)
+        decode(part.values, c.logical, table.name, c.name, key=c.key is not None, sets_null=nulls, read=reader)
+        for part, c, reader in zip(columns, table.columns, readers, strict=True)
     ]
     read = zip(table.columns, columns, arrays, strict=True)
     lost = [(c.name, typed.null_count - part.values.null_count) for c, part, typed in read]

@@ -7,6 +7,7 @@ The text must have been made under the session settings of `connect.SETTINGS`.
 """
 
 import binascii
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -22,30 +23,39 @@ from tailrace.sources.unrepresentable import or_null, way_out, without_unreprese
 from tailrace.types import arrow_type, element_of, fields_of
 
 _UUID = "^{}$".format("-".join(f"([0-9a-f]{{{digits}}})" for digits in (8, 4, 4, 4, 12)))
+Reader = Callable[[pa.LargeBinaryArray, str], pa.Array]
 _YEARS = "its years are 0001 to 9999, without infinity"
 
 
 def decode(
-    values: pa.LargeBinaryArray, type: str, table: str, column: str, *, key: bool = False, sets_null: bool = False
+    values: pa.LargeBinaryArray,
+    type: str,
+    table: str,
+    column: str,
+    *,
+    key: bool = False,
+    sets_null: bool = False,
+    read: Reader | None = None,
 ) -> pa.Array:
     """The values in the logical `type`'s Arrow type; nulls stay null. `sets_null`: what the type cannot hold becomes
-    null, unless it is of a `key`.
+    null, unless it is of a `key`. `read` makes the values from another form than their text (`binary`).
 
     `table`, `column` and `key` are for the message of `ValueUnsupported`; `SchemaChangeUnsupported`: a struct's value
     has other fields.
     """
+    read = read or _decode
     try:
-        return _decode(values, type)
+        return read(values, type)
     except (pa.ArrowInvalid, NoSuchNumber):
         if sets_null and not key:
-            return _decode(without_unrepresentable(values, lambda some: _fits(some, type)), type)
-        bad = _first_bad(values, type)
+            return read(without_unrepresentable(values, lambda some: _fits(some, type, read)), type)
+        bad = _first_bad(values, type, read)
     raise _unsupported(bad, type, table, column, key)
 
 
-def _fits(values: pa.LargeBinaryArray, type: str) -> bool:
+def _fits(values: pa.LargeBinaryArray, type: str, read: Reader) -> bool:
     try:
-        _decode(values, type)
+        read(values, type)
     except (pa.ArrowInvalid, NoSuchNumber):
         return False
     return True
@@ -109,7 +119,7 @@ def _binary(values: pa.LargeBinaryArray) -> pa.Array:
         if not all_true(pc.starts_with(present, pattern=b"\\x")):
             raise _Unfit
     # Not pc.binary_slice: it fails on short arrays with nulls (pyarrow 26, "Negative buffer resize").
-    offsets, data = _content(present)
+    offsets, data = content(present)
     digits = np.ones(len(data), dtype=np.bool_)
     digits[offsets[:-1]] = False
     digits[offsets[:-1] + 1] = False
@@ -123,7 +133,7 @@ def _binary(values: pa.LargeBinaryArray) -> pa.Array:
     return _assembled(values, sizes, raw)
 
 
-def _content(values: pa.LargeBinaryArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+def content(values: pa.LargeBinaryArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """Offsets from 0 and the bytes of an array without nulls."""
     if not len(values):
         return np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.uint8)
@@ -144,12 +154,12 @@ def _assembled(like: pa.LargeBinaryArray, sizes: npt.NDArray[np.int64], raw: byt
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(like), buffers).cast(pa.binary())
 
 
-def _first_bad(values: pa.LargeBinaryArray, type: str) -> bytes | None:
+def _first_bad(values: pa.LargeBinaryArray, type: str, read: Reader) -> bytes | None:
     """Find one value that does not decode, by halves."""
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2
-        if _fits(values.slice(low, middle - low), type):
+        if _fits(values.slice(low, middle - low), type, read):
             low = middle
         else:
             high = middle

@@ -28,6 +28,11 @@ def _undomained(column: CatalogColumn) -> sql.Composable:
     return sql.SQL("{}::{}").format(value, sql.Identifier(*column.base_type)) if column.domain else value
 
 
+def column_binary(column: CatalogColumn) -> sql.Composable:
+    """The value itself: COPY sends it in its type's binary form."""
+    return _undomained(column)
+
+
 def columns_text(columns: Sequence[CatalogColumn]) -> sql.Composable:
     return sql.SQL(", ").join(column_text(c) for c in columns)
 
