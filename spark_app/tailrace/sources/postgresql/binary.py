@@ -126,7 +126,7 @@ def _uuid(values: pa.LargeBinaryArray, type: str) -> pa.Array:
 
 
 def _decimal(values: pa.LargeBinaryArray, type: str) -> pa.Array:
-    """From groups of four digits: how many, the power of 10,000 of the first, sign, digits after the point shown."""
+    """Decimals from groups of four digits: their number, the first one's power of 10,000, the sign, a display scale."""
     precision, scale = decimal_parts(type) or (0, 0)
     offsets, data = content(values.drop_null())
     words, at = data.view(">i2").astype(np.int64), offsets[:-1] // 2
@@ -169,4 +169,4 @@ READERS: dict[tuple[str, str], Reader] = {
     ("uuid", "string"): _uuid,
     ("uuid", "binary"): _bytes,
 }
-"""By the type's name and the logical type. (`name`, enums and all others: their text is not slower.)"""
+"""Readers by the type's name and the logical type. (`name`, enums and all others: their text is not slower.)"""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tailrace.targets.lake.files.access import FOOTERS, FileAccess
@@ -20,6 +21,8 @@ GROUP_BYTES = 64 << 20
 """Bytes of a row group's rows in memory: rows of some kilobytes make groups of fewer rows."""
 FILE_BYTES = 128 << 20
 """Aimed size of a data file. Files are built in memory, so this bounds the writer, too."""
+SAMPLE, FEWEST, DISTINCT = 16 * 1024, 1024, 0.1
+"""A column gets a dictionary if at most this share of that many first rows is distinct; none does in smaller files."""
 _DATA = "data"
 
 
@@ -52,8 +55,8 @@ def write_file(access: FileAccess, path: str, layout: Layout, batches: Iterable[
     writer: pq.ParquetWriter | None = None
     for batch in batches:
         if batch.num_rows:
-            writer = writer or _writer(sink, layout.arrow)
             for piece in _pieces(layout.to_physical(batch)):
+                writer = writer or _writer(sink, layout.arrow, piece)
                 writer.write_table(piece, row_group_size=GROUP_ROWS)
     return None if writer is None else _finish(access, path, sink, writer)
 
@@ -72,7 +75,7 @@ def write_physical(
     sink: pa.BufferOutputStream = pa.BufferOutputStream()
     writer: pq.ParquetWriter | None = None
     for group in _groups(batches):
-        writer = writer or _writer(sink, schema)
+        writer = writer or _writer(sink, schema, group)
         writer.write_table(group, row_group_size=GROUP_ROWS)
         if sink.tell() >= file_bytes:
             yield _finish(access, data_path(location, uuid.uuid4()), sink, writer)
@@ -102,9 +105,20 @@ def _pieces(batch: pa.Table) -> Iterator[pa.Table]:
         yield batch.slice(start, step)
 
 
-def _writer(sink: pa.BufferOutputStream, schema: pa.Schema) -> pq.ParquetWriter:
+def _writer(sink: pa.BufferOutputStream, schema: pa.Schema, first: pa.Table) -> pq.ParquetWriter:
+    """`first`: the rows that come first."""
     # Spark and the lake formats know no ARROW:schema; without it every reader sees the same plain Parquet.
-    return pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False)
+    return pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False, use_dictionary=repeated(first))
+
+
+def repeated(rows: pa.Table) -> list[str]:
+    """Columns that get a dictionary: of others it costs half of the writing, and makes the file larger."""
+    sample = rows.slice(0, SAMPLE)
+    if sample.num_rows < FEWEST:
+        return []
+    most = sample.num_rows * DISTINCT
+    flat = (field.name for field in sample.schema if not pa.types.is_nested(field.type))
+    return [name for name in flat if pc.count_distinct(sample[name]).as_py() <= most]
 
 
 def _finish(access: FileAccess, path: str, sink: pa.BufferOutputStream, writer: pq.ParquetWriter) -> Written:
