@@ -65,19 +65,21 @@ def test_what_was_rolled_back_never_arrives(server: MysqlServer, run: LogRun) ->
 
 
 def test_xa_rows_count_from_their_commit_also_through_restarts(server: MysqlServer, tmp_path: Path) -> None:
+    sessions = {name: server.connect() for name in ("kept", "undone")}
     with LogRun(server, tmp_path) as run:
-        for name, key in (("kept", 1), ("undone", 2)):
-            server.script(
-                f"XA START '{name}'",
-                f"INSERT INTO d.t VALUES ({key}, 'xa')",
-                f"XA END '{name}'",
-                f"XA PREPARE '{name}'",
-            )
+        for key, (name, session) in enumerate(sessions.items(), 1):
+            with session.cursor() as cursor:
+                cursor.execute(f"XA START '{name}'")
+                cursor.execute(f"INSERT INTO d.t VALUES ({key}, 'xa')")
+                cursor.execute(f"XA END '{name}'")
+                cursor.execute(f"XA PREPARE '{name}'")
         server.script("INSERT INTO d.t VALUES (3, 'plain')")
         run.catch_up()
         assert run.rows("d.t") == [{"id": 3, "v": "plain"}]
     with LogRun(server, tmp_path) as run:
-        server.script("XA COMMIT 'kept'", "XA ROLLBACK 'undone'")
+        for (name, session), how in zip(sessions.items(), ("COMMIT", "ROLLBACK"), strict=True):
+            with closing(session), session.cursor() as cursor:
+                cursor.execute(f"XA {how} '{name}'")
         server.script("XA START 'b'", "INSERT INTO d.t VALUES (4, 'xa')", "XA END 'b'", "XA COMMIT 'b' ONE PHASE")
         run.catch_up()
         assert run.rows("d.t") == source_rows(server)

@@ -2,14 +2,20 @@
 logged, and those of XA that an engine carries out later than the log tells.
 """
 
+import time
 import tracemalloc
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
+import pymysql
 import pytest
 
+from support import mysql_shop
 from support.mysql import MYSQL, MysqlServer
 from support.mysql_log import LogRun, config_of, source_rows
+from support.mysql_replicas import copy_of, level, read_all
+from support.versions import turns
 from tailrace.changelog.records import Seq
 from tailrace.snapshot.replay import replay_point
 from tailrace.sources.mysql.connect import connect
@@ -144,3 +150,88 @@ def test_a_chunk_that_an_xa_commit_in_the_log_is_still_hidden_from_is_replayed_f
             for text in (listed, hidden, carried_out)
         ]
         assert points == [2, 3, 5] and [row["id"] for row in run.changes("d.t")] == [1, 3, 2, 4]
+
+
+@pytest.fixture(params=turns("mysql-8.0", "mariadb-10.11", "mariadb-11.8"))
+def losing(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
+    """A server that can lose the rows of an XA COMMIT by another session than the one that prepared the transaction."""
+    with MysqlServer(request.param) as server:
+        mysql_shop.create(server)
+        server.execute("CREATE TABLE shop.keys_only (a int, b int, PRIMARY KEY (a, b))")
+        server.script(*(f"INSERT INTO shop.plain VALUES ({i}, 'old', {i})" for i in range(6)))
+        yield server
+
+
+XA_ROWS = (
+    "INSERT INTO shop.plain VALUES (10, 'new', 1), (11, 'new', 2)",
+    "UPDATE shop.plain SET v = 'xa' WHERE id IN (1, 2)",
+    "UPDATE shop.plain SET id = id + 10 WHERE id IN (3, 4)",
+    "DELETE FROM shop.plain WHERE id IN (0, 5)",
+    "INSERT INTO shop.keys_only VALUES (1, 2), (3, 4)",
+)
+
+
+def prepared_and_left(server: MysqlServer, name: str, statements: Sequence[str]) -> None:
+    """The session that prepared it is gone."""
+    server.script(f"XA START '{name}'", *statements, f"XA END '{name}'", f"XA PREPARE '{name}'")
+
+
+def committed(server: MysqlServer, name: str) -> None:
+    """By another session: as soon as the server lets it."""
+    until = time.monotonic() + 30
+    while True:
+        try:
+            return server.script(f"XA COMMIT '{name}'")
+        except pymysql.MySQLError:
+            assert time.monotonic() < until
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_rows_of_an_xa_transaction_that_the_server_may_have_lost_are_looked_up(
+    losing: MysqlServer, tmp_path: Path, lost: bool
+) -> None:
+    """Whether it lost them is not in its log. Here they are taken back behind the log's back."""
+    copy = copy_of(losing, tmp_path)
+    with copy.running():
+        level(losing, copy)
+        prepared_and_left(losing, "x", XA_ROWS)
+        read_all(copy)
+        copy.stop()
+        time.sleep(0.2)
+        committed(losing, "x")
+        if lost:
+            losing.script(
+                "SET SESSION sql_log_bin = 0",
+                "DELETE FROM shop.plain",
+                *(f"INSERT INTO shop.plain VALUES ({i}, 'old', {i})" for i in range(6)),
+                "DELETE FROM shop.keys_only",
+            )
+        copy.start()
+        level(losing, copy)
+        copied = copy.lake.table("shop", "keys_only").rows()
+        assert len(copied) == (0 if lost else 2)
+        assert not any(t.stopped for t in copy.state.tables.values())
+
+
+@pytest.mark.mysql("mysql-8.0")
+def test_an_xa_commit_of_the_session_that_prepared_it_is_certain(mysql: MysqlServer, tmp_path: Path) -> None:
+    mysql.script("CREATE DATABASE d", TABLE)
+    with LogRun(mysql, tmp_path) as run:
+        whole = ("XA START 'x'", "INSERT INTO d.t VALUES (1, 'a')", "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'")
+        mysql.script(*whole)
+        run.catch_up()
+        assert run.rows("d.t") == source_rows(mysql)
+
+
+@pytest.mark.mysql(MYSQL)
+@pytest.mark.parametrize("detaches", ["ON", "OFF"])
+def test_an_xa_commit_of_another_session_is_certain_if_sessions_leave_what_they_prepared(
+    mysql: MysqlServer, tmp_path: Path, detaches: str
+) -> None:
+    mysql.script("CREATE DATABASE d", TABLE, f"SET GLOBAL xa_detach_on_prepare = {detaches}")
+    with LogRun(mysql, tmp_path) as run:
+        prepared_and_left(mysql, "x", ["INSERT INTO d.t VALUES (1, 'a')"])
+        committed(mysql, "x")
+        run.catch_up()
+        (row,) = run.changes("d.t")
+        assert (row["v"], row["_unchanged"]) == (("a", None) if detaches == "ON" else (None, [1]))

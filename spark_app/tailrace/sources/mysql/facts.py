@@ -15,6 +15,7 @@ _NAMES = (
     "log_bin",
     "binlog_format",
     "binlog_row_image",
+    "xa_detach_on_prepare",
     "binlog_row_metadata",
     "binlog_row_value_options",
     "sync_binlog",
@@ -56,6 +57,13 @@ class Facts:
 
     def on(self, name: str) -> bool:
         return self.variables.get(name, "OFF").upper() in ("ON", "1")
+
+    @property
+    def may_lose_xa(self) -> bool:
+        """True if the server can log an XA COMMIT and lose the rows: if it comes from another session while the one
+        that prepared the transaction is disconnecting. With `xa_detach_on_prepare` that one has nothing to do with
+        it any more."""
+        return not self.on("xa_detach_on_prepare")
 
     @property
     def logs_what_it_applies(self) -> bool:

@@ -7,14 +7,14 @@ Rows end up in the block that is being filled (`filling`); when it is full, or a
 of XA transactions are held whole, also of tables that are not captured: they may be by the time of the commit.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from tailrace.changelog.records import Position
 from tailrace.sources.mysql.log import events, fast_path
-from tailrace.sources.mysql.log.blocks import TRUNCATE, RowEvent
+from tailrace.sources.mysql.log.blocks import TRUNCATE, UNCERTAIN, RowEvent
 from tailrace.sources.mysql.log.connection import lost
 from tailrace.sources.mysql.log.events import Kind, UnknownEvent
 from tailrace.sources.mysql.log.executed import Executed
@@ -55,8 +55,19 @@ _NO_EVENT: Event = (0, 0, 0, 0, 0, b"")
 class Assembler:
     """Feed it the log's events in order."""
 
-    def __init__(self, sink: Blocks, executed: Executed, held: XaBuffer, limit: int, start: StartingPoint) -> None:
-        """`limit`: bytes of a block."""
+    def __init__(
+        self,
+        sink: Blocks,
+        executed: Executed,
+        held: XaBuffer,
+        limit: int,
+        start: StartingPoint,
+        *,
+        may_have_lost: Callable[[str, int], bool] = lambda xid, when: False,
+    ) -> None:
+        """`limit`: bytes of a block. `may_have_lost`: whether the server can have lost the rows of an XA transaction,
+        that another session than the one that prepared it committed then."""
+        self._may_have_lost = may_have_lost
         self._sink = sink
         self.executed = executed
         self._xa_buffer = held
@@ -297,9 +308,12 @@ class Assembler:
                 self._began = True
                 self._start_xa(rest.partition(" ")[2].lower())
             case "XA", "END":
-                pass
-            case "XA", "COMMIT" | "ROLLBACK":
-                self._decided(rest.partition(" ")[2].lower(), commit=second.upper() == "COMMIT")
+                if self._xid is not None:
+                    self._xa_buffer.ended(self._xid, query.session)
+            case "XA", "COMMIT":
+                self._decided(rest.partition(" ")[2].lower(), committed_by=query.session)
+            case "XA", "ROLLBACK":
+                self._decided(rest.partition(" ")[2].lower(), committed_by=None)
             case _:
                 self._statement(query)
 
@@ -356,13 +370,15 @@ class Assembler:
             self._tell()
             self.filling.cut()
 
-    def _decided(self, xid: str, commit: bool) -> None:
+    def _decided(self, xid: str, committed_by: int | None) -> None:
+        """`committed_by`: the session; None: it was rolled back."""
         prepared = self._xa_buffer.transaction(xid)
         if prepared is not None:
-            if commit:
+            if committed_by is not None:
                 if self._open is not None and not self._open.prefix:
                     self.filling.commits_xa(xa_number(xid))
-                self._replay(xid)
+                uncertain = not self._skip and committed_by != self._xa_buffer.session(xid)
+                self._replay(xid, uncertain and self._may_have_lost(xid, self._now[1]))
             self._xa_buffer.forget(xid)
         elif not self._skip:
             # It was decided before, otherwise perhaps, and a crash made the server forget that. Or its rows stand
@@ -386,12 +402,20 @@ class Assembler:
             self._xa_buffer.forget(xid)
             self.executed.decide(prepared)
 
-    def _replay(self, xid: str) -> None:
-        if not self._skip:
-            self._sink.undone(filter(self._captured, self._xa_buffer.undone(xid)))
-        for event in self._xa_buffer.rows(xid):
-            if not self._skip and self._captured(event.form):
+    def _replay(self, xid: str, uncertain: bool = False) -> None:
+        if self._skip:
+            return
+        self._sink.undone(filter(self._captured, self._xa_buffer.undone(xid)))
+        rows = (event for event in self._xa_buffer.rows(xid) if self._captured(event.form))
+        if not uncertain:
+            for event in rows:
                 self.filling.add(event)
+            return
+        forms = set[bytes]()
+        for event in rows:
+            forms.add(event.form)
+            self.filling.add(event._replace(kind=event.kind | UNCERTAIN))
+        self._sink.uncertain(forms)
 
     def _finish(self, decides: events.Transaction | None = None) -> None:
         """`decides`: a prepared one, which is needed until then: a record of what came before leads not past it."""

@@ -13,6 +13,8 @@ EVENT_OVERHEAD = 100
 """Bytes of Python objects per event, counted towards a block's limit so that tiny rows do not fill the memory."""
 TRUNCATE = 0
 """A kind of our own: the table of the form was emptied here."""
+UNCERTAIN = 0x1000
+"""Added to the kind of row events that may not have happened, although the log has them."""
 
 
 class RowEvent(NamedTuple):

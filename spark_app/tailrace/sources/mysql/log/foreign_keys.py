@@ -18,7 +18,7 @@ from tailrace.changelog.segments import MOVE, OP
 from tailrace.sources.api import Changes
 from tailrace.sources.mysql.cascades import Cascade, cascades_of
 from tailrace.sources.mysql.connect import Connection, source_errors
-from tailrace.sources.mysql.log.blocks import EventBlock
+from tailrace.sources.mysql.log.blocks import UNCERTAIN, EventBlock
 from tailrace.sources.mysql.log.definitions import with_cascades
 from tailrace.sources.mysql.log.rows import DELETES, UPDATES
 from tailrace.sources.mysql.log.tables import Captured, Tables
@@ -113,14 +113,17 @@ class ForeignKeys:
         if not self._by_parent:
             return
         numbers: dict[bytes, int] = {}
-        deleted, updated = set[int](), set[int]()
-        for kind, form, body in block.items:
+        deleted, updated, moved = set[int](), set[int](), set[int]()
+        for given, form, body in block.items:
+            kind = given & ~UNCERTAIN
             if (kind in DELETES or kind in UPDATES) and not int.from_bytes(body[6:8], "little") & _NOTHING_BELOW:
                 number = numbers.get(form)
                 if number is None:
                     number = numbers[form] = self._tables.number(form)
                 (deleted if kind in DELETES else updated).add(number)
-        moved = {t.schema.table_id for t in changes.tables if pc.any(pc.equal(t.rows[OP], MOVE)).as_py()}
+                if given != kind:  # its rows do not show it
+                    moved.add(number)
+        moved |= {t.schema.table_id for t in changes.tables if pc.any(pc.equal(t.rows[OP], MOVE)).as_py()}
         for parent in (deleted | updated) & self._by_parent.keys():
             for child, cascade in self._by_parent[parent]:
                 on_delete = parent in deleted and "ON DELETE" in cascade.rule

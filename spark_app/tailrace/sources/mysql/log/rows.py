@@ -22,6 +22,7 @@ from tailrace.changelog.segments import DELETE, INSERT, MOVE, UPDATE
 from tailrace.errors import LogIncomplete
 from tailrace.sources.mysql import values
 from tailrace.sources.mysql.log import json_differences
+from tailrace.sources.mysql.log.blocks import UNCERTAIN
 from tailrace.sources.mysql.log.columns import Buffer, column
 from tailrace.sources.mysql.log.events import Kind, UnknownEvent, number, whole
 from tailrace.sources.mysql.log.table_map import JSON, TableMap
@@ -87,6 +88,21 @@ class Span:
 
 def decode(buffer: Buffer, span: Span) -> tuple[list[Part], NDArray[np.int64]]:
     """The parts, and how many sequences each event took. `TableStop` where an image or a value cannot be taken over."""
+    if span.kind < UNCERTAIN:
+        return _decoded(buffer, span)
+    parts, counts = _decoded(buffer, replace(span, kind=span.kind - UNCERTAIN))
+    return [_unknown(span.form, part) for part in parts], counts
+
+
+def _unknown(form: RowForm, part: Part) -> Part:
+    """Rows of the same keys, of which nothing else is known."""
+    columns = form.schema.columns
+    lacking = tuple(i for i, column in enumerate(columns) if column.key is None)
+    arrays = [pa.nulls(len(a), a.type) if i in lacking else a for i, a in enumerate(part.columns)]
+    return replace(part, op=INSERT, columns=arrays, old_key=None, nulled=(), unchanged=lacking)
+
+
+def _decoded(buffer: Buffer, span: Span) -> tuple[list[Part], NDArray[np.int64]]:
     first, present = _first_rows(buffer, span)
     if (present == present[0]).all():
         return _alike(buffer, span, first, present[0])

@@ -18,7 +18,7 @@ from tailrace.errors import Retry, SourceRefused
 from tailrace.sources.api import Distance, StreamContext
 from tailrace.sources.databases.stream import LogStream
 from tailrace.sources.mysql.catalog import table_by_id
-from tailrace.sources.mysql.connect import Connection, MyConfig, connect, server_of, source_errors
+from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, server_of, source_errors
 from tailrace.sources.mysql.facts import is_replica, observe
 from tailrace.sources.mysql.faults import START_OVER
 from tailrace.sources.mysql.log import events, texts
@@ -91,7 +91,9 @@ class MysqlStream(LogStream[BinlogConnection]):
         self._executed = Executed(self._known.done, self._mariadb)
         held = XaBuffer(context.scratch)
         start = StartingPoint(state.position, config.numbering, self._unended(), self._known.exact)
-        self._assembler = Assembler(self, self._executed, held, context.memory, start)
+        self._assembler = Assembler(
+            self, self._executed, held, context.memory, start, may_have_lost=self._may_have_lost
+        )
         self._decoder = Decoder(self._tables)
         self._poll = CatalogPoll(
             replicator, connection, self._tables, context, StreamProgress(lambda: self.position, self._edge, self._end)
@@ -112,7 +114,9 @@ class MysqlStream(LogStream[BinlogConnection]):
         """A look was due inside a transaction."""
         self._unknown: dict[str, Position] = {}
         """XA transaction that the log prepares and the server lacks -> where the log ended when that was seen."""
-        self._hides = not observe(connection, ()).logs_what_it_applies
+        facts = observe(connection, ())
+        self._may_lose_xa = facts.may_lose_xa
+        self._hides = not facts.logs_what_it_applies
         """True if, as a replica, the server would not log what it applies."""
 
     def _take_over(self) -> None:
@@ -230,6 +234,15 @@ class MysqlStream(LogStream[BinlogConnection]):
         for table_id in concerned:
             self._touch(table_id, Effect.REREAD)
 
+    def uncertain(self, forms: Iterable[bytes]) -> None:
+        """Their rows are read again by their keys. Where there is nothing but keys, no row can lack a value."""
+        known = (self._tables.known.get(self._tables.number(form)) for form in forms)
+        schemas = {table.schema.table_id: table.schema for table in known if table is not None and not table.stopped}
+        for table_id, schema in schemas.items():
+            log.info("%s: rows of an XA transaction that another session committed are looked up", schema.name)
+            if all(column.key is not None for column in schema.columns):
+                self._touch(table_id, Effect.REREAD)
+
     def crashed(self) -> None:
         for table_id in self._poll.without_transactions():
             log.warning(
@@ -301,6 +314,15 @@ class MysqlStream(LogStream[BinlogConnection]):
                 self._connection, {known.schema.schema_name for known in self._tables.known.values()}
             )
             self._plain_since = self._end()
+
+    def _may_have_lost(self, xid: str, when: int) -> bool:
+        """`facts.Facts.may_lose_xa`, of one. What a crashed server still lists is decided once more later."""
+        if not self._may_lose_xa or xid not in prepared(self._connection):
+            return self._may_lose_xa
+        with source_errors("looking at the server's start"):
+            ((now,),) = execute(self._connection, "SELECT UNIX_TIMESTAMP()")
+            ((_, up),) = execute(self._connection, "SHOW GLOBAL STATUS LIKE 'Uptime'")
+        return when > int(now) - int(up)
 
     def _forget_what_a_crash_lost(self) -> None:
         """A server may log an XA PREPARE and lose the transaction in a crash: it would never be decided, and the log

@@ -19,6 +19,8 @@ class _Transaction(UndecidedTransaction[RowEvent]):
     """Set when it is prepared."""
     file: int = 0
     """The file of its place."""
+    session: int = 0
+    """The number of the session that prepared it."""
     undone: set[bytes] = field(default_factory=set)
     """Forms of rows of which some were rolled back."""
 
@@ -46,9 +48,16 @@ class XaBuffer:
         """The table maps of rows that may have been rolled back."""
         return self._transactions[xid].undone
 
+    def ended(self, xid: str, session: int) -> None:
+        self._transactions[xid].session = session
+
     def prepare(self, xid: str, transaction: Transaction, file: int) -> None:
         """`file`: of the log; the numbers of files grow."""
         self._transactions[xid].transaction, self._transactions[xid].file = transaction, file
+
+    def session(self, xid: str) -> int:
+        """That prepared it."""
+        return self._transactions[xid].session
 
     def prepared(self) -> set[str]:
         return {xid for xid, t in self._transactions.items() if t.transaction is not None}
