@@ -9,26 +9,9 @@ import shutil
 import pytest
 
 from support.proof.harness import Begin
+from support.versions import turns
 
 CONFIGURATION = 10
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.postgres(14)
-def test_a_deleted_checkpoint_costs_nothing_and_a_deleted_log_is_refused_by_the_target_that_it_filled(
-    prove: Begin,
-) -> None:
-    proof = prove("delta", seed=7, snapshot={"chunkRows": 150})
-    proof.deployment.once()
-    for folder in proof.deployment.state.rglob("checkpoint*"):
-        shutil.rmtree(folder)
-    proof.server.execute("UPDATE proof.single SET v = 80")
-    proof.server.execute("DELETE FROM proof.composite WHERE a = 3")
-    proof.deployment.once()
-    proof.assert_equal()
-    shutil.rmtree(proof.deployment.log)
-    proof.server.drop_slot(proof.slot())
-    proof.assert_refused(CONFIGURATION, "TargetRefused")
 
 
 PARTS = """
@@ -40,15 +23,28 @@ INSERT INTO proof.parts SELECT g, 'v' || g FROM generate_series(0, 199) g;
 
 
 @pytest.mark.timeout(900)
-def test_rows_that_went_without_a_word_in_the_log_leave_the_target(prove: Begin) -> None:
-    """T12's rule in place: a complete snapshot removes what it did not find, changes under way or not."""
-    proof = prove("iceberg", seed=9, snapshot={"chunkRows": 150})
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
+def test_a_checkpoint_costs_nothing_rows_that_went_without_a_word_go_and_a_lost_log_is_refused(
+    prove: Begin, format: str
+) -> None:
+    """T12's rule in place: a complete snapshot removes what it did not find, changes under way or not. Without its log
+    a target is refused."""
+    proof = prove(format, seed=9, snapshot={"chunkRows": 150})
     proof.server.execute(PARTS)
     proof.deployment.once()
     proof.assert_equal("proof.parts")
+    for folder in proof.deployment.state.rglob("checkpoint*"):
+        shutil.rmtree(folder)
+    proof.server.execute("UPDATE proof.single SET v = 80")
+    proof.server.execute("DELETE FROM proof.composite WHERE a = 3")
     proof.server.execute("ALTER TABLE proof.parts DETACH PARTITION proof.parts_high")
     run = proof.deployment.start()
+    run.until(lambda: proof.level("proof.parts", "proof.parts_high"), 240, "the changes, and the detached rows to go")
     writers = proof.writers(seed=9, count=2)
-    run.until(lambda: proof.differences("proof.parts", "proof.parts_high") == [], 240, "the detached rows to go")
+    proof.server.execute("ALTER TABLE proof.parts DETACH PARTITION proof.parts_low")
+    run.until(lambda: not proof.differences("proof.parts", "proof.parts_low"), 240, "the others to go under writers")
     writers.stop()
-    proof.settle(run, "proof.parts", "proof.parts_high")
+    proof.settle(run, "proof.parts", "proof.parts_low", "proof.parts_high")
+    shutil.rmtree(proof.deployment.log)
+    proof.server.drop_slot(proof.slot())
+    proof.assert_refused(CONFIGURATION, "TargetRefused")

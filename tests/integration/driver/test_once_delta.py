@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from support.proof.harness import Begin
+from support.proof.harness import Begin, Proof
+from support.proof.process import status
 
 
 @pytest.mark.timeout(1500)
-def test_once_ends_while_writers_go_on_and_a_second_run_catches_up(prove: Begin) -> None:
+def test_once_ends_while_writers_go_on_and_the_next_run_catches_up_and_takes_requests(prove: Begin) -> None:
     """So many writers that there is never a moment without a hole."""
     proof = prove("delta", seed=1, snapshot={"chunkRows": 60, "parallelism": 3})
     writers = proof.writers(seed=1, count=6)
@@ -17,27 +18,26 @@ def test_once_ends_while_writers_go_on_and_a_second_run_catches_up(prove: Begin)
     finally:
         writers.stop()
     proof.assert_nothing_acknowledged_early()
-    proof.deployment.once()
-    proof.assert_equal()
-    proof.assert_nothing_acknowledged_early()
-
-
-@pytest.mark.timeout(1500)
-def test_a_snapshot_is_asked_for_while_changes_go_on(prove: Begin) -> None:
-    proof = prove("delta", seed=2)
     run = proof.deployment.start()
-    run.until(proof.completed(3), 200, "the initial snapshots")
+    run.until(proof.level, 200, "what was written meanwhile")
     # A JVM that cannot use the archive of classes maps none of it.
     assert "classes.jsa" in Path(f"/proc/{run.child('java').pid}/maps").read_text()
     writers = proof.writers(seed=2, count=3)
     proof.ask("again", tables=["proof.single", "proof.typed"])
-    run.until(proof.completed(4), 200, "the snapshot that was asked for")
     # Keys as people write them, one that is not there among them.
     proof.ask("some", tables=["proof.single"], keys=[[" 01"], ["+7"], ["999999"]])
     proof.ask("few", tables=["proof.composite"], where="true /* all of them */ -- and a comment")
     proof.server.execute("CREATE TABLE proof.later (id int PRIMARY KEY, v text)")
     proof.server.execute("INSERT INTO proof.later SELECT n, 'v' || n FROM generate_series(1, 100) n")
-    run.until(proof.completed(7), 200, "two more of them, and the table that came later")
+    run.until(lambda: completed(proof) >= {"again", "some", "few"}, 200, "all of them")
+    run.until(lambda: not proof.differences("proof.later"), 200, "the table that came later")
     proof.server.execute("UPDATE proof.later SET v = 'after' WHERE id % 2 = 0")
     writers.stop()
     proof.settle(run, "proof.later")
+    proof.assert_nothing_acknowledged_early()
+
+
+def completed(proof: Proof) -> set[str]:
+    """Names of the running process's snapshots that are."""
+    document = status(proof.deployment) or {"snapshots": []}
+    return {shot["name"] for shot in document["snapshots"] if shot["state"] == "Completed"}

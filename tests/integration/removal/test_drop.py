@@ -13,6 +13,7 @@ import pytest
 
 from support.dropping import OTHER, OWNER, UID, drop, journal, storage_of
 from support.dropping import manifest as manifest_of
+from support.killed import killed_at
 from support.origins import origin as make_origin
 from support.pg_source import config_of
 from support.postgres import PostgresServer
@@ -68,6 +69,18 @@ def test_what_this_change_log_made_is_dropped_and_again_is_no_error(
         assert drop(path) == 0
         assert f"slot {MADE}: there is none" in capsys.readouterr().out
     assert JournalReader.open(storage_of(tmp_path / "log")).state.released, "whoever starts next may go on with the log"
+
+
+def test_killed_before_the_log_is_released_it_is_dropped_by_the_next(postgres: PostgresServer, tmp_path: Path) -> None:
+    path = manifest(tmp_path, postgres)
+    with connect(config_of(postgres)) as admin:
+        make(postgres, admin, MADE)
+        journal(tmp_path / "log", origin_here(admin))
+        killed_at("drop.before-release", lambda: drop(path))
+        assert there(admin) == (set(), set())
+        assert not JournalReader.open(storage_of(tmp_path / "log")).state.released
+        assert drop(path) == 0
+    assert JournalReader.open(storage_of(tmp_path / "log")).state.released
 
 
 def test_a_namesake_that_was_refused_drops_nothing_of_the_healthy_one(

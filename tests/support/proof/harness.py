@@ -93,15 +93,15 @@ class Proof:
 
     def settle(self, run: Run, *more: str) -> None:
         """What runs brings the target level with a source that nobody writes to any more, and ends in order."""
-        names = [f"proof.{table.name}" for table in tables.TABLES] + list(more)
-
-        def level() -> bool:
-            time.sleep(1)
-            return not self.differences(*names)
-
-        run.until(level, 400, "source = target")
+        run.until(lambda: self.level(*more), 400, "source = target")
         assert run.stop() == 0, run.tail()
         self.assert_equal(*more)
+
+    def level(self, *more: str) -> bool:
+        """Whether source = target, as of now; a look each second, which ends at the first table that is not."""
+        time.sleep(1)
+        names = [f"proof.{table.name}" for table in tables.TABLES] + list(more)
+        return not any(self.differences(name) for name in names)
 
     def differences(self, *names: str) -> list[str]:
         """What the comparison of these tables finds; none: source = target."""

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.journals import TABLE_IDS, Journal, table_schema
+from support.killed import killed_at
 from support.transactions import numbered
-from tailrace import seams
 from tailrace.changelog import writer
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import bundle_path, record_path, rollup_path, segment_path
@@ -43,7 +43,6 @@ from tailrace.changelog.trim import sweep, trim, trim_journal
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import StorageLocation
 from tailrace.errors import Fenced
-from tailrace.seams import SeamFailure
 from tailrace.storage import local
 from tailrace.storage.store import AlreadyExists, Storage
 
@@ -234,14 +233,9 @@ def test_trim_records_the_removal_and_names_what_to_delete(storage: Storage) -> 
     assert one.state.number == head
 
 
-def test_dying_between_record_and_deletion_leaves_what_the_sweep_finds(
-    storage: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dying_between_record_and_deletion_leaves_what_the_sweep_finds(storage: Storage) -> None:
     one = filled(storage)
-    monkeypatch.setattr(seams, "_plan", {"retention.after-event": ("fail", 1)})
-    with pytest.raises(SeamFailure):
-        trim(one, Pins(Seq(4)), LATE)
-    monkeypatch.setattr(seams, "_plan", {})
+    killed_at("retention.after-event", lambda: trim(one, Pins(Seq(4)), LATE))
     assert len(files(storage)) == 3
     being_written = segment_path(table_schema(1), Seq(4), Seq(9), "cd")
     storage.put(being_written, b"rows")
@@ -336,12 +330,9 @@ def test_old_records_below_a_roll_up_go_in_order_and_nobody_misses_them(
         now[0] = hour * 3600.0
         one.append(Position(5 + hour), events=(Heartbeat(),))
     assert Rollups.load(storage)[1].number == 19
-    monkeypatch.setattr(seams, "_plan", {"retention.between-records": ("fail", 4)})
-    with pytest.raises(SeamFailure):
-        trim_journal(storage, now=20 * HOUR, retention=8 * HOUR)
+    killed_at("retention.between-records", lambda: trim_journal(storage, now=20 * HOUR, retention=8 * HOUR), visit=4)
     assert [n for n in range(20) if storage.exists(record_path(n))] == list(range(4, 20))
     assert JournalReader.open(storage).state == one.state
-    monkeypatch.setattr(seams, "_plan", {})
     assert trim_journal(storage, now=20 * HOUR, retention=8 * HOUR) == 8
     assert [n for n in range(20) if storage.exists(record_path(n))] == list(range(12, 20))
     assert [path for path, _ in storage.list("journal/rollup/")] == [rollup_path(14), rollup_path(19)]
