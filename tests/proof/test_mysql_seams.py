@@ -20,7 +20,6 @@ from support.versions import turns
 READERS = {"delta": read_delta, "iceberg": read_iceberg}
 CAPTURE = ("capture.after-segments", "journal.before-create", "journal.after-create", "capture.before-ack")
 CHUNK = ("chunk.before-snapshot", "chunk.after-snapshot", "chunk.after-read")
-DRIVER = "apply.after-commit"
 WHERE = {
     "plain": "n > 0 AND v IS NOT NULL OR id BETWEEN 20 AND 40",
     "typed": "e = 'x' OR d < 0 AND NOT y IN (2000, 2001) AND dt < '5000-01-01 00:00:00'",
@@ -72,6 +71,7 @@ def settle(server: MysqlServer, deployment: Deployment, run: Run) -> None:
 def test_kills_at_every_seam_of_capture_chunks_and_driver_lose_and_double_nothing(
     server: MysqlServer, deployment: Deployment
 ) -> None:
+    committed = f"{deployment.format}.after-commit"
     with mysql_shop.writers(server), commits_that_stall(server):
         time.sleep(1)
         plan = [f"{seam}=kill@{3 + 4 * i}" for i, seam in enumerate(CAPTURE)]
@@ -79,8 +79,8 @@ def test_kills_at_every_seam_of_capture_chunks_and_driver_lose_and_double_nothin
         run = deployment.start(seams=",".join(plan))
         run.until(lambda: len(list(deployment.marks.iterdir())) == len(plan), 400, f"all of {plan} to be reached")
         run.kill()
-        killed = deployment.start(seams=f"{DRIVER}=kill@3")
-        assert killed.wait(240) != 0, f"{DRIVER} was never reached\n{killed.tail()}"
+        killed = deployment.start(seams=f"{committed}=kill@3")
+        assert killed.wait(240) != 0, f"{committed} was never reached\n{killed.tail()}"
         last = deployment.start()
         time.sleep(5)
     settle(server, deployment, last)

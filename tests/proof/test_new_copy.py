@@ -12,7 +12,7 @@ import pytest
 
 from demo.compare import READERS, compare
 from support.postgres import PostgresServer
-from support.proof.process import Deployment, status
+from support.proof.process import Deployment, Run, status
 from support.versions import turns
 
 ROWS = 2000
@@ -86,9 +86,10 @@ def test_readers_never_find_it_incomplete(
             connection.execute(MOVE, {"one": one, "two": two})
 
         try:
-            deployment.once()
+            run = deployment.start(seams=armed(seams[0]))
+            run.until(lambda: level(deployment), 200, "the table is there")
             with again_and_again(move, 0.02), again_and_again(look, 0.3):
-                killed(deployment, seams)
+                killed(deployment, run, seams)
                 changed(deployment, postgres, CHANGE + OTHER_KEY if key else CHANGE)
             settled(deployment, postgres, format)
         finally:
@@ -96,12 +97,22 @@ def test_readers_never_find_it_incomplete(
     assert len(seen) > 20
 
 
-def killed(deployment: Deployment, seams: tuple[str, ...]) -> None:
-    """A resync for each seam at which the driver dies; the next one finds it under way."""
+def killed(deployment: Deployment, run: Run, seams: tuple[str, ...]) -> None:
+    """A resync for each seam at which the driver dies, the first time the one that runs; the next one finds it under
+    way."""
     for number, seam in enumerate(seams):
         request = deployment.request(f"again-{number}", tables=["proof.t"], resync=True)
-        run = deployment.start("-f", str(request), seams=f"{seam}=kill@{1 + (seam == WRITTEN)}")
+        if number:
+            run = deployment.start("-f", str(request), seams=armed(seam))
+        else:
+            here = ("-f", str(deployment.manifest), "--run-dir", str(deployment.state))
+            done = deployment.command("snapshot", "-f", str(request), *here)
+            assert done.returncode == 0, done.stderr
         assert run.wait(300) != 0, f"{seam} was never reached\n{run.tail()}"
+
+
+def armed(seam: str) -> str:
+    return f"{seam}=kill@{1 + (seam == WRITTEN)}"
 
 
 def changed(deployment: Deployment, server: PostgresServer, change: str) -> None:
