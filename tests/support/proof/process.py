@@ -69,7 +69,7 @@ class Deployment:
             "target": {"type": self.format, "location": self.lake.as_uri()},
             "storage": {"location": self.log.as_uri()},
             "driver": {"memory": "1Gi", "cores": 2},
-            "apply": {"freshness": "1s"},
+            "apply": {"freshness": "2s"},
         }
         documents = [_resource("Replicator", self.name, spec | self.spec), *self.requests]
         self.folder.mkdir(parents=True, exist_ok=True)
