@@ -192,6 +192,13 @@ def test_sigkill_after_each_verb_asks_the_driver_for_nothing_else(asking: tuple[
     with operator(place):
         until(lambda: place.get("snapreq/again") is None, "it goes")
     assert {key: found.state for key, found in driver.snapshots.items()} == {ident: "Stopped"}
+    generation = place.get("repl/shop")["metadata"]["generation"]
+    driver.change(generation=generation)
+    place.kubectl("patch", "repl", "shop", "--type=merge", "-p", '{"spec":{"snapshot":{"parallelism":7}}}')
+    ended_by(place, "operator.after-change-spec")
+    with operator(place):
+        until(lambda: place.get("repl/shop")["status"]["observedGeneration"] == generation + 1, "it is in effect")
+    assert [body.generation for body in driver.specs] == [generation + 1]
 
 
 def ended_by(place: Team, seam: str) -> None:

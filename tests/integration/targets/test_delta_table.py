@@ -14,6 +14,7 @@ from pyroaring import BitMap64
 from pyspark.sql import Row, SparkSession
 
 from support.delta import COLUMNS, LOG, SCHEMA, Target, read_by_delta_rs
+from support.killed import killed_at
 from support.lake import table_schema
 from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records import RecordNumber, Seq
@@ -446,10 +447,10 @@ def test_a_commit_of_unknown_outcome_is_read_back(
 def test_compaction_keeps_rows_and_applied_state_and_is_not_a_change_of_rows(target: Target) -> None:
     for step in range(1, 6):
         target.apply(step, dict.fromkeys(range(step, 40, step), f"{step}"), [step * 7])
-    before = target.rows()
-    removed = compact(
-        target.table, target.storage, target.layout, target.table.refresh(), CompactionLimits(min_files=2)
-    )
+    before, applied, limits = target.rows(), target.table.refresh(), CompactionLimits(min_files=2)
+    killed_at("compact.before-commit", lambda: compact(target.table, target.storage, target.layout, applied, limits))
+    assert target.reopen().refresh() == target.state(5) and target.rows() == before
+    removed = compact(target.table, target.storage, target.layout, target.table.refresh(), limits)
     assert removed >= 2 and len(target.table.files()) == 1
     assert target.rows() == before
     assert target.table.refresh() == target.state(5)
@@ -459,9 +460,7 @@ def test_compaction_keeps_rows_and_applied_state_and_is_not_a_change_of_rows(tar
     assert sorted(ids) == sorted(before)
     last = target.sql("DESCRIBE HISTORY {t} LIMIT 1")[0]
     assert (last.operation, last.operationParameters["epochId"]) == ("STREAMING UPDATE", "5")
-    assert (
-        compact(target.table, target.storage, target.layout, target.table.refresh(), CompactionLimits(min_files=2)) == 0
-    )
+    assert compact(target.table, target.storage, target.layout, target.table.refresh(), limits) == 0
 
 
 def test_a_table_whose_own_retention_is_longer_keeps_its_files(target: Target) -> None:

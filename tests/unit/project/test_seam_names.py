@@ -28,9 +28,7 @@ def strings() -> dict[str, set[str]]:
 
 
 UNKILLED = {
-    "compact.before-commit",  # like other commits of a format; `support/proof/kills.py` kills there in soaks
     "iceberg.expired",
-    "operator.after-change-spec",
     "operator.after-try-pod",
 }
 """Seams where no test of CI kills. None may be added: they are to become fewer."""
