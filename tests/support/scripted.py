@@ -159,6 +159,9 @@ class ScriptedKeys:
     def at_most(self, rows: int) -> bool:
         return len(self.numbers) <= rows
 
+    def bytes(self) -> int | None:
+        return 8 * len(self.numbers)
+
     def max_key(self) -> Key | None:
         return (str(max(self.numbers)),) if self.numbers else None
 

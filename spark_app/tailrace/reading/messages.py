@@ -27,6 +27,8 @@ class StepDone:
     event: chunks.Started | chunks.Cut | chunks.Finished
     table: Table | None = None
     """The table as the source's catalog has it; None: it was not looked up."""
+    small: bool = False
+    """See `steps.Start`."""
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,8 @@ class _Entry:
     waits_for: str | None = None
     backoff: Backoff = field(default_factory=lambda: Backoff(LONGEST_PAUSE))
     chunk_rows: int = planner.FIRST_CHUNK_ROWS
+    small: bool = False
+    """See `steps.Start`."""
     begun: dict[int, float] = field(default_factory=dict)
     added: RecordNumber = RecordNumber(0)
     """The record that added the table, when the last step or read was begun."""
@@ -307,13 +309,13 @@ class SnapshotRunner:
         entry.run = chunks.step(entry.run, chunks.ReadBegun(part.ordinal))
         self._reading[key[0]] += 1
         entry.begun[part.ordinal] = self._monotonic()
-        run, table = entry.run, entry.table
+        run, table, small = entry.run, entry.table, entry.small
         log_table = self._tools.journal.state.tables[key[1]]
         entry.added = log_table.added_record
 
         def act() -> Message:
             found = table or steps.find_table(self._tools, log_table)
-            file = steps.read(self._tools, run, part, found)
+            file = steps.read(self._tools, run, part, found, small)
             return ChunkDone(key, part.ordinal, file.all_rows, file.all_bytes, found)
 
         self._submit(act, lambda error: ChunkFailed(key, part.ordinal, error))
@@ -333,7 +335,7 @@ class SnapshotRunner:
                     return EdgeLooked(key, EdgeLook(log_table.edge, steps.check_edge(tools, log_table)))
                 case chunks.FindMaxKey():
                     start = steps.find_start(tools, self._client, run, log_table, rows)
-                    return StepDone(key, chunks.Started(start.max_key, start.estimated_rows), start.table)
+                    return StepDone(key, chunks.Started(start.max_key, start.estimated_rows), start.table, start.small)
                 case chunks.CutNext():
                     found = table or steps.find_table(tools, log_table)
                     return StepDone(key, chunks.Cut(steps.find_cut(tools, found, work, rows)), found)
@@ -377,8 +379,8 @@ class SnapshotRunner:
             case EdgeLooked(_, look):
                 self._source_answered()
                 self._looked(entry, look)
-            case StepDone(_, event, table):
-                entry.busy = False
+            case StepDone(_, event, table, small):
+                entry.busy, entry.small = False, small
                 self._outages.answered(self._monotonic(), ("capture",))
                 if table is not None:  # the source was asked
                     self._source_answered()

@@ -26,7 +26,7 @@ from tailrace.changelog.state import SnapshotTable, TableLog
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import InvalidManifest, ReadRefused, Retry, SourceRefused, TableGone, TableStop
 from tailrace.reading import task as chunk_task
-from tailrace.reading.task import ChunkFile, ChunkTask
+from tailrace.reading.task import FEW_BYTES, ChunkFile, ChunkTask
 from tailrace.seams import seam
 from tailrace.snapshot.chunks import CutNext, TableRun
 from tailrace.snapshot.ranges import BEGIN_AGAIN, Range
@@ -80,6 +80,8 @@ class Start:
     table: Table
     max_key: Key | None
     estimated_rows: int
+    small: bool = False
+    """The table has few bytes, and is read at once."""
 
 
 def check_edge(tools: Tools, log_table: TableLog) -> str | None:
@@ -114,7 +116,10 @@ def find_start(tools: Tools, client: CaptureClient, run: TableRun, log_table: Ta
         else:
             keys = session.keys(table)
             estimated = keys.estimated_rows(run.where)
-            start = Start(table, None if keys.at_most(chunk_rows) else keys.max_key(), estimated)
+            whole = keys.at_most(chunk_rows)
+            size = keys.bytes() if whole else None
+            small = size is not None and size <= FEW_BYTES
+            start = Start(table, None if whole else keys.max_key(), estimated, small)
     begun = SnapshotTableStarted(
         snapshot_id=run.snapshot_id,
         table_id=run.table_id,
@@ -138,8 +143,8 @@ def find_cut(tools: Tools, table: Table, work: CutNext, rows: int) -> Key | None
         return session.keys(table).boundary(work.lower, rows, work.upper)
 
 
-def read(tools: Tools, run: TableRun, part: Range, table: Table) -> ChunkFile:
-    """Read one chunk and have it registered; returns when the record is durable."""
+def read(tools: Tools, run: TableRun, part: Range, table: Table, small: bool = False) -> ChunkFile:
+    """Read one chunk and have it registered; returns when the record is durable. `small`: of a table of few bytes."""
     known = next((c for c in _logged(tools, run).chunks if c.chunk == part.ordinal), None)
     if known is not None:
         if (known.lower, known.upper) != (part.lower, part.upper):
@@ -157,7 +162,7 @@ def read(tools: Tools, run: TableRun, part: Range, table: Table) -> ChunkFile:
     try:
         client.begin_chunk(run.snapshot_id, run.table_id, part.ordinal)
         begun = time.monotonic()
-        file = chunk_task.run(tools.spark, task)
+        file = chunk_task.run(tools.spark, task, small)
         # Dying here leaves a file that nobody knows: a clean-up of the folder takes it, the chunk is read again.
         seam("snapshot.before-register")
         _register(client, run, part, file, writer)

@@ -1,7 +1,8 @@
-"""The executor's work for one chunk: read it from the source and write it where the target wants it.
+"""The work for one chunk: read it from the source and write it where the target wants it.
 
-Sent by the snapshot runner as a one-task Spark job; everything it needs travels in `ChunkTask`, everything it found
-comes back in `ChunkFile`. Errors come back as values, so that they keep their names through Spark.
+Sent by the snapshot runner to an executor, as a one-task Spark job; everything it needs travels in `ChunkTask`,
+everything it found comes back in `ChunkFile`. Errors come back as values, so that they keep their names through Spark.
+A few rows are read in the driver: the job costs ten times as much as they do.
 """
 
 import queue
@@ -22,6 +23,8 @@ from tailrace.targets.api import ChunkWriter, WrittenChunk
 
 WAITING_BATCHES = 4
 """Batches read ahead of the writer."""
+FEW_BYTES = 4 << 20
+"""A table of so many bytes is read in the driver, until it turns out to have more."""
 FILE_BYTES = 256 << 20
 """Bytes of rows in memory, about: a table without a key is one chunk however large it is, and a file is built in
 memory."""
@@ -86,10 +89,15 @@ class _Feed:
             raise self.error
 
 
-def perform(task: ChunkTask) -> ChunkFile:
-    """Read and write side by side: rows are compressed while the next ones arrive."""
+class TooMuch(Exception):
+    """The rows have more bytes than allowed."""
+
+
+def perform(task: ChunkTask, most: int | None = None) -> ChunkFile:
+    """Read and write side by side: rows are compressed while the next ones arrive. `TooMuch` where they have more than
+    `most` bytes."""
     feed = _Feed()
-    reader = threading.Thread(target=_read, args=(task, feed), name="chunk-read", daemon=True)
+    reader = threading.Thread(target=_read, args=(task, feed, most), name="chunk-read", daemon=True)
     reader.start()
     keyless = task.table.schema.keyless
     written: list[WrittenChunk] = []
@@ -128,10 +136,14 @@ def _portions(tables: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:
         yield stretch(first)
 
 
-def _read(task: ChunkTask, feed: _Feed) -> None:
-    schema = task.table.schema
+def _read(task: ChunkTask, feed: _Feed, most: int | None) -> None:
+    schema, size = task.table.schema, 0
 
     def put(batch: pa.RecordBatch) -> None:
+        nonlocal size
+        size += batch.nbytes
+        if most is not None and size > most:
+            raise TooMuch
         kept = of_chunk(batch, schema)  # that the source selects by the filter would save work, and changes no row
         if kept.num_rows:
             feed.put(kept)
@@ -152,8 +164,13 @@ def _on_executor(task: ChunkTask) -> Any:
         return error
 
 
-def run(spark: SparkSession, task: ChunkTask) -> ChunkFile:
-    """One job with one task, in the pool of the snapshots."""
+def run(spark: SparkSession, task: ChunkTask, small: bool) -> ChunkFile:
+    """One job with one task, in the pool of the snapshots; of a small table, none."""
+    if small:
+        try:
+            return perform(task, FEW_BYTES)
+        except TooMuch:
+            pass
     context = spark.sparkContext
     context.setLocalProperty("spark.scheduler.pool", "snapshot")
     context.setJobDescription(f"chunk {task.ordinal} of {task.table.name}, snapshot {task.snapshot_id}")

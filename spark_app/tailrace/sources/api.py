@@ -386,6 +386,9 @@ class TableKeys(Protocol):
     def at_most(self, rows: int) -> bool:
         """True if the table has no more rows than that; costs no more than walking that many."""
 
+    def bytes(self) -> int | None:
+        """The size of the table's files, about, with its large values; None: not known without waiting."""
+
     def max_key(self) -> Key | None:
         """The largest key; None: the table is empty."""
 

@@ -58,7 +58,7 @@ class Surroundings(World):
             self.most_open = max(self.most_open, len(self.open))
         return self.record_start(run)
 
-    def read(self, tools: Tools, run: TableRun, part: Range, table: object) -> ChunkFile:
+    def read(self, tools: Tools, run: TableRun, part: Range, table: object, small: bool = False) -> ChunkFile:
         with self.lock:
             self.reads += 1
             self.most_reads = max(self.most_reads, self.reads)
@@ -155,7 +155,7 @@ def test_a_table_whose_edge_moves_reads_nothing_until_older_transactions_are_ove
     def cut(tools: Tools, table: object, work: CutNext, rows: int) -> tuple[str] | None:
         return None if work.lower is not None and work.lower[0] >= "6" else (str(int((work.lower or "0")[0]) + 1),)
 
-    def reading(tools: Tools, run: TableRun, part: Range, table: object) -> ChunkFile:
+    def reading(tools: Tools, run: TableRun, part: Range, table: object, small: bool = False) -> ChunkFile:
         read.append(part.ordinal)
         if len(read) == 2:  # the catalog has shown a rewrite
             version = table_schema(1).model_copy(update={"version": 2})
@@ -357,7 +357,7 @@ def test_a_target_that_is_still_being_opened_is_waited_for_without_a_warning(
     around.running_xid = 11
     tries = [Retry("away"), steps.TargetNotOpen("the target of s.t is not open yet")]
 
-    def late(tools: Tools, run: TableRun, part: Range, table: object) -> ChunkFile:
+    def late(tools: Tools, run: TableRun, part: Range, table: object, small: bool = False) -> ChunkFile:
         if tries:
             raise tries.pop()
         return around.read(tools, run, part, table)

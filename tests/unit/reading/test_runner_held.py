@@ -54,7 +54,7 @@ class Reading(World):
         self.cuts[table] = cut = self.cuts.get(table, 0) + 1
         return None if cut >= CHUNKS else (f"{cut:03d}",)
 
-    def read(self, tools: Tools, run: TableRun, part: Range, table: object) -> ChunkFile:
+    def read(self, tools: Tools, run: TableRun, part: Range, table: object, small: bool = False) -> ChunkFile:
         with self.lock:
             self.reads += 1
             self.most_reads = max(self.most_reads, self.reads)

@@ -115,7 +115,7 @@ class Unsteady(World):
         at = 0 if work.lower is None else int(work.lower[0])
         return (str(at + 3),) if at < 6 and not work.last else None
 
-    def read(self, tools: Tools, run: TableRun, part: Range, table: object) -> ChunkFile:
+    def read(self, tools: Tools, run: TableRun, part: Range, table: object, small: bool = False) -> ChunkFile:
         self.disturb(run.table_id)
         table_log = self.refresh().tables[run.table_id]
         snapshot = self.state.snapshots[run.snapshot_id]

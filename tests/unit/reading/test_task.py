@@ -47,11 +47,14 @@ class Reading:
         return ChunkRead(10 * self.batches, "1:1:", Position(9), ("n",), (("n", 1),))
 
 
-def read(batches: int, files: Files, keyless: bool, cut_off: bool = False) -> task.ChunkFile:
+def asked(batches: int, files: Files, keyless: bool, cut_off: bool = False) -> ChunkTask:
     schema = SimpleNamespace(where=None, columns=(), keyless=keyless)
     table = cast(Any, SimpleNamespace(name="s.t", schema=schema))
-    asked = ChunkTask(cast(Any, Reading(batches, cut_off)), table, KeyRange(None, None), None, cast(Any, files), "s", 0)
-    return perform(asked)
+    return ChunkTask(cast(Any, Reading(batches, cut_off)), table, KeyRange(None, None), None, cast(Any, files), "s", 0)
+
+
+def read(batches: int, files: Files, keyless: bool, cut_off: bool = False) -> task.ChunkFile:
+    return perform(asked(batches, files, keyless, cut_off))
 
 
 @pytest.mark.parametrize(("batches", "counts"), [(0, []), (1, [10]), (3, [20, 10]), (4, [20, 20])])
@@ -80,3 +83,37 @@ def test_a_reading_that_is_cut_off_leaves_no_files(monkeypatch: pytest.MonkeyPat
     with pytest.raises(Retry, match="cut"):
         read(3, files, keyless=True, cut_off=True)
     assert files.rows == {}
+
+
+class Cluster:
+    """A Spark of which only the number of jobs is known."""
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        self.sparkContext = self
+
+    def setLocalProperty(self, *_: str) -> None: ...
+
+    def setJobDescription(self, _: str) -> None: ...
+
+    def parallelize(self, tasks: list[ChunkTask], _: int) -> "Cluster":
+        self.jobs, self.tasks = self.jobs + 1, tasks
+        return self
+
+    def map(self, act: Any) -> Any:
+        return SimpleNamespace(collect=lambda: [act(one) for one in self.tasks])
+
+
+@pytest.mark.parametrize(
+    ("batches", "small", "jobs"),
+    [(3, True, 0), (3, False, 1), (5, True, 1)],
+    ids=["small", "unknown", "larger than it seemed"],
+)
+def test_a_small_table_is_read_without_a_job(
+    batches: int, small: bool, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "FEW_BYTES", 4 * BATCH.nbytes)
+    files, cluster = Files(), Cluster()
+    found = task.run(cast(Any, cluster), asked(batches, files, keyless=True), small)
+    assert (found.all_rows, cluster.jobs) == (10 * batches, jobs)
+    assert sum(len(rows) for rows in files.rows.values()) == 10 * batches

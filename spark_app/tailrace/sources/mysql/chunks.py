@@ -21,8 +21,9 @@ from tailrace.sources.mysql import answer_warnings, charsets, faults, log_end, s
 from tailrace.sources.mysql.binary_rows import to_arrow
 from tailrace.sources.mysql.catalog import TRANSACTIONAL, table_by_name
 from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, rows, server_of, source_errors
-from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, lock_right, quoted
+from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, lock_right, quoted
 from tailrace.sources.mysql.packets import PreparedAnswer
+from tailrace.sources.mysql.support import sizes
 from tailrace.sources.mysql.visibility import seen_on
 from tailrace.types import arrow_type
 
@@ -35,6 +36,11 @@ class MysqlKeys:
     def at_most(self, rows: int) -> bool:
         """A walk of so many entries along the key's index."""
         return not self._found("TRUE", f"LIMIT 1 OFFSET {rows}")
+
+    def bytes(self) -> int | None:
+        """The size of its pages, as the server estimates it now and then."""
+        found = sizes(self.connection, [self.table]).get(identity(self.table.schema_name, self.table.table_name))
+        return None if found is None else found.bytes
 
     def max_key(self) -> Key | None:
         """The table's greatest key by its index's order; None: the table is empty."""

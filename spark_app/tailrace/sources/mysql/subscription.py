@@ -81,7 +81,7 @@ class MysqlSubscription:
         spec = self._replicator.spec
         tables = discover(self._connection, spec.tables, spec.options)
         facts = observe(self._connection, tables)
-        found = sizes(self._connection, tables, caches=facts.server.product == "mysql")
+        found = sizes(self._connection, tables)
         described = (describe(t, found.get(identity(t.schema_name, t.table_name), TableSize())) for t in tables)
         case = tuple(of_other_case(self._connection, spec.tables, spec.options, tables))
         return Examination(findings=preflight.check(facts), tables=tuple(described), of_other_case=case)

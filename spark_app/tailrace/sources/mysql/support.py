@@ -10,7 +10,7 @@ from tailrace.selection import as_types
 from tailrace.sources.findings import ColumnSupport, TableSize, TableSupport
 from tailrace.sources.mysql import sql, types
 from tailrace.sources.mysql.catalog import unsupported
-from tailrace.sources.mysql.connect import Connection, execute, rows, source_errors
+from tailrace.sources.mysql.connect import Connection, execute, rows, server_of, source_errors
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity
 from tailrace.sources.unrepresentable import limited
 
@@ -63,14 +63,16 @@ def _loss(column: MysqlColumn) -> tuple[str, str]:
 _KINDS = {"string": "text", "binary": "bytes"}
 
 
-def sizes(connection: Connection, tables: Sequence[MysqlTable], caches: bool) -> Mapping[str, TableSize]:
-    """The sizes by the table's `identity`. `caches`: the server keeps such estimates for a day, unless a session asks
-    for new ones; it writes them down, so that looking would change something."""
+def sizes(connection: Connection, tables: Sequence[MysqlTable]) -> Mapping[str, TableSize]:
+    """The sizes by the table's `identity`. MySQL keeps such estimates for a day, unless a session asks for new ones; it
+    writes them down, so that looking would change something."""
     if not tables:
         return {}
     with source_errors("looking at the sizes of tables"):
-        if caches:
+        if server_of(connection).product == "mysql":
             execute(connection, "SET SESSION information_schema_stats_expiry = 0")
         where = f"table_schema IN {sql.listed(sorted({t.schema_name for t in tables}))}"
+        if len(tables) == 1:
+            where += f" AND table_name IN {sql.listed([tables[0].table_name])}"
         found = rows(connection, _SIZES.format(where))
     return {identity(r["table_schema"], r["table_name"]): TableSize(r["table_rows"], r["data_length"]) for r in found}

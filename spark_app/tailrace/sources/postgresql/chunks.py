@@ -43,6 +43,7 @@ from tailrace.sources.postgresql.keys import (
 )
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.oldest import oldest
+from tailrace.sources.postgresql.sizes import sizes
 from tailrace.sources.postgresql.too_large import LIMIT, SHORTEN, too_large
 from tailrace.sources.unrepresentable import sets_null
 from tailrace.types import arrow_type
@@ -58,6 +59,10 @@ class PgKeys:
         entries along the key's index shows."""
         beyond = sql.SQL("OFFSET {} LIMIT 1").format(sql.Literal(rows))
         return self.table.schema.keyless or self._one(key_statement(self.table, sql.SQL("true"), beyond)) is None
+
+    def bytes(self) -> int | None:
+        """The size of its files, TOAST included; None: a lock is in the way."""
+        return sizes(self.connection, [self.table])[self.table.oid].bytes
 
     def max_key(self) -> Key | None:
         """The table's greatest key by its index's order; None: the table is empty."""
