@@ -23,7 +23,7 @@ from tailrace.targets.api import ChunkWriter, WrittenChunk
 
 WAITING_BATCHES = 4
 """Batches read ahead of the writer."""
-FEW_BYTES = 4 << 20
+FEW_BYTES = 1 << 20
 """A table of so many bytes is read in the driver, until it turns out to have more."""
 FILE_BYTES = 256 << 20
 """Bytes of rows in memory, about: a table without a key is one chunk however large it is, and a file is built in
