@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from support import halves
 from support.costs import Costs
 from support.kube import KubeApi
 from support.postgres import PostgresServer
@@ -38,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Measure what each file costs; the turn is settled before processes are started, which inherit it."""
     turn()
     config.pluginmanager.register(Costs(config))
+    if halves.wanted(config):
+        config.pluginmanager.register(halves.Backwards())
 
 
 def pytest_report_header() -> str:

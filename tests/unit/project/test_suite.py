@@ -3,7 +3,9 @@
 import re
 from pathlib import Path
 
-from support import costs
+import pytest
+
+from support import costs, halves
 
 ROOT = Path(__file__).resolve().parents[3]
 STARTS_DRIVERS = re.compile(r"\bDeployment\(|\bprove\b|\bProof\.begin|\blocal_kubelet\b")
@@ -45,3 +47,21 @@ def test_the_times_of_most_files_are_recorded() -> None:
     known = costs.recorded()
     unknown = [file for file in files if costs.lane_of(file) and file not in known]
     assert len(unknown) <= MAY_BE_UNKNOWN, f"record the times again (TAILRACE_RECORD=1 make test): {unknown}"
+
+
+def test_a_worker_that_collects_from_the_end_has_the_same_tests_in_the_same_order(pytester: pytest.Pytester) -> None:
+    """Else xdist would refuse to run; the files are read from the end."""
+    for name in ("a/test_1.py", "a/b/test_2.py", "c/test_3.py", "test_4.py"):
+        path = pytester.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("def test_one(): ...\ndef test_two(): ...\n")
+
+    def collected(*plugins: object) -> tuple[list[str], list[str]]:
+        arguments = ("--collect-only", "--import-mode=importlib", str(pytester.path))
+        run = pytester.inline_run(*arguments, plugins=plugins)
+        read = [call.item.path.name for call in run.getcalls("pytest_itemcollected")]
+        return read, [item.nodeid for item in run.getcall("pytest_collection_finish").session.items]
+
+    (forwards, plain), (backwards, same) = collected(), collected(halves.Backwards())
+    assert len(plain) == 8 and same == plain
+    assert backwards == forwards[::-1]
