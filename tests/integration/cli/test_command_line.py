@@ -155,6 +155,8 @@ def test_a_snapshot_is_asked_for_paused_resumed_and_stopped_from_the_command_lin
 
 @pytest.mark.timeout(300)
 def test_on_a_terminal_the_view_is_drawn_in_place_and_ctrl_c_ends_in_order(secured: Deployment) -> None:
+    secured.spec["snapshot"] = {"chunkRows": 300}  # else it is over before it is drawn
+    secured.write_manifest()
     tailrace = [sys.executable, "-m", "tailrace.cli.main", "run", "-f", str(secured.manifest)]
     # `script` gives it a terminal; what a background job ignores is inherited.
     inside = shlex.join(["env", "--default-signal=INT", *tailrace, "--run-dir", str(secured.state)])
