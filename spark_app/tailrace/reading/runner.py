@@ -19,7 +19,7 @@ from tailrace.changelog.records import Key, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.resources import SnapshotSpec
 from tailrace.contract.status import Fault
-from tailrace.errors import AuthenticationFailed, Locked, Stop, TableStop, TailraceError
+from tailrace.errors import AuthenticationFailed, Locked, Retry, Stop, TableStop, TailraceError
 from tailrace.faults import fault_of
 from tailrace.reading import steps
 from tailrace.reading.messages import (
@@ -352,8 +352,9 @@ class SnapshotRunner:
         def run() -> None:
             try:
                 message = act()
-            except Exception as error:  # handed to the turning thread, which names it in the status
-                message = failed(error)
+            except BaseException as error:  # handed to the turning thread, which names it in the status
+                ours = isinstance(error, Exception)  # else a library's panic: without a message the step never ended
+                message = failed(error if ours else Retry(f"a step ended with {type(error).__name__}"))
             self._messages.put(message)
 
         self._under_way += 1

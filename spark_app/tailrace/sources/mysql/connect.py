@@ -176,7 +176,7 @@ _OFFERED = _unchecked()
 
 class _Connection(pymysql.Connection):
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
-        """A context; asked for without settings where TLS is used only if the server offers it, and for each connection."""
+        """A context; asked for without settings, by each connection, where TLS is used only if the server offers it."""
         return super()._create_ssl_ctx(sslp) if sslp else _OFFERED  # type: ignore[misc]  # no public name
 
 

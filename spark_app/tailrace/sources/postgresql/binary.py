@@ -130,7 +130,7 @@ def _decimal(values: pa.LargeBinaryArray, type: str) -> pa.Array:
     precision, scale = decimal_parts(type) or (0, 0)
     offsets, data = content(values.drop_null())
     words, at = data.view(">i2").astype(np.int64), offsets[:-1] // 2
-    groups, weight, sign = words[at], words[at + 1], words[at + 2]
+    groups, weight, sign = words[at] & 0xFFFF, words[at + 1], words[at + 2]  # more than 32,767 groups are too many
     if ((sign != 0) & (sign != NEGATIVE)).any():
         raise NoSuchNumber
     total = np.zeros(len(at), np.int64)

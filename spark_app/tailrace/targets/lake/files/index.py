@@ -14,6 +14,8 @@ from tailrace.targets.lake.files.key_words import Words, key_words
 
 MANY_FILES = 10_000
 """The number of files that are remembered as too large for an index."""
+OBJECTS = 1024
+"""Bytes of an index besides its keys, and of each column of values that it keeps."""
 Matches = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Row positions, and the number of the key that each row matches."""
 
@@ -68,8 +70,10 @@ class FileIndex:
 
     @property
     def size(self) -> int:
+        """Bytes in memory. Of a file of one row the objects take a hundred times as much as what they hold."""
         rows = 0 if self.rows is None else self.rows.nbytes
-        return int(self.words.nbytes + rows + sum(column.nbytes for column in self.values))
+        held = self.words.nbytes + rows + sum(column.nbytes for column in self.values)
+        return int(held) + OBJECTS * (1 + len(self.values))
 
     def meets(self, wanted: "WantedKeys") -> bool:
         """False if all its words are below the wanted ones, or above them."""

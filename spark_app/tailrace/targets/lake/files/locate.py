@@ -71,7 +71,8 @@ def locate(
 def note_keys(path: str, layout: Layout, keys: Sequence[pa.Array], cache: IndexCache = CACHE) -> None:
     """Keep the index of a new file, of which these are the keys (canonical, in file order): the next batch looks into
     it, and need not read it."""
-    if len(keys[0]) <= NOTED and cache.admits(len(keys[0]) * _ROW_BYTES):
+    few = len(keys[0]) <= NOTED and sum(column.nbytes for column in keys) <= cache.most
+    if few and cache.admits(len(keys[0]) * _ROW_BYTES):
         cache.offer(path + _form(layout), FileIndex.build(keys))
 
 

@@ -214,6 +214,22 @@ def test_a_file_that_is_older_than_a_key_column_stops_its_table_alone(limit: int
         locate.locate(LocalFiles(), [file], new, pa.table({"b": [1]}), IndexCache(limit))
 
 
+@pytest.mark.parametrize("key", [7, "seven"])
+def test_indexes_of_tiny_files_are_bounded_by_what_they_really_take(key: int | str) -> None:
+    """An insert-only table makes one with each commit, and nobody ever asks for it."""
+    cache = IndexCache(1 << 20)
+    for number in range(2_000):
+        cache.begin()
+        cache.offer(f"file:///{number}", FileIndex.build([pa.array([key])]))
+    assert 100 < len(cache._entries) <= 1024
+
+
+def test_keys_of_much_text_are_not_noted() -> None:
+    layout, cache = layout_of(table_schema([("k", "string")], ["k"])), IndexCache(1 << 20)
+    locate.note_keys("file:///new", layout, [pa.array(["k" * 1000] * 300)], cache)
+    assert cache.size == 0
+
+
 def test_a_pass_over_more_files_than_fit_keeps_the_first_ones() -> None:
     index = FileIndex.build([pa.array(range(10), pa.int64())])
     cache = IndexCache(index.size * 2)
