@@ -353,8 +353,9 @@ class SnapshotRunner:
             try:
                 message = act()
             except BaseException as error:  # handed to the turning thread, which names it in the status
-                ours = isinstance(error, Exception)  # else a library's panic: without a message the step never ended
-                message = failed(error if ours else Retry(f"a step ended with {type(error).__name__}"))
+                # Also a library's panic: without a message the step would never end.
+                named = error if isinstance(error, Exception) else Retry(f"a step ended with {type(error).__name__}")
+                message = failed(named)
             self._messages.put(message)
 
         self._under_way += 1
