@@ -40,7 +40,7 @@ class PodServer(MysqlServer):
     """What tests ask of a server, of the one in the pod, through a port of this machine."""
 
     def __init__(self, port: int) -> None:
-        self.name, self.mariadb = MYSQL, False
+        self.name, self.mariadb, self.variables = MYSQL, False, {}
         self.host, self.port, self.user = "127.0.0.1", port, "root"
 
 

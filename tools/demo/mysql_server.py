@@ -136,7 +136,7 @@ class MysqlServer:
 
     def connect(self, **options: Any) -> "Connection[Any]":
         """Connects as root; every statement is a transaction. Without TLS, unless the server requires it or there is a
-        password: for each connection PyMySQL would read the system's certificates, 40 ms."""
+        password: for each connection PyMySQL would read the system's certificates, 24 ms."""
         given = {"host": self.host, "port": self.port, "user": self.user, "autocommit": True, **options}
         secured = {"ssl", "password"} & given.keys() or "require_secure_transport" in self.variables
         given.setdefault("ssl_disabled", not secured)

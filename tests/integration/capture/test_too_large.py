@@ -18,6 +18,8 @@ VALUE, ROW = (
     f"INSERT INTO t VALUES (1, {HALF.format(a)}, {HALF.format(b)})" for a, b in ((540 << 20, 0), (300 << 20,) * 2)
 )
 """One value, and a row of two values, whose text passes 1 GB."""
+LARGER = f"UPDATE t SET a = {HALF.format(540 << 20)}, b = {HALF.format(500 << 20)}"
+"""A row that passes it in binary form, too."""
 
 
 @pytest.mark.parametrize(
@@ -37,6 +39,7 @@ def test_a_row_that_the_server_cannot_send_is_told_with_the_way_out(
     capture.start()
     capture.catch_up()
     server.execute(insert)
+    server.execute(LARGER)
     unreadable(server)
     assert capture.process is not None and capture.wait() == 12, capture.tail()
     fault = capture.fault()

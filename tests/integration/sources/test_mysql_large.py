@@ -78,6 +78,8 @@ def test_a_large_transaction_is_captured_piece_by_piece(server: MysqlServer, tmp
 
 
 def test_a_large_xa_transaction_is_held_on_disk_through_a_restart(server: MysqlServer, tmp_path: Path) -> None:
+    """A server that may lose the rows of such a commit has them looked up by their keys."""
+    detaches = not server.mariadb
     with LogRun(server, tmp_path, MEMORY, "d.t") as run:
         server.script("XA START 'large'", filled(0), "XA END 'large'", "XA PREPARE 'large'")
         with in_little_memory():
@@ -87,4 +89,9 @@ def test_a_large_xa_transaction_is_held_on_disk_through_a_restart(server: MysqlS
         server.execute("XA COMMIT 'large'")
         with in_little_memory():
             run.catch_up()
-        assert keys(run) == list(range(ROWS))
+        if detaches:
+            assert keys(run) == list(range(ROWS))
+        else:
+            tables = run.segments("d.t")
+            assert sorted(i for table in tables for i in table["id"].to_pylist()) == list(range(ROWS))
+            assert all(table["v"].null_count == table.num_rows for table in tables)

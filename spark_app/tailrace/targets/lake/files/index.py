@@ -137,6 +137,8 @@ class IndexCache:
         self._size = self._pinned = 0
         """Bytes of all entries, and of those of the present pass: these stand behind all others."""
         self._pass = 0
+        self._unseen: set[str] = set()
+        """Entries that were made without reading their files, and were not used since."""
         self._lock = threading.Lock()
 
     @property
@@ -183,6 +185,22 @@ class IndexCache:
         """True if an entry of about this size would be kept; asked before the file is read."""
         return self._pinned + size <= self._limit
 
+    def first_use(self, path: str) -> bool:
+        """True, once, if the entry was made without reading the file: that this is still there is not proven."""
+        with self._lock:
+            unseen = path in self._unseen
+            self._unseen.discard(path)
+            return unseen
+
+    def note(self, path: str, index: FileIndex) -> None:
+        """Keep the index, if it fits, of a file that was not read."""
+        with self._lock:
+            self._unseen.add(path)
+        self.offer(path, index)
+        with self._lock:
+            if path not in self._entries:
+                self._unseen.discard(path)
+
     def offer(self, path: str, index: FileIndex) -> FileIndex:
         """Keep the index if it fits; returns it either way."""
         size = index.size
@@ -190,7 +208,9 @@ class IndexCache:
             if path in self._entries or self._pinned + size > self._limit:
                 return index
             while self._size + size > self._limit:
-                self._size -= self._entries.popitem(last=False)[1][0].size
+                oldest, (other, _) = self._entries.popitem(last=False)
+                self._size -= other.size
+                self._unseen.discard(oldest)
             self._entries[path] = index, self._pass
             self._size += size
             self._pinned += size

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tailrace.errors import RESYNC, TargetChanged
+from tailrace.storage.store import NotFound
 from tailrace.targets.lake.files.access import FileAccess, batch_rows, parquet
 from tailrace.targets.lake.files.index import NO_ROWS, FileIndex, IndexCache, Matches, WantedKeys, search_once
 from tailrace.targets.lake.files.key_words import canonical
@@ -62,6 +63,8 @@ def locate(
         if index is None and apart(span, (file.lower.get(layout.key[0]), file.upper.get(layout.key[0]))):
             continue  # most files of a large table, for the keys of a chunk
         index = cache.get(file.path + form) if index is None and few else index
+        if index is not None and index.meets(wanted) and cache.first_use(file.path + form):
+            _check_there(access, file.path)
         matches = _search(access, file, layout, wanted, cache) if index is None else index.find(wanted)
         if (rows := live(file, matches)) is not None:
             found[file.path] = rows
@@ -73,7 +76,12 @@ def note_keys(path: str, layout: Layout, keys: Sequence[pa.Array], cache: IndexC
     it, and need not read it."""
     few = len(keys[0]) <= NOTED and sum(column.nbytes for column in keys) <= cache.most
     if few and cache.admits(len(keys[0]) * _ROW_BYTES):
-        cache.offer(path + _form(layout), FileIndex.build(keys))
+        cache.note(path + _form(layout), FileIndex.build(keys))
+
+
+def _check_there(access: FileAccess, path: str) -> None:
+    if not access.exists(path):
+        raise NotFound(f"{path} does not exist")
 
 
 def _form(layout: Layout) -> str:
@@ -124,6 +132,8 @@ def _search(access: FileAccess, file: DataFile, layout: Layout, wanted: WantedKe
     columns = wanted.columns if len(chosen) == len(wanted.words) else [column.take(chosen) for column in wanted.columns]
     name = file.path + _form(layout)
     index = cache.get(name)
+    if index is not None and cache.first_use(name):
+        _check_there(access, file.path)
     if index is None and not cache.too_large(name) and cache.admits(file.rows * _ROW_BYTES):
         with parquet(access, file.path) as opened:
             read = _all_keys(opened, layout, file.path, cache.most)

@@ -19,6 +19,7 @@ from pyroaring import BitMap64
 from support.lake import LocalFiles, new_location, table_schema
 from tailrace.changelog.records import TableSchema
 from tailrace.errors import TargetChanged
+from tailrace.storage.store import NotFound
 from tailrace.targets.lake.files import locate
 from tailrace.targets.lake.files import write as files
 from tailrace.targets.lake.files.access import FooterCache, parquet
@@ -197,12 +198,20 @@ def test_a_key_that_became_wider_is_found_in_files_that_are_indexed(tmp_path: Pa
         assert found[file.path].positions.tolist() == [1]
 
 
-def test_the_keys_of_a_new_file_are_known_without_reading_it(tmp_path: Path) -> None:
-    layout = layout_of(table_schema([("k", "string")], ["k"]))
-    cache, absent = IndexCache(1 << 20), DataFile(f"file://{tmp_path}/absent.parquet", 2, 100)
-    locate.note_keys(absent.path, layout, [pa.array(["b", "a"])], cache)
-    found = locate.locate(LocalFiles(), [absent], layout, pa.table({"k": ["a", "c"]}), cache)
-    assert (found[absent.path].positions.tolist(), found[absent.path].keys.tolist()) == ([1], [0])
+@pytest.mark.parametrize("kind", ["string", "int64"])
+def test_the_keys_of_a_new_file_are_known_without_reading_it_but_it_must_be_there(kind: str, tmp_path: Path) -> None:
+    layout = layout_of(table_schema([("k", kind)], ["k"]))
+    b, a, c = ("b", "a", "c") if kind == "string" else (2, 1, 3)
+    cache, new = IndexCache(1 << 20), DataFile(f"file://{tmp_path}/new.parquet", 2, 100)
+    for _ in range(2):
+        locate.note_keys(new.path, layout, [pa.array([b, a])], cache)
+    with pytest.raises(NotFound, match=r"new\.parquet"):
+        locate.locate(LocalFiles(), [new], layout, pa.table({"k": [a, c]}), cache)
+    cache = IndexCache(1 << 20)
+    locate.note_keys(new.path, layout, [pa.array([b, a])], cache)
+    (tmp_path / "new.parquet").write_bytes(b"not read")
+    found = locate.locate(LocalFiles(), [new], layout, pa.table({"k": [a, c]}), cache)
+    assert (found[new.path].positions.tolist(), found[new.path].keys.tolist()) == ([1], [0])
 
 
 @pytest.mark.parametrize("limit", [0, 1 << 20])
