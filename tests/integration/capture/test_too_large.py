@@ -18,7 +18,7 @@ VALUE, ROW = (
     f"INSERT INTO t VALUES (1, {HALF.format(a)}, {HALF.format(b)})" for a, b in ((540 << 20, 0), (300 << 20,) * 2)
 )
 """One value, and a row of two values, whose text passes 1 GB."""
-LARGER = f"UPDATE t SET a = {HALF.format(540 << 20)}, b = {HALF.format(500 << 20)}"
+LARGER = f"UPDATE t SET a = {HALF.format(540 << 20)}; UPDATE t SET b = {HALF.format(540 << 20)}"
 """A row that passes it in binary form, too."""
 
 
