@@ -137,8 +137,8 @@ class IndexCache:
         self._size = self._pinned = 0
         """Bytes of all entries, and of those of the present pass: these stand behind all others."""
         self._pass = 0
-        self._unseen: set[str] = set()
-        """Entries that were made without reading their files, and were not used since."""
+        self._unproven: set[str] = set()
+        """Entries that were made without reading their files, which nothing has proven to be there since."""
         self._lock = threading.Lock()
 
     @property
@@ -185,21 +185,22 @@ class IndexCache:
         """True if an entry of about this size would be kept; asked before the file is read."""
         return self._pinned + size <= self._limit
 
-    def first_use(self, path: str) -> bool:
-        """True, once, if the entry was made without reading the file: that this is still there is not proven."""
+    def is_unproven(self, path: str) -> bool:
+        """True if the entry was made without reading the file: `proven` says that it is still there."""
+        return path in self._unproven
+
+    def proven(self, path: str) -> None:
         with self._lock:
-            unseen = path in self._unseen
-            self._unseen.discard(path)
-            return unseen
+            self._unproven.discard(path)
 
     def note(self, path: str, index: FileIndex) -> None:
         """Keep the index, if it fits, of a file that was not read."""
         with self._lock:
-            self._unseen.add(path)
+            self._unproven.add(path)
         self.offer(path, index)
         with self._lock:
             if path not in self._entries:
-                self._unseen.discard(path)
+                self._unproven.discard(path)
 
     def offer(self, path: str, index: FileIndex) -> FileIndex:
         """Keep the index if it fits; returns it either way."""
@@ -210,7 +211,7 @@ class IndexCache:
             while self._size + size > self._limit:
                 oldest, (other, _) = self._entries.popitem(last=False)
                 self._size -= other.size
-                self._unseen.discard(oldest)
+                self._unproven.discard(oldest)
             self._entries[path] = index, self._pass
             self._size += size
             self._pinned += size
