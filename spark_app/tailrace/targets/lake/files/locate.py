@@ -63,8 +63,8 @@ def locate(
         if index is None and apart(span, (file.lower.get(layout.key[0]), file.upper.get(layout.key[0]))):
             continue  # most files of a large table, for the keys of a chunk
         index = cache.get(file.path + form) if index is None and few else index
-        if index is not None and index.meets(wanted) and cache.is_unproven(file.path + form):
-            _prove(access, file.path, form, cache)
+        if index is not None and index.meets(wanted):
+            _prove(access, file, file.path + form, cache)
         matches = _search(access, file, layout, wanted, cache) if index is None else index.find(wanted)
         if (rows := live(file, matches)) is not None:
             found[file.path] = rows
@@ -79,10 +79,12 @@ def note_keys(path: str, layout: Layout, keys: Sequence[pa.Array], cache: IndexC
         cache.note(path + _form(layout), FileIndex.build(keys))
 
 
-def _prove(access: FileAccess, path: str, form: str, cache: IndexCache) -> None:
-    if not access.exists(path):
-        raise NotFound(f"{path} does not exist")
-    cache.proven(path + form)
+def _prove(access: FileAccess, file: DataFile, name: str, cache: IndexCache) -> None:
+    """Asks once for a file whose keys were noted: one that is gone would else be marked, and nobody told."""
+    if cache.is_unproven(name):
+        if not access.exists(file.path):
+            raise NotFound(f"{file.path} does not exist")
+        cache.proven(name)
 
 
 def _form(layout: Layout) -> str:
@@ -133,8 +135,8 @@ def _search(access: FileAccess, file: DataFile, layout: Layout, wanted: WantedKe
     columns = wanted.columns if len(chosen) == len(wanted.words) else [column.take(chosen) for column in wanted.columns]
     name = file.path + _form(layout)
     index = cache.get(name)
-    if index is not None and cache.is_unproven(name):
-        _prove(access, file.path, _form(layout), cache)
+    if index is not None:
+        _prove(access, file, name, cache)
     if index is None and not cache.too_large(name) and cache.admits(file.rows * _ROW_BYTES):
         with parquet(access, file.path) as opened:
             read = _all_keys(opened, layout, file.path, cache.most)
