@@ -278,8 +278,9 @@ def test_a_replace_under_full_nodup_is_logged_with_the_defaults_that_it_sets(tmp
     with MysqlServer(MARIADB_NEWEST) as server:
         server.script("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY, v int DEFAULT 7, w int, UNIQUE (w))")
         with LogRun(server, tmp_path) as run:
-            server.script("INSERT INTO d.t VALUES (1, 1, 1), (2, 1, 2)", "SET SESSION binlog_row_image = FULL_NODUP",
-                          "REPLACE INTO d.t (id, w) VALUES (1, 3)", "REPLACE INTO d.t (id, w) VALUES (9, 2)")  # fmt: skip
+            replaced = [f"REPLACE INTO d.t (id, w) VALUES {row}" for row in ("(1, 3)", "(9, 2)")]
+            before = "INSERT INTO d.t VALUES (1, 1, 1), (2, 1, 2)"
+            server.script(before, "SET SESSION binlog_row_image = FULL_NODUP", *replaced)
             run.catch_up()
             assert [(row["id"], row["v"], row["w"]) for row in run.rows("d.t")] == server.execute("SELECT * FROM d.t")
 
