@@ -18,7 +18,7 @@ from support.ddl.fork_server import ForkServer
 from support.pg_source import config_of
 from support.postgres import PostgresServer
 from tailrace.contract.resources import TablesSpec
-from tailrace.sources.postgresql.connect import Connection, connect
+from tailrace.databases.postgresql.connect import Connection, connect
 from tailrace.sources.postgresql.fingerprint import look
 from tailrace.sources.postgresql.trees import Trees
 

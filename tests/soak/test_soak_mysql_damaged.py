@@ -20,9 +20,9 @@ from support.mysql import MYSQL, MysqlServer
 from support.mysql_log import LogRun, config_of
 from tailrace.changelog.records import Position
 from tailrace.contract.resources import TablesSpec
+from tailrace.databases.mysql.connect import connect
 from tailrace.errors import TailraceError
 from tailrace.sources.mysql.catalog import discover
-from tailrace.sources.mysql.connect import connect
 from tailrace.sources.mysql.log.assembler import Assembler
 from tailrace.sources.mysql.log.blocks import EventBlock
 from tailrace.sources.mysql.log.collations import charsets

@@ -24,21 +24,22 @@ from tailrace.changelog.state import TableLog
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.places import StorageSpec
 from tailrace.contract.resources import Replicator, TableOptions
+from tailrace.databases.mysql.connect import connect
 from tailrace.sources.api import KeyRange, StreamContext
 from tailrace.sources.mysql import catalog, chunks
-from tailrace.sources.mysql.connect import MyConfig, connect
 from tailrace.sources.mysql.log.stream import MysqlStream
 from tailrace.sources.mysql.log_end import log_end
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import OWN
+from tailrace.sources.mysql.source_config import SourceConfig
 from tailrace.storage.store import Storage
 
 PATIENCE = 60.0
 """Seconds."""
 
 
-def config_of(server: MysqlServer, user: str | None = None) -> MyConfig:
-    return MyConfig(server.host, server.port, None, user or server.user, "tailrace-tests", tls_mode="disable")
+def config_of(server: MysqlServer, user: str | None = None) -> SourceConfig:
+    return SourceConfig(server.host, server.port, None, user or server.user, "tailrace-tests", tls_mode="disable")
 
 
 def executed(server: MysqlServer) -> str:

@@ -8,12 +8,12 @@ from psycopg import sql
 
 from support.postgres import PostgresServer
 from tailrace.contract.resources import TableOptions, TablesSpec
+from tailrace.databases.postgresql.connect import Connection, PgConfig
 from tailrace.sources.api import KeyList, KeyRange
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.chunks import PgKeys, arrow_schema, read_chunk
 from tailrace.sources.postgresql.codec import decode
 from tailrace.sources.postgresql.columnar import SplitColumn, split
-from tailrace.sources.postgresql.connect import Connection, PgConfig
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.unrepresentable import sets_null
 

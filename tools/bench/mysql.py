@@ -24,12 +24,13 @@ from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, Write
 from demo.mysql_server import MYSQL, MysqlServer
 from tailrace.changelog.records import Position
 from tailrace.contract.resources import Replicator
-from tailrace.sources.mysql.connect import Connection, MyConfig, connect
+from tailrace.databases.mysql.connect import Connection, connect
 from tailrace.sources.mysql.log.connection import BinlogConnection, Request
 from tailrace.sources.mysql.log.framing import Event, EventBatch
 from tailrace.sources.mysql.log_end import log_end
 from tailrace.sources.mysql.packets import PreparedAnswer
 from tailrace.sources.mysql.position import OWN
+from tailrace.sources.mysql.source_config import SourceConfig
 
 from . import snapshot
 from .capture import Capture
@@ -90,7 +91,7 @@ def replicator(server: MysqlServer, folder: str, include: str) -> Replicator:
 
 
 def session(server: MysqlServer) -> Connection:
-    return connect(MyConfig(server.host, server.port, None, server.user, "tailrace bench", tls_mode="disable"))
+    return connect(SourceConfig(server.host, server.port, None, server.user, "tailrace bench", tls_mode="disable"))
 
 
 def end(server: MysqlServer) -> Position:

@@ -16,9 +16,9 @@ from support.resources import replicator as document_of
 from tailrace.changelog.paths import FIRST_START
 from tailrace.changelog.records import Position
 from tailrace.contract.resources import Replicator
+from tailrace.databases.postgresql.connect import connect
 from tailrace.errors import PositionLost, Retry
 from tailrace.sources.api import CreatedByOther, Patience
-from tailrace.sources.postgresql.connect import connect
 from tailrace.sources.postgresql.log.replication import LogConnection
 from tailrace.sources.postgresql.names import Names
 from tailrace.sources.postgresql.subscription import PgSubscription

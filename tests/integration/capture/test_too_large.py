@@ -7,9 +7,9 @@ from support.pg_source import chunk_of, config_of, table_of
 from support.postgres import PostgresServer
 from tailrace.capture.renewal import Renewal
 from tailrace.contract.resources import StorageLocation
+from tailrace.databases.postgresql.connect import connect
 from tailrace.errors import RESYNC, ValueUnsupported
 from tailrace.sources.api import KeyRange
-from tailrace.sources.postgresql.connect import connect
 from tailrace.storage.store import Storage
 
 HALF = "repeat('x', {})::bytea"

@@ -11,8 +11,8 @@ from support.pg_source import config_of
 from support.postgres import PostgresServer
 from tailrace.cli.main import main
 from tailrace.contract.ownership import made_name
+from tailrace.databases.postgresql.connect import connect
 from tailrace.sources.postgresql import objects as slots
-from tailrace.sources.postgresql.connect import connect
 
 SLOT = made_name("web-shop", UID)
 

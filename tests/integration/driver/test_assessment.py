@@ -6,8 +6,8 @@ from support.dropping import manifest
 from support.pg_source import config_of
 from support.postgres import PostgresServer
 from tailrace.contract.manifest import load
+from tailrace.databases.postgresql.connect import connect
 from tailrace.driver import assessment
-from tailrace.sources.postgresql.connect import connect
 
 TABLES = """
 CREATE SCHEMA assessed;

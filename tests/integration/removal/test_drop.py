@@ -22,9 +22,9 @@ from tailrace.changelog.paths import record_path
 from tailrace.changelog.records import EpochStarted, Origin, Position
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.ownership import made_name
+from tailrace.databases.postgresql.connect import Connection, connect
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql import removal
-from tailrace.sources.postgresql.connect import Connection, connect
 from tailrace.sources.postgresql.log.replication import LogConnection, release_slot
 from tailrace.sources.postgresql.names import DATABASE, SYSTEM
 

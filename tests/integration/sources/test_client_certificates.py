@@ -15,11 +15,12 @@ from mysql_packages import RELEASES
 from support.mysql import MysqlServer
 from support.postgres import PostgresServer
 from support.versions import turns
+from tailrace.databases.mysql.connect import connect as to_mysql
+from tailrace.databases.mysql.connect import execute
+from tailrace.databases.postgresql.connect import PgConfig
+from tailrace.databases.postgresql.connect import connect as to_postgresql
 from tailrace.errors import AuthenticationFailed, Retry
-from tailrace.sources.mysql.connect import MyConfig, execute
-from tailrace.sources.mysql.connect import connect as to_mysql
-from tailrace.sources.postgresql.connect import PgConfig
-from tailrace.sources.postgresql.connect import connect as to_postgresql
+from tailrace.sources.mysql.source_config import SourceConfig
 
 SECURE = [name for name in RELEASES if name != "mysql-8.0"]
 """The library for TLS in that one does not start."""
@@ -162,8 +163,8 @@ def mysql_server(request: pytest.FixtureRequest, pki: Path) -> Iterator[MysqlSer
         yield running
 
 
-def mysql(server: MysqlServer, pki: Path, user: str, authority: str, name: str | None) -> MyConfig:
-    plain = MyConfig(
+def mysql(server: MysqlServer, pki: Path, user: str, authority: str, name: str | None) -> SourceConfig:
+    plain = SourceConfig(
         "127.0.0.1", server.port, None, user, "test",
         password_file=str(pki / "password"), tls_mode="verify-full", ca_file=str(pki / "own" / "ca.crt"),
     )  # fmt: skip

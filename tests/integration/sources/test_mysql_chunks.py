@@ -17,11 +17,12 @@ from support.mysql import MysqlServer
 from support.versions import turns
 from tailrace.changelog import keys
 from tailrace.changelog.keys import Key
+from tailrace.databases.mysql.connect import PROBES, Connection, connect, execute, server_of
 from tailrace.errors import AuthenticationFailed, Locked, NoKey, ReadRefused, Retry, SourceRefused, TableGone
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange
 from tailrace.sources.mysql import catalog, chunks
-from tailrace.sources.mysql.connect import PROBES, Connection, MyConfig, connect, execute, server_of
 from tailrace.sources.mysql.model import MysqlTable
+from tailrace.sources.mysql.source_config import SourceConfig
 from tailrace.types import arrow_type
 
 UTC = dt.UTC
@@ -35,8 +36,8 @@ def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
         yield running
 
 
-def config(server: MysqlServer, user: str = "root", **options: Any) -> MyConfig:
-    return MyConfig(server.host, server.port, None, user, "test", **options)
+def config(server: MysqlServer, user: str = "root", **options: Any) -> SourceConfig:
+    return SourceConfig(server.host, server.port, None, user, "test", **options)
 
 
 def made(server: MysqlServer, columns: str, *values: str) -> MysqlTable:
@@ -405,7 +406,7 @@ def test_rights_and_passwords_are_asked_for_by_name(server: MysqlServer, tmp_pat
         connect(config(server, "reader", password_file=str(tmp_path / "none")))
 
 
-def reader(server: MysqlServer, password: Path) -> MyConfig:
+def reader(server: MysqlServer, password: Path) -> SourceConfig:
     return config(server, "reader", password_file=str(password))
 
 
@@ -447,7 +448,7 @@ def test_a_server_that_takes_no_more_connections_is_told_as_such(server: MysqlSe
 
 def test_a_server_that_is_not_there_is_tried_again() -> None:
     with pytest.raises(Retry, match=r"cannot connect to 127\.0\.0\.1:1 as 'root'"):
-        connect(MyConfig("127.0.0.1", 1, None, "root", "test"))
+        connect(SourceConfig("127.0.0.1", 1, None, "root", "test"))
 
 
 def test_a_certificate_that_nobody_signed_is_refused(server: MysqlServer) -> None:

@@ -14,9 +14,9 @@ from support.resources import replicator
 from support.versions import turns
 from tailrace.changelog.records import Origin, Position
 from tailrace.contract.resources import Replicator
+from tailrace.databases.mysql.connect import connect, server_of
 from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.sources.mysql import bootstrap
-from tailrace.sources.mysql.connect import connect, server_of
 from tailrace.sources.mysql.log import anchor
 from tailrace.sources.mysql.position import OWN, file_of, offset_of
 from tailrace.sources.mysql.state import Anchor, SourceState

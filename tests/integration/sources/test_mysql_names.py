@@ -7,7 +7,7 @@ from support.mysql import MARIADB_NEWEST, MysqlServer
 from support.mysql_log import LogRun, config_of
 from support.resources import replicator
 from tailrace.contract.resources import Replicator
-from tailrace.sources.mysql.connect import connect
+from tailrace.databases.mysql.connect import connect
 from tailrace.sources.mysql.subscription import MysqlSubscription
 
 

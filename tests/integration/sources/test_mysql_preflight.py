@@ -9,11 +9,11 @@ from mysql_packages import RELEASES
 from support.mysql import MARIADB_NEWEST, MysqlServer
 from support.versions import turns
 from tailrace.contract.resources import TablesSpec
+from tailrace.databases.mysql.connect import MyConfig, connect
 from tailrace.errors import SourceRefused
 from tailrace.sources.findings import Finding, refuse
 from tailrace.sources.mysql import preflight
 from tailrace.sources.mysql.catalog import discover
-from tailrace.sources.mysql.connect import MyConfig, connect
 from tailrace.sources.mysql.facts import observe
 from tailrace.sources.mysql.log_end import prepared
 

@@ -11,8 +11,8 @@ import pytest
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_log import PATIENCE, LogRun, by_chunk
 from support.versions import turns
+from tailrace.databases.mysql.connect import execute
 from tailrace.errors import Retry
-from tailrace.sources.mysql.connect import execute
 from tailrace.sources.mysql.log_end import log_end
 from tailrace.sources.mysql.position import OWN
 

@@ -17,8 +17,8 @@ from support.mysql_log import LogRun, config_of, source_rows
 from support.mysql_replicas import copy_of, level, read_all
 from support.versions import turns
 from tailrace.changelog.records import Seq
+from tailrace.databases.mysql.connect import connect
 from tailrace.snapshot.replay import replay_point
-from tailrace.sources.mysql.connect import connect
 from tailrace.sources.mysql.log_end import seen
 from tailrace.sources.mysql.position import OWN
 from tailrace.sources.mysql.visibility import visibility

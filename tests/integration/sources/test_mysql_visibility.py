@@ -18,8 +18,8 @@ from support.pipeline import Pipeline
 from support.resources import replicator as document_of
 from support.versions import turns
 from tailrace.changelog.records import Position
+from tailrace.databases.mysql.connect import connect
 from tailrace.errors import Locked
-from tailrace.sources.mysql.connect import connect
 from tailrace.sources.mysql.log_end import seen
 from tailrace.sources.mysql.position import OWN
 

@@ -13,11 +13,12 @@ from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_log import LogRun
 from support.versions import turns
 from tailrace.changelog.keys import Key
+from tailrace.databases.mysql.connect import connect, execute
 from tailrace.errors import ReadRefused, ValueUnsupported
 from tailrace.sources.api import KeyList, KeyRange
 from tailrace.sources.mysql import catalog, chunks
-from tailrace.sources.mysql.connect import MyConfig, connect, execute
 from tailrace.sources.mysql.model import MysqlTable
+from tailrace.sources.mysql.source_config import SourceConfig
 
 MIB = 1 << 20
 WHOLE = KeyRange(None, None)
@@ -41,8 +42,8 @@ def allow(server: MysqlServer, size: int) -> None:
     server.script(f"SET GLOBAL max_allowed_packet = {size}")
 
 
-def config(server: MysqlServer) -> MyConfig:
-    return MyConfig(server.host, server.port, None, "root", "test")
+def config(server: MysqlServer) -> SourceConfig:
+    return SourceConfig(server.host, server.port, None, "root", "test")
 
 
 def made(server: MysqlServer, columns: str, *values: str) -> MysqlTable:

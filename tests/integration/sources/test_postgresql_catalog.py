@@ -7,9 +7,9 @@ import pytest
 from support.pg_source import config_of
 from support.postgres import PostgresServer
 from tailrace.contract.resources import TablesSpec
+from tailrace.databases.postgresql.connect import Connection, connect
 from tailrace.sources.postgresql import unreadable
 from tailrace.sources.postgresql.catalog import COMPARABLE, CatalogHorizon, discover, of_other_case, settled
-from tailrace.sources.postgresql.connect import Connection, connect
 from tailrace.sources.postgresql.model import PgTable
 
 MADE = "CREATE TABLE s.{0} (id int PRIMARY KEY)"

@@ -16,12 +16,12 @@ from support.postgres import PostgresServer
 from support.versions import turns
 from tailrace.changelog.keys import keys as keys_of
 from tailrace.contract.resources import TablesSpec
+from tailrace.databases.postgresql.connect import SETTINGS, Connection, PgConfig, connect
 from tailrace.errors import Locked, NoKey, ReadRefused, Retry, SourceRefused, TableGone
 from tailrace.sources.api import KeyList, KeyRange
 from tailrace.sources.postgresql import chunks
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.chunks import PgKeys, boundary_statement, edge_passed, read_chunk
-from tailrace.sources.postgresql.connect import SETTINGS, Connection, PgConfig, connect
 
 ALL = KeyRange(None, None)
 

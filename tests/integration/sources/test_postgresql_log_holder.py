@@ -16,9 +16,9 @@ from tailrace import sources
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records import Position
 from tailrace.contract.resources import Replicator
+from tailrace.databases.postgresql.connect import Connection, connect
 from tailrace.sources.api import Distance
 from tailrace.sources.postgresql import oldest
-from tailrace.sources.postgresql.connect import Connection, connect
 from tailrace.sources.postgresql.oldest import HELD_BYTES, LogHolder
 
 MUCH = Distance(Position(0), behind_bytes=1, retained_bytes=HELD_BYTES + 1)

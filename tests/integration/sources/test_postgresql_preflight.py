@@ -10,10 +10,10 @@ from support.pg_source import config_of
 from support.postgres import PostgresServer
 from support.versions import turns
 from tailrace.contract.resources import SourceSpec, TableOptions, TablesSpec
+from tailrace.databases.postgresql.connect import Connection, PgConfig, connect
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused
 from tailrace.sources.findings import TableSize, refuse
 from tailrace.sources.postgresql.catalog import discover
-from tailrace.sources.postgresql.connect import Connection, PgConfig, connect
 from tailrace.sources.postgresql.facts import Facts, observe
 from tailrace.sources.postgresql.preflight import check
 from tailrace.sources.postgresql.sizes import sizes

@@ -11,7 +11,7 @@ from typing_extensions import override
 from support.pg_source import config_of
 from support.postgres import PostgresServer
 from tailrace.contract.resources import TablesSpec
-from tailrace.sources.postgresql.connect import Connection, connect
+from tailrace.databases.postgresql.connect import Connection, connect
 from tailrace.sources.postgresql.fingerprint import look
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.trees import Tree, Trees

@@ -16,13 +16,13 @@ from support.versions import turns
 from tailrace import privacy
 from tailrace.changelog.keys import keys as keys_of
 from tailrace.contract.resources import TableOptions
+from tailrace.databases.postgresql.connect import connect
 from tailrace.errors import ValueUnsupported
 from tailrace.sources.api import KeyList, KeyRange
 from tailrace.sources.findings import TableSize
 from tailrace.sources.postgresql import binary, chunks
 from tailrace.sources.postgresql.chunks import PgKeys
 from tailrace.sources.postgresql.codec import decode
-from tailrace.sources.postgresql.connect import connect
 from tailrace.sources.postgresql.support import describe
 from tailrace.types import fields_of
 

@@ -20,7 +20,7 @@ from support.versions import turns
 from tailrace import sources
 from tailrace.changelog.records import Position
 from tailrace.contract.resources import Replicator
-from tailrace.sources.postgresql.connect import connect
+from tailrace.databases.postgresql.connect import connect
 
 
 def begun(folder: Path, source: dict[str, object], include: str) -> Pipeline:

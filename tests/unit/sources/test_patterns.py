@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tailrace.changelog.records import TableSchema
 from tailrace.contract.ownership import made_name
 from tailrace.contract.resources import SourceSpec, TableOptions, TablesSpec
+from tailrace.databases.postgresql.connect import PgConfig
 from tailrace.errors import Retry
 from tailrace.sources.patterns import idle, matches, of_other_case, options_of, selected
-from tailrace.sources.postgresql.connect import PgConfig
 from tailrace.sources.postgresql.keys import in_list, in_range
 from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
 

@@ -8,23 +8,24 @@ from pymysql.err import MySQLError
 
 from tailrace.changelog.records import Origin, Position, ResumePoint
 from tailrace.contract.resources import Replicator
-from tailrace.errors import PositionLost, SourceRefused
-from tailrace.sources.api import Interrupted, Patience
-from tailrace.sources.mysql import failover, faults, log_end, sql
-from tailrace.sources.mysql.connect import (
+from tailrace.databases.mysql import faults
+from tailrace.databases.mysql.connect import (
     SERVER_ID_PREFIX,
     Connection,
-    MyConfig,
     Server,
     execute,
     server_of,
     source_errors,
 )
+from tailrace.databases.mysql.faults import START_OVER
+from tailrace.errors import PositionLost, SourceRefused
+from tailrace.sources.api import Interrupted, Patience
+from tailrace.sources.mysql import failover, log_end, sql
 from tailrace.sources.mysql.failover import MariadbRead, MysqlRead, NewLog, ReadBefore
-from tailrace.sources.mysql.faults import START_OVER
 from tailrace.sources.mysql.gtid import GtidSet, MariaPosition
 from tailrace.sources.mysql.log import anchor
 from tailrace.sources.mysql.position import OWN, Numbering, file_of, offset_of
+from tailrace.sources.mysql.source_config import SourceConfig
 from tailrace.sources.mysql.state import Anchor, SourceState
 
 PRODUCT, SERVER, SERVER_ID, SHIFT = "product", "server", "server id", "files before"
@@ -53,12 +54,12 @@ def server_id(replicator: Replicator, log_id: str) -> int:
     return given if given is not None else _OURS + int(log_id.replace("-", "")[-7:], 16)
 
 
-def bound(config: MyConfig, origin: Origin) -> MyConfig:
+def bound(config: SourceConfig, origin: Origin) -> SourceConfig:
     """A copy that accepts only the origin's server, and counts its files as in the change log."""
     return config.bound_to(origin.identity[SERVER], Numbering(int(origin.identity.get(SHIFT, "0"))))
 
 
-def end_of_log(config: MyConfig, connection: Connection) -> ResumePoint:
+def end_of_log(config: SourceConfig, connection: Connection) -> ResumePoint:
     """The end of the log now. The state decides what the server will send: it is read first, so that nothing is between
     the two that would be neither sent nor below the position. Its anchor is the beginning of the file."""
     server = server_of(connection)
@@ -78,7 +79,7 @@ def _mariadb_state(connection: Connection, before: str, file: str, offset: int) 
     return str(MariaPosition(",".join(filter(None, (before, str(found[0][0] or ""))))))
 
 
-def end_without_prepared(config: MyConfig, connection: Connection, patience: Patience) -> ResumePoint:
+def end_without_prepared(config: SourceConfig, connection: Connection, patience: Patience) -> ResumePoint:
     """The end of the log at a moment at which no XA transaction was prepared: the rows of one are in the log from its
     XA PREPARE on, and would be before the point while its XA COMMIT comes behind."""
     while True:
@@ -109,7 +110,7 @@ def check_server(origin: Origin, server: Server) -> None:
 
 
 def check_point(
-    config: MyConfig,
+    config: SourceConfig,
     connection: Connection,
     origin: Origin,
     point: ResumePoint,
@@ -141,7 +142,7 @@ def check_point(
 
 
 def failed_over(
-    config: MyConfig, connection: Connection, origin: Origin, point: ResumePoint
+    config: SourceConfig, connection: Connection, origin: Origin, point: ResumePoint
 ) -> tuple[dict[str, str], ResumePoint] | None:
     """Another server has taken the place of the origin's, and `check_point` has found it fit: what it has beyond the
     state is somewhere in its files. They are counted on behind the last one that was read."""
@@ -156,7 +157,7 @@ def failed_over(
     return found, ResumePoint(begins, str(SourceState(done)))
 
 
-def _check_passed_over(config: MyConfig, connection: Connection, files: Files, at: Position, done: str) -> None:
+def _check_passed_over(config: SourceConfig, connection: Connection, files: Files, at: Position, done: str) -> None:
     """Checks the files that the server passes over: what was written while `gtid_mode` was off has no GTID, and may be
     in them."""
     number = failover.first_sent(connection, files, done)
@@ -184,7 +185,7 @@ def _check_anonymous(connection: Connection, file: str, begin: int, read: str) -
         begin = int(found[-1][4])
 
 
-def _check_size(config: MyConfig, files: Files, at: Position) -> None:
+def _check_size(config: SourceConfig, files: Files, at: Position) -> None:
     """After a crash a server begins another file: what one has lost never comes back in the same place."""
     _, size = files.get(file_of(at), ("", None))
     if size is not None and size < offset_of(at):
@@ -195,7 +196,7 @@ def _check_size(config: MyConfig, files: Files, at: Position) -> None:
         )
 
 
-def _check_anchor(config: MyConfig, files: Files, known: Anchor) -> None:
+def _check_anchor(config: SourceConfig, files: Files, known: Anchor) -> None:
     """A file that was purged proves nothing; what follows it in the log must fit then."""
     file, _ = files.get(file_of(known.at), ("", 0))
     _check_size(config, files, Position(known.at + 1))
@@ -297,7 +298,7 @@ def _check_gtids(connection: Connection, ours: GtidSet) -> None:
         )
 
 
-def _check_file(config: MyConfig, connection: Connection, files: Files, at: Position, ours: MariaPosition) -> None:
+def _check_file(config: SourceConfig, connection: Connection, files: Files, at: Position, ours: MariaPosition) -> None:
     if file_of(at) not in files:
         raise PositionLost(f"the server has purged the binary log {config.numbering.text(at)}", START_OVER)
     if not ours.within(_logged(connection)):

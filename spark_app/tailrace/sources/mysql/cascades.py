@@ -13,8 +13,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from tailrace.sources.mysql import faults
-from tailrace.sources.mysql.connect import Connection, execute
+from tailrace.databases.mysql import faults
+from tailrace.databases.mysql.connect import Connection, execute
 from tailrace.sources.mysql.model import MysqlTable, quoted
 
 _RULES = tuple(f"ON {what} {how}" for what in ("UPDATE", "DELETE") for how in ("CASCADE", "SET NULL", "SET DEFAULT"))

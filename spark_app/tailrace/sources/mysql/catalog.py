@@ -11,11 +11,12 @@ import pymysql
 
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.contract.resources import TableOptions, TablesSpec
+from tailrace.databases.mysql import faults
+from tailrace.databases.mysql.connect import Connection, execute, rows
 from tailrace.errors import NoKey, ReadRefused, TableStop
 from tailrace.selection import as_types, filters, masks
 from tailrace.sources import patterns
-from tailrace.sources.mysql import charsets, faults, keys, sql, types
-from tailrace.sources.mysql.connect import Connection, execute, rows
+from tailrace.sources.mysql import charsets, keys, sql, types
 from tailrace.sources.mysql.generated import is_generated, of_session
 from tailrace.sources.mysql.merges import note_merges
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, number_of, quoted

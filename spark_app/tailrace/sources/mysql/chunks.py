@@ -14,15 +14,17 @@ import pymysql
 from tailrace.changelog import keys as key_texts
 from tailrace.changelog.keys import Key
 from tailrace.changelog.records import Nulled, with_nulled
+from tailrace.databases.mysql import faults
+from tailrace.databases.mysql.connect import Connection, connect, execute, rows, server_of, source_errors
 from tailrace.errors import CorruptLog, Locked, ReadRefused, Retry, TableGone
 from tailrace.seams import seam
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Writer
-from tailrace.sources.mysql import answer_warnings, charsets, faults, log_end, sql
+from tailrace.sources.mysql import answer_warnings, charsets, log_end, sql
 from tailrace.sources.mysql.binary_rows import to_arrow
 from tailrace.sources.mysql.catalog import TRANSACTIONAL, table_by_name
-from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, rows, server_of, source_errors
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, lock_right, quoted
 from tailrace.sources.mysql.packets import PreparedAnswer
+from tailrace.sources.mysql.source_config import SourceConfig
 from tailrace.sources.mysql.support import sizes
 from tailrace.sources.mysql.visibility import seen_on
 from tailrace.types import arrow_type
@@ -98,7 +100,7 @@ def check_filter(connection: Connection, table: MysqlTable, where: str | None) -
 
 
 def read_chunk(
-    config: MyConfig, table: MysqlTable, part: KeyRange | KeyList, where: str | None, writer: Writer
+    config: SourceConfig, table: MysqlTable, part: KeyRange | KeyList, where: str | None, writer: Writer
 ) -> ChunkRead:
     """Read one chunk on a connection of its own and hand its rows to `writer` as they arrive.
 

@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tailrace.databases.mysql.connect import Connection, Server, execute, replica_status, server_of, source_errors
 from tailrace.errors import Retry, SourceRefused
 from tailrace.sources.mysql import filters, sql
 from tailrace.sources.mysql.cascades import Cascade, Unseen, cascades
 from tailrace.sources.mysql.catalog import TRANSACTIONAL
-from tailrace.sources.mysql.connect import Connection, Server, execute, replica_status, server_of, source_errors
 from tailrace.sources.mysql.model import MysqlTable
 
 _NAMES = (

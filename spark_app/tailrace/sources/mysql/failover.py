@@ -15,16 +15,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
+from tailrace.databases.mysql.connect import Connection, connect, execute, server_of, source_errors
 from tailrace.errors import Retry
 from tailrace.sources.api import Interrupted
 from tailrace.sources.mysql import sql
-from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, server_of, source_errors
 from tailrace.sources.mysql.gtid import GtidSet, MariaPosition
 from tailrace.sources.mysql.log import anchor, events
 from tailrace.sources.mysql.log.connection import BinlogConnection, Request
 from tailrace.sources.mysql.log.events import Kind, Transaction
 from tailrace.sources.mysql.log.framing import Event
 from tailrace.sources.mysql.position import OWN
+from tailrace.sources.mysql.source_config import SourceConfig
 
 Writer = tuple[str, str]
 """MariaDB's domain (MySQL: empty), and the server that wrote the transaction."""
@@ -42,7 +43,7 @@ _READ_BYTES, _READ_SECONDS = 1 << 22, 1.0
 class NewLog:
     """The log of the server that is to be followed."""
 
-    config: MyConfig
+    config: SourceConfig
     connection: Connection
     stopping: threading.Event | None = None
     """Set: `Interrupted`. A file of the log can be as large as the server likes."""

@@ -8,8 +8,8 @@ against every database. Read by `facts`, judged by `preflight`.
 import re
 from collections.abc import Collection, Iterable, Mapping
 
+from tailrace.databases.mysql.connect import Connection, Server, execute, replica_status, rows, source_errors
 from tailrace.errors import SourceRefused
-from tailrace.sources.mysql.connect import Connection, Server, execute, replica_status, rows, source_errors
 
 Rules = Mapping[str, frozenset[str]]
 """The items that each rule names, by the rule's name (`do_db`, `wild_ignore_table`, …)."""

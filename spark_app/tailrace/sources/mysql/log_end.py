@@ -6,8 +6,8 @@ transaction is in the log before others see it, and in the executed set only aft
 """
 
 from tailrace.changelog.records import Position
+from tailrace.databases.mysql.connect import Connection, execute, server_of, source_errors
 from tailrace.errors import SourceRefused
-from tailrace.sources.mysql.connect import Connection, execute, server_of, source_errors
 from tailrace.sources.mysql.position import Numbering
 from tailrace.sources.mysql.visibility import GTIDS, POSITION, position_text
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pymysql
 
-from tailrace.sources.mysql import faults
-from tailrace.sources.mysql.connect import Connection, execute
+from tailrace.databases.mysql import faults
+from tailrace.databases.mysql.connect import Connection, execute
 from tailrace.sources.mysql.model import quoted
 
 Row = dict[str, Any]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pymysql.err import raise_mysql_exception
 
-from tailrace.sources.mysql.connect import ANSWER_SECONDS, Connection
+from tailrace.databases.mysql.connect import ANSWER_SECONDS, Connection
 
 BLOCK = 4 << 20
 """Bytes of rows that are taken at a time."""

@@ -8,13 +8,14 @@ from pathlib import Path
 from tailrace.changelog.records import Origin, Position
 from tailrace.contract import resources
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
+from tailrace.databases.mysql.connect import Connection, connect, source_errors
 from tailrace.errors import TableStop, met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
 from tailrace.sources.mysql import bootstrap, catalog, chunks, log_end
-from tailrace.sources.mysql.connect import Connection, MyConfig, connect, source_errors
 from tailrace.sources.mysql.log.tables import followed
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import Numbering
+from tailrace.sources.mysql.source_config import SourceConfig
 from tailrace.sources.mysql.subscription import MysqlSubscription
 from tailrace.sources.mysql.visibility import visibility
 from tailrace.sources.visibility import Visibility
@@ -22,11 +23,11 @@ from tailrace.sources.visibility import Visibility
 
 @dataclass(frozen=True)
 class MysqlSource:
-    config: MyConfig
+    config: SourceConfig
 
     @staticmethod
     def of(spec: resources.SourceSpec, who: str, secrets: Path | None = None) -> "MysqlSource":
-        return MysqlSource(MyConfig.of(spec, who, secrets))
+        return MysqlSource(SourceConfig.of(spec, who, secrets))
 
     @property
     def place(self) -> str:
@@ -57,7 +58,7 @@ class MysqlSource:
 
 @dataclass(frozen=True)
 class MysqlReader:
-    config: MyConfig
+    config: SourceConfig
 
     def read(self, table: Table, part: KeyRange | KeyList, where: str | None, write: Writer) -> ChunkRead:
         with met_at("source"):

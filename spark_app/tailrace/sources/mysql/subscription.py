@@ -12,15 +12,16 @@ from dataclasses import replace
 from tailrace.changelog.records import Origin, ResumePoint
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
+from tailrace.databases.mysql.connect import Connection, server_of
 from tailrace.sources import patterns
 from tailrace.sources.api import Patience, RemovalProof, RemovalStep, StreamContext
 from tailrace.sources.findings import Examination, TableSize, refuse
 from tailrace.sources.mysql import bootstrap, preflight
 from tailrace.sources.mysql.catalog import discover, of_other_case
-from tailrace.sources.mysql.connect import Connection, MyConfig, server_of
 from tailrace.sources.mysql.facts import Facts, observe
 from tailrace.sources.mysql.log.stream import MysqlStream
 from tailrace.sources.mysql.model import identity
+from tailrace.sources.mysql.source_config import SourceConfig
 from tailrace.sources.mysql.support import describe, sizes
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ _LEFT_OUT = (
 
 
 class MysqlSubscription:
-    def __init__(self, config: MyConfig, connection: Connection, replicator: Replicator) -> None:
+    def __init__(self, config: SourceConfig, connection: Connection, replicator: Replicator) -> None:
         self._config = config
         self._connection = connection
         self._replicator = replicator

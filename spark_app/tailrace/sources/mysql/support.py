@@ -6,11 +6,11 @@ Types and limits are those of `types`, of which the catalog and docs/types.md ar
 
 from collections.abc import Mapping, Sequence
 
+from tailrace.databases.mysql.connect import Connection, execute, rows, server_of, source_errors
 from tailrace.selection import as_types
 from tailrace.sources.findings import ColumnSupport, TableSize, TableSupport
 from tailrace.sources.mysql import sql, types
 from tailrace.sources.mysql.catalog import unsupported
-from tailrace.sources.mysql.connect import Connection, execute, rows, server_of, source_errors
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity
 from tailrace.sources.unrepresentable import limited
 

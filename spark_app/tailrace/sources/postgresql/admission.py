@@ -6,10 +6,10 @@ Capture's start asks before it takes anything over, `tailrace doctor` asks the s
 from tailrace.changelog.records import Origin, Position
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
+from tailrace.databases.postgresql.connect import Connection
 from tailrace.errors import PositionLost, SourceRefused
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql import publication
-from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.log.replication import lost, lsn_text
 from tailrace.sources.postgresql.names import DATABASE, PUBLICATION, SLOT, SYSTEM, TIMELINE, Names, slot_text
 

@@ -14,12 +14,12 @@ from psycopg.rows import DictRow, dict_row
 
 from tailrace.changelog.records import Column, TableSchema
 from tailrace.contract.resources import TableOptions, TablesSpec
+from tailrace.databases.postgresql.connect import Connection
 from tailrace.errors import NoKey, ReadRefused, TableStop
 from tailrace.selection import as_types, filters, masks
 from tailrace.sources import patterns
 from tailrace.sources.patterns import options_of, selected
 from tailrace.sources.postgresql import types, unreadable
-from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
 from tailrace.sources.postgresql.support import is_text, unfit_type
 from tailrace.sources.postgresql.trees import NOTHING, Tree, Trees

@@ -15,14 +15,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from tailrace.changelog.records import Key, Nulled, Position, with_nulled
-from tailrace.errors import RESYNC, Locked, ReadRefused, Retry, SourceRefused, TableGone, ValueUnsupported
-from tailrace.seams import seam
-from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Writer
-from tailrace.sources.postgresql import binary, locks
-from tailrace.sources.postgresql.catalog import table_by_oid
-from tailrace.sources.postgresql.codec import Reader, decode
-from tailrace.sources.postgresql.columnar import split
-from tailrace.sources.postgresql.connect import (
+from tailrace.databases.postgresql.connect import (
     Connection,
     PgConfig,
     connect,
@@ -30,6 +23,13 @@ from tailrace.sources.postgresql.connect import (
     source_errors,
     take_unchecked_text,
 )
+from tailrace.errors import RESYNC, Locked, ReadRefused, Retry, SourceRefused, TableGone, ValueUnsupported
+from tailrace.seams import seam
+from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Writer
+from tailrace.sources.postgresql import binary, locks
+from tailrace.sources.postgresql.catalog import table_by_oid
+from tailrace.sources.postgresql.codec import Reader, decode
+from tailrace.sources.postgresql.columnar import split
 from tailrace.sources.postgresql.copyout import CopyBlock, copy_out
 from tailrace.sources.postgresql.key_text import canonical
 from tailrace.sources.postgresql.keys import (

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from psycopg import errors, pq
 
+from tailrace.databases.postgresql.connect import Connection
 from tailrace.errors import Retry
-from tailrace.sources.postgresql.connect import Connection
 
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0"
 _HEADER = 19

@@ -10,9 +10,9 @@ from typing import Any
 from psycopg.rows import DictRow, dict_row
 
 from tailrace.contract.resources import SourceSpec
+from tailrace.databases.postgresql.connect import Connection, source_errors
 from tailrace.errors import TableStop
 from tailrace.sources.postgresql import publication
-from tailrace.sources.postgresql.connect import Connection, source_errors
 from tailrace.sources.postgresql.model import PgTable
 
 

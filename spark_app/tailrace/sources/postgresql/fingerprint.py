@@ -15,8 +15,8 @@ from psycopg.rows import dict_row
 
 from tailrace.changelog.records import Parts
 from tailrace.contract.resources import TableOptions, TablesSpec
+from tailrace.databases.postgresql.connect import Connection, source_errors
 from tailrace.sources.postgresql.catalog import discover
-from tailrace.sources.postgresql.connect import Connection, source_errors
 from tailrace.sources.postgresql.model import AlteredType, PgTable
 from tailrace.sources.postgresql.publication import Publication
 from tailrace.sources.postgresql.publication import look as look_at_publication

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tailrace.sources.postgresql.connect import Connection
+from tailrace.databases.postgresql.connect import Connection
 
 AGAINST_READING = ("AccessExclusiveLock",)
 AGAINST_PUBLISHING = (

@@ -11,11 +11,11 @@ import psycopg
 from psycopg import sql
 
 from tailrace.changelog.records import Position
+from tailrace.databases.postgresql.connect import Connection, PgConfig, connect, source_errors
 from tailrace.errors import ReadRefused, SourceRefused, TableStop
 from tailrace.sources.api import Distance
 from tailrace.sources.postgresql import locks
 from tailrace.sources.postgresql.catalog import CatalogHorizon
-from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors
 from tailrace.sources.postgresql.log.replication import lsn_value
 from tailrace.sources.postgresql.log.transactions import MARKER_PREFIX
 from tailrace.sources.postgresql.model import PgTable

@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from tailrace.databases.postgresql.connect import Connection, source_errors
 from tailrace.sources.api import Distance
-from tailrace.sources.postgresql.connect import Connection, source_errors
 
 HELD_BYTES = 64 << 20
 """So much log that has been read already is kept for a reason; a quiet server keeps some segments as well."""

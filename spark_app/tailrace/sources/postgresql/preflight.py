@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterator
 
 from psycopg import sql
 
+from tailrace.databases.postgresql.connect import Connection
 from tailrace.errors import TableStop
 from tailrace.sources.findings import Finding, Level, refuse
-from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.facts import Facts, TableFacts
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.publication import GENERATED_SINCE, grant, harmful

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
+from tailrace.databases.postgresql.connect import Connection, source_errors
 from tailrace.errors import ReadRefused, TableStop
-from tailrace.sources.postgresql.connect import Connection, source_errors
 from tailrace.sources.postgresql.model import PgTable
 
 NEEDED = frozenset({"insert", "update", "delete", "truncate"})

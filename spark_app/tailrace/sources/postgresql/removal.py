@@ -14,10 +14,10 @@ from typing import Literal
 from tailrace.changelog.records import Origin
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
+from tailrace.databases.postgresql.connect import Connection
 from tailrace.sources.api import NAMED_BY_USER, RemovalProof, RemovalStep
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql import publication
-from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.log.replication import release_slot
 from tailrace.sources.postgresql.names import DATABASE, PUBLICATION, SLOT, SYSTEM, Names, publication_text, slot_text
 

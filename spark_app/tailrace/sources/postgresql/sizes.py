@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import psycopg
 
+from tailrace.databases.postgresql.connect import Connection, source_errors
 from tailrace.sources.findings import TableSize
-from tailrace.sources.postgresql.connect import Connection, source_errors
 from tailrace.sources.postgresql.model import PgTable
 
 _ROWS = "SELECT oid::int8, reltuples::float8 FROM pg_catalog.pg_class WHERE oid = ANY(%s::oid[])"

@@ -9,10 +9,10 @@ from tailrace.changelog.records import Origin, Position
 from tailrace.contract import resources
 from tailrace.contract.ownership import MAX_IDENTIFIER
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
+from tailrace.databases.postgresql.connect import Connection, PgConfig, connect, source_errors
 from tailrace.errors import TableStop, met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
 from tailrace.sources.postgresql import admission, catalog, chunks, objects, preflight
-from tailrace.sources.postgresql.connect import Connection, PgConfig, connect, source_errors
 from tailrace.sources.postgresql.log.differences import first_stop
 from tailrace.sources.postgresql.log.replication import lsn_text
 from tailrace.sources.postgresql.model import PgTable

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from tailrace.changelog.records import Origin, Position, ResumePoint
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
+from tailrace.databases.postgresql.connect import Connection, PgConfig
 from tailrace.sources.api import Patience, RemovalProof, RemovalStep, StreamContext
 from tailrace.sources.findings import Examination
 from tailrace.sources.postgresql import admission, preflight, publication, removal
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.catalog import discover, of_other_case
-from tailrace.sources.postgresql.connect import Connection, PgConfig
 from tailrace.sources.postgresql.facts import observe
 from tailrace.sources.postgresql.log import start
 from tailrace.sources.postgresql.log.replication import release_slot

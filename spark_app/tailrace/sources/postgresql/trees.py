@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from psycopg.rows import DictRow, dict_row
 
 from tailrace.changelog.records import Parts
-from tailrace.sources.postgresql.connect import Connection
+from tailrace.databases.postgresql.connect import Connection
 from tailrace.sources.postgresql.model import FileNodes
 
 # Of each member its rows in pg_class, pg_inherits and pg_index, and its schema's; of the root its columns as well: a

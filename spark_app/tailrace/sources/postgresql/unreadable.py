@@ -8,8 +8,8 @@ stopped by name, with the bytes written as `\\xff`.
 from psycopg import sql
 
 from tailrace.changelog.records import TableSchema
+from tailrace.databases.postgresql.connect import Connection
 from tailrace.errors import ValueUnsupported
-from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.model import PgTable
 
 # One character is one byte there. (Overlong forms and surrogates are not looked for: the server refuses them, too.)

@@ -9,13 +9,15 @@ from contextlib import closing
 from pymysql.err import MySQLError
 
 from tailrace.changelog.records import Position
+from tailrace.databases.mysql import faults
+from tailrace.databases.mysql.connect import Connection, connect, execute, server_of, source_errors
 from tailrace.errors import PositionLost, Retry
-from tailrace.sources.mysql import faults, sql
-from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, server_of, source_errors
+from tailrace.sources.mysql import sql
 from tailrace.sources.mysql.log.connection import BinlogConnection, Request
 from tailrace.sources.mysql.log.events import UnknownEvent
 from tailrace.sources.mysql.log.framing import Event
 from tailrace.sources.mysql.position import Numbering, file_of, offset_of
+from tailrace.sources.mysql.source_config import SourceConfig
 from tailrace.sources.mysql.state import Anchor
 
 _ENDS = ("Stop", "Rotate")
@@ -39,7 +41,7 @@ def files(connection: Connection, numbering: Numbering) -> dict[int, tuple[str, 
     return {file_of(numbering.of(str(row[0]), 0)): (str(row[0]), int(row[1])) for row in found}
 
 
-def anchor_at(config: MyConfig, file: str, at: Position) -> Anchor | None:
+def anchor_at(config: SourceConfig, file: str, at: Position) -> Anchor | None:
     """Reads the event that begins there in this file; None: none does. `Retry`: the server did not get so far. Behind
     the file's end it returns None, too: compare the size first."""
     connection = connect(config)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from typing_extensions import override
 
-from tailrace.sources.databases.blocks import Block, Mark
+from tailrace.sources.log.blocks import Block, Mark
 
 EVENT_OVERHEAD = 100
 """Bytes of Python objects per event, counted towards a block's limit so that tiny rows do not fill the memory."""

@@ -1,6 +1,6 @@
 """The character set of each collation's number, which table maps name. Asked once per stream."""
 
-from tailrace.sources.mysql.connect import Connection, execute, server_of, source_errors
+from tailrace.databases.mysql.connect import Connection, execute, server_of, source_errors
 
 BINARY = 63
 """The number of what is no text."""

@@ -17,8 +17,8 @@ from typing import Any
 from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
+from tailrace.databases.mysql.faults import START_OVER
 from tailrace.errors import PositionLost, Retry, SourceRefused
-from tailrace.sources.mysql.faults import START_OVER
 from tailrace.sources.mysql.gtid import GtidSet
 from tailrace.sources.mysql.log.events import (
     CHECKSUM_BYTES,

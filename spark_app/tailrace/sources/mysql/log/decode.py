@@ -15,7 +15,7 @@ from tailrace.changelog.records import with_nulled
 from tailrace.changelog.segments import segment_schema
 from tailrace.errors import LogIncomplete, TableStop
 from tailrace.sources.api import Changes, TableRows
-from tailrace.sources.databases.decode import BlockEvents, Evolved, first_failing
+from tailrace.sources.log.decode import BlockEvents, Evolved, first_failing
 from tailrace.sources.mysql.log.blocks import TRUNCATE, EventBlock
 from tailrace.sources.mysql.log.columns import Buffer
 from tailrace.sources.mysql.log.rows import ROW_IMAGE_FIX, Part, RowForm, Span

@@ -11,7 +11,7 @@ from itertools import compress
 
 import numpy as np
 
-from tailrace.sources.databases.blocks import Mark
+from tailrace.sources.log.blocks import Mark
 from tailrace.sources.mysql.log.blocks import EVENT_OVERHEAD, RowEvent, marks, row_events
 from tailrace.sources.mysql.log.events import GTID_TIME, GTID_TIME_BITS, Kind, prefix_of
 from tailrace.sources.mysql.log.framing import EventBatch

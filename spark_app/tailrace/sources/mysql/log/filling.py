@@ -8,8 +8,8 @@ from typing import Protocol
 
 from typing_extensions import override
 
-from tailrace.sources.databases import blocks
-from tailrace.sources.databases.blocks import Mark
+from tailrace.sources.log import blocks
+from tailrace.sources.log.blocks import Mark
 from tailrace.sources.mysql.log.blocks import EventBlock, RowEvent
 from tailrace.sources.mysql.log.events import Query
 from tailrace.sources.mysql.visibility import XA

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from tailrace.changelog.records import Position, TableFingerprint
 from tailrace.changelog.segments import MOVE, OP
+from tailrace.databases.mysql.connect import Connection, source_errors
 from tailrace.sources.api import Changes
 from tailrace.sources.mysql.cascades import Cascade, cascades_of
-from tailrace.sources.mysql.connect import Connection, source_errors
 from tailrace.sources.mysql.log.blocks import UNCERTAIN, EventBlock
 from tailrace.sources.mysql.log.definitions import with_cascades
 from tailrace.sources.mysql.log.rows import DELETES, UPDATES

@@ -21,12 +21,12 @@ from tailrace.changelog.records import (
     TableSchema,
 )
 from tailrace.contract.resources import Replicator
+from tailrace.databases.mysql.connect import Connection, source_errors
 from tailrace.errors import LogIncomplete, ReadRefused, TableStop
 from tailrace.sources.api import StreamContext
 from tailrace.sources.dropped import drops
 from tailrace.sources.hidden import must_hide
 from tailrace.sources.mysql.catalog import PRIMARY, TRANSACTIONAL, discover, hidden, of_other_case
-from tailrace.sources.mysql.connect import Connection, source_errors
 from tailrace.sources.mysql.log.definitions import announced, with_announced
 from tailrace.sources.mysql.log.statements import Effect
 from tailrace.sources.mysql.log.tables import Captured, Tables, followed

@@ -14,13 +14,13 @@ from dataclasses import replace
 
 from tailrace.changelog.records import Position, ResumePoint, SchemaChanged, Seq
 from tailrace.contract.resources import Replicator
+from tailrace.databases.mysql.connect import Connection, connect, execute, server_of, source_errors
+from tailrace.databases.mysql.faults import START_OVER
 from tailrace.errors import Retry, SourceRefused
 from tailrace.sources.api import Distance, StreamContext
-from tailrace.sources.databases.stream import LogStream
+from tailrace.sources.log.stream import LogStream
 from tailrace.sources.mysql.catalog import table_by_id
-from tailrace.sources.mysql.connect import Connection, MyConfig, connect, execute, server_of, source_errors
 from tailrace.sources.mysql.facts import is_replica, observe
-from tailrace.sources.mysql.faults import START_OVER
 from tailrace.sources.mysql.log import events, texts
 from tailrace.sources.mysql.log.anchor import FIRST, ended, files
 from tailrace.sources.mysql.log.assembler import Assembler
@@ -51,6 +51,7 @@ from tailrace.sources.mysql.log_end import log_end, prepared, seen
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import file_of, offset_of
 from tailrace.sources.mysql.preflight import UNLOGGED
+from tailrace.sources.mysql.source_config import SourceConfig
 from tailrace.sources.mysql.state import SourceState
 from tailrace.sources.mysql.visibility import position_text, seen_on
 from tailrace.sources.stops import stands_still
@@ -63,7 +64,12 @@ class MysqlStream(LogStream[BinlogConnection]):
     _tables: Tables
 
     def __init__(
-        self, config: MyConfig, connection: Connection, replicator: Replicator, server_id: int, context: StreamContext
+        self,
+        config: SourceConfig,
+        connection: Connection,
+        replicator: Replicator,
+        server_id: int,
+        context: StreamContext,
     ) -> None:
         """`config`: of the log connection; `connection`: for everything that is asked in SQL. `server_id`: ours, which
         no other client of the server may have."""

@@ -17,8 +17,8 @@ from tailrace.contract.resources import TableOptions
 from tailrace.errors import RESYNC, STOP_FIX, LogIncomplete, SchemaChangeUnsupported, TableStop
 from tailrace.selection import filters
 from tailrace.selection.masks import described, require_own
-from tailrace.sources.databases.decode import Evolved
-from tailrace.sources.databases.tables import StreamTable, StreamTables, same_columns
+from tailrace.sources.log.decode import Evolved
+from tailrace.sources.log.tables import StreamTable, StreamTables, same_columns
 from tailrace.sources.mysql.cascades import Cascade
 from tailrace.sources.mysql.log.definitions import (
     announced,

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 
+from tailrace.databases.mysql.connect import Connection, execute, source_errors
 from tailrace.sources.mysql import charsets, sql
-from tailrace.sources.mysql.connect import Connection, execute, source_errors
 from tailrace.sources.mysql.facts import rights
 from tailrace.sources.mysql.log.events import Query
 from tailrace.sources.mysql.log.lexed import Quoting, lexed

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from tailrace.sources.databases.spill import UndecidedTransaction, emptied
+from tailrace.sources.log.spill import UndecidedTransaction, emptied
 from tailrace.sources.mysql.log.blocks import EVENT_OVERHEAD, RowEvent
 from tailrace.sources.mysql.log.events import Transaction
 

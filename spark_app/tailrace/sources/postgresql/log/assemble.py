@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tailrace.changelog.records import Column, TableSchema, with_nulled
 from tailrace.changelog.segments import DELETE, segment_schema
 from tailrace.sources.api import TableRows
-from tailrace.sources.databases.decode import first_failing
+from tailrace.sources.log.decode import first_failing
 from tailrace.sources.postgresql import codec
 from tailrace.sources.postgresql.log.blocks import FlatBlock
 from tailrace.sources.postgresql.log.walk import Part

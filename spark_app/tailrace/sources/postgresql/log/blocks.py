@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from tailrace.sources.databases.blocks import Block
+from tailrace.sources.log.blocks import Block
 
 MESSAGE_OVERHEAD = 60
 """Bytes of Python object per message, counted towards a block's limit so that tiny rows do not fill the memory."""

@@ -23,6 +23,7 @@ from tailrace.changelog.records import (
 )
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import Replicator
+from tailrace.databases.postgresql.connect import Connection
 from tailrace.errors import ReadRefused
 from tailrace.sources.api import StreamContext
 from tailrace.sources.dropped import drops
@@ -30,7 +31,6 @@ from tailrace.sources.hidden import must_hide
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.admission import publication_lost
 from tailrace.sources.postgresql.catalog import empty, exists, is_taken, of_other_case, settled, table_by_oid, unwritten
-from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.fingerprint import UNSETTLED, look
 from tailrace.sources.postgresql.log.differences import Action, differences
 from tailrace.sources.postgresql.log.explained import PendingLook, known_to_the_log, written

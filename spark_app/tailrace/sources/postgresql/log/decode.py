@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tailrace.changelog.records import Position, ResumePoint, TableSchema
 from tailrace.errors import NoKey, Retry, TableStop
 from tailrace.sources.api import Changes, Sink, TableRows
-from tailrace.sources.databases.decode import BlockEvents, Evolved
+from tailrace.sources.log.decode import BlockEvents, Evolved
 from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.assemble import assemble, first_undecodable
 from tailrace.sources.postgresql.log.blocks import TAKEN_BACK, FlatBlock, MessageBlock, big_endian_32

@@ -15,8 +15,7 @@ import psycopg
 from psycopg import pq
 
 from tailrace.changelog.records import Position
-from tailrace.errors import PositionLost, Retry, SourceRefused
-from tailrace.sources.postgresql.connect import (
+from tailrace.databases.postgresql.connect import (
     Connection,
     PgConfig,
     connect,
@@ -24,6 +23,7 @@ from tailrace.sources.postgresql.connect import (
     source_errors,
     take_unchecked_text,
 )
+from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.sources.postgresql.log.pgoutput import POSTGRES_EPOCH
 from tailrace.sources.postgresql.too_large import LIMIT, PROGRAM_LIMIT_EXCEEDED, SHORTEN, too_large
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tailrace.sources.databases.spill import UndecidedTransaction, emptied
+from tailrace.sources.log.spill import UndecidedTransaction, emptied
 from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.blocks import TAKEN_BACK
 

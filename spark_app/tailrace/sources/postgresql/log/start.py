@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from tailrace.changelog.records import Position
 from tailrace.contract.resources import Replicator
+from tailrace.databases.postgresql.connect import Connection, PgConfig
 from tailrace.errors import SourceRefused
 from tailrace.seams import seam
 from tailrace.sources import patterns
@@ -23,7 +24,6 @@ from tailrace.sources.findings import refuse
 from tailrace.sources.postgresql import admission, preflight, publication
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.catalog import discover
-from tailrace.sources.postgresql.connect import Connection, PgConfig
 from tailrace.sources.postgresql.facts import observe
 from tailrace.sources.postgresql.log.replication import release_slot
 from tailrace.sources.postgresql.model import PgTable

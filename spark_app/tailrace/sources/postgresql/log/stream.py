@@ -14,12 +14,12 @@ from dataclasses import replace
 
 from tailrace.changelog.records import Position
 from tailrace.contract.resources import Replicator, ReplicatorSpec
+from tailrace.databases.postgresql.connect import Connection, PgConfig
 from tailrace.sources.api import Distance, StreamContext
-from tailrace.sources.databases.stream import LogStream
+from tailrace.sources.log.stream import LogStream
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.admission import check_slot
 from tailrace.sources.postgresql.catalog import table_by_oid
-from tailrace.sources.postgresql.connect import Connection, PgConfig
 from tailrace.sources.postgresql.log.catalog_poll import CatalogPoll, PollContext
 from tailrace.sources.postgresql.log.decode import Decoder, Decoding
 from tailrace.sources.postgresql.log.pgoutput import extend_xid

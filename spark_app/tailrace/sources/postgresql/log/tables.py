@@ -15,8 +15,8 @@ from tailrace.changelog.records import Column, Parts, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import STOP_FIX, NoKey, SchemaChangeUnsupported, TableGone, TableStop
 from tailrace.selection.masks import require_own
-from tailrace.sources.databases.decode import Evolved
-from tailrace.sources.databases.tables import StreamTable, StreamTables
+from tailrace.sources.log.decode import Evolved
+from tailrace.sources.log.tables import StreamTable, StreamTables
 from tailrace.sources.patterns import options_of
 from tailrace.sources.postgresql.fingerprint import selection
 from tailrace.sources.postgresql.log.differences import first_stop

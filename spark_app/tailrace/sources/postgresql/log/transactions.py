@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Protocol
 
 from tailrace.changelog.records import Position
-from tailrace.sources.databases.blocks import Filling
+from tailrace.sources.log.blocks import Filling
 from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.blocks import MessageBlock
 from tailrace.sources.postgresql.log.spill import Spill, StreamedTransaction

@@ -32,7 +32,7 @@ from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import StorageLocation, TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, SchemaChangeUnsupported, TableStop
 from tailrace.sources.api import StreamContext
-from tailrace.sources.databases.decode import Evolved
+from tailrace.sources.log.decode import Evolved
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.fingerprint import KINDS, CatalogLook
 from tailrace.sources.postgresql.log import catalog_poll as polling

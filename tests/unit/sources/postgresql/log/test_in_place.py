@@ -12,7 +12,7 @@ from support.catalog import catalog_table
 from tailrace.changelog.records import Column, Parts, TableSchema
 from tailrace.contract.resources import Mask, TableOptions
 from tailrace.errors import ReadRefused, SchemaChangeUnsupported
-from tailrace.sources.databases.decode import Evolved
+from tailrace.sources.log.decode import Evolved
 from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.in_place import as_sent
 from tailrace.sources.postgresql.log.tables import CapturedTables, CatalogNow, ColumnChanges, compare

@@ -4,8 +4,8 @@ from typing import cast
 
 import pytest
 
+from tailrace.databases.postgresql.connect import Connection
 from tailrace.errors import PositionLost, Retry, SourceRefused
-from tailrace.sources.postgresql.connect import Connection
 from tailrace.sources.postgresql.log.replication import release_slot, start_error
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Self
 
 from tailrace.contract.resources import SourceSpec
-from tailrace.sources.secret_files import secret_files
+from tailrace.databases.secret_files import secret_files
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 import psycopg
 import pytest
 
+from tailrace.databases.postgresql.connect import PgConfig, _connect_error
 from tailrace.errors import Retry
-from tailrace.sources.postgresql.connect import PgConfig, _connect_error
 
 CONFIG = PgConfig(host="db", port=5432, database="shop", username="tailrace")
 

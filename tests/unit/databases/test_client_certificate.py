@@ -9,12 +9,12 @@ import pytest
 
 from cluster.pki import Authority
 from tailrace.contract.resources import SourceSpec
+from tailrace.databases.mysql.connect import MyConfig
+from tailrace.databases.mysql.connect import connect as mysql
+from tailrace.databases.postgresql.connect import PgConfig
+from tailrace.databases.postgresql.connect import connect as postgresql
+from tailrace.databases.secret_files import secret_files
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused
-from tailrace.sources.mysql.connect import MyConfig
-from tailrace.sources.mysql.connect import connect as mysql
-from tailrace.sources.postgresql.connect import PgConfig
-from tailrace.sources.postgresql.connect import connect as postgresql
-from tailrace.sources.secret_files import secret_files
 
 
 def to_postgresql(certificate: str, key: str) -> object:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tailrace.databases.mysql.connect import MyConfig
+from tailrace.databases.mysql.connect import connect as mysql
+from tailrace.databases.postgresql.connect import PgConfig
+from tailrace.databases.postgresql.connect import connect as postgresql
 from tailrace.errors import AuthenticationFailed
-from tailrace.sources.mysql.connect import MyConfig
-from tailrace.sources.mysql.connect import connect as mysql
-from tailrace.sources.postgresql.connect import PgConfig
-from tailrace.sources.postgresql.connect import connect as postgresql
 
 
 def to_postgresql(password: str) -> object:

@@ -16,8 +16,8 @@ from tailrace.changelog.records import Event, SchemaChanged, Seq, TableSchema, T
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.errors import TableStop
 from tailrace.sources.api import Changes, TableRows
-from tailrace.sources.databases.blocks import Block, Mark, Places
-from tailrace.sources.databases.tables import StreamTables
+from tailrace.sources.log.blocks import Block, Mark, Places
+from tailrace.sources.log.tables import StreamTables
 from tailrace.sources.stops import stopping
 
 Form = TypeVar("Form")

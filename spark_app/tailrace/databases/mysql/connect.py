@@ -8,18 +8,17 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pymysql
 from pymysql.cursors import Cursor, DictCursor
 
+from tailrace.databases import client_certificate
+from tailrace.databases.mysql import faults
+from tailrace.databases.secret_files import read_password
+from tailrace.databases.server import ServerConfig
 from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, met_at
-from tailrace.sources import client_certificate
-from tailrace.sources.databases.connect import ServerConfig
-from tailrace.sources.mysql import faults
-from tailrace.sources.mysql.position import OWN, Numbering
-from tailrace.sources.secret_files import read_password
 
 Connection = pymysql.Connection
 
@@ -93,12 +92,6 @@ class Server:
 class MyConfig(ServerConfig):
     identity: str | None = None
     """Only this very server is accepted; None: any."""
-    numbering: Numbering = OWN
-    """The numbering of its files."""
-
-    def bound_to(self, identity: str, numbering: Numbering = OWN) -> "MyConfig":
-        """A copy that accepts only this very server."""
-        return replace(self, identity=identity, numbering=numbering)
 
     @property
     def place(self) -> str:

@@ -3,8 +3,8 @@
 from typing import Any, Generic, Protocol, TypeVar
 
 from tailrace.changelog.records import Position
-from tailrace.sources.databases.blocks import Filling
-from tailrace.sources.databases.tables import StreamTables
+from tailrace.sources.log.blocks import Filling
+from tailrace.sources.log.tables import StreamTables
 
 
 class Connected(Protocol):

@@ -5,8 +5,8 @@ import socket
 import pymysql
 import pytest
 
+from tailrace.databases.mysql.connect import MyConfig, _connect_error, connect
 from tailrace.errors import Retry
-from tailrace.sources.mysql.connect import MyConfig, _connect_error, connect
 
 
 def test_a_server_that_is_away_is_told_with_what_to_check() -> None:
