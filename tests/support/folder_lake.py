@@ -11,7 +11,12 @@ from typing_extensions import override
 
 from support.lake import LocalFiles
 from tailrace.batch.applied import AppliedState
+from tailrace.batch.slice import TableSlice
+from tailrace.changelog.bundles import ObjectAccess
 from tailrace.changelog.records import TableSchema
+from tailrace.fold.fold_input import FoldInput
+from tailrace.targets.lake.engine.part import PartInput
+from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.layout import Layout, physical_field
 from tailrace.targets.lake.files.locate import take_rows
 from tailrace.targets.lake.model import DataFile, TableCommit
@@ -64,6 +69,20 @@ class FolderTable:
     @property
     def files(self) -> tuple[DataFile, ...]:
         return tuple(self.live.values())
+
+    def work(
+        self,
+        batch: TableSlice,
+        log: ObjectAccess,
+        *,
+        layout: Layout | None = None,
+        lake: FileAccess | None = None,
+        files: tuple[DataFile, ...] | None = None,
+    ) -> PartInput:
+        """What the engine gets of a batch."""
+        layout = layout or layout_of(batch.schema)
+        there = self.files if files is None else files
+        return PartInput(FoldInput(batch, layout.types, log), layout, lake or self.access, self.location, there)
 
     def commit(self, change: TableCommit) -> None:
         if change.clear:

@@ -130,11 +130,11 @@ def _apply(
         (), (), tuple(chunks),
         finished, True,
     )  # fmt: skip
-    work = PartInput(part, LAYOUT, target.access, target.access, target.location, target.files)
+    work = target.work(part, target.access, layout=LAYOUT)
     parts = [1]
 
     def spread(work: PartInput) -> Iterator[PartResult]:
-        parts[0] = work.parts
+        parts[0] = work.fold.parts
         return _by_parts(work, folder / "shuffle")
 
     begun = process_time()
@@ -150,7 +150,7 @@ def _by_parts(work: PartInput, shuffle: Path) -> Iterator[PartResult]:
     for part, piece in divide(work, to_divide(work)):
         with (shuffle / str(part)).open("ab") as file:
             pickle.dump(piece, file)
-    for part in range(work.parts):
+    for part in range(work.fold.parts):
         yield engine.do_part(work, part, IndexCache(0), shuffled_keys(work, _pieces(shuffle / str(part))))
         pa.default_memory_pool().release_unused()
     shutil.rmtree(shuffle)

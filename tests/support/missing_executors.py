@@ -17,7 +17,7 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from support.folder_lake import FolderTable, layout_of
+from support.folder_lake import FolderTable
 from support.random_log import TABLE, RandomLog, first_schema
 from tailrace import demand
 from tailrace.batch.slice import cut
@@ -76,9 +76,7 @@ def main(folder: Path) -> None:
                 engine.PART_ROWS = rows
                 cutting = cut(log.state, TABLE, table.applied, log.record)
                 if cutting is not None:
-                    layout = layout_of(cutting.schema)
-                    work = PartInput(cutting, layout, log.access, table.access, table.location, table.files)
-                    table.commit(engine.build(work, how))
+                    table.commit(engine.build(table.work(cutting, log.access), how))
         assert sorted(map(repr, whole.rows())) == sorted(map(repr, parted.rows()))
         return answers
 

@@ -47,7 +47,7 @@ def reread(folder: Path, rows: int) -> tuple[FolderTable, PartInput]:
         applied, SCHEMA.table_id, SCHEMA, {1: SCHEMA}, Seq(0), Seq(0), RecordNumber(2), False, (), (), tuple(chunks),
         (FinishedSnapshot("s", Seq(1), RecordNumber(1), tuple(chunks)),), True,
     )  # fmt: skip
-    return target, PartInput(part, LAYOUT, target.access, NotedAccess(str(folder)), target.location, target.files)
+    return target, target.work(part, target.access, layout=LAYOUT, lake=NotedAccess(str(folder)))
 
 
 def divided(work: PartInput) -> list[PartResult]:
@@ -55,7 +55,7 @@ def divided(work: PartInput) -> list[PartResult]:
     pieces = defaultdict[int, list[Piece]](list)
     for part, piece in divide(work, to_divide(work)):
         pieces[part].append(piece)
-    return [engine.do_part(work, part, divided=shuffled_keys(work, pieces[part])) for part in range(work.parts)]
+    return [engine.do_part(work, part, divided=shuffled_keys(work, pieces[part])) for part in range(work.fold.parts)]
 
 
 def seconds(folder: Path, rows: int) -> float:

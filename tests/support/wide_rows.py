@@ -22,7 +22,6 @@ from tailrace.changelog.state import LoggedSchema, LoggedSegment, LogState, Tabl
 from tailrace.contract.resources import StorageLocation
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.engine import build as engine
-from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.files.access import parquet
 from tailrace.targets.lake.files.write import write_files
 from tailrace.targets.lake.model import TableCommit
@@ -78,7 +77,7 @@ def apply(folder: Path, rows: int, width: int) -> tuple[int, int]:
     table, log = target(folder / "table", rows, width), updates(folder, rows)
     batch = cut(log, SCHEMA.table_id, table.applied, RecordNumber(1))
     assert batch is not None
-    work = PartInput(batch, layout_of(SCHEMA), FolderAccess(str(folder)), table.access, table.location, table.files)
+    work = table.work(batch, FolderAccess(str(folder)), layout=layout_of(SCHEMA))
     table.commit(engine.build(work))
     seen = set[int]()
     for file in table.files:

@@ -2,8 +2,8 @@
 
 The same in words: docs/dev/design.md#the-apply-rule.
 
-Two callers: `engine.build` for the few keys whose values move between keys (everything else it does with arrays), and
-the tests, for which this text is the reference (`tests/model` checks it against a simulated source). `Rule.apply`
+Two callers: `fold.moved_keys` for the few keys whose values move between keys (everything else is done with arrays),
+and the tests, for which this text is the reference (`tests/model` checks it against a simulated source). `Rule.apply`
 takes a target and a batch and returns the next target. Small methods, so that a test can break one of them.
 """
 

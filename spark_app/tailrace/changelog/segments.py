@@ -4,7 +4,7 @@ Large ones are Parquet files of their own, small ones are parts of bundles (`cha
 before the record that names them; apply reads them by the state's list. Layout: `segment_schema`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from secrets import token_hex
 
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from tailrace import privacy
 from tailrace.changelog.bundles import RESTORE, ObjectAccess, bundled_rows
+from tailrace.changelog.parquet_batches import batch_rows
 from tailrace.changelog.paths import is_bundle, segment_path
 from tailrace.changelog.records import Segment, Seq, TableSchema
 from tailrace.errors import CorruptLog, NoKey, ValueUnsupported
@@ -124,6 +125,16 @@ def open_segment(log: ObjectAccess, segment: Segment) -> Iterator[pq.ParquetFile
         with file:
             _check_rows(segment, file.metadata.num_rows)
             yield file
+
+
+def segment_batches(log: ObjectAccess, segment: Segment, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The segment's rows with these columns, some at a time; a part of a bundle is few enough to come at once."""
+    with open_segment(log, segment) as found:
+        if isinstance(found, pa.Table):
+            yield found.select(columns)
+            return
+        for batch in found.iter_batches(batch_rows(found, columns, dictionaries=False), columns=columns):
+            yield pa.table(batch)
 
 
 def _check_rows(segment: Segment, rows: int) -> None:

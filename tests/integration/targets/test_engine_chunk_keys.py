@@ -26,7 +26,7 @@ def _opened(folder: Path, part_rows: int, monkeypatch: pytest.MonkeyPatch) -> tu
     parts: list[int] = []
 
     def spread(work: PartInput) -> list[PartResult]:
-        parts.append(work.parts)
+        parts.append(work.fold.parts)
         return divided(work)
 
     change = engine.build(work, spread)

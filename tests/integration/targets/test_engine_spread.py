@@ -34,7 +34,7 @@ def work_of(log: RandomLog, table: FolderTable) -> PartInput | None:
     batch = cut(log.state, TABLE, table.applied, log.record)
     if batch is None:
         return None
-    return PartInput(batch, layout_of(batch.schema), log.access, table.access, table.location, table.files)
+    return table.work(batch, log.access)
 
 
 @pytest.mark.parametrize("composite", [False, True], ids=["one key column", "two key columns"])

@@ -37,6 +37,7 @@ VIOLATIONS = {
     "The contract stands on nothing but the errors": ("tailrace.contract.status", "tailrace.logs"),
     "Capture runs without a JVM": ("tailrace.capture.loop", "pyspark"),
     "Planning snapshots and cutting batches are pure": ("tailrace.snapshot.planner", "pyarrow"),
+    "The fold is arrays alone, whatever the target": ("tailrace.fold.decide", "pyroaring"),
     "What bootstrap imports stands on nothing but the standard library and the errors": (
         "tailrace.spark.artifacts",
         "yaml",

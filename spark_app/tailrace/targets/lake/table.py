@@ -12,6 +12,7 @@ from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records import ChunkRegistered, TableSchema
 from tailrace.errors import RESYNC, Fenced, TailraceError, TargetChanged
+from tailrace.fold.fold_input import FoldInput
 from tailrace.seams import seam
 from tailrace.storage.store import NotFound
 from tailrace.targets.api import Admit, ChunkLost, NeededChunks
@@ -172,7 +173,7 @@ class LakeTable:
 
     def _build(self, part: TableSlice, layout: Layout) -> TableCommit:
         files = () if part.clear else tuple(self._table.files())
-        work = PartInput(part, layout, self._log, self._lake, self._table.location, files)
+        work = PartInput(FoldInput(part, layout.types, self._log), layout, self._lake, self._table.location, files)
         try:
             return build_keyless(work) if part.schema.keyless else build(work, self._spread)
         except Exception as error:  # Spark's own, if a task met the missing file

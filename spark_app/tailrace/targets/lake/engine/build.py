@@ -1,8 +1,9 @@
 """One batch of one table into one commit, with arrays: what `batch.rule` says, key by key, for millions of keys.
 
-A lake table calls `build` with a slice and its live files. `do_part` works one part of the keys in three steps: number
-them (`engine.numbered`), decide what becomes of each (`engine.decide`), write. Parts are worked in the
-driver or, above bounds of rows and bytes, by Spark tasks (`engine.spread`); `build` merges their results.
+A lake table calls `build` with a slice and its live files. `do_part` works one part of the keys in four steps: number
+them (`fold.numbered`), locate their rows (`engine.marks`), decide what becomes of each (`fold.decide`), write. Parts
+are worked in the driver or, above bounds of rows and bytes, by Spark tasks (`engine.spread`); `build` merges their
+results.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,16 +16,19 @@ from pyroaring import BitMap64
 
 from tailrace.changelog import keys
 from tailrace.changelog.records import Key
-from tailrace.targets.lake.engine.changes import unpacked_size
-from tailrace.targets.lake.engine.chunk_keys import as_table
-from tailrace.targets.lake.engine.decide import Decided, decide, locate_rows
+from tailrace.fold.chunk_keys import read_chunk_keys
+from tailrace.fold.decide import decide
+from tailrace.fold.fold_input import MovedKeys
+from tailrace.fold.key_columns import flat
+from tailrace.fold.log_rows import unpacked_size
+from tailrace.fold.moved_keys import find_moved_keys
+from tailrace.fold.numbered import number_keys
+from tailrace.targets.lake.engine.chunk_files import ChunkFiles
 from tailrace.targets.lake.engine.divide import ShuffledKeys
-from tailrace.targets.lake.engine.key_columns import flat
-from tailrace.targets.lake.engine.moved_keys import find_moved_keys
-from tailrace.targets.lake.engine.numbered import NumberedKeys, number_keys
+from tailrace.targets.lake.engine.marks import base_rows, dead_rows, locate_rows
 from tailrace.targets.lake.engine.output import write_rows
-from tailrace.targets.lake.engine.part import MovedKeys, PartInput, PartResult
-from tailrace.targets.lake.engine.snapshot_end import Candidates, PartKeys, ScannedKeys, find_deletions
+from tailrace.targets.lake.engine.part import PartInput, PartResult
+from tailrace.targets.lake.engine.snapshot_end import Candidates, ScannedKeys, find_deletions
 from tailrace.targets.lake.files.index import IndexCache
 from tailrace.targets.lake.files.locate import CACHE, note_keys
 from tailrace.targets.lake.model import NewFile, TableCommit
@@ -57,8 +61,8 @@ def build(work: PartInput, spread: Spread | None = None) -> TableCommit:
     """The commit of the batch. `spread` works the parts elsewhere when there is more than one, if it can."""
     new, chunks = work.slice.new_segments, work.slice.chunks
     rows = sum(segment.rows for segment in new) + sum(chunk.rows for chunk in chunks)
-    moved_keys = find_moved_keys(work)
-    size = unpacked_size(work, new) + held_size(work, moved_keys)
+    moved_keys = find_moved_keys(work.fold)
+    size = unpacked_size(work.fold, new) + held_size(work, moved_keys)
     for finished in work.slice.finished:
         # Only their keys are held, a fraction of a row.
         rows += sum(file.rows for file in work.files if file.path not in finished.own) // 4
@@ -67,10 +71,10 @@ def build(work: PartInput, spread: Spread | None = None) -> TableCommit:
         # Divided, the keys of a finished snapshot arrive all at once; one part streams them.
         rows += sum(chunk.rows for finished in work.slice.finished for chunk in finished.chunks) // 4
         parts = parts_for(rows, size)
-    work = replace(work, parts=parts, moved_keys=moved_keys)
-    results = spread(work) if work.parts > 1 and spread is not None else None
+    work = replace(work, fold=replace(work.fold, parts=parts, moved_keys=moved_keys))
+    results = spread(work) if parts > 1 and spread is not None else None
     if results is None:
-        results = (do_part(work, part) for part in range(work.parts))
+        results = (do_part(work, part) for part in range(parts))
     return merge(work, list(results))
 
 
@@ -98,23 +102,22 @@ def merge(work: PartInput, results: Sequence[PartResult]) -> TableCommit:
 
 def do_part(work: PartInput, part: int, cache: IndexCache = CACHE, divided: ShuffledKeys | None = None) -> PartResult:
     """Work the keys of one part; `divided`: what has arrived for it, where the batch was divided (`engine.divide`)."""
-    numbered = number_keys(work, part, divided)
-    decided = decide(work, numbered, locate_rows(work, numbered, cache, divided))
-    return _finish(work, numbered, decided, ScannedKeys(work, part) if divided is None else divided, cache)
-
-
-def _finish(
-    work: PartInput, numbered: NumberedKeys, decided: Decided, source: PartKeys, cache: IndexCache
-) -> PartResult:
-    """The last step: let finished snapshots replace, then write."""
-    rows, dead = decided.rows, decided.dead
-    holes = np.flatnonzero(decided.holes).astype(np.int64)
+    chunks = ChunkFiles(work)
+    if divided is None:
+        numbered = number_keys(work.fold, part, read_chunk_keys(work.fold, part, chunks))
+    else:
+        numbered = number_keys(work.fold, part, divided.chunk_keys(), divided.segment_rows())
+    located = locate_rows(work, numbered, cache, divided)
+    folded = decide(work.fold, numbered, located, chunks)
+    base, dead = base_rows(work, numbered, folded, located), dead_rows(work, numbered, folded, located)
+    rows, holes = folded.rows, np.flatnonzero(folded.holes).astype(np.int64)
     if work.slice.finished:
+        source = ScannedKeys(work, part) if divided is None else divided
         gone = find_deletions(work, source, Candidates(numbered.keys(rows.key), numbered.keys(holes)), dead)
         rows, holes, dead = rows.filter(~gone.rows), holes[~gone.holes], gone.dead
-    written = as_table(work, numbered.keys(rows.key))
+    written = pa.table(numbered.keys(rows.key), names=work.fold.key)
     order = np.asarray(pc.sort_indices(written, sort_keys=[(name, "ascending") for name in written.column_names]))
-    added = write_rows(work, rows.filter(order), decided.base, decided.pool) if len(order) else ()
-    if len(added) == 1 and not decided.base:
+    added = write_rows(work, rows.filter(order), base, folded.pool) if len(order) else ()
+    if len(added) == 1 and not base:
         note_keys(added[0].path, work.layout, [flat(column).take(pa.array(order)) for column in written.columns], cache)
     return PartResult({p: d for p, d in dead.items() if len(d)}, added, frozenset(keys.keys(numbered.keys(holes))))

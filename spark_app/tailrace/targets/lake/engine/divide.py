@@ -17,9 +17,10 @@ import pyarrow as pa
 
 from tailrace.batch.slice import FinishedSnapshot
 from tailrace.changelog.records import Seq
-from tailrace.targets.lake.engine.changes import SegmentRows, first_needed, segment_rows
-from tailrace.targets.lake.engine.chunk_keys import KEY_ONLY, ChunkKeys, key_batches, requested
-from tailrace.targets.lake.engine.key_columns import Columns, Ints, flat, taken
+from tailrace.fold.chunk_keys import KEY_ONLY, ChunkKeys, requested
+from tailrace.fold.key_columns import Columns, Ints, flat, taken
+from tailrace.fold.log_rows import SegmentRows, first_needed, segment_rows
+from tailrace.targets.lake.engine.chunk_files import key_batches
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.engine.snapshot_end import Placed, alive, among, by_place, chosen, flattened, since
 from tailrace.targets.lake.files.index import FileIndex
@@ -39,7 +40,7 @@ _PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 def to_divide(work: PartInput) -> list[Source]:
     """The sources that the parts may need; those of a kind stand together."""
-    first = first_needed(work)
+    first = first_needed(work.fold)
     found = [(SEGMENT, place) for place, segment in enumerate(work.slice.segments) if segment.last_seq >= first]
     found += [(CHUNK, number) for number in range(len(work.slice.chunks))]
     if work.slice.finished:
@@ -61,18 +62,18 @@ def divide(work: PartInput, sources: Iterable[Source]) -> Iterator[tuple[int, Pi
 
 
 def _pieces(work: PartInput, source: Source, keys: Columns, table: pa.Table) -> Iterator[tuple[int, Piece]]:
-    owners = work.owner(keys)
+    owners = work.fold.owner(keys)
     order = np.argsort(owners, kind="stable")
     sorted_rows = table.take(pa.array(order))
-    ends = np.cumsum(np.bincount(owners, minlength=work.parts))
+    ends = np.cumsum(np.bincount(owners, minlength=work.fold.parts))
     begins = np.append(0, ends[:-1])
     for part in np.flatnonzero(ends > begins).tolist():
         yield part, (source, _pack(sorted_rows.slice(begins[part], ends[part] - begins[part])))
 
 
 def _segment(work: PartInput, place: int) -> Iterator[tuple[Columns, pa.Table]]:
-    first = first_needed(work)
-    for whole in segment_rows(work, [work.slice.segments[place]]):
+    first = first_needed(work.fold)
+    for whole in segment_rows(work.fold, [work.slice.segments[place]]):
         block = whole.filter(whole.seq >= first)
         yield block.keys, block.table
 
@@ -85,7 +86,7 @@ def _numbered(work: PartInput, kind: str, places: Iterable[int]) -> Iterator[Pla
 
 
 def _since(work: PartInput, place: int) -> Iterator[tuple[Ints, Columns]]:
-    for block in segment_rows(work, [work.slice.segments[place]], columns=False, unchanged=False):
+    for block in segment_rows(work.fold, [work.slice.segments[place]], columns=False, unchanged=False):
         yield block.seq, block.keys
 
 
@@ -95,7 +96,7 @@ def _positions(work: PartInput, kind: str, place: int) -> Iterator[tuple[Ints, C
         chunk = work.slice.chunks[place]
         path = chunk.path
         if chunk.keys:
-            yield np.full(len(chunk.keys), KEY_ONLY, np.int64), requested(work, chunk)
+            yield np.full(len(chunk.keys), KEY_ONLY, np.int64), requested(work.fold, chunk)
     else:
         path = list(work.finished_paths if kind == FINISHED else work.existing_files)[place]
     if path is None:
@@ -111,7 +112,7 @@ def _positions(work: PartInput, kind: str, place: int) -> Iterator[tuple[Ints, C
 
 def _gathered(work: PartInput, some: Iterable[Placed]) -> Iterator[Placed]:
     """The pieces, as many at a time as make good ones."""
-    enough, held, count = min(work.parts * PIECE_ROWS, MOST_ROWS), list[Placed](), 0
+    enough, held, count = min(work.fold.parts * PIECE_ROWS, MOST_ROWS), list[Placed](), 0
     for placed in some:
         held.append(placed)
         count += len(placed[0])
@@ -137,7 +138,7 @@ class ShuffledKeys:
 
     def segment_rows(self) -> Iterator[SegmentRows]:
         for (_, place), packed in self.segments:
-            yield SegmentRows.of(self.work, self.work.slice.segments[place], _unpack(packed))
+            yield SegmentRows.of(self.work.fold, self.work.slice.segments[place], _unpack(packed))
 
     def chunk_keys(self) -> ChunkKeys:
         chunk, position, keys = flattened(self.work, self.keys.pop(CHUNK, []))

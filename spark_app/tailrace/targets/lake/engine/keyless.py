@@ -16,13 +16,13 @@ from pyroaring import BitMap64
 
 from tailrace.changelog.records import Seq, SeqRanges
 from tailrace.errors import RESYNC, TargetChanged
-from tailrace.targets.lake.engine.changes import DELETE, INSERT, MOVE, SegmentRows, column_of, segment_rows
-from tailrace.targets.lake.engine.counted import RowCounts
-from tailrace.targets.lake.engine.key_columns import Ints, Mask
+from tailrace.fold.counted import RowCounts
+from tailrace.fold.key_columns import Ints, Mask
+from tailrace.fold.log_rows import DELETE, INSERT, MOVE, SegmentRows, column_of, segment_rows
+from tailrace.fold.row_digests import digests, numbered_within
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.files.locate import Found, Span, span_of
 from tailrace.targets.lake.files.locate_rows import WantedRows, locate_rows
-from tailrace.targets.lake.files.row_digests import digests, numbered_within
 from tailrace.targets.lake.files.write import write_files
 from tailrace.targets.lake.model import DataFile, NewFile, TableCommit
 
@@ -156,7 +156,7 @@ class _Changes:
             at = end
 
     def _read(self) -> Iterator[_Block]:
-        for found in segment_rows(self._work, self._segments, unchanged=False):
+        for found in segment_rows(self._work.fold, self._segments, unchanged=False):
             block = found.filter(self._counts(found.seq))
             if len(block.seq):
                 yield self._promoted(block)
@@ -170,8 +170,8 @@ class _Changes:
     def _promoted(self, block: SegmentRows) -> _Block:
         known = np.isin(block.op, (INSERT, MOVE, DELETE))
         assert known.all(), "an update of a table without a key is a delete and a move"
-        columns = [column_of(block, self._work, column.id) for column in self._work.layout.schema.columns]
-        return _Block(block.op == DELETE, pa.table(columns, names=self._work.names))
+        columns = [column_of(block, self._work.fold, column.id) for column in self._work.layout.schema.columns]
+        return _Block(block.op == DELETE, pa.table(columns, names=self._work.fold.names))
 
 
 class _Spans:

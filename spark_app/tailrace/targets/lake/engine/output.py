@@ -13,27 +13,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.targets.lake.engine.key_columns import Ints, Mask
-from tailrace.targets.lake.engine.newest import FROM_BASE
+from tailrace.changelog.parquet_batches import BATCH_BYTES, BATCH_ROWS
+from tailrace.fold.decide import OutputRows
+from tailrace.fold.key_columns import Ints
+from tailrace.fold.newest import FROM_BASE
 from tailrace.targets.lake.engine.part import PartInput
-from tailrace.targets.lake.files.access import BATCH_BYTES, BATCH_ROWS
 from tailrace.targets.lake.files.locate import read_rows
 from tailrace.targets.lake.files.write import write_files
 from tailrace.targets.lake.model import NewFile
 
 WIDE_BYTES = 1 << 30
 """A column of more bytes gets 64-bit offsets: with 32 bits an array ends at 2 GiB."""
-
-
-@dataclass(frozen=True)
-class OutputRows:
-    """Rows to write: their keys' numbers and, by column, pool rows, or `FROM_BASE` for the row underneath."""
-
-    key: Ints
-    values: list[Ints]
-
-    def filter(self, chosen: Ints | Mask) -> "OutputRows":
-        return OutputRows(self.key[chosen], [column[chosen] for column in self.values])
 
 
 @dataclass(frozen=True)
@@ -57,11 +47,9 @@ def write_rows(
 class _Output:
     def __init__(self, work: PartInput, rows: OutputRows, pool: Sequence[pa.Table]) -> None:
         self._work, self._rows = work, rows
-        self._kinds = [work.layout.fields[name].type for name in work.names]
+        self._kinds = [work.layout.fields[name].type for name in work.fold.names]
         self._pool = [_joined(pool, place, kind) for place, kind in enumerate(self._kinds)]
-        self._over = np.zeros(len(rows.key), np.bool_)
-        for column in rows.values:
-            self._over |= column == FROM_BASE
+        self._over = rows.over
         size = sum(column.nbytes // max(1, len(column)) for column in self._pool)
         self._step = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, size)))
 
@@ -70,7 +58,7 @@ class _Output:
         for start in range(0, len(rows.key), self._step):
             values = (column[start : start + self._step] for column in rows.values)
             columns = [self._picked(place, column) for place, column in enumerate(values)]
-            yield pa.table(columns, names=self._work.names)
+            yield pa.table(columns, names=self._work.fold.names)
 
     def over(self, base: Base) -> Iterator[pa.Table]:
         """The rows over those of one file."""
@@ -79,7 +67,7 @@ class _Output:
         row_of[self._rows.key[at]] = at
         wanted = row_of[base.keys] >= 0  # what a finished snapshot replaced is not written
         positions, chosen = base.positions[wanted], row_of[base.keys[wanted]]
-        lacking = [name for name, column in zip(self._work.names, self._rows.values, strict=True)
+        lacking = [name for name, column in zip(self._work.fold.names, self._rows.values, strict=True)
                    if (column[chosen] == FROM_BASE).any()]  # fmt: skip
         # The key is in every file; an older file may lack all the others. What is not lacking is not even decoded.
         read = list(dict.fromkeys([*self._work.layout.key, *lacking]))
@@ -91,14 +79,14 @@ class _Output:
 
     def _joined_with(self, base_rows: pa.Table, some: Ints, lacking: Sequence[str]) -> pa.Table:
         columns = []
-        for place, name in enumerate(self._work.names):
+        for place, name in enumerate(self._work.fold.names):
             values = self._rows.values[place][some]
             column = self._picked(place, values)
             if name in lacking:
                 below = base_rows.column(name).combine_chunks().cast(self._kinds[place])
                 column = pc.if_else(pa.array(values == FROM_BASE), below, column)
             columns.append(column)
-        return pa.table(columns, names=self._work.names)
+        return pa.table(columns, names=self._work.fold.names)
 
     def _picked(self, place: int, values: Ints) -> pa.Array:
         """Pool rows of a column; null where the value is underneath."""

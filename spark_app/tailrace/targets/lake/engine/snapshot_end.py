@@ -13,9 +13,9 @@ from pyroaring import BitMap64
 
 from tailrace.batch.slice import FinishedSnapshot
 from tailrace.changelog.records import Segment, Seq
-from tailrace.targets.lake.engine.changes import segment_rows
-from tailrace.targets.lake.engine.chunk_keys import key_batches
-from tailrace.targets.lake.engine.key_columns import Columns, Ints, Mask, joined, taken
+from tailrace.fold.key_columns import Columns, Ints, Mask, joined, taken
+from tailrace.fold.log_rows import segment_rows
+from tailrace.targets.lake.engine.chunk_files import key_batches
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.files.index import FileIndex
 
@@ -51,7 +51,7 @@ class ScannedKeys:
         for path, number in self.work.existing_files.items():
             for at, keys in key_batches(self.work, path) if path not in finished.own else ():
                 rows = np.arange(at, at + len(keys[0]), dtype=np.int64)
-                mine = (self.work.owner(keys) == self.part) & alive(self.work, path, rows)
+                mine = (self.work.fold.owner(keys) == self.part) & alive(self.work, path, rows)
                 yield chosen((np.full(len(rows), number, np.int64), rows, keys), mine)
 
     def finished(self, finished: FinishedSnapshot) -> Iterator[Columns]:
@@ -60,7 +60,7 @@ class ScannedKeys:
 
     def since(self, seq: Seq) -> Iterator[Columns]:
         later = [segment for segment in self.work.slice.segments if segment.last_seq >= seq]
-        for block in segment_rows(self.work, later, columns=False, unchanged=False):
+        for block in segment_rows(self.work.fold, later, columns=False, unchanged=False):
             yield block.filter(block.seq >= seq).keys
 
 
@@ -87,7 +87,7 @@ def find_deletions(work: PartInput, source: PartKeys, written: Candidates, dead:
     for finished in work.slice.finished:
         files, positions, keys = _standing(work, source, finished, marks)
         lists = [written.rows, written.holes, keys]
-        gone = ~_kept(source, finished, joined(lists, work.key_types))
+        gone = ~_kept(source, finished, joined(lists, work.fold.key_types))
         ends = np.cumsum([len(found[0]) for found in lists])
         rows |= gone[: ends[0]]
         holes |= gone[ends[0] : ends[1]]
@@ -140,7 +140,7 @@ def chosen(placed: Placed, which: Mask) -> Placed:
 def flattened(work: PartInput, some: Sequence[Placed]) -> Placed:
     empty = np.empty(0, np.int64)
     numbers, positions = (np.concatenate([empty, *(placed[at] for placed in some)]) for at in (0, 1))
-    return numbers, positions, joined([placed[2] for placed in some], work.key_types)
+    return numbers, positions, joined([placed[2] for placed in some], work.fold.key_types)
 
 
 def by_place(numbers: Ints) -> Iterator[tuple[int, Ints]]:

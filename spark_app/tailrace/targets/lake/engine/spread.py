@@ -54,7 +54,8 @@ def spread(spark: SparkSession, work: PartInput, demand: Demand = DEMAND) -> Ite
             return results
         finally:
             context.removeJobTag(tag)
-    log.warning("no executor came within %.0f s, the driver works a batch of %d parts itself", PATIENCE, work.parts)
+    parts = work.fold.parts
+    log.warning("no executor came within %.0f s, the driver works a batch of %d parts itself", PATIENCE, parts)
     return None
 
 
@@ -73,7 +74,7 @@ def _job(context: SparkContext, work: PartInput) -> list[PartResult]:
     divided = context.parallelize(sources, min(max(1, len(sources)), MOST_TASKS)).mapPartitions(
         partial(_divide, shared)
     )
-    pieces = divided.partitionBy(work.parts, _part)
+    pieces = divided.partitionBy(work.fold.parts, _part)
     try:
         answers = pieces.mapPartitionsWithIndex(partial(_run, shared)).collect()
     finally:

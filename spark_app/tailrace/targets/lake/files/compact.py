@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.batch.applied import AppliedState
+from tailrace.changelog.parquet_batches import batch_rows
 from tailrace.seams import seam
-from tailrace.targets.lake.files.access import FileAccess, batch_rows, parquet
+from tailrace.targets.lake.files.access import FileAccess, parquet
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.files.write import FILE_BYTES, write_physical
 from tailrace.targets.lake.kept import NO_CHUNKS, KeptChunks

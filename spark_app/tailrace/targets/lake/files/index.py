@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.targets.lake.files.key_words import Words, key_words
+from tailrace.fold.key_words import Words, key_words
 
 MANY_FILES = 10_000
 """The number of files that are remembered as too large for an index."""

@@ -56,6 +56,11 @@ class Layout:
         return {column.name: field for column, field in zip(self.schema.columns, self.arrow, strict=True)}
 
     @cached_property
+    def types(self) -> dict[str, pa.DataType]:
+        """The type by source column name."""
+        return {name: field.type for name, field in self.fields.items()}
+
+    @cached_property
     def key(self) -> tuple[str, ...]:
         """Source names of the key columns in key order."""
         return tuple(column.name for column in self.schema.key_columns)

@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tailrace.changelog.parquet_batches import batch_rows
 from tailrace.errors import RESYNC, TargetChanged
+from tailrace.fold.key_words import canonical
 from tailrace.storage.store import NotFound
-from tailrace.targets.lake.files.access import FileAccess, batch_rows, parquet
+from tailrace.targets.lake.files.access import FileAccess, parquet
 from tailrace.targets.lake.files.index import NO_ROWS, FileIndex, IndexCache, Matches, WantedKeys, search_once
-from tailrace.targets.lake.files.key_words import canonical
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.model import DataFile
 

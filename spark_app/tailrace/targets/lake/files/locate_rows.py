@@ -13,11 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tailrace.targets.lake.files.access import FileAccess, batch_rows, parquet
+from tailrace.changelog.parquet_batches import batch_rows
+from tailrace.fold.row_digests import Digests, digests, numbered_within
+from tailrace.targets.lake.files.access import FileAccess, parquet
 from tailrace.targets.lake.files.index import FileIndex, IndexCache, Matches, search_once
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.files.locate import CACHE, Found, Span, apart, in_layout, live
-from tailrace.targets.lake.files.row_digests import Digests, digests, numbered_within
 from tailrace.targets.lake.model import DataFile
 
 Counts = npt.NDArray[np.int64]

@@ -11,16 +11,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from support.folder_lake import FolderTable, layout_of
+from support.folder_lake import FolderTable
 from support.random_log import TABLE, KeyOf, RandomLog, first_schema
 from tailrace.batch.rule import ApplyRule, TargetState
 from tailrace.batch.slice import cut
 from tailrace.changelog.paths import is_bundle
 from tailrace.errors import CorruptLog
+from tailrace.fold import log_rows as changes
+from tailrace.fold.fold_input import MovedKeys
 from tailrace.targets.lake.engine import build as engine
-from tailrace.targets.lake.engine import changes
 from tailrace.targets.lake.engine.divide import Piece, divide, shuffled_keys, to_divide
-from tailrace.targets.lake.engine.part import MovedKeys, PartInput, PartResult
+from tailrace.targets.lake.engine.part import PartInput, PartResult
 from tailrace.targets.lake.model import DataFile
 
 
@@ -33,7 +34,7 @@ def divided(rnd: random.Random, work: PartInput) -> Iterable[PartResult]:
             pieces[part].append(piece)
     for some in pieces.values():
         rnd.shuffle(some)
-    for part in range(work.parts):
+    for part in range(work.fold.parts):
         yield engine.do_part(work, part, divided=shuffled_keys(work, pieces[part]))
 
 
@@ -48,7 +49,7 @@ def check(rnd: random.Random, folder: Path, composite: bool, spread: engine.Spre
         batch = cut(log.state, TABLE, table.applied, log.record)
         target = expected(log, target, bool(batch and batch.repair))
         if batch is not None:
-            work = PartInput(batch, layout_of(batch.schema), log.access, table.access, table.location, table.files)
+            work = table.work(batch, log.access)
             table.commit(engine.build(work, spread))
             names = [column.name for column in log.schema.columns]
             wanted = sorted(repr(dict(zip(names, row, strict=True))) for row in target.rows.values())
@@ -73,7 +74,7 @@ def test_a_segment_that_is_not_what_its_record_says_is_not_applied(tmp_path: Pat
     batch = cut(log.state, TABLE, table.applied, log.record)
     assert batch is not None
     with pytest.raises(CorruptLog, match="its record says"):
-        engine.build(PartInput(batch, layout_of(batch.schema), log.access, table.access, table.location, table.files))
+        engine.build(table.work(batch, log.access))
 
 
 @pytest.mark.parametrize(("rows", "size", "parts"), [(100, 1 << 30, 1), (10, 1 << 30, 3), (100, 1_000_000, 4)])
@@ -98,12 +99,10 @@ def test_a_batch_is_divided_by_its_rows_and_by_its_bytes_before_compression(
     asked: list[int] = []
 
     def spread(work: PartInput) -> Iterable[PartResult]:
-        asked.append(work.parts)
+        asked.append(work.fold.parts)
         return ()
 
-    engine.build(
-        PartInput(batch, layout_of(batch.schema), log.access, table.access, table.location, table.files), spread
-    )
+    engine.build(table.work(batch, log.access), spread)
     assert asked == ([parts] if parts > 1 else [])
 
 
@@ -114,12 +113,12 @@ def test_a_bundled_segment_tells_its_size_unread(tmp_path: Path, monkeypatch: py
     table = FolderTable(tmp_path, log.schema)
     batch = cut(log.state, TABLE, table.applied, log.record)
     assert batch is not None
-    work = PartInput(batch, layout_of(batch.schema), log.access, table.access, table.location, table.files)
+    work = table.work(batch, log.access)
     found = [segment for segment in batch.segments if is_bundle(segment.path)]
     for segment in found:
         (tmp_path / segment.path).unlink()
     monkeypatch.setattr(changes, "LITTLE", 0)
-    assert changes.unpacked_size(work, found) == sum(segment.size for segment in found) > 0
+    assert changes.unpacked_size(work.fold, found) == sum(segment.size for segment in found) > 0
 
 
 def test_what_lies_under_moved_keys_counts_for_the_number_of_parts(tmp_path: Path) -> None:
@@ -129,7 +128,7 @@ def test_what_lies_under_moved_keys_counts_for_the_number_of_parts(tmp_path: Pat
     batch = cut(log.state, TABLE, table.applied, log.record)
     assert batch is not None
     files = (DataFile("file:///a", 600, 60 << 20), DataFile("file:///b", 400, 40 << 20))  # 100 kB a row
-    work = PartInput(batch, layout_of(batch.schema), log.access, table.access, table.location, files)
+    work = table.work(batch, log.access, files=files)
     moved = MovedKeys(np.arange(5000), np.zeros(5000, np.int64))
     assert engine.held_size(work, MovedKeys()) == 0
     assert engine.parts_for(5000, engine.held_size(work, moved)) == 12

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.counted_log import SCHEMA, TABLE, CountedLog
-from support.folder_lake import FolderTable, layout_of
+from support.folder_lake import FolderTable
 from tailrace.batch.slice import TableSlice, cut
 from tailrace.changelog.records import RecordNumber
 from tailrace.errors import TargetChanged
@@ -23,7 +23,7 @@ from tailrace.targets.lake.model import DataFile
 
 def work_of(log: CountedLog, table: FolderTable, batch: TableSlice) -> PartInput:
     files = () if batch.clear else table.files
-    return PartInput(batch, layout_of(batch.schema), log.access, table.access, table.location, files)
+    return table.work(batch, log.access, files=files)
 
 
 def rows_of(table: FolderTable) -> Counter[tuple[object, ...]]:

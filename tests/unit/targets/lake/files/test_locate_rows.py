@@ -11,10 +11,10 @@ from pyroaring import BitMap64
 from support.counted_log import SCHEMA, Row
 from support.folder_lake import NotedAccess, layout_of
 from tailrace.changelog.records import Column
+from tailrace.fold.row_digests import digests
 from tailrace.targets.lake.files.index import IndexCache
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.files.locate_rows import WantedRows, locate_rows
-from tailrace.targets.lake.files.row_digests import digests
 from tailrace.targets.lake.files.write import write_file
 from tailrace.targets.lake.model import DataFile
 

@@ -2,19 +2,19 @@
 
 The rule is in docs/dev/design.md#the-apply-rule.
 
-Reads the key columns of the part's share of the chunk files; called by `engine.build`.
+What a chunk holds is asked of the target (`ChunkRows`): a lake has it in files, a database in a staging table.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from tailrace.changelog.records import ChunkRegistered
-from tailrace.targets.lake.engine.key_columns import Columns, Ints, Mask, joined, of_texts, taken, typed
-from tailrace.targets.lake.engine.part import PartInput
-from tailrace.targets.lake.files.access import BATCH_ROWS, parquet
+from tailrace.fold.fold_input import FoldInput
+from tailrace.fold.key_columns import Columns, Ints, Mask, joined, of_texts, taken
 
 KEY_ONLY = -1
 """Instead of a position: the key was looked for; the chunk may hold no row of it."""
@@ -33,38 +33,39 @@ class ChunkKeys:
         return len(self.chunk)
 
 
-def key_batches(work: PartInput, path: str, size: int = BATCH_ROWS) -> Iterator[tuple[int, Columns]]:
-    """The keys of a data or chunk file, with the position of each batch's first row."""
-    with parquet(work.lake, path) as file:
-        names, at = work.layout.physical(work.layout.key), 0
-        for batch in file.iter_batches(size, columns=names):
-            yield at, typed((batch.column(name) for name in names), work.key_types)
-            at += batch.num_rows
+class ChunkRows(Protocol):
+    """The rows of a batch's chunks, where the target has put them. A row has a position in its chunk, from 0."""
+
+    def keys(self, chunk: ChunkRegistered) -> Iterator[tuple[int, Columns]]:
+        """Yields the keys of its rows, with the position of each batch's first row."""
+
+    def rows(self, chunk: ChunkRegistered, positions: Ints) -> Iterator[pa.Table]:
+        """Yields whole rows, under source names, at rising positions."""
 
 
-def requested(work: PartInput, chunk: ChunkRegistered) -> Columns:
+def requested(work: FoldInput, chunk: ChunkRegistered) -> Columns:
     """The keys that a chunk was to look for."""
     return of_texts(chunk.keys or (), work.key_types)
 
 
-def read_chunk_keys(work: PartInput, part: int) -> ChunkKeys:
+def read_chunk_keys(work: FoldInput, part: int, chunks: ChunkRows) -> ChunkKeys:
     """The part's, out of all: where they have not been divided."""
-    return gathered(work, list(_own(work, part)))
+    return gathered(work, list(_own(work, part, chunks)))
 
 
-def _own(work: PartInput, part: int) -> Iterator[tuple[int, Ints, Columns]]:
+def _own(work: FoldInput, part: int, chunks: ChunkRows) -> Iterator[tuple[int, Ints, Columns]]:
     def mine(number: int, position: Ints, keys: Columns) -> tuple[int, Ints, Columns]:
         rows = np.flatnonzero(work.owner(keys) == part).astype(np.int64)
         return number, position[rows], taken(keys, rows)
 
     for number, chunk in enumerate(work.slice.chunks):
-        for at, found in key_batches(work, chunk.path) if chunk.path is not None else ():
+        for at, found in chunks.keys(chunk):
             yield mine(number, np.arange(at, at + len(found[0]), dtype=np.int64), found)
         if chunk.keys:
             yield mine(number, np.full(len(chunk.keys), KEY_ONLY, np.int64), requested(work, chunk))
 
 
-def gathered(work: PartInput, pieces: Sequence[tuple[int, Ints, Columns]]) -> ChunkKeys:
+def gathered(work: FoldInput, pieces: Sequence[tuple[int, Ints, Columns]]) -> ChunkKeys:
     """`pieces`: a chunk's number, positions and keys, in order."""
     empty = np.empty(0, np.int64)
     return ChunkKeys(
@@ -89,7 +90,7 @@ class ChunkChoice:
         return self.row >= 0
 
 
-def choose(work: PartInput, chunk_keys: ChunkKeys, key: Ints, count: int) -> ChunkChoice:
+def choose(work: FoldInput, chunk_keys: ChunkKeys, key: Ints, count: int) -> ChunkChoice:
     """`key` numbers the keys of `chunk_keys`."""
     points = np.array([chunk.replay_point for chunk in work.slice.chunks], np.int64)
     lows = np.array([work.slice.replayed_from(chunk) for chunk in work.slice.chunks], np.int64)
@@ -106,8 +107,3 @@ def choose(work: PartInput, chunk_keys: ChunkKeys, key: Ints, count: int) -> Chu
         chosen = chunk_keys.chunk[row[decided]]
         low[decided], emptied[decided] = lows[chosen], gone[chosen]
     return ChunkChoice(row, low, emptied)
-
-
-def as_table(work: PartInput, keys: Columns) -> pa.Table:
-    """Keys by source column name, as `locate` wants them."""
-    return pa.table(keys, names=list(work.layout.key))

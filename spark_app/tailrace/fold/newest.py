@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrace.targets.lake.engine.changes import DELETE, UPDATE
-from tailrace.targets.lake.engine.key_columns import Ints, Mask
+from tailrace.fold.key_columns import Ints, Mask
+from tailrace.fold.log_rows import DELETE, UPDATE
 
 FROM_BASE = -1
 """Instead of a row number: the value of the row underneath."""

@@ -1,18 +1,17 @@
 """The keys of one part of a batch, numbered: what the log, the chunks and the holes say of each.
 
-The first of three steps in which `engine.build` works a part: number the keys, decide what becomes of each
-(`engine.decide`), write.
+The first step of the fold; the second decides what becomes of each key (`fold.decide`).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from tailrace.targets.lake.engine.changes import RowChanges, read_changes
-from tailrace.targets.lake.engine.chunk_keys import ChunkChoice, ChunkKeys, choose, read_chunk_keys
-from tailrace.targets.lake.engine.divide import ShuffledKeys
-from tailrace.targets.lake.engine.key_columns import Columns, Ints, Mask, group, joined, of_texts, taken, words
-from tailrace.targets.lake.engine.part import PartInput
+from tailrace.fold.chunk_keys import ChunkChoice, ChunkKeys, choose
+from tailrace.fold.fold_input import FoldInput
+from tailrace.fold.key_columns import Columns, Ints, Mask, group, joined, of_texts, taken, words
+from tailrace.fold.log_rows import RowChanges, SegmentRows, read_changes
 
 
 @dataclass(frozen=True)
@@ -44,10 +43,10 @@ class NumberedKeys:
         return taken(self.values, numbers)
 
 
-def number_keys(work: PartInput, part: int, divided: ShuffledKeys | None) -> NumberedKeys:
-    """`divided`: what has arrived for the part, where the batch was divided; None: read it."""
-    chunk_keys = read_chunk_keys(work, part) if divided is None else divided.chunk_keys()
-    rows = None if divided is None else divided.segment_rows()
+def number_keys(
+    work: FoldInput, part: int, chunk_keys: ChunkKeys, rows: Iterable[SegmentRows] | None = None
+) -> NumberedKeys:
+    """`chunk_keys`: the part's. `rows`: the log's, where they have been divided already (`read_changes`)."""
     changes = read_changes(work, part, words(chunk_keys.keys), rows)
     holes = _holes(work, part)
     listed = joined([changes.keys, chunk_keys.keys, holes], work.key_types)
@@ -63,7 +62,7 @@ def number_keys(work: PartInput, part: int, divided: ShuffledKeys | None) -> Num
     return NumberedKeys(changes, chunk_keys, key, chunk_key, hole, choice, touched, taken(listed, first))
 
 
-def _holes(work: PartInput, part: int) -> Columns:
+def _holes(work: FoldInput, part: int) -> Columns:
     """The part's."""
     if work.slice.clear or not work.slice.applied.holes:
         return joined([], work.key_types)

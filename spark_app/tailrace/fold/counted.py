@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrace.targets.lake.engine.key_columns import Ints, Mask
-from tailrace.targets.lake.files.row_digests import Digests, numbered_within
+from tailrace.fold.key_columns import Ints, Mask
+from tailrace.fold.row_digests import Digests, numbered_within
 
 
 @dataclass(frozen=True)

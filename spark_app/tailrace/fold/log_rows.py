@@ -1,8 +1,8 @@
 """Read the log rows that one part of a batch needs, promoted to the target's schema.
 
 New rows (above `slice.start_seq`) are kept for every key of the part; older ones, which only chunks replay, for the
-chunks' keys alone: files are streamed, so what stays in memory is what is needed. Called by `engine.build`; the rows of
-a large batch come divided by `engine.divide`.
+chunks' keys alone: files are streamed, so what stays in memory is what is needed. The rows of a large batch may come
+divided by the target.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 
 from tailrace.changelog.paths import is_bundle
 from tailrace.changelog.records import Segment, Seq, TableSchema
-from tailrace.changelog.segments import open_segment
-from tailrace.targets.lake.engine.key_columns import Columns, Ints, Mask, flat, joined, typed, words
-from tailrace.targets.lake.engine.part import PartInput
-from tailrace.targets.lake.files.access import batch_rows
+from tailrace.changelog.segments import open_segment, segment_batches
+from tailrace.fold.fold_input import FoldInput
+from tailrace.fold.key_columns import Columns, Ints, Mask, flat, joined, typed, words
 
 LITTLE = 1 << 20
 """Bytes of segments that are worked without asking what they unpack to: each is small before compression, too."""
@@ -51,7 +50,7 @@ class SegmentRows:
     table: pa.Table
 
     @classmethod
-    def of(cls, work: PartInput, segment: Segment, table: pa.Table) -> "SegmentRows":
+    def of(cls, work: FoldInput, segment: Segment, table: pa.Table) -> "SegmentRows":
         names = key_names(work, segment)
         keys = typed((table[name] for name in names), work.key_types)
         return cls(
@@ -67,26 +66,16 @@ class SegmentRows:
 
 
 def segment_rows(
-    work: PartInput, segments: Sequence[Segment], columns: bool = True, unchanged: bool = True
+    work: FoldInput, segments: Sequence[Segment], columns: bool = True, unchanged: bool = True
 ) -> Iterator[SegmentRows]:
     """All rows of the segments, batch by batch; without `columns` the keys only."""
     for segment in segments:
         version, keys = work.slice.versions[segment.schema_version], key_names(work, segment)
         wanted = ["_seq", "_op", *(["_unchanged"] if unchanged and segment.unchanged else []), *keys]
         wanted += [c.name for c in version.columns if columns and c.name not in keys]
-        for rows in _batches(work, segment, wanted):
+        for rows in segment_batches(work.log, segment, wanted):
             block = SegmentRows.of(work, segment, rows)
             yield block.filter((block.op != TRUNCATE) & (block.seq <= work.slice.through_seq))
-
-
-def _batches(work: PartInput, segment: Segment, wanted: Sequence[str]) -> Iterator[pa.Table]:
-    """These columns of the segment; a part of a bundle is small enough to be one batch."""
-    with open_segment(work.log, segment) as found:
-        if isinstance(found, pa.Table):
-            yield found.select(wanted)
-            return
-        for batch in found.iter_batches(batch_rows(found, wanted, dictionaries=False), columns=wanted):
-            yield pa.table(batch)
 
 
 def _codes(column: pa.ChunkedArray) -> Ints:
@@ -96,13 +85,13 @@ def _codes(column: pa.ChunkedArray) -> Ints:
     return letters[np.asarray(encoded.indices)] if len(letters) else np.empty(0, np.int64)
 
 
-def unpacked_size(work: PartInput, segments: Sequence[Segment]) -> int:
+def unpacked_size(work: FoldInput, segments: Sequence[Segment]) -> int:
     """Bytes of the segments' rows before compression; of little data the size as it is."""
     packed = sum(segment.size for segment in segments)
     return packed if packed <= LITTLE else sum(_unpacked(work, segment) for segment in segments)
 
 
-def _unpacked(work: PartInput, segment: Segment) -> int:
+def _unpacked(work: FoldInput, segment: Segment) -> int:
     if is_bundle(segment.path):
         return segment.size
     with open_segment(work.log, segment) as file:
@@ -111,24 +100,24 @@ def _unpacked(work: PartInput, segment: Segment) -> int:
     return sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
 
 
-def key_names(work: PartInput, segment: Segment) -> list[str]:
+def key_names(work: FoldInput, segment: Segment) -> list[str]:
     """The key columns as the segment calls them."""
     version = work.slice.versions[segment.schema_version]
-    return [_name_of(version, column.id) for column in work.layout.schema.key_columns]
+    return [_name_of(version, column.id) for column in work.slice.schema.key_columns]
 
 
 def _name_of(version: TableSchema, column_id: int) -> str:
     return next(column.name for column in version.columns if column.id == column_id)
 
 
-def first_needed(work: PartInput) -> Seq:
+def first_needed(work: FoldInput) -> Seq:
     """The first sequence of which some part may need rows."""
     own = (Seq(work.slice.start_seq + 1), Seq(work.slice.through_seq + 1))
     return min(*own, *map(work.slice.replayed_from, work.slice.chunks))
 
 
 def read_changes(
-    work: PartInput, part: int, chunk_words: Ints, rows: Iterable[SegmentRows] | None = None
+    work: FoldInput, part: int, chunk_words: Ints, rows: Iterable[SegmentRows] | None = None
 ) -> RowChanges:
     """The part's log rows; `chunk_words` are the words of its chunks' keys. `rows`: those at or above `first_needed`,
     where they have been divided already; None: read them from the segments."""
@@ -147,17 +136,17 @@ def read_changes(
     return _promoted(work, kept)
 
 
-def _own(work: PartInput, part: int, first: Seq) -> Iterator[SegmentRows]:
+def _own(work: FoldInput, part: int, first: Seq) -> Iterator[SegmentRows]:
     """Rows of the part, out of all."""
     for block in segment_rows(work, [segment for segment in work.slice.segments if segment.last_seq >= first]):
         yield block if work.parts == 1 else block.filter(work.owner(block.keys) == part)
 
 
-def _promoted(work: PartInput, kept: list[SegmentRows]) -> RowChanges:
-    target = work.layout.schema
+def _promoted(work: FoldInput, kept: list[SegmentRows]) -> RowChanges:
+    target = work.slice.schema
     columns = [
         pa.chunked_array([chunk for block in kept for chunk in column_of(block, work, column.id).chunks],
-                         work.layout.fields[column.name].type)
+                         work.types[column.name])
         for column in target.columns
     ]  # fmt: skip
     masks = {place: [_unchanged(block, work, c.id) for block in kept] for place, c in enumerate(target.columns)}
@@ -170,16 +159,16 @@ def _promoted(work: PartInput, kept: list[SegmentRows]) -> RowChanges:
     )
 
 
-def column_of(block: SegmentRows, work: PartInput, column_id: int) -> pa.ChunkedArray:
+def column_of(block: SegmentRows, work: FoldInput, column_id: int) -> pa.ChunkedArray:
     """The column by its identity: it may have had another name, or not have been there."""
-    kind = next(work.layout.fields[c.name].type for c in work.layout.schema.columns if c.id == column_id)
+    kind = next(work.types[c.name] for c in work.slice.schema.columns if c.id == column_id)
     version = work.slice.versions[block.segment.schema_version]
     name = next((column.name for column in version.columns if column.id == column_id), None)
     rows = len(block.seq)
     return block.table[name].cast(kind) if name is not None else pa.chunked_array([pa.nulls(rows, kind)])
 
 
-def _unchanged(block: SegmentRows, work: PartInput, column_id: int) -> Mask:
+def _unchanged(block: SegmentRows, work: FoldInput, column_id: int) -> Mask:
     """Rows that do not carry the column; an update from before the column was added says nothing about it."""
     version = work.slice.versions[block.segment.schema_version]
     place = next((at for at, column in enumerate(version.columns) if column.id == column_id), None)

@@ -1,6 +1,6 @@
 """Keys of rows: as columns, as group numbers, and their division among parts. Pure.
 
-A key is a list of Arrow columns in key order, canonical (`lake.files.key_words.canonical`) and of the target's types.
+A key is a list of Arrow columns in key order, canonical (`fold.key_words.canonical`) and of the target's types.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from tailrace.changelog import keys
 from tailrace.changelog.records import Key
-from tailrace.targets.lake.files.key_words import canonical, key_words
+from tailrace.fold.key_words import canonical, key_words
 
 Columns = list[pa.Array]
 Ints = npt.NDArray[np.int64]

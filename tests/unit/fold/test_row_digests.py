@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.targets.lake.files.row_digests import digests, numbered_within
+from tailrace.fold.row_digests import digests, numbered_within
 
 TEXTS = st.sampled_from([None, "", "n", ";", "n;", "1:n", "1:", ":", "0:;", "é", "12", "1", "2"])
 COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[object]]] = {

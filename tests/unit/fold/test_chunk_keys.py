@@ -5,17 +5,17 @@ from typing import cast
 
 import numpy as np
 
-from tailrace.targets.lake.engine.chunk_keys import KEY_ONLY, ChunkKeys, choose
-from tailrace.targets.lake.engine.part import PartInput
+from tailrace.fold.chunk_keys import KEY_ONLY, ChunkKeys, choose
+from tailrace.fold.fold_input import FoldInput
 
 
-def part(*points: int) -> PartInput:
+def part(*points: int) -> FoldInput:
     """With a chunk for each of these replay points."""
     chunks = [SimpleNamespace(replay_point=point) for point in points]
     whole = SimpleNamespace(
         chunks=chunks, replayed_from=lambda c: c.replay_point, emptied_at=lambda _: None, start_seq=0
     )
-    return cast(PartInput, SimpleNamespace(slice=whole))
+    return cast(FoldInput, SimpleNamespace(slice=whole))
 
 
 def keys(chunk: list[int], position: list[int]) -> ChunkKeys:

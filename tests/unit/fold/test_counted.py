@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.targets.lake.engine.counted import RowCounts
+from tailrace.fold.counted import RowCounts
 
 CHANGES = st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=30)
 

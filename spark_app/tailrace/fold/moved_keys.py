@@ -2,7 +2,7 @@
 
 A key change without a TOAST column's value (`M` with unchanged columns) takes it from the old key. `find_moved_keys`
 links such keys, also through chains and swaps. `apply_rule` runs `batch.rule` over few keys, the slow ones; its values
-are numbers of rows in the engine's pool, so nothing is converted.
+are numbers of rows in a pool of tables, so nothing is converted.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 
 from tailrace.batch.rule import UNCHANGED, ApplyRule, Batch, Change, Chunk, Op, TargetState
 from tailrace.changelog.records import Segment
-from tailrace.targets.lake.engine.changes import DELETE, MOVE, RowChanges, segment_rows
-from tailrace.targets.lake.engine.chunk_keys import KEY_ONLY
-from tailrace.targets.lake.engine.key_columns import Ints, Mask, words
-from tailrace.targets.lake.engine.numbered import NumberedKeys
-from tailrace.targets.lake.engine.part import MovedKeys, PartInput
+from tailrace.fold.chunk_keys import KEY_ONLY
+from tailrace.fold.fold_input import FoldInput, MovedKeys
+from tailrace.fold.key_columns import Ints, Mask, words
+from tailrace.fold.log_rows import DELETE, MOVE, RowChanges, segment_rows
+from tailrace.fold.numbered import NumberedKeys
 
 
-def find_moved_keys(work: PartInput) -> MovedKeys:
+def find_moved_keys(work: FoldInput) -> MovedKeys:
     """Components of keys linked by new key changes that do not carry every column."""
     olds, news = [], []
     before: Ints = np.array([-1, 0], np.int64)
@@ -41,7 +41,7 @@ def find_moved_keys(work: PartInput) -> MovedKeys:
     return _components(np.concatenate(olds), np.concatenate(news))
 
 
-def _suspects(work: PartInput) -> list[Segment]:
+def _suspects(work: FoldInput) -> list[Segment]:
     """Segments with moves that do not carry everything, and those that hold the D of such a segment's first row."""
     new = work.slice.new_segments
     moving = [segment.moves and segment.unchanged for segment in new]
@@ -67,23 +67,23 @@ def _components(olds: Ints, news: Ints) -> MovedKeys:
 
 
 @dataclass(frozen=True)
-class BaseRows:
+class Underneath:
     """Rows underneath the log's, as pool rows: the target's by key number, the chunks' by row of `ChunkKeys`."""
 
     target: dict[int, int]
     chunk: dict[int, int]
 
 
-def apply_rule(work: PartInput, numbered: NumberedKeys, chosen: Mask, base_rows: BaseRows) -> TargetState[int]:
+def apply_rule(work: FoldInput, numbered: NumberedKeys, chosen: Mask, under: Underneath) -> TargetState[int]:
     """The rule over the chosen keys (by number). Values are pool rows; the result has the rows and the holes."""
     columns = len(work.names)
     rows = np.flatnonzero(chosen[numbered.key])
     history = [_change(numbered.changes, int(row), int(numbered.key[row]), columns) for row in rows]
     history += [Change(seq, "T") for seq in work.slice.truncates]
     history.sort(key=lambda change: change.seq)
-    chunks = [_chunk(work, number, numbered, chosen, base_rows) for number in range(len(work.slice.chunks))]
+    chunks = [_chunk(work, number, numbered, chosen, under) for number in range(len(work.slice.chunks))]
     target = TargetState(
-        {number: (row,) * columns for number, row in base_rows.target.items() if chosen[number]},
+        {number: (row,) * columns for number, row in under.target.items() if chosen[number]},
         work.slice.applied.applied_seq,
         work.slice.through_record - 1,
         frozenset(np.flatnonzero(numbered.hole & chosen).tolist()),
@@ -102,11 +102,11 @@ def _change(changes: RowChanges, row: int, key: int, columns: int) -> Change[int
     return Change(int(changes.seq[row]), letter, key, values)
 
 
-def _chunk(work: PartInput, number: int, numbered: NumberedKeys, chosen: Mask, base_rows: BaseRows) -> Chunk[int]:
+def _chunk(work: FoldInput, number: int, numbered: NumberedKeys, chosen: Mask, under: Underneath) -> Chunk[int]:
     mine = np.flatnonzero((numbered.chunk_keys.chunk == number) & chosen[numbered.chunk_key]).tolist()
     asked = {int(numbered.chunk_key[row]) for row in mine if numbered.chunk_keys.position[row] == KEY_ONLY}
     held = {int(numbered.chunk_key[row]): row for row in mine if numbered.chunk_keys.position[row] != KEY_ONLY}
-    rows = {key: (base_rows.chunk[row],) * len(work.names) for key, row in held.items()}
+    rows = {key: (under.chunk[row],) * len(work.names) for key, row in held.items()}
     return Chunk(work.slice.through_record, work.slice.chunks[number].replay_point, rows, frozenset(asked))
 
 

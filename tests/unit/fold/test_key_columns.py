@@ -3,8 +3,8 @@
 import numpy as np
 import pyarrow as pa
 
-from tailrace.targets.lake.engine.key_columns import contained, group
-from tailrace.targets.lake.engine.moved_keys import _components
+from tailrace.fold.key_columns import contained, group
+from tailrace.fold.moved_keys import _components
 
 
 def test_equal_keys_get_equal_numbers() -> None:
