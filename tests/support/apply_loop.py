@@ -1,5 +1,6 @@
 """The apply loop's surroundings in memory: logs of tables, and targets that fail as told."""
 
+from collections.abc import Mapping
 from threading import Barrier
 from typing import cast
 
@@ -7,13 +8,17 @@ from typing_extensions import override
 
 from support.origins import origin as make_origin
 from tailrace.apply.applier import Applier
+from tailrace.apply.progress import Progress
+from tailrace.apply.unit_worker import UnitWorker
 from tailrace.batch.applied import AppliedState, Generation
+from tailrace.batch.limits import BatchLimits
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.records import ChunkRegistered, Column, Position, RecordNumber, Segment, Seq, TableSchema
 from tailrace.changelog.state import LoggedChunk, LoggedSchema, LoggedSegment, LogState, SegmentList, TableLog
-from tailrace.targets.api import ChunkLost, ChunkWriter, NeededChunks
+from tailrace.targets.api import ChunkLost, ChunkWriter, NeededChunks, Opened, Opening, UnitBatch
 
+LIMITS = BatchLimits(rows=400_000, size=128 << 20, chunk_rows=4_000_000, chunks=400)
 CHUNK = ChunkRegistered(
     snapshot_id="s", table_id=7, chunk=0, lower=None, upper=None, path="file:///c", rows=2, size=1,
     schema_version=1, replay_point=Seq(1), layout="form", high=Position(1),
@@ -72,7 +77,7 @@ class Work:
 
 
 class Target:
-    """A `TargetTable` that remembers what it has applied and fails as told."""
+    """A table of a target, which remembers what it has applied and fails as told; `TargetUnit` is its unit."""
 
     def __init__(self, *faults: Exception, work: Work | None = None) -> None:
         self.faults = list(faults)
@@ -109,6 +114,50 @@ class Target:
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         self.work.tidy(applied)
         self.tidied.append((now, needed.reading))
+
+
+class TargetUnit:
+    """A `Unit` of tables, each a `Target`."""
+
+    def __init__(self, targets: Mapping[int, Target]) -> None:
+        self.targets = targets
+        self.forgotten: list[int] = []
+
+    def open(self, tables: Mapping[int, Opening], log_id: str) -> Mapping[int, Opened]:
+        return {
+            table_id: Opened(
+                self.targets[table_id].open(opening.schema, log_id, opening.generation),
+                self.targets[table_id].replacing,
+            )
+            for table_id, opening in tables.items()
+        }
+
+    def forget(self, table_id: int) -> None:
+        self.forgotten.append(table_id)
+
+    def apply(self, batch: UnitBatch) -> Mapping[int, AppliedState]:
+        applied = {table_id: self.targets[table_id].apply(part) for table_id, part in batch.slices.items()}
+        for table_id in batch.publish:
+            self.targets[table_id].publish()
+        return applied
+
+    def chunk_writer(self, schema: TableSchema) -> ChunkWriter:
+        return self.targets[schema.table_id].chunk_writer(schema)
+
+    def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
+        self.targets[schema.table_id].tidy(schema, applied, needed, now)
+
+
+def worker_of(target: Target, progress: Progress, table_id: int = 7, limits: BatchLimits = LIMITS) -> UnitWorker:
+    """The worker of a unit with this table alone, which is still to be added."""
+    return UnitWorker(TargetUnit({table_id: target}), progress, limits)
+
+
+def alone(target: Target, progress: Progress, table_id: int = 7) -> UnitWorker:
+    """The same with the table."""
+    worker = worker_of(target, progress, table_id)
+    worker.add(table_id)
+    return worker
 
 
 class Loop(Applier):

@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 
 from support.folder_lake import FolderTable
 from support.rereads import LAYOUT, SCHEMA
-from tailrace.apply.table_worker import MAX_CHUNK_ROWS
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import FinishedSnapshot, TableSlice
 from tailrace.changelog.records import ChunkRegistered, Position, RecordNumber, Seq
@@ -31,6 +30,7 @@ from tailrace.targets.lake.engine.part import PartInput, PartResult
 from tailrace.targets.lake.files.index import IndexCache
 from tailrace.targets.lake.files.write import write_file, write_files
 from tailrace.targets.lake.model import TableCommit
+from tailrace.targets.lake.target import LIMITS
 
 CHUNK_ROWS = 100_000
 GONE = 1000
@@ -65,7 +65,8 @@ def main(folder: Path, rows: int) -> dict[str, object]:
     target = _filled(folder, rows)
     chunks = list(_chunks(target, rows))
     batches = [
-        chunks[at : at + MAX_CHUNK_ROWS // CHUNK_ROWS] for at in range(0, len(chunks), MAX_CHUNK_ROWS // CHUNK_ROWS)
+        chunks[at : at + LIMITS.chunk_rows // CHUNK_ROWS]
+        for at in range(0, len(chunks), LIMITS.chunk_rows // CHUNK_ROWS)
     ]
     found: dict[str, object] = {"rows": rows, "batches": len(batches)}
     spent = list[float]()
@@ -85,8 +86,8 @@ def main(folder: Path, rows: int) -> dict[str, object]:
 def _filled(folder: Path, rows: int) -> FolderTable:
     target = FolderTable(folder / "table", SCHEMA)
     applied = AppliedState("log", Seq(0), RecordNumber(1), schema_version=1, table_id=SCHEMA.table_id)
-    for start in range(0, rows, MAX_CHUNK_ROWS):
-        ids = np.arange(start, min(rows, start + MAX_CHUNK_ROWS), dtype=np.int64)
+    for start in range(0, rows, LIMITS.chunk_rows):
+        ids = np.arange(start, min(rows, start + LIMITS.chunk_rows), dtype=np.int64)
         written = write_files(target.access, target.location, LAYOUT, [pa.table({"id": ids})])
         _commit(target, TableCommit(applied, [result.file for result in written]))
     return target

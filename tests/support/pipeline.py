@@ -20,7 +20,7 @@ from support.ddl.lake import InMemoryLake
 from tailrace import targets
 from tailrace.apply.applier import Applier
 from tailrace.apply.progress import Progress
-from tailrace.apply.table_worker import TableWorker
+from tailrace.apply.unit_worker import UnitWorker
 from tailrace.capture import process
 from tailrace.capture.client import CaptureClient, CaptureGone
 from tailrace.capture.inbox import Board, Inbox
@@ -28,7 +28,6 @@ from tailrace.capture.loop import Timing
 from tailrace.capture.renewal import Renewal
 from tailrace.capture.server import CaptureServer
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract import manifest
@@ -40,17 +39,19 @@ from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Tools
 from tailrace.sources.api import Interrupted, Source
 from tailrace.storage.store import Storage
-from tailrace.targets.api import ChunkWriter, TargetTable
+from tailrace.targets.api import Runtime, Unit
+from tailrace.targets.lake.target import LIMITS
 
 RETRY_SECONDS = 8.0
 QUICK = Timing(record=0.02, poll=0.2, heartbeat=0.1, step=0.02)
-Targets = Callable[[TableLog], TargetTable]
+Targets = Callable[[TableLog], Unit]
 
 
 def lake(replicator: Replicator, spark: SparkSession) -> Targets:
     """The real tables."""
     storage = Storage.open(replicator.spec.storage)
-    return targets.open(replicator.spec.target).tables(spark, storage, lambda: None)
+    units = targets.open(replicator.spec.target).units(Runtime(storage, lambda: None, lambda: spark))
+    return lambda _: units()
 
 
 class HereSpark:
@@ -97,14 +98,10 @@ class Driver:
         if journal.state.origin is None:
             raise Retry("the change log has no record yet", "")
 
-        def worker(table: TableLog) -> TableWorker:
-            return TableWorker(table.table_id, tables(table), progress, table.generation)
+        def worker(table: TableLog) -> UnitWorker:
+            return UnitWorker(tables(table), progress, LIMITS)
 
         applier = Applier(journal, progress, worker, lambda: None, retry_seconds=lambda: RETRY_SECONDS, threads=2)
-
-        def writers(table_id: int, schema: TableSchema) -> ChunkWriter | None:
-            known = applier.worker(table_id)
-            return None if known is None else known.chunk_writer(schema)
 
         tools = Tools(
             anywhere=source,
@@ -112,8 +109,8 @@ class Driver:
             socket=socket,
             spark=cast(Any, HereSpark()),
             journal=journal,
-            writers=writers,
-            opened=lambda table_id: (known := applier.worker(table_id)) is not None and known.opened,
+            writers=applier.chunk_writer,
+            opened=applier.is_open,
             lost=applier.lost_chunks,
         )
         runner = SnapshotRunner(tools, progress, lambda: spec.snapshot, retry_seconds=lambda: RETRY_SECONDS)

@@ -1,9 +1,12 @@
-"""Applies all tables side by side: a worker per table on a few threads, back-off and isolation of those that fail.
+"""Applies all tables side by side: a worker per unit on a few threads, back-off and isolation of those that fail.
 
 `offer` is called by the stream for every new end of the journal and by the driver's main loop for tables whose pause
 has ended. A table that fails is retried with growing pauses, named in the status, and counted as stopped after
 `retry.time` (or at once for a `TableStop`, or where its target refuses); the others continue. A refusal that every
 table meets is the whole target's and ends the process.
+
+A table is a unit of its own, or becomes one of the group that one commit moves together: where the target can do that,
+it joins the group once nothing is being read of it and it is level with the group, and leaves it when it fails.
 """
 
 import logging
@@ -16,18 +19,19 @@ from operator import itemgetter
 from threading import Lock
 
 from tailrace.apply.progress import Progress, TableProgress
-from tailrace.apply.table_worker import TableWorker
+from tailrace.apply.publishing import is_read
+from tailrace.apply.unit_worker import TableCopy, UnitWorker
 from tailrace.backoff import Backoff, Outages
 from tailrace.batch.slice import last_record
 from tailrace.changelog.dropped import is_blocked
 from tailrace.changelog.logged import place_of
-from tailrace.changelog.records import ChunkRegistered, RecordNumber
+from tailrace.changelog.records import ChunkRegistered, RecordNumber, TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import TableLog
 from tailrace.errors import CorruptLog, Fenced, Stop, TableStop, TailraceError
 from tailrace.faults import fault_of
 from tailrace.snapshot.planner import still_needed
-from tailrace.targets.api import ChunkLost
+from tailrace.targets.api import ChunkLost, ChunkWriter, TableFailed
 
 log = logging.getLogger(__name__)
 
@@ -46,19 +50,41 @@ REST_TIDY_SECONDS = 86_400.0
 """... and then so often. Each look may ask an object store for lists, and there may be thousands of tables."""
 
 
-@dataclass
-class _Entry:
-    """A table's worker and when it may be entered again."""
+@dataclass(eq=False)
+class _Unit:
+    """Tables that one commit moves, and when their worker may be entered again."""
 
-    table: TableLog
-    """The table as first seen: its worker is made from it."""
-    latest: TableLog
-    """The table as it was last seen."""
-    worker: TableWorker | None = None
+    entries: "dict[int, _Entry]" = field(default_factory=dict)
+    worker: UnitWorker | None = None
     """None: not made yet, or that failed."""
     refused: Stop | None = None
     running: Future[None] | None = None
     backoff: Backoff = field(default_factory=lambda: Backoff(LONGEST_PAUSE, JITTER))
+    took: float = FIRST_GUESS
+    """Seconds that its latest batches took."""
+
+    def enter(self, entry: "_Entry") -> None:
+        table = entry.table
+        entry.unit, self.entries[table.table_id] = self, entry
+        entry.copy = None if self.worker is None else self.worker.add(table.table_id, table.generation)
+
+    def leave(self, entry: "_Entry") -> None:
+        del self.entries[entry.table.table_id]
+        if self.worker is not None:
+            self.worker.remove(entry.table.table_id)
+
+
+@dataclass(eq=False)
+class _Entry:
+    """A captured table."""
+
+    table: TableLog
+    """The table as first seen: its copy is made from it."""
+    latest: TableLog
+    """The table as it was last seen."""
+    unit: _Unit = field(default_factory=_Unit)
+    copy: TableCopy | None = None
+    """None: the unit's worker has not been made."""
     tidied: float = -math.inf
     """The time of the last tidying, or of the one that would have come if the table were written to."""
     tidied_record: RecordNumber | None = None
@@ -67,8 +93,14 @@ class _Entry:
     """It was looked at again after the last commit had become old."""
     behind_since: float | None = None
     """Monotonic time at which the first change that the target lacks was seen; None: it lacks none."""
-    took: float = FIRST_GUESS
-    """Seconds that its latest batches took."""
+
+    @property
+    def running(self) -> Future[None] | None:
+        return self.unit.running
+
+    @property
+    def opened(self) -> bool:
+        return self.copy is not None and self.copy.opened
 
 
 class Applier:
@@ -76,21 +108,24 @@ class Applier:
         self,
         journal: SharedJournal,
         progress: Progress,
-        make: Callable[[TableLog], TableWorker],
+        make: Callable[[TableLog], UnitWorker],
         in_pool: Callable[[], None],
         *,
+        group: UnitWorker | None = None,
         retry_seconds: Callable[[], float],
         hold: Callable[[], float] = lambda: 0.0,
         threads: int = 4,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`in_pool` puts the calling thread's Spark jobs into the pool of the changes. `hold`: the seconds within
-        which a change that was seen is to be committed. `clock` is for people and the age of files; pauses go by
-        `monotonic`, which is never set back."""
+        """`make`: the worker of a unit that is to have this table alone. `group`: that of the unit which tables join;
+        None: each stays by itself. `in_pool` puts the calling thread's Spark jobs into the pool of the changes. `hold`:
+        the seconds within which a change that was seen is to be committed. `clock` is for people and the age of files;
+        pauses go by `monotonic`, which is never set back."""
         self._journal = journal
         self._progress = progress
         self._make = make
+        self._group = None if group is None else _Unit(worker=group)
         self._retry_seconds = retry_seconds
         self._hold, self._threads = hold, threads
         self._clock, self._monotonic = clock, monotonic
@@ -122,9 +157,9 @@ class Applier:
         self.last_step_at = time.monotonic()
         with self._lock:
             self._through = max(self._through, through)
-            for entry in self._due(self._through):
-                self._enter(entry)
-            started = [entry.running for entry in self._entries.values() if entry.running is not None]
+            for unit in {entry.unit: None for entry in self._due(self._through)}:
+                self._enter(unit)
+            started = {entry.running for entry in self._entries.values() if entry.running is not None}
         if patience and started:
             wait(started, patience)
         if not self._stopping and (self._tidying is None or self._tidying.done()):
@@ -142,28 +177,30 @@ class Applier:
         of the oldest as must be begun so that all are committed in time. (Earliest deadline first.)"""
         live = self._live()
         self._forget_others({table.table_id for table in live})
+        self._board()
         behind = [entry for table in live if (entry := self._behind(table, number)) is not None]
-        now, hold, busy, due = self._monotonic(), self._hold(), 0.0, 0
+        now, hold, busy, due, counted = self._monotonic(), self._hold(), 0.0, 0, set[_Unit]()
         timed = sorted(((self._deadline(entry, hold, now), entry) for entry in behind), key=itemgetter(0))
         for place, (deadline, entry) in enumerate(timed, 1):
-            busy += entry.took / self._threads
+            busy += 0.0 if entry.unit in counted else entry.unit.took / self._threads
+            counted.add(entry.unit)
             if deadline - busy <= now:
                 due = place
         return [entry for _, entry in timed[:due]]
 
     def _deadline(self, entry: _Entry, hold: float, now: float) -> float:
         """The monotonic time by which it should hold what was seen."""
-        progress, worker = self._progress.of(entry.table.table_id), entry.worker
-        if worker is None or not worker.opened or progress.fault is not None or entry.latest.removed:
+        progress, copy = self._progress.of(entry.table.table_id), entry.copy
+        if copy is None or not copy.opened or progress.fault is not None or entry.latest.removed:
             return -math.inf
-        if progress.replacing or not worker.settled or _is_being_read(entry.latest, progress):
+        if progress.replacing or not copy.settled or _is_being_read(entry.latest, progress):
             hold = min(hold, SNAPSHOT_HOLD)
         return (now if entry.behind_since is None else entry.behind_since) + hold
 
     def _raise_fatal(self) -> None:
         if self._fatal is not None:
             raise self._fatal
-        met = [entry.refused if entry is not None else None for entry in map(self._entries.get, self._live_ids())]
+        met = [entry.unit.refused if entry is not None else None for entry in map(self._entries.get, self._live_ids())]
         if met and met[0] is not None and None not in met:
             raise met[0]
 
@@ -181,31 +218,54 @@ class Applier:
     def _is_ending(self, table: TableLog, live: Sequence[TableLog]) -> bool:
         """True if the removed table lacks changes, and its place is neither another's nor about to be deleted."""
         entry, progress = self._entries[table.table_id], self._progress.of(table.table_id)
-        known = entry.table.generation == table.generation and entry.worker is not None and entry.worker.opened
+        known = entry.table.generation == table.generation and entry.opened
         lacks = known and progress.fault is None and last_record(table) > progress.applied_record
         deleted = any(dropped.place == place_of(table) for dropped in self._journal.state.dropped)
         return lacks and not deleted and not any(_one_place(other, table) for other in live)
 
     def _forget_others(self, live: Set[int]) -> None:
         """Tables that are no longer captured, with all that their workers hold: they come and go for years."""
-        for table_id in [i for i, entry in self._entries.items() if i not in live and entry.running is None]:
-            del self._entries[table_id]
-            self._progress.forget(table_id)
+        for entry in [e for i, e in self._entries.items() if i not in live and e.running is None]:
+            self._forget(entry)
+
+    def _forget(self, entry: _Entry) -> None:
+        entry.unit.leave(entry)
+        del self._entries[entry.table.table_id]
+        self._progress.forget(entry.table.table_id)
+
+    def _board(self) -> None:
+        """Tables that are level with the group join it, while it rests."""
+        group = self._group
+        if group is None or group.running is not None:
+            return
+        level = min((self._progress.of(i).applied_record for i in group.entries), default=RecordNumber(-1))
+        state = self._journal.state
+        for table_id, entry in self._entries.items():
+            copy, progress = entry.copy, self._progress.of(table_id)
+            if entry.unit is group or entry.running is not None or copy is None or progress.fault is not None:
+                continue
+            applied = copy.applied
+            if applied is None or copy.replacing or applied.gap is not None or progress.applied_record < level:
+                continue
+            if table_id in state.tables and not is_read(state.tables[table_id], state, applied):
+                entry.unit.leave(entry)
+                group.enter(entry)
 
     def _behind(self, table: TableLog, number: RecordNumber) -> _Entry | None:
         """The table's entry if it lacks something up to record `number` and may be entered."""
         entry = self._entries.get(table.table_id)
         if entry is not None and entry.running is None and entry.table.generation != table.generation:
-            entry = None  # the table begins anew, perhaps under another name: what the former worker holds is over
-            self._progress.forget(table.table_id)
+            self._forget(entry)  # the table begins anew, perhaps under another name
+            entry = None
         if entry is None:
             if is_blocked(self._journal.state, place_of(table)):
                 return None  # what a dropped table left there is being deleted
             if any(other.running is not None and _one_place(other.table, table) for other in self._entries.values()):
                 return None  # the place is its former table's until that one's batch is over
             entry = self._entries[table.table_id] = _Entry(table, table)
+            entry.unit.enter(entry)
         entry.latest = table
-        if self._stopping or entry.running is not None or entry.backoff.is_waiting(self._monotonic()):
+        if self._stopping or entry.running is not None or entry.unit.backoff.is_waiting(self._monotonic()):
             return None
         progress = self._progress.of(table.table_id)
         if progress.applied_record >= number and progress.fault is None:
@@ -217,16 +277,16 @@ class Applier:
             entry.behind_since = self._monotonic()
         return entry
 
-    def _enter(self, entry: _Entry) -> None:
-        running = entry.running = self._pool.submit(self._run, entry)
+    def _enter(self, unit: _Unit) -> None:
+        running = unit.running = self._pool.submit(self._run, unit)
         running.add_done_callback(self._ended)
 
     def _overdue(self, entry: _Entry) -> float:
         """Seconds since the table should have been tidied; negative: it need not be yet."""
-        table_id, worker, now = entry.table.table_id, entry.worker, self._monotonic()
-        if entry.tidied_record is None and worker is not None and worker.found_record is not None:
+        table_id, copy, now = entry.table.table_id, entry.copy, self._monotonic()
+        if entry.tidied_record is None and copy is not None and copy.found_record is not None:
             # What this process finds is as tidy as the one before it has left it; its own first commit counts at once.
-            entry.tidied, entry.tidied_record = now - TIDY_SECONDS, worker.found_record
+            entry.tidied, entry.tidied_record = now - TIDY_SECONDS, copy.found_record
         every = TIDY_SECONDS
         if self._progress.of(table_id).committed_record == entry.tidied_record:
             # Tables that were opened together take turns.
@@ -239,11 +299,21 @@ class Applier:
         if tidying is not None:
             wait([tidying], patience)
 
-    def worker(self, table_id: int) -> TableWorker | None:
-        """The worker of the table's present generation."""
+    def is_open(self, table_id: int) -> bool:
+        """True if the target of the table's present generation is known right now."""
+        entry = self._present(table_id)
+        return entry is not None and entry.opened
+
+    def chunk_writer(self, table_id: int, schema: TableSchema) -> ChunkWriter | None:
+        """A writer for chunks of this version of the table; None: there is none yet (`UnitWorker.chunk_writer`)."""
+        entry = self._present(table_id)
+        worker = None if entry is None else entry.unit.worker
+        return None if worker is None else worker.chunk_writer(table_id, schema)
+
+    def _present(self, table_id: int) -> _Entry | None:
+        """The entry of the table's present generation."""
         entry, table = self._entries.get(table_id), self._journal.state.tables.get(table_id)
-        over = entry is None or table is None or entry.table.generation != table.generation
-        return None if over or entry is None else entry.worker
+        return None if entry is None or table is None or entry.table.generation != table.generation else entry
 
     def lost_chunks(self) -> list[ChunkRegistered]:
         """Registered chunks whose file is gone and that a batch still needs: the planner has them read again. The rest
@@ -264,8 +334,7 @@ class Applier:
             if any(entry.running is not None or entry is self._tidied for entry in over):
                 return False
             for entry in over:
-                del self._entries[entry.table.table_id]
-                self._progress.forget(entry.table.table_id)
+                self._forget(entry)
             return self._tidied is None or place_of(self._tidied.table) != place  # forgotten, and tidied to its end
 
     def stop(self) -> None:
@@ -276,25 +345,47 @@ class Applier:
 
     # ---- on the pool's threads ----
 
-    def _run(self, entry: _Entry) -> None:
+    def _run(self, unit: _Unit) -> None:
         begun, since = self._through, self._monotonic()
         try:
-            worker = entry.worker = entry.worker or self._make(entry.table)
+            worker = unit.worker or self._made(unit)
             more = True
             while more and not self._stopping:
                 # In this order: what another thread offers meanwhile, the state may not hold.
                 through = self._through
-                more = worker.advance(self._journal.refresh(), through)
+                try:
+                    more = worker.advance(self._journal.refresh(), through)
+                except TableFailed as failed:
+                    self._leave(unit, failed, begun)
             with self._lock:
                 self._outages.answered(self._monotonic())
-            entry.backoff.reset()
-            entry.refused = None
-            entry.behind_since, entry.took = None, (entry.took + self._monotonic() - since) / 2
-        except Exception as error:  # the boundary of one table: named in the status and tried again
-            self._failed(entry, error, begun)
+            unit.backoff.reset()
+            unit.refused = None
+            for entry in unit.entries.values():
+                entry.behind_since = None
+            unit.took = (unit.took + self._monotonic() - since) / 2
+        except Exception as error:  # the boundary of one unit: its tables are named in the status and tried again
+            self._failed(unit, error, begun)
         finally:
             with self._lock:
-                entry.running = None
+                unit.running = None
+
+    def _made(self, unit: _Unit) -> UnitWorker:
+        """The worker of a unit with one table."""
+        (entry,) = unit.entries.values()
+        worker = self._make(entry.table)
+        entry.copy, unit.worker = worker.add(entry.table.table_id, entry.table.generation), worker
+        return worker
+
+    def _leave(self, unit: _Unit, failed: TableFailed, begun: RecordNumber) -> None:
+        """One of several tables fails: it continues by itself, and the others without it."""
+        if len(unit.entries) == 1:
+            raise failed.error from None
+        with self._lock:
+            entry = unit.entries[failed.table_id]
+            unit.leave(entry)
+            _Unit().enter(entry)
+        self._failed(entry.unit, failed.error, begun)
 
     def _ended(self, work: Future[None]) -> None:
         """Errors of a table are reported where they occur; one that is left belongs to no table, and ends the run."""
@@ -306,49 +397,50 @@ class Applier:
         """On the thread of its own: all tables whose time has come, the one that waits longest first."""
         overdue = [(self._overdue(entry), entry) for entry in list(self._entries.values())]
         for late, entry in sorted(overdue, key=_late, reverse=True):
-            worker = entry.worker
             if self._stopping or late < 0:
                 return
             with self._lock:
                 over = self._entries.get(entry.table.table_id) is not entry
                 self._tidied = None if over else entry
-            if (
-                not over and worker is not None and worker.opened and entry.running is None
-            ):  # else its changes come first
-                self._tidy(entry, worker)
+            if not over and entry.opened and entry.running is None:  # else its changes come first
+                self._tidy(entry)
             self._tidied = None
 
-    def _tidy(self, entry: _Entry, worker: TableWorker) -> None:
+    def _tidy(self, entry: _Entry) -> None:
         committed = self._progress.of(entry.table.table_id).committed_record
         entry.tidied, entry.idle = self._monotonic(), committed == entry.tidied_record
         begun = self._through
         try:
-            worker.tidy(self._journal.state, self._clock())
+            if entry.unit.worker is not None:
+                entry.unit.worker.tidy(entry.table.table_id, self._journal.state, self._clock())
         except Exception as error:  # the boundary of one table, as in `_run`
             entry.tidied_record = RecordNumber(-1)
-            self._failed(entry, error, begun)
+            self._failed(entry.unit, error, begun, entry)
             return
         entry.tidied_record = committed
 
-    def _failed(self, entry: _Entry, error: Exception, record: RecordNumber) -> None:
+    def _failed(self, unit: _Unit, error: Exception, record: RecordNumber, alone: _Entry | None = None) -> None:
+        """`alone`: the table of the unit that the error concerns; None: all of them."""
         now = self._monotonic()
-        table_id = entry.table.table_id
-        entry.backoff.failed(now)
+        unit.backoff.failed(now)
         with self._lock:
             told = self._outages.met(error, now)
-        exhausted = entry.backoff.is_exhausted(now, self._retry_seconds())
-        name = self._journal.state.tables[table_id].schema.name
-        if isinstance(error, ChunkLost):
-            with self._lock:
+            if isinstance(error, ChunkLost):
                 self._lost |= {str(chunk.path): chunk for chunk in error.chunks}
-        entry.refused = error if isinstance(error, Stop) else None
+        exhausted = unit.backoff.is_exhausted(now, self._retry_seconds())
+        unit.refused = error if isinstance(error, Stop) else None
         if isinstance(error, NOT_OF_A_TABLE):
             self._fatal = error
         fault = fault_of(error, self._clock())
-        self._progress.fail(table_id, fault, exhausted or isinstance(error, TableStop | Stop), record)
+        entries = [alone] if alone is not None else list(unit.entries.values())
+        for entry in entries:
+            stopped = exhausted or isinstance(error, TableStop | Stop)
+            self._progress.fail(entry.table.table_id, fault, stopped, record)
         known = isinstance(error, TailraceError)
         level = logging.WARNING if told else logging.DEBUG
-        log.log(level, "%s: %s", name, error if known else fault.message, extra={"table": name}, exc_info=not known)
+        names = [self._journal.state.tables[entry.table.table_id].schema.name for entry in entries]
+        what = names[0] if len(names) == 1 else f"{len(names)} tables"
+        log.log(level, "%s: %s", what, error if known else fault.message, extra={"table": names[0]}, exc_info=not known)
 
 
 def _late(one: tuple[float, _Entry]) -> float:
@@ -369,6 +461,6 @@ def _is_being_read(table: TableLog, progress: TableProgress) -> bool:
 def _has_nothing_new(entry: _Entry, table: TableLog, progress: TableProgress) -> bool:
     """True if nothing that was recorded since belongs to the table: with thousands of them, most records are for a
     few."""
-    healthy = entry.worker is not None and entry.worker.settled and progress.fault is None and not progress.replacing
+    healthy = entry.copy is not None and entry.copy.settled and progress.fault is None and not progress.replacing
     kept = table.trimmed_through <= progress.applied_seq and table.trimmed_record <= progress.committed_record
     return healthy and kept and last_record(table) <= progress.applied_record

@@ -1,7 +1,7 @@
 """The state that a target table keeps about itself: how much of which change log it holds, and which table's rows.
 Pure.
 
-Read by `apply.table_worker` when it opens a table, kept by the target in the same commit as the data.
+Read by `apply.unit_worker` when it opens a table, kept by the target in the same commit as the data.
 """
 
 from dataclasses import dataclass

@@ -15,9 +15,8 @@ from tailrace import targets
 from tailrace.apply.applier import Applier
 from tailrace.apply.progress import Progress
 from tailrace.apply.stream import ApplyStream
-from tailrace.apply.table_worker import TableWorker
+from tailrace.apply.unit_worker import UnitWorker
 from tailrace.capture.client import CaptureClient
-from tailrace.changelog.records import TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import DroppedTable
 from tailrace.contract.resources import Replicator, SnapshotRequest
@@ -36,7 +35,7 @@ from tailrace.reading.steps import Tools
 from tailrace.removal.dropped import DroppedCopies
 from tailrace.sources.api import Source
 from tailrace.storage.store import Storage
-from tailrace.targets.api import ChunkWriter
+from tailrace.targets.api import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -159,12 +158,15 @@ def parts(
     """All that needs the session and the journal. What of the spec may change while they work, they ask `live` for."""
     spec = live.spec
     ownership = Ownership(journal, lambda: claimed(folder.socket))
-    target = targets.open(spec.target).tables(spark, Storage.open(spec.storage), ownership.check)
+    target = targets.open(spec.target)
+    limits = target.capabilities.limits
+    units = target.units(Runtime(Storage.open(spec.storage), ownership.check, lambda: spark))
     applier = Applier(
         journal,
         progress,
-        lambda table: TableWorker(table.table_id, target(table), progress, table.generation),
+        lambda _: UnitWorker(units(), progress, limits),
         lambda: spark.sparkContext.setLocalProperty("spark.scheduler.pool", "changes"),
+        group=None if target.capabilities.commits == "table" else UnitWorker(units(), progress, limits),
         retry_seconds=lambda: seconds(live.spec.retry.time),
         hold=lambda: pace().hold,
     )
@@ -174,11 +176,9 @@ def parts(
         socket=folder.socket,
         spark=spark,
         journal=journal,
-        writers=lambda table_id, schema: _writer(applier, table_id, schema),
+        writers=applier.chunk_writer,
         lost=applier.lost_chunks,
-        opened=lambda table_id: (
-            not live.spec.apply.suspend and (worker := applier.worker(table_id)) is not None and worker.opened
-        ),
+        opened=lambda table_id: not live.spec.apply.suspend and applier.is_open(table_id),
     )
     stream = ApplyStream(
         spark,
@@ -202,8 +202,3 @@ def parts(
 def _reads(runner: SnapshotRunner, table: DroppedTable) -> bool:
     """True if chunks of the table are still being read, and written beside its copy."""
     return any(run.reading for (_, table_id), run in runner.runs.items() if table_id in table.table_ids)
-
-
-def _writer(applier: Applier, table_id: int, schema: TableSchema) -> ChunkWriter | None:
-    worker = applier.worker(table_id)
-    return None if worker is None else worker.chunk_writer(schema)

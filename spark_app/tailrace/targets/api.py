@@ -1,8 +1,8 @@
 """The interface of a target, the place where the copies go. A new product implements these protocols.
 
-    Target ── tables() ──> TargetTable    one table's copy: opened, brought forward by one atomic commit a batch, tidied
+    Target ── units() ────> Unit          the tables that one commit moves: opened, brought forward, tidied
        │                       └── chunk_writer() ──> ChunkWriter    travels to executors: puts a chunk's rows there
-       └───── removal() ───> Removal      the tables of a Replicator that is deleted
+       └───── removal() ──> Removal       the tables of a Replicator that is deleted
 
 `tailrace.targets.open` finds the product of a manifest; no other room knows one. What a target stores of Tailrace is
 the applied state (`tailrace.batch.applied`), in the same commit as the rows. Two things are opaque outside of the
@@ -14,16 +14,16 @@ table, `TargetRefused` or another `Stop` for what requires manual action.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tailrace.batch.applied import AppliedState, Generation
+from tailrace.batch.limits import BatchLimits
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, TableSchema
-from tailrace.changelog.state import TableLog
 from tailrace.errors import Retry
 from tailrace.storage.access import Access
 from tailrace.storage.store import Storage
@@ -87,35 +87,69 @@ class ChunkWriter(Protocol):
         clean-up."""
 
 
-class TargetTable(Protocol):
-    """The copy of one table. Its single writer, entered by one thread at a time."""
+@dataclass(frozen=True)
+class Opening:
+    """A table that the target is to hold."""
 
-    def open(self, schema: TableSchema, log_id: str, generation: Generation) -> AppliedState:
-        """Make the target table for `schema` if there is none, replace one of another generation (`Generation.keeps`:
-        begin, or continue, a new copy beside it); returns what the present one has applied. Called again after any
-        error: what did happen counts then. A table of another log, or one that is not Tailrace's, is refused, and so is
-        one of a later generation: this writer's table has ended."""
+    schema: TableSchema
+    """Its first version, whose name is the table's place for good."""
+    generation: Generation
 
-    @property
-    def replacing(self) -> bool:
-        """True if the copy that `open` returned, and that batches are applied to, is a new one that readers do not see
-        yet: they see the table of the generation before."""
 
-    def publish(self) -> None:
-        """Replace the copy that readers see by the new, complete one, in one commit. The table must be opened again
-        afterwards."""
+@dataclass(frozen=True)
+class Opened:
+    """The copy of a table as the target has it."""
 
-    def apply(self, part: TableSlice) -> AppliedState:
-        """Apply the batch in one atomic commit, together with the state that results; refused (`Retry`) if the table
-        was changed by others since. `ChunkLost`: the batch needs chunks that the target cannot take."""
+    applied: AppliedState
+    replacing: bool = False
+    """True if this copy, which batches are applied to, is a new one that readers do not see yet: they see the table of
+    the generation before."""
+
+
+@dataclass(frozen=True)
+class UnitBatch:
+    """One commit: tables without a slice have nothing up to `record`."""
+
+    record: RecordNumber
+    slices: Mapping[int, TableSlice]
+    publish: frozenset[int] = frozenset()
+    """Tables whose new, complete copies take the place of what readers see. They have no slice, and must be opened
+    again afterwards."""
+
+
+class TableFailed(Exception):  # it names the table of an error, and is none by itself
+    """One table of a unit of several fails: the others can continue without it."""
+
+    def __init__(self, table_id: int, error: Exception) -> None:
+        super().__init__(f"table {table_id}: {error}")
+        self.table_id, self.error = table_id, error
+
+
+class Unit(Protocol):
+    """The tables that one commit moves: one, or several. Their single writer, entered by one thread at a time.
+
+    Errors that concern one of several tables are raised as `TableFailed`; after any error the tables are opened again,
+    and what did happen counts then."""
+
+    def open(self, tables: Mapping[int, Opening], log_id: str) -> Mapping[int, Opened]:
+        """Make the tables that are not there, replace those of another generation (`Generation.keeps`: begin, or
+        continue, a new copy beside it); returns what is there of each. A table of another log, or one that is not
+        Tailrace's, is refused, and so is one of a later generation: this writer's table has ended."""
+
+    def forget(self, table_id: int) -> None:
+        """Forget a table that leaves the unit; it stays as it is."""
+
+    def apply(self, batch: UnitBatch) -> Mapping[int, AppliedState]:
+        """Apply the batch in one atomic commit, together with the states that result, which are returned for the tables
+        with a slice; refused (`Retry`) if a table was changed by others since. `ChunkLost`: the batch needs chunks that
+        the target cannot take."""
 
     def chunk_writer(self, schema: TableSchema) -> ChunkWriter:
         """The writer for this schema version, which the opened table has."""
 
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
-        """Maintain the table without changing a row, between batches and not too long: compaction, expiry of old
-        versions, removal of left files. Cheap if there is nothing to do. `schema`, `applied`: of the opened table.
-        `now`: seconds since the Unix epoch."""
+        """Maintain an opened table without changing a row, between batches and not too long: compaction, expiry of old
+        versions, removal of left files. Cheap if there is nothing to do. `now`: seconds since the Unix epoch."""
 
 
 @dataclass(frozen=True)
@@ -164,8 +198,31 @@ class SparkNeeds:
     settings: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class Capabilities:
+    """The abilities of a target, as data."""
+
+    commits: Literal["table", "replicator"]
+    """The most that one commit can move: one table, or all that a Replicator has."""
+    limits: BatchLimits
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """The surroundings of a target in a driver."""
+
+    log: Storage
+    """The change log, in which segments are."""
+    admit: Admit
+    spark: Callable[[], SparkSession]
+    """The session, which is started if there is none yet."""
+
+
 class Target(Protocol):
     """The place that the manifest names. Holds no connection; made without a JVM."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
 
     @property
     def place(self) -> str:
@@ -181,7 +238,7 @@ class Target(Protocol):
 
     def shown(self, schema: TableSchema) -> TableSchema:
         """The table under the names that its columns have in the target: others than in the source where its readers
-        reserve them, or cannot tell them apart. Raises `TableStop`, as `TargetTable` does, for what the target cannot
+        reserve them, or cannot tell them apart. Raises `TableStop`, as `Unit` does, for what the target cannot
         hold. Without a JVM."""
 
     def spark(self) -> SparkNeeds: ...
@@ -189,8 +246,8 @@ class Target(Protocol):
     def prepare(self, context: SparkContext) -> None:
         """Called once in each JVM, before a table is opened: sets secrets."""
 
-    def tables(self, spark: SparkSession, log: Storage, admit: Admit) -> Callable[[TableLog], TargetTable]:
-        """Makes the `TargetTable` of a source table; nothing is read before its `open`. `log`: where segments are."""
+    def units(self, run: Runtime) -> Callable[[], Unit]:
+        """Makes units without tables; nothing is read before their `open`."""
 
     def removal(self, session: Callable[[], SparkSession]) -> TargetRemoval:
         """The removal of whole tables. `session` starts Spark if the target cannot be reached in another way."""

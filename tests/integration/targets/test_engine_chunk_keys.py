@@ -9,10 +9,9 @@ import pytest
 from support.apply_loop import CHUNK, table
 from support.folder_lake import NotedAccess
 from support.rereads import divided, reread
-from tailrace.apply import table_worker
-from tailrace.apply.table_worker import batch_end
+from tailrace.batch.limits import BatchLimits, batch_end
 from tailrace.changelog.records import RecordNumber
-from tailrace.changelog.state import LoggedChunk
+from tailrace.changelog.state import LoggedChunk, TableLog
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine.part import PartInput, PartResult
 
@@ -53,13 +52,20 @@ def _with_chunks(*records: int, rows: int) -> list[LoggedChunk]:
     ]
 
 
-def test_a_batch_ends_before_the_record_that_exceeds_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_worker, "MAX_CHUNK_ROWS", 100)
-    monkeypatch.setattr(table_worker, "MAX_CHUNKS", 3)
-    monkeypatch.setattr(table_worker, "MAX_BYTES", 3)
+def test_a_batch_ends_before_the_record_that_exceeds_a_bound() -> None:
+    limits = BatchLimits(rows=400_000, size=3, chunk_rows=100, chunks=3)
+
+    def ends(table: TableLog, *behind: int) -> list[RecordNumber]:
+        return [batch_end([(table, RecordNumber(after))], RecordNumber(9), limits) for after in behind]
+
     rows = table(7).model_copy(update={"chunks": tuple(_with_chunks(2, 2, 5, 6, rows=40))})
-    assert [batch_end(rows, RecordNumber(after), RecordNumber(9)) for after in (0, 4, 5, 6)] == [4, 9, 9, 9]
+    assert ends(rows, 0, 4, 5, 6) == [4, 9, 9, 9]
     count = table(7).model_copy(update={"chunks": tuple(_with_chunks(2, 3, 4, 5, 6, 6, 6, 6, 7, rows=1))})
-    assert [batch_end(count, RecordNumber(after), RecordNumber(9)) for after in (0, 4, 5, 6)] == [4, 5, 6, 9]
+    assert ends(count, 0, 4, 5, 6) == [
+        4,
+        5,
+        6,
+        9,
+    ]
     size = table(7, 2, 4, 6, 8)
-    assert [batch_end(size, RecordNumber(after), RecordNumber(9)) for after in (0, 2, 7)] == [7, 9, 9]
+    assert ends(size, 0, 2, 7) == [7, 9, 9]

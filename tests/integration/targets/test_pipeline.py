@@ -18,7 +18,7 @@ from support.scripted import ScriptedSource
 from support.scripted_database import Change
 from support.scripted_runs import Copy, by_key, filled, manifest
 from support.versions import turns
-from tailrace.apply.applier import _Entry
+from tailrace.apply.applier import _Unit
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records import RecordNumber
 from tailrace.contract.resources import Replicator
@@ -72,11 +72,9 @@ def before_the_next_commit(copy: Copy, monkeypatch: pytest.MonkeyPatch, act: Cal
     """`act` between the last look at the target and the commit of the first table's next rows, once. Only theirs: the
     second table's worker may commit first, and what `act` then changes is found by the first table's own look."""
     check = LakeTable._check_chunks
-    mine = copy.driver.applier.worker(1)
-    assert mine is not None
 
     def checked(table: LakeTable, part: TableSlice) -> None:
-        if table is mine._target and (part.segments or part.chunks):
+        if part.table_id == 1 and (part.segments or part.chunks):
             monkeypatch.undo()
             act()
         check(table, part)
@@ -90,9 +88,9 @@ def faults_met(copy: Copy) -> list[Exception]:
     applier = copy.driver.applier
     failed = applier._failed
 
-    def noted(entry: _Entry, error: Exception, record: RecordNumber) -> None:
+    def noted(unit: _Unit, error: Exception, record: RecordNumber) -> None:
         met.append(error)
-        failed(entry, error, record)
+        failed(unit, error, record)
 
     setattr(applier, "_failed", noted)  # noqa: B010  (a method of this object alone)
     return met

@@ -28,6 +28,7 @@ from tailrace.targets.lake.files.locate import take_rows
 from tailrace.targets.lake.kept import KeptChunks
 from tailrace.targets.lake.model import DataFile, Naming, Replacement, TableCommit, belongs
 from tailrace.targets.lake.table import LakeTable
+from tailrace.targets.lake.unit import LakeUnit
 
 
 @dataclass
@@ -144,14 +145,13 @@ class InMemoryLake:
             self.tables[schema, name] = QuickTable(f"{self.root}/{schema}/{name}", self.access)
         return self.tables[schema, name]
 
-    def targets(self, log: Storage) -> "Callable[[TableLog], QuickTarget]":
+    def targets(self, log: Storage) -> Callable[[TableLog], LakeUnit]:
         """As apply meets them."""
 
-        def target(table: TableLog) -> QuickTarget:
-            first = table.schemas[0].table
+        def target(first: TableSchema) -> QuickTarget:
             return QuickTarget(self.table(first.schema_name, first.table_name), log)
 
-        return target
+        return lambda _: LakeUnit(target)
 
 
 class QuickTarget(LakeTable):

@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 from typing_extensions import override
 
-from support.apply_loop import CHUNK, Journal, Loop, Target, Work, log, table
-from tailrace.apply import table_worker
+from support.apply_loop import CHUNK, LIMITS, Journal, Loop, Target, Work, log, table, worker_of
 from tailrace.apply.applier import TIDY_SECONDS
 from tailrace.apply.progress import Progress
-from tailrace.apply.table_worker import TableWorker, batch_end
+from tailrace.apply.unit_worker import UnitWorker
+from tailrace.batch.limits import BatchLimits, batch_end
 from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.logged import DroppedTable, place_of
 from tailrace.changelog.records import RecordNumber, SnapshotPlanned
@@ -26,15 +26,17 @@ def applier(
     state: LogState,
     targets: dict[int, Target],
     clock: Callable[[], float] = time.time,
+    *,
     retry: float = 60.0,
     work: Work | None = None,
+    limits: BatchLimits = LIMITS,
 ) -> tuple[Loop, Progress]:
     progress = Progress()
 
-    def make(log_table: TableLog) -> TableWorker:
+    def make(log_table: TableLog) -> UnitWorker:
         target = targets[log_table.table_id]
         target.work = work or target.work
-        return TableWorker(log_table.table_id, target, progress)
+        return worker_of(target, progress, log_table.table_id, limits)
 
     journal = cast(SharedJournal, Journal(state))
     return Loop(
@@ -129,21 +131,19 @@ def test_a_record_that_is_offered_while_the_journal_is_read_waits_for_the_next_b
 
     target, progress = Target(), Progress()
     journal = cast(SharedJournal, Overtaken(states[0]))
-    loop = Loop(
-        journal, progress, lambda t: TableWorker(t.table_id, target, progress), lambda: None, retry_seconds=lambda: 60
-    )
+    loop = Loop(journal, progress, lambda t: worker_of(target, progress), lambda: None, retry_seconds=lambda: 60)
     loop.offer(9, patience=5)
     loop.offer(10, patience=5)
     assert [(p.through_record, len(p.chunks)) for p in target.work.slices] == [(9, 0), (10, 1)]
     loop.stop()
 
 
-def test_a_batch_is_bounded_in_rows_but_takes_at_least_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_worker, "MAX_ROWS", 10)
+def test_a_batch_is_bounded_in_rows_but_takes_at_least_one_record() -> None:
+    limits = replace(LIMITS, rows=10)
     big = table(7, 3, 5, 6, rows=8)
-    assert [batch_end(big, RecordNumber(after), RecordNumber(9)) for after in (0, 4, 5)] == [4, 5, 9]
+    assert [batch_end([(big, RecordNumber(after))], RecordNumber(9), limits) for after in (0, 4, 5)] == [4, 5, 9]
     target = Target()
-    loop, _ = applier(log(big), {7: target})
+    loop, _ = applier(log(big), {7: target}, limits=limits)
     loop.offer(9, patience=5)
     assert [c.applied_record for c in target.applied] == [4, 5, 9]
     loop.stop()
@@ -190,7 +190,7 @@ def test_a_table_is_tidied_now_and_then_between_batches_and_told_of_a_snapshot_t
     state = log(table(7, 3))
     journal = Journal(state.model_copy(update={"snapshots": {"r": running}}))
     progress = Progress()
-    worker = TableWorker(7, target, progress)
+    worker = worker_of(target, progress)
     loop = Loop(
         cast(SharedJournal, journal), progress, lambda _: worker, lambda: None,
         retry_seconds=lambda: 60, clock=lambda: now[0], monotonic=lambda: now[0],
@@ -251,10 +251,10 @@ def test_a_target_that_refuses_one_table_stops_that_table_alone_until_it_is_put_
 def test_a_table_that_the_target_cannot_even_name_does_not_stop_the_others() -> None:
     progress, good = Progress(), Target()
 
-    def make(log_table: TableLog) -> TableWorker:
+    def make(log_table: TableLog) -> UnitWorker:
         if log_table.table_id == 7:
             raise InvalidManifest("table s.a/b cannot be a folder's name")
-        return TableWorker(8, good, progress)
+        return worker_of(good, progress, 8)
 
     journal = cast(SharedJournal, Journal(log(table(7, 3), table(8, 3))))
     loop = Loop(journal, progress, make, lambda: None, retry_seconds=lambda: 60)
@@ -263,7 +263,7 @@ def test_a_table_that_the_target_cannot_even_name_does_not_stop_the_others() -> 
     assert len(good.applied) == 1
     fault = progress.of(7).fault
     assert fault is not None and "a/b" in fault.message
-    assert loop.worker(7) is None
+    assert not loop.is_open(7)
     loop.stop()
 
 
@@ -271,11 +271,11 @@ def test_a_table_that_is_no_longer_captured_leaves_nothing_behind() -> None:
     targets = {7: Target(), 8: Target()}
     loop, progress = applier(log(table(7, 3), table(8, 3)), targets)
     loop.offer(9, patience=5)
-    assert loop.worker(7) is not None
+    assert loop.is_open(7)
     gone = table(7, 3).model_copy(update={"removed": True})
     cast(Any, loop)._journal.state = log(gone, table(8, 3))
     loop.offer(9, patience=5)
-    assert loop.worker(7) is None and loop.worker(8) is not None
+    assert not loop.is_open(7) and loop.is_open(8)
     assert set(progress.all()) == {8}
     loop.stop()
 
@@ -307,11 +307,11 @@ def test_a_place_is_left_once_the_batch_of_a_dropped_table_is_over_and_entered_o
         assert time.monotonic() < end
         time.sleep(0.01)
     loop.offer(9, patience=1)
-    assert loop.worker(7) is None and loop.is_done_with(place)
+    assert not loop.is_open(7) and loop.is_done_with(place)
     work.together = None
     cast(Any, loop)._journal.state = state
     loop.offer(9, patience=5)
-    assert loop.worker(7) is not None
+    assert loop.is_open(7)
     loop.stop()
 
 
@@ -319,13 +319,13 @@ def test_a_table_that_the_new_records_do_not_name_is_passed_by_without_being_ent
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     entered: list[int] = []
-    real = TableWorker.advance
+    real = UnitWorker.advance
 
-    def counted(worker: TableWorker, state: LogState, through: int) -> bool:
-        entered.append(worker.table_id)
+    def counted(worker: UnitWorker, state: LogState, through: int) -> bool:
+        entered.extend(worker.copies)
         return real(worker, state, RecordNumber(through))
 
-    monkeypatch.setattr(TableWorker, "advance", counted)
+    monkeypatch.setattr(UnitWorker, "advance", counted)
     targets = {7: Target(), 8: Target()}
     loop, progress = applier(log(table(7, 3), table(8, 3)), targets, lambda: 100.0)
     loop.offer(9, patience=5)
@@ -336,14 +336,14 @@ def test_a_table_that_the_new_records_do_not_name_is_passed_by_without_being_ent
     assert [progress.of(number).applied_record for number in targets] == [14, 14]
     assert [progress.of(number).committed_record for number in targets] == [9, 14]
     gap = targets[7].applied[-1]
-    assert loop.worker(7) is not None
-    cast(Any, loop.worker(7))._applied = replace(gap, gap=RecordNumber(3))
+    assert loop.is_open(7)
+    cast(Any, loop)._entries[7].copy.applied = replace(gap, gap=RecordNumber(3))
     cast(Any, loop)._journal.state = log(table(7, 3), table(8, 3, 12), number=16)
     loop.offer(16, patience=5)
     assert entered == [8, 7], "a gap that nobody fills must be told"
     fault = progress.of(7).fault
     assert fault is not None and fault.name == "LogTrimmed"
-    cast(Any, loop)._entries[7].backoff.due = 0.0
+    cast(Any, loop)._entries[7].unit.backoff.due = 0.0
     cast(Any, loop)._entries[7].tidied = 100.0
     loop.offer(16, patience=5)
     entered[:] = [8]
@@ -380,7 +380,7 @@ def test_a_clock_that_is_set_back_by_a_day_holds_no_retry_up() -> None:
     progress = Progress()
     loop = Loop(
         cast(SharedJournal, Journal(log(table(7, 3)))), progress,
-        lambda t: TableWorker(t.table_id, bad, progress), lambda: None,
+        lambda t: worker_of(bad, progress), lambda: None,
         retry_seconds=lambda: 60, clock=lambda: wall[0], monotonic=lambda: monotonic[0],
     )  # fmt: skip
     loop.offer(9, patience=5)

@@ -6,10 +6,10 @@ from typing import cast
 import pytest
 from typing_extensions import override
 
-from support.apply_loop import Journal, Loop, Target, log, table
+from support.apply_loop import LIMITS, Journal, Loop, Target, TargetUnit, log, table
 from tailrace.apply.applier import SNAPSHOT_HOLD
 from tailrace.apply.progress import Progress
-from tailrace.apply.table_worker import TableWorker
+from tailrace.apply.unit_worker import UnitWorker
 from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.logged import DroppedTable, place_of
 from tailrace.changelog.records import RecordNumber
@@ -43,7 +43,7 @@ class Followed:
     def clock(self) -> float:
         return self.now
 
-    def worker(self, log_table: TableLog) -> TableWorker:
+    def worker(self, log_table: TableLog) -> UnitWorker:
         return Watched(self, log_table.table_id)
 
     def bring(self, number: int, *tables: TableLog) -> None:
@@ -62,11 +62,12 @@ class Followed:
         return self.now - begun
 
 
-class Watched(TableWorker):
+class Watched(UnitWorker):
     """Tells when it works, and takes its time."""
 
     def __init__(self, followed: Followed, table_id: int) -> None:
-        super().__init__(table_id, followed.targets[table_id], followed.progress)
+        super().__init__(TargetUnit({table_id: followed.targets[table_id]}), followed.progress, LIMITS)
+        self.table_id = table_id
         self._followed = followed
 
     @override

@@ -1,6 +1,6 @@
 """One table of the lake, whatever its format: a slice of the log becomes one commit, chunks become files, files rest.
 
-Made by `LakeTarget`, driven by `apply.table_worker`. The format's table (`model.FormatTable`) commits; the engine says
+Made by `LakeTarget`, driven by `LakeUnit`. The format's table (`model.FormatTable`) commits; the engine says
 what.
 """
 
@@ -40,7 +40,7 @@ CHECKS = 8
 
 
 class LakeTable:
-    """See `targets.api.TargetTable`."""
+    """The copy of one table. Its methods are those of `targets.api.Unit`, for a single table."""
 
     def __init__(
         self, table: FormatTable, log: FileAccess, lake: FileAccess, spread: Spread | None, admit: Admit = always
@@ -69,9 +69,12 @@ class LakeTable:
 
     @property
     def replacing(self) -> bool:
+        """True if the copy that `open` returned is a new one that readers do not see yet."""
         return self._staged is not None
 
     def publish(self) -> None:
+        """Replace the copy that readers see by the new, complete one, in one commit. The table must be opened again
+        afterwards."""
         assert self._staged is not None
         whole = self._staged.replacement()
         seam("publish.before")

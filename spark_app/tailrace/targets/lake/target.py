@@ -7,14 +7,14 @@ from functools import cache, partial
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from tailrace.batch.limits import BatchLimits
 from tailrace.changelog.records import TableSchema
-from tailrace.changelog.state import TableLog
 from tailrace.contract import resources
 from tailrace.storage.access import Access, hadoop_options, resolve
 from tailrace.storage.path_names import table_folder
 from tailrace.storage.probe import probe, require_exclusive
 from tailrace.storage.store import Storage
-from tailrace.targets.api import Admit, SparkNeeds
+from tailrace.targets.api import Admit, Capabilities, Runtime, SparkNeeds
 from tailrace.targets.lake import spark as lake_spark
 from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta.table import DeltaTable
@@ -26,10 +26,15 @@ from tailrace.targets.lake.iceberg.table import IcebergTable
 from tailrace.targets.lake.model import FormatTable
 from tailrace.targets.lake.removal import LakeRemoval
 from tailrace.targets.lake.table import LakeTable
+from tailrace.targets.lake.unit import LakeUnit
+
+LIMITS = BatchLimits(rows=400_000, size=128 << 20, chunk_rows=4_000_000, chunks=400)
 
 
 class LakeTarget:
     """See `targets.api.Target`."""
+
+    capabilities = Capabilities(commits="table", limits=LIMITS)
 
     def __init__(self, spec: resources.TargetSpec) -> None:
         self._spec = spec
@@ -61,12 +66,16 @@ class LakeTarget:
     def removal(self, session: Callable[[], SparkSession]) -> LakeRemoval:
         return LakeRemoval(self._spec, session)
 
-    def tables(self, spark: SparkSession, log: Storage, admit: Admit) -> Callable[[TableLog], LakeTable]:
-        lake = Storage.open(self._spec.lake, part="target")
-        make = self._opener(spark, lake, admit)
-        return lambda table: LakeTable(make(table), log, lake, partial(spread, spark), admit)
+    def units(self, run: Runtime) -> Callable[[], LakeUnit]:
+        lake, spark = Storage.open(self._spec.lake, part="target"), run.spark()
+        opened = self._opener(spark, lake, run.admit)
 
-    def _opener(self, spark: SparkSession, lake: Storage, admit: Admit) -> Callable[[TableLog], FormatTable]:
+        def table(schema: TableSchema) -> LakeTable:
+            return LakeTable(opened(schema), run.log, lake, partial(spread, spark), run.admit)
+
+        return lambda: LakeUnit(table)
+
+    def _opener(self, spark: SparkSession, lake: Storage, admit: Admit) -> Callable[[TableSchema], FormatTable]:
         """The first name stays: a renamed table keeps its place."""
         if self._spec.type == "delta":
 
@@ -75,21 +84,19 @@ class LakeTarget:
                 """Once: a store that does not keep its word is refused before the first version."""
                 require_exclusive(lake)
 
-            def delta(table: TableLog) -> FormatTable:
+            def delta(first: TableSchema) -> FormatTable:
                 prove_exclusive()
-                return DeltaTable(spark, lake, location(lake.root, table), admit=admit)
+                return DeltaTable(spark, lake, location(lake.root, first), admit=admit)
 
             return delta
         catalog = IcebergCatalog.open(Java.of(spark), self._spec)
 
-        def iceberg(table: TableLog) -> FormatTable:
-            first = table.schemas[0].table
+        def iceberg(first: TableSchema) -> FormatTable:
             return IcebergTable(catalog, lake, first.schema_name, first.table_name, admit=admit)
 
         return iceberg
 
 
-def location(root: str, table: TableLog) -> str:
-    """`<location>/<schema>/<table>`, see `storage.path_names`."""
-    first = table.schemas[0].table
+def location(root: str, first: TableSchema) -> str:
+    """`<location>/<schema>/<table>`, see `storage.path_names`; `first`: the first version of the table."""
     return f"{root}/{table_folder(first.schema_name, first.table_name)}"

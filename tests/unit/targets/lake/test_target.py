@@ -34,7 +34,7 @@ def test_of_the_change_log_s_location_only_its_own_folders_are_deleted(tmp_path:
 
 
 def test_a_table_whose_name_would_lead_out_of_its_folder_stays_inside() -> None:
-    assert location("file:///lake", _table("..")) == "file:///lake/public/!2e!2e"
+    assert location("file:///lake", _table("..").schema) == "file:///lake/public/!2e!2e"
 
 
 def _table(name: str) -> TableLog:

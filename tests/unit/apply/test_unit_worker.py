@@ -2,10 +2,11 @@
 
 import pytest
 
-from support.apply_loop import CHUNK, Target, Work, log, table
+from support.apply_loop import CHUNK, LIMITS, Target, Work, alone, log, table
+from tailrace.apply.lost import snapshot_open, without_lost_chunks
 from tailrace.apply.progress import Progress
-from tailrace.apply.table_worker import TableWorker, batch_end, snapshot_open, without_lost_chunks
 from tailrace.batch.applied import AppliedState
+from tailrace.batch.limits import batch_end
 from tailrace.batch.slice import cut
 from tailrace.changelog.records import RecordNumber, Seq, SnapshotPlanned, SnapshotTableFinished
 from tailrace.changelog.state import LoggedChunk, LoggedFinish, LoggedSchema, SnapshotState, SnapshotTable
@@ -16,7 +17,7 @@ from tailrace.targets.api import ChunkLost
 def test_a_lost_chunk_file_is_told_and_left_out_once_the_journal_orders_it_again() -> None:
     state = log(table(7, 3, chunk=True))
     target = Target(work=Work(missing=(CHUNK,)))
-    worker = TableWorker(7, target, Progress())
+    worker = alone(target, Progress())
     with pytest.raises(ChunkLost) as caught:
         worker.advance(state, RecordNumber(9))
     assert caught.value.chunks == (CHUNK,)
@@ -69,8 +70,8 @@ def test_the_end_of_a_complete_snapshot_ends_a_batch() -> None:
     ends = LoggedFinish(record=RecordNumber(5), snapshot_id="s", complete=True, replay_point=Seq(1), chunks=())
     for complete, end in ((True, 5), (False, 9)):
         ended = table(7, 3).model_copy(update={"finishes": (ends.model_copy(update={"complete": complete}),)})
-        assert [batch_end(ended, RecordNumber(after), RecordNumber(9)) for after in (3, 5)] == [end, 9]
-        assert batch_end(ended, RecordNumber(3), RecordNumber(4)) == 4
+        assert [batch_end([(ended, RecordNumber(after))], RecordNumber(9), LIMITS) for after in (3, 5)] == [end, 9]
+        assert batch_end([(ended, RecordNumber(3))], RecordNumber(4), LIMITS) == 4
 
 
 def test_versions_are_kept_until_the_target_holds_the_end_of_a_snapshot() -> None:
@@ -87,14 +88,14 @@ def test_versions_are_kept_until_the_target_holds_the_end_of_a_snapshot() -> Non
 def test_a_table_that_comes_back_is_left_alone_until_its_record_is_offered() -> None:
     """The journal may be read on while an older record is still the end of the batch."""
     target, progress = Target(), Progress()
-    worker = TableWorker(7, target, progress)
+    worker = alone(target, progress)
     before = log(table(7, 3))
     assert not worker.advance(before, RecordNumber(5))
     again = table(7)
     newer = LoggedSchema(record=RecordNumber(8), after_seq=Seq(7), table=again.schema.model_copy(update={"version": 2}))
     back = again.model_copy(update={"added_record": 8, "trimmed_through": 7, "schemas": (newer,)})
     assert not worker.advance(log(back), RecordNumber(7))
-    worker.tidy(log(back), 1e9)
+    worker.tidy(7, log(back), 1e9)
     assert (len(target.applied), progress.of(7).applied_record, target.tidied) == (1, 7, [])
 
 

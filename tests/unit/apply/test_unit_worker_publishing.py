@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from typing_extensions import override
 
-from support.apply_loop import Target, log, table
+from support.apply_loop import Target, alone, log, table
 from tailrace.apply.progress import Progress
-from tailrace.apply.table_worker import PATIENCE, TableWorker, read_whole
+from tailrace.apply.publishing import read_whole
+from tailrace.apply.unit_worker import PATIENCE
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records import (
@@ -102,9 +103,10 @@ class Copying(Target):
 def advanced(target: Copying, *records: int, **more: object) -> list[bool]:
     """Whether the table was a new copy still after each record."""
     progress = Progress()
-    worker, logged, seen = TableWorker(7, target, progress), table(7, *records).model_copy(update=READ | more), []
+    worker, logged, seen = alone(target, progress), table(7, *records).model_copy(update=READ | more), []
     for record in records:
-        worker.advance(state(logged), RecordNumber(record))
+        while worker.advance(state(logged), RecordNumber(record)):
+            pass
         seen.append(progress.of(7).replacing)
     return seen
 

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 from typing_extensions import override
 
-from support.apply_loop import Journal, Loop, Target, Work, log, table
+from support.apply_loop import Journal, Loop, Target, Work, log, table, worker_of
 from tailrace.apply.applier import TIDY_SECONDS
 from tailrace.apply.progress import Progress
-from tailrace.apply.table_worker import TableWorker
+from tailrace.apply.unit_worker import UnitWorker
 from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.changelog.shared_journal import SharedJournal
@@ -23,10 +23,10 @@ def applier(
 ) -> tuple[Loop, Progress]:
     progress = Progress()
 
-    def make(log_table: TableLog) -> TableWorker:
+    def make(log_table: TableLog) -> UnitWorker:
         target = targets[log_table.table_id]
         target.work = work or target.work
-        return TableWorker(log_table.table_id, target, progress)
+        return worker_of(target, progress, log_table.table_id)
 
     journal = cast(SharedJournal, Journal(state))
     return Loop(journal, progress, make, lambda: None, retry_seconds=lambda: 60, clock=clock, monotonic=clock), progress

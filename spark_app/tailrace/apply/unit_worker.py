@@ -1,0 +1,242 @@
+"""Brings the tables of one unit forward: refresh, cut, commit, again until they hold what the journal holds.
+
+A unit is what one commit moves (`targets.api.Unit`): one table of a lake, all tables of a database. One worker per
+unit, owned by the applier, entered by one thread at a time. Dying anywhere here is safe: the target's own applied
+record says where to continue, and nothing at or below it is applied again.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from threading import RLock
+
+from tailrace.apply.lost import needed_chunks, without_lost_chunks
+from tailrace.apply.progress import Progress, TableProgress, add
+from tailrace.apply.publishing import read_whole
+from tailrace.batch.applied import AppliedState, Generation
+from tailrace.batch.limits import BatchLimits, batch_end
+from tailrace.batch.slice import TableSlice, cut
+from tailrace.changelog.records import Key, RecordNumber, TableSchema
+from tailrace.changelog.state import LogState, TableLog
+from tailrace.contract.status import TableCounters
+from tailrace.errors import met_at
+from tailrace.targets.api import ChunkWriter, Opening, Unit, UnitBatch
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 50
+"""Batches for which a new copy that is complete waits for rows that are withheld."""
+
+
+@dataclass(eq=False)
+class TableCopy:
+    """The copy of one table, as the worker of its unit knows it."""
+
+    table_id: int
+    generation: RecordNumber = RecordNumber(0)
+    """The generation of the journal's table that is brought forward; the copy ends with it."""
+    applied: AppliedState | None = None
+    """None: the target has to be asked (again)."""
+    replacing: bool = False
+    """It is a new copy that readers do not see yet."""
+    found_record: RecordNumber | None = None
+    """The applied record of the target when it was first opened; None: it has not been yet."""
+    complete: bool = False
+    """A new copy is to take the place of what readers see in the next batch."""
+    writers: dict[int, ChunkWriter] = field(default_factory=dict)
+    """Writers of chunks by schema version."""
+    withheld: frozenset[Key] | None = None
+    """Keys that a new copy, otherwise complete, still lacks; None: it is not complete."""
+    waits: int = 0
+    """The number of batches for which it has waited for them."""
+
+    @property
+    def opened(self) -> bool:
+        """True if the target is known right now; takes no lock, so that it may be asked while a batch runs."""
+        return self.applied is not None
+
+    @property
+    def settled(self) -> bool:
+        """True if the target is known and lacks nothing: where there is a gap, every batch checks which snapshot will
+        fill it."""
+        applied = self.applied
+        return applied is not None and applied.gap is None
+
+    def judge(self, state: LogState, log_table: TableLog) -> None:
+        """Decide whether a new copy is complete. Rows that are withheld then are waited for, but for those of later
+        changes, and not forever."""
+        assert self.applied is not None
+        self.complete = False
+        if not self.replacing or not read_whole(log_table, state, self.applied):
+            self.withheld, self.waits = None, 0
+            return
+        self.withheld = self.applied.holes if self.withheld is None else self.withheld & self.applied.holes
+        self.waits += 1
+        self.complete = not self.withheld or self.waits >= PATIENCE
+
+
+Present = tuple[TableCopy, TableLog]
+
+
+class UnitWorker:
+    """`unit` is in the target; the worker opens its tables."""
+
+    def __init__(self, unit: Unit, progress: Progress, limits: BatchLimits) -> None:
+        self._unit = unit
+        self._progress = progress
+        self._limits = limits
+        self._lock = RLock()
+        self.copies: dict[int, TableCopy] = {}
+        """The tables of the unit, changed only while no batch runs."""
+
+    def add(self, table_id: int, generation: RecordNumber = RecordNumber(0)) -> TableCopy:
+        """A table that the unit moves from now on."""
+        copy = self.copies[table_id] = TableCopy(table_id, generation)
+        return copy
+
+    def remove(self, table_id: int) -> None:
+        self.copies.pop(table_id, None)
+        self._unit.forget(table_id)
+
+    def advance(self, state: LogState, through: RecordNumber) -> bool:
+        """One batch; False: there is nothing more up to record `through`. Raises what the target raises; afterwards the
+        target is read again, so that whatever did happen counts."""
+        with self._lock:
+            present = [(copy, table) for copy in self.copies.values() if (table := _present(copy, state)) is not None]
+            if not present:
+                return False
+            try:
+                with met_at("target"):  # what the change log's storage does not say of itself
+                    return self._step(state, present, through)
+            except BaseException:
+                for copy in self.copies.values():
+                    copy.applied = None
+                raise
+
+    def chunk_writer(self, table_id: int, schema: TableSchema) -> ChunkWriter | None:
+        """A writer for chunks of this schema version; None: the target is not open, or does not have this version yet
+        (its columns' ids are known only once it does). Waits for no batch once it is known."""
+        copy = self.copies.get(table_id)
+        if copy is None:
+            return None
+        known, applied = copy.writers.get(schema.version), copy.applied
+        if known is not None or applied is None or schema.version > applied.schema_version:
+            return known
+        with self._lock:
+            if copy.applied is None:
+                return None
+            return copy.writers.setdefault(schema.version, self._unit.chunk_writer(schema))
+
+    def tidy(self, table_id: int, state: LogState, now: float) -> None:
+        """Upkeep of a table; only between batches."""
+        with self._lock:
+            copy = self.copies.get(table_id)
+            log_table = None if copy is None else _present(copy, state)
+            if copy is None or log_table is None or copy.applied is None:
+                return
+            applied = copy.applied
+            schemas = {logged.table.version: logged.table for logged in log_table.schemas}
+            if applied.schema_version not in schemas:
+                return  # the table has come back with a version that the target lacks
+            try:
+                needed = needed_chunks(log_table, state, applied)
+                with met_at("target"):
+                    self._unit.tidy(schemas[applied.schema_version], applied, needed, now)
+            except BaseException:
+                copy.applied = None
+                raise
+
+    def _step(self, state: LogState, present: Sequence[Present], through: RecordNumber) -> bool:
+        self._open(state, [(copy, table) for copy, table in present if copy.applied is None])
+        published = [(copy, table) for copy, table in present if copy.complete and _is_whole(copy, table, state)]
+        behind = [
+            (copy, table, covered)
+            for copy, table in present
+            if (copy, table) not in published and (covered := self._covered(copy)) < through
+        ]
+        end = batch_end([(table, covered) for _, table, covered in behind], through, self._limits)
+        slices = {
+            copy.table_id: part
+            for copy, _, covered in behind
+            if covered < end and (part := self._cut(state, copy, end)) is not None
+        }
+        if slices or published:
+            self._commit(UnitBatch(end, slices, frozenset(copy.table_id for copy, _ in published)))
+        self._open(state, published)
+        for copy, table in present:
+            copy.judge(state, table)
+            part = slices.get(copy.table_id)
+            covered = max(self._covered(copy), end) if (copy, table) not in published else self._covered(copy)
+            self._put(copy, covered, TableCounters() if part is None else counted(part))
+        return end < through or bool(published) or any(copy.complete for copy, _ in present)
+
+    def _covered(self, copy: TableCopy) -> RecordNumber:
+        assert copy.applied is not None
+        return max(copy.applied.applied_record, self._progress.of(copy.table_id).applied_record)
+
+    def _cut(self, state: LogState, copy: TableCopy, end: RecordNumber) -> TableSlice | None:
+        assert copy.applied is not None
+        return without_lost_chunks(state, cut(state, copy.table_id, copy.applied, end))
+
+    def _commit(self, batch: UnitBatch) -> None:
+        for table_id, applied in self._unit.apply(batch).items():
+            self.copies[table_id].applied = applied
+            name = batch.slices[table_id].schema.name
+            log.debug("applied to record %d", batch.record, extra={"table": name, "record": batch.record})
+
+    def _open(self, state: LogState, tables: Sequence[Present]) -> None:
+        if not tables:
+            return
+        assert state.origin is not None
+        wanted = {
+            copy.table_id: Opening(
+                table.schemas[0].table, Generation(table.generation, table.begin_seq, keeps=not table.must_hide)
+            )
+            for copy, table in tables
+        }
+        found = self._unit.open(wanted, state.origin.log_id)
+        for copy, _ in tables:
+            opened = found[copy.table_id]
+            copy.applied, copy.replacing, copy.complete, copy.writers = opened.applied, opened.replacing, False, {}
+            record = opened.applied.applied_record
+            copy.found_record = record if copy.found_record is None else copy.found_record
+            # What was covered without a commit is known only to this process; the target's record alone counts now.
+            self._progress.put(copy.table_id, replace(self._progress.of(copy.table_id), applied_record=record))
+
+    def _put(self, copy: TableCopy, covered: RecordNumber, more: TableCounters) -> None:
+        applied, before = copy.applied, self._progress.of(copy.table_id)
+        assert applied is not None
+        self._progress.put(
+            copy.table_id,
+            TableProgress(
+                applied.applied_seq,
+                covered,
+                applied.applied_record,
+                applied.holes,
+                add(before.counters, more),
+                replacing=copy.replacing,
+            ),
+        )
+
+
+def _present(copy: TableCopy, state: LogState) -> TableLog | None:
+    """The journal's table that the copy is of; None: that one is over."""
+    table = state.tables.get(copy.table_id)
+    return None if table is None or table.generation != copy.generation else table
+
+
+def _is_whole(copy: TableCopy, table: TableLog, state: LogState) -> bool:
+    return copy.applied is not None and read_whole(table, state, copy.applied)
+
+
+def counted(part: TableSlice) -> TableCounters:
+    """The changes of the batch, by operation. A segment of a record is applied whole or not at all."""
+    new = part.new_segments
+    return TableCounters(
+        inserts=sum(s.inserts for s in new),
+        updates=sum(s.updates for s in new),
+        deletes=sum(s.deletes for s in new),
+        truncates=sum(t > part.applied.applied_seq for t in part.truncates),
+        schema_changes=int(part.evolve is not None and part.applied.schema_version > 0),
+        snapshot_rows=sum(chunk.rows for chunk in part.chunks),
+    )

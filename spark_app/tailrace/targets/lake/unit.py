@@ -1,0 +1,45 @@
+"""One table of the lake as a unit of commit."""
+
+from collections.abc import Callable, Mapping
+
+from tailrace.batch.applied import AppliedState
+from tailrace.changelog.records import TableSchema
+from tailrace.targets.api import NeededChunks, Opened, Opening, UnitBatch
+from tailrace.targets.lake.chunk_writer import LakeChunkWriter
+from tailrace.targets.lake.table import LakeTable
+
+
+class LakeUnit:
+    """See `targets.api.Unit`: formats of the lake commit one table at a time."""
+
+    def __init__(self, make: Callable[[TableSchema], LakeTable]) -> None:
+        """`make`: the table whose first version this is."""
+        self._make = make
+        self._made: LakeTable | None = None
+
+    @property
+    def _table(self) -> LakeTable:
+        assert self._made is not None, "it has not been opened"
+        return self._made
+
+    def open(self, tables: Mapping[int, Opening], log_id: str) -> Mapping[int, Opened]:
+        ((table_id, opening),) = tables.items()
+        if self._made is None:
+            self._made = self._make(opening.schema)
+        applied = self._table.open(opening.schema, log_id, opening.generation)
+        return {table_id: Opened(applied, self._table.replacing)}
+
+    def forget(self, table_id: int) -> None:
+        self._made = None
+
+    def apply(self, batch: UnitBatch) -> Mapping[int, AppliedState]:
+        applied = {table_id: self._table.apply(part) for table_id, part in batch.slices.items()}
+        if batch.publish:
+            self._table.publish()
+        return applied
+
+    def chunk_writer(self, schema: TableSchema) -> LakeChunkWriter:
+        return self._table.chunk_writer(schema)
+
+    def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
+        self._table.tidy(schema, applied, needed, now)
