@@ -13,9 +13,9 @@ import pytest
 
 from support.journals import table_schema
 from support.origins import origin
+from support.states import chunk
 from tailrace.changelog.records import (
     Applied,
-    ChunkRegistered,
     Event,
     Position,
     ReadFailure,
@@ -155,22 +155,10 @@ class World:
             return self._finish(part, snapshot)
         if not snapshot.reads(table):
             return False
-        return self.tried(
-            ChunkRegistered(
-                snapshot_id=part[0],
-                table_id=part[1],
-                chunk=progress.chunks_done,
-                lower=None,
-                upper=None,
-                path="p",
-                rows=1,
-                size=1,
-                schema_version=table.schema.version,
-                replay_point=Seq(self.state.last_seq + 1),
-                high=self.state.position,
-                layout="l",
-            )
-        )
+        at = {"replay_point": self.state.last_seq + 1, "high": self.state.position}
+        version = table.schema.version
+        read = chunk(part[1], progress.chunks_done, snapshot_id=part[0], path="p", rows=1, schema_version=version, **at)
+        return self.tried(read)
 
     def _finish(self, part: Part, snapshot: SnapshotState) -> bool:
         progress, table_id = snapshot.tables[part[1]], part[1]

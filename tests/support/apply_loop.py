@@ -7,6 +7,8 @@ from typing import cast
 from typing_extensions import override
 
 from support.origins import origin as make_origin
+from support.states import chunk as make_chunk
+from support.states import keyed, log_state, segment, table_log
 from tailrace.apply.applier import Applier
 from tailrace.apply.progress import Progress
 from tailrace.apply.unit_worker import UnitWorker
@@ -14,52 +16,24 @@ from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.limits import BatchLimits
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.append_list import AppendList
-from tailrace.changelog.records import ChunkRegistered, Column, Position, RecordNumber, Segment, Seq, TableSchema
-from tailrace.changelog.state import LoggedChunk, LoggedSchema, LoggedSegment, LogState, SegmentList, TableLog
+from tailrace.changelog.records import ChunkRegistered, RecordNumber, Seq, TableSchema
+from tailrace.changelog.state import LoggedChunk, LoggedSegment, LogState, SegmentList, TableLog
 from tailrace.targets.api import ChunkLost, ChunkWriter, NeededChunks, Opened, Opening, UnitBatch
 
 LIMITS = BatchLimits(rows=400_000, size=128 << 20, chunk_rows=4_000_000, chunks=400)
-CHUNK = ChunkRegistered(
-    snapshot_id="s", table_id=7, chunk=0, lower=None, upper=None, path="file:///c", rows=2, size=1,
-    schema_version=1, replay_point=Seq(1), layout="form", high=Position(1),
-)  # fmt: skip
+CHUNK = make_chunk(path="file:///c", rows=2, size=1)
 
 
 def table(table_id: int, *records: int, rows: int = 1, chunk: bool = False) -> TableLog:
-    column = Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)
-    schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
-    segments = SegmentList.of(
-        LoggedSegment(
-            record=RecordNumber(r),
-            segment=Segment(
-                table_id=table_id,
-                schema_version=1,
-                path="p",
-                rows=rows,
-                size=1,
-                first_seq=Seq(r),
-                last_seq=Seq(r),
-                inserts=rows,
-            ),
-        )
-        for r in records
-    )
-    return TableLog(
-        table_id=table_id,
-        added_record=RecordNumber(1),
-        edge="1",
-        initial_snapshot=False,
-        schemas=(LoggedSchema(record=RecordNumber(1), after_seq=Seq(0), table=schema),),
-        segments=segments,
-        chunks=AppendList([LoggedChunk(record=RecordNumber(2), chunk=CHUNK)] if chunk else ()),
-    )
+    segments = [
+        LoggedSegment(record=RecordNumber(r), segment=segment(table_id, r, rows=rows, inserts=rows)) for r in records
+    ]
+    chunks = [LoggedChunk(record=RecordNumber(2), chunk=CHUNK)] if chunk else ()
+    return table_log(keyed(table_id), segments=SegmentList.of(segments), chunks=AppendList(chunks))
 
 
 def log(*tables: TableLog, number: int = 9) -> LogState:
-    origin = make_origin("log")
-    return LogState(
-        number=RecordNumber(number), last_seq=Seq(number), origin=origin, tables={t.table_id: t for t in tables}
-    )
+    return log_state(*tables, number=number, last_seq=Seq(number), origin=make_origin("log"))
 
 
 class Work:

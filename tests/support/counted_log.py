@@ -11,13 +11,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from support.folder_lake import FolderAccess, layout_of
+from support.states import chunk, log_state, table_log
 from support.transactions import known
-from tailrace.changelog.records import ChunkRegistered, Column, Position, RecordNumber, Seq, TableSchema
+from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
 from tailrace.changelog.segments import segment_schema, write_segment
 from tailrace.changelog.state import (
     LoggedChunk,
     LoggedFinish,
-    LoggedSchema,
     LoggedSegment,
     LoggedTruncate,
     LogState,
@@ -69,16 +69,13 @@ class CountedLog:
     """Readings that saw what lies behind their replay point."""
 
     def __post_init__(self) -> None:
-        logged = LoggedSchema(record=RecordNumber(0), after_seq=Seq(0), table=SCHEMA)
-        self.table = TableLog(
-            table_id=TABLE, added_record=RecordNumber(0), edge="1", initial_snapshot=True, schemas=(logged,)
-        )
+        self.table = table_log(SCHEMA, 0)
         self.access = FolderAccess(str(self.folder))
         self._storage = Storage.open(StorageLocation(location=self.folder.as_uri()))
 
     @property
     def state(self) -> LogState:
-        return LogState(number=RecordNumber(self.record), last_seq=Seq(self.seq), tables={TABLE: self.table})
+        return log_state(self.table, number=self.record, last_seq=Seq(self.seq))
 
     def grow(self) -> None:
         self.record += 1
@@ -180,13 +177,11 @@ class CountedLog:
                 pa.array([row[place] for row in part], kind) for place, kind in enumerate((pa.int32(), pa.string()))
             ]
             written = write_file(self.access, path, layout_of(SCHEMA), [pa.table(columns, names=["n", "t"])])
-            chunk = ChunkRegistered(
-                snapshot_id=snapshot, table_id=TABLE, chunk=number, lower=None, upper=None,
-                path=None if written is None else path, rows=len(part),
-                size=0 if written is None else written.file.size, schema_version=1, replay_point=point,
-                layout="form", high=Position(0), seen=seen,
+            read = chunk(
+                TABLE, number, snapshot_id=snapshot, path=None if written is None else path, rows=len(part),
+                size=0 if written is None else written.file.size, replay_point=point, seen=seen,
             )  # fmt: skip
-            logged.append(LoggedChunk(record=RecordNumber(self.record), chunk=chunk))
+            logged.append(LoggedChunk(record=RecordNumber(self.record), chunk=read))
         finish = LoggedFinish(
             record=RecordNumber(self.record), snapshot_id=snapshot, complete=True, replay_point=point,
             chunks=tuple(logged),

@@ -21,9 +21,10 @@ import pyarrow.parquet as pq
 
 from support.folder_lake import FolderTable
 from support.rereads import LAYOUT, SCHEMA
+from support.states import chunk
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import FinishedSnapshot, TableSlice
-from tailrace.changelog.records import ChunkRegistered, Position, RecordNumber, Seq
+from tailrace.changelog.records import ChunkRegistered, RecordNumber, Seq
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine.divide import Piece, divide, shuffled_keys, to_divide
 from tailrace.targets.lake.engine.part import PartInput, PartResult
@@ -111,11 +112,7 @@ def _chunks(target: FolderTable, rows: int) -> Iterator[ChunkRegistered]:
         path = f"{target.location}/chunk-{number}.parquet"
         read = write_file(target.access, path, LAYOUT, [pa.table({"id": ids[ids % GONE != 7]})])
         assert read is not None
-        yield ChunkRegistered(
-            snapshot_id="s", table_id=SCHEMA.table_id, chunk=number, lower=None, upper=None, path=path,
-            rows=read.file.rows, size=read.file.size, schema_version=1, replay_point=Seq(1), layout="form",
-            high=Position(1),
-        )  # fmt: skip
+        yield chunk(SCHEMA.table_id, number, path=path, rows=read.file.rows, size=read.file.size)
 
 
 def _apply(

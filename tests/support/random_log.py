@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 
 from support.folder_lake import FolderAccess, layout_of
 from support.segment_files import write_bundle
+from support.states import chunk, log_state, logged, table_log
 from tailrace.batch.rule import UNCHANGED, Batch, Change, Chunk, Finish, Op
-from tailrace.changelog.records import ChunkRegistered, Column, Position, RecordNumber, Segment, Seq, TableSchema
+from tailrace.changelog.records import ChunkRegistered, Column, RecordNumber, Segment, Seq, TableSchema
 from tailrace.changelog.state import (
     LoggedChunk,
     LoggedFinish,
-    LoggedSchema,
     LoggedSegment,
     LoggedTruncate,
     LogState,
@@ -70,15 +70,12 @@ class RandomLog:
     finishes: list[Finish[KeyOf]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        logged = LoggedSchema(record=self.record, after_seq=self.seq, table=self.schema)
-        self.table = TableLog(
-            table_id=TABLE, added_record=self.record, edge="1", initial_snapshot=True, schemas=(logged,)
-        )
+        self.table = table_log(self.schema, self.record)
         self.access: FolderAccess = FolderAccess(str(self.folder))
 
     @property
     def state(self) -> LogState:
-        return LogState(number=self.record, last_seq=self.seq, tables={TABLE: self.table})
+        return log_state(self.table, number=self.record, last_seq=self.seq)
 
     def grow(self) -> None:
         """One more record: changes, perhaps a TRUNCATE, a schema change, chunks, a finished snapshot."""
@@ -104,8 +101,7 @@ class RandomLog:
 
     def _evolve(self) -> None:
         self.schema = evolved(self.schema)
-        logged = LoggedSchema(record=self.record, after_seq=self.seq, table=self.schema)
-        self._update(schemas=(*self.table.schemas, logged))
+        self._update(schemas=(*self.table.schemas, logged(self.schema, self.record, self.seq)))
 
     def _value(self, column: Column, key: KeyOf) -> object:
         if column.key is not None:
@@ -212,11 +208,10 @@ class RandomLog:
         table = pa.table(self._columns(list(rows.values())), names=names)
         written = write_file(self.access, path, layout_of(self.schema), [table])
         point = Seq(self.rnd.randint(max(1, self.seq - 30), self.seq + 1))
-        registered = ChunkRegistered(
-            snapshot_id="s", table_id=TABLE, chunk=number, lower=None, upper=None,
-            keys=tuple(tuple(map(str, key)) for key in asked) or None, path=path if written else None, rows=len(rows),
-            size=written.file.size if written else 0, schema_version=self.schema.version, replay_point=point,
-            layout="form", high=Position(0),
+        registered = chunk(
+            TABLE, number, keys=tuple(tuple(map(str, key)) for key in asked) or None, path=path if written else None,
+            rows=len(rows), size=written.file.size if written else 0, schema_version=self.schema.version,
+            replay_point=point,
         )  # fmt: skip
         self.chunks.append((registered, Chunk(self.record, point, rows, frozenset(asked))))
         self._update(chunks=(*self.table.chunks, LoggedChunk(record=self.record, chunk=registered)))

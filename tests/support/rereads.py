@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from support.folder_lake import FolderTable, NotedAccess, layout_of
 from support.lake import table_schema
+from support.states import chunk
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import FinishedSnapshot, TableSlice
-from tailrace.changelog.records import ChunkRegistered, Position, RecordNumber, Seq
+from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine.divide import Piece, divide, shuffled_keys, to_divide
 from tailrace.targets.lake.engine.part import PartInput, PartResult
@@ -36,13 +37,7 @@ def reread(folder: Path, rows: int) -> tuple[FolderTable, PartInput]:
         path = f"{target.location}/chunk-{number}.parquet"
         read = write_file(target.access, path, LAYOUT, [pa.table({"id": some[some % 1000 != 7]})])
         assert read is not None
-        chunks.append(
-            ChunkRegistered(
-                snapshot_id="s", table_id=SCHEMA.table_id, chunk=number, lower=None, upper=None, path=path,
-                rows=read.file.rows, size=read.file.size, schema_version=1, replay_point=Seq(1), layout="form",
-                high=Position(1),
-            )
-        )  # fmt: skip
+        chunks.append(chunk(SCHEMA.table_id, number, path=path, rows=read.file.rows, size=read.file.size))
     part = TableSlice(
         applied, SCHEMA.table_id, SCHEMA, {1: SCHEMA}, Seq(0), Seq(0), RecordNumber(2), False, (), (), tuple(chunks),
         (FinishedSnapshot("s", Seq(1), RecordNumber(1), tuple(chunks)),), True,

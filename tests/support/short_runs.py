@@ -13,13 +13,14 @@ from typing_extensions import override
 
 from support.journals import table_schema
 from support.origins import origin
+from support.states import segment
 from support.transactions import numbered
 from tailrace.capture.recorder import Recorder
 from tailrace.capture.requests import ChunkRequests
 from tailrace.capture.retention_job import RetentionJob
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import segment_path
-from tailrace.changelog.records import Applied, Position, Segment, Seq, TableAdded
+from tailrace.changelog.records import Applied, Position, Seq, TableAdded
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.storage.store import NotFound, Storage
@@ -90,11 +91,7 @@ def _change(journal: JournalWriter, at: int) -> None:
     for table_id, seq in zip(TABLES, seqs, strict=True):
         path = segment_path(table_schema(table_id), Seq(seq), Seq(seq), f"{seq * 40503:016x}")
         journal.storage.put(path, b"rows")
-        segments.append(
-            Segment(
-                table_id=table_id, schema_version=1, path=path, rows=1, size=4, first_seq=Seq(seq), last_seq=Seq(seq)
-            )
-        )
+        segments.append(segment(table_id, seq, path=path, size=4))
     transactions = numbered(seqs, seqs)
     position = journal.state.position + 1
     journal.append(

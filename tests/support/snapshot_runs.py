@@ -9,14 +9,13 @@ import pytest
 
 from support.journals import table_schema
 from support.origins import origin
+from support.states import chunk
 from tailrace.apply.progress import Progress
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records import (
-    ChunkRegistered,
     Event,
     Position,
     RecordNumber,
-    Seq,
     SnapshotTableStarted,
     TableAdded,
 )
@@ -86,12 +85,9 @@ class World:
     started = Start(cast(Any, None), ("9",), 3)
 
     def register(self, run: TableRun, part: Range, version: int = 1) -> None:
+        bounds = {"lower": part.lower, "upper": part.upper}
         self.append([
-            ChunkRegistered(
-                snapshot_id=run.snapshot_id, table_id=run.table_id, chunk=part.ordinal, lower=part.lower,
-                upper=part.upper, path=None, rows=0, size=0, schema_version=version, replay_point=Seq(1),
-                layout="form", high=Position(1),
-            )
+            chunk(run.table_id, part.ordinal, snapshot_id=run.snapshot_id, schema_version=version, **bounds)
         ])  # fmt: skip
 
     read_nothing = ChunkFile(None, 0, 0, "", Position(1), ())

@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 
 from support.folder_lake import FolderAccess, FolderTable, layout_of
 from support.lake import table_schema
+from support.states import log_state, table_log
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import cut
 from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.changelog.segment_list import SegmentList
 from tailrace.changelog.segments import segment_schema, write_segment
-from tailrace.changelog.state import LoggedSchema, LoggedSegment, LogState, TableLog
+from tailrace.changelog.state import LoggedSegment, LogState
 from tailrace.contract.resources import StorageLocation
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.engine import build as engine
@@ -64,12 +65,8 @@ def updates(folder: Path, rows: int) -> LogState:
         schema=schema,
     )
     segment = write_segment(Storage.open(StorageLocation(location=folder.as_uri())), SCHEMA, data)
-    logged = LoggedSchema(record=RecordNumber(0), after_seq=Seq(0), table=SCHEMA)
-    table = TableLog(
-        table_id=SCHEMA.table_id, added_record=RecordNumber(0), edge="1", initial_snapshot=False, schemas=(logged,),
-        segments=SegmentList.of([LoggedSegment(record=RecordNumber(1), segment=segment)]),
-    )  # fmt: skip
-    return LogState(number=RecordNumber(1), last_seq=Seq(rows), tables={SCHEMA.table_id: table})
+    segments = SegmentList.of([LoggedSegment(record=RecordNumber(1), segment=segment)])
+    return log_state(table_log(SCHEMA, 0, segments=segments), number=1, last_seq=Seq(rows))
 
 
 def apply(folder: Path, rows: int, width: int) -> tuple[int, int]:

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from support import states
 from support.capture import CaptureRun, check_invariants, eventually, lsn, made_slot, refused, source_rows, started
 from support.postgres import PostgresServer
 from support.transaction_ids import move_transaction_counter
 from tailrace.capture.requests import ChunkTooOld
-from tailrace.changelog.records import Applied, ChunkRegistered, Position, Seq, SnapshotPlanned, SnapshotTableStarted
+from tailrace.changelog.records import Applied, ChunkRegistered, Seq, SnapshotPlanned, SnapshotTableStarted
 from tailrace.errors import Retry
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text)"
@@ -125,20 +126,8 @@ def test_a_change_that_cannot_be_followed_stops_its_table_alone(capture: Capture
 def chunk(table_id: int, high: int, number: int = 0, version: int = 1) -> ChunkRegistered:
     """What lies behind the table's largest key, 1, or in front of it. `version`: of the schema that it was read for."""
     end = ("1",)
-    return ChunkRegistered(
-        snapshot_id="s",
-        table_id=table_id,
-        chunk=number,
-        lower=end if number == 0 else None,
-        upper=None if number == 0 else end,
-        path=None,
-        rows=0,
-        size=0,
-        schema_version=version,
-        replay_point=Seq(0),
-        layout="form",
-        high=Position(high),
-    )
+    bounds = {"lower": end if number == 0 else None, "upper": None if number == 0 else end}
+    return states.chunk(table_id, number, schema_version=version, replay_point=0, high=high, **bounds)
 
 
 def read_chunk(server: PostgresServer) -> tuple[str, int]:

@@ -12,8 +12,9 @@ from support import mysql_shop
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_replicas import caught_up, copy_of, follow, level, promote
 from support.pipeline import Pipeline
+from support.states import chunk
 from support.versions import turns
-from tailrace.changelog.records import ChunkRegistered, Seq
+from tailrace.changelog.records import ChunkRegistered
 from tailrace.changelog.state import TableLog
 from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.sources.api import Interrupted, KeyRange, Source
@@ -113,11 +114,7 @@ def a_chunk(source: Source, known: TableLog) -> tuple[ChunkRegistered, str]:
         table = session.table(known.table_id, ())
     assert table is not None
     read = source.reader().read(table, KeyRange(None, None), None, lambda _: None)
-    chunk = ChunkRegistered(
-        snapshot_id="s", table_id=known.table_id, chunk=0, lower=None, upper=None, path=None, rows=0, size=0,
-        schema_version=1, replay_point=Seq(1), layout="form", high=read.high,
-    )  # fmt: skip
-    return chunk, read.snapshot
+    return chunk(known.table_id, high=read.high), read.snapshot
 
 
 def test_a_server_that_lacks_what_was_read_is_refused_until_it_has_it(

@@ -10,6 +10,7 @@ import pytest
 from typing_extensions import override
 
 from support.apply_loop import CHUNK, LIMITS, Journal, Loop, Target, Work, log, table, worker_of
+from support.states import snapshot
 from tailrace.apply.applier import TIDY_SECONDS
 from tailrace.apply.progress import Progress
 from tailrace.apply.unit_worker import UnitWorker
@@ -18,7 +19,7 @@ from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.logged import DroppedTable, place_of
 from tailrace.changelog.records import RecordNumber, SnapshotPlanned
 from tailrace.changelog.shared_journal import SharedJournal
-from tailrace.changelog.state import LoggedChunk, LogState, SegmentList, SnapshotState, SnapshotTable, TableLog
+from tailrace.changelog.state import LoggedChunk, LogState, SegmentList, TableLog
 from tailrace.errors import CorruptLog, ForeignChange, InvalidManifest, Retry, TargetRefused, met_at
 
 
@@ -180,11 +181,7 @@ def test_tables_are_worked_side_by_side() -> None:
 
 def test_a_table_is_tidied_now_and_then_between_batches_and_told_of_a_snapshot_that_is_open() -> None:
     now = [10_000.0]
-    running = SnapshotState(
-        plan=SnapshotPlanned(snapshot_id="r", tables=(7,)),
-        record=RecordNumber(9),
-        tables={7: SnapshotTable(table_id=7)},
-    )
+    running = snapshot(SnapshotPlanned(snapshot_id="r", tables=(7,)), 9)
     target = Target()
     work = target.work
     state = log(table(7, 3))

@@ -3,13 +3,14 @@
 import pytest
 
 from support.apply_loop import CHUNK, LIMITS, Target, Work, alone, log, table
+from support.states import logged, snapshot
 from tailrace.apply.lost import snapshot_open, without_lost_chunks
 from tailrace.apply.progress import Progress
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.limits import batch_end
 from tailrace.batch.slice import cut
 from tailrace.changelog.records import RecordNumber, Seq, SnapshotPlanned, SnapshotTableFinished
-from tailrace.changelog.state import LoggedChunk, LoggedFinish, LoggedSchema, SnapshotState, SnapshotTable
+from tailrace.changelog.state import LoggedChunk, LoggedFinish, SnapshotTable
 from tailrace.snapshot.planner import rereads_of_lost
 from tailrace.targets.api import ChunkLost
 
@@ -22,7 +23,7 @@ def test_a_lost_chunk_file_is_told_and_left_out_once_the_journal_orders_it_again
         worker.advance(state, RecordNumber(9))
     assert caught.value.chunks == (CHUNK,)
     (plan,) = rereads_of_lost(state, caught.value.chunks)
-    ordered = SnapshotState(plan=plan, record=RecordNumber(8), tables={7: SnapshotTable(table_id=7)})
+    ordered = snapshot(plan, 8)
     assert not worker.advance(state.model_copy(update={"snapshots": {plan.snapshot_id: ordered}}), RecordNumber(9))
     assert target.work.slices[0].chunks == ()
     assert target.work.slices[0].gap_left == 0, "until the end of the snapshot that makes up for it"
@@ -40,7 +41,7 @@ def test_the_end_of_a_snapshot_one_of_whose_files_is_lost_is_left_out() -> None:
     part = cut(state, 7, AppliedState("log", Seq(3), RecordNumber(3), schema_version=1, table_id=7), RecordNumber(9))
     assert part is not None
     (plan,) = rereads_of_lost(state, [chunks[1]])
-    ordered = SnapshotState(plan=plan, record=RecordNumber(8), tables={7: SnapshotTable(table_id=7)})
+    ordered = snapshot(plan, 8)
     left = without_lost_chunks(state.model_copy(update={"snapshots": {plan.snapshot_id: ordered}}), part)
     assert left is not None
     assert (left.finished, left.gap_left) == ((), 3)
@@ -55,7 +56,7 @@ def test_the_end_of_a_snapshot_that_lost_a_file_leaves_a_gap_that_the_one_that_m
     (plan,) = rereads_of_lost(log(table(7, 3, chunk=True)), [CHUNK])
     read = SnapshotTableFinished(snapshot_id=plan.snapshot_id, table_id=7, chunks=1, complete=True)
     repair = SnapshotTable(table_id=7, finished=read if held else None)
-    snapshots = {plan.snapshot_id: SnapshotState(plan=plan, record=RecordNumber(planned), tables={7: repair})}
+    snapshots = {plan.snapshot_id: snapshot(plan, planned, tables={7: repair})}
     state = log(table(7, 3).model_copy(update={"finishes": (ends,)})).model_copy(update={"snapshots": snapshots})
     left = without_lost_chunks(
         state,
@@ -79,8 +80,7 @@ def test_versions_are_kept_until_the_target_holds_the_end_of_a_snapshot() -> Non
     ended = table(7, 3).model_copy(update={"finishes": (ends,)})
     assert snapshot_open(ended, log(ended), AppliedState("log", Seq(3), RecordNumber(7)))
     assert not snapshot_open(ended, log(ended), AppliedState("log", Seq(3), RecordNumber(8)))
-    part = {7: SnapshotTable(table_id=7)}
-    running = SnapshotState(plan=SnapshotPlanned(snapshot_id="r", tables=(7,)), record=RecordNumber(9), tables=part)
+    running = snapshot(SnapshotPlanned(snapshot_id="r", tables=(7,)), 9)
     state = log(ended).model_copy(update={"snapshots": {"r": running}})
     assert snapshot_open(ended, state, AppliedState("log", Seq(3), RecordNumber(8)))
 
@@ -92,7 +92,7 @@ def test_a_table_that_comes_back_is_left_alone_until_its_record_is_offered() -> 
     before = log(table(7, 3))
     assert not worker.advance(before, RecordNumber(5))
     again = table(7)
-    newer = LoggedSchema(record=RecordNumber(8), after_seq=Seq(7), table=again.schema.model_copy(update={"version": 2}))
+    newer = logged(again.schema.model_copy(update={"version": 2}), 8, 7)
     back = again.model_copy(update={"added_record": 8, "trimmed_through": 7, "schemas": (newer,)})
     assert not worker.advance(log(back), RecordNumber(7))
     worker.tidy(7, log(back), 1e9)
@@ -118,7 +118,7 @@ def test_of_a_table_without_a_key_all_files_of_a_reading_are_left_out_if_one_is_
     state = log(known.model_copy(update={"schemas": schemas, "chunks": chunks}))
     part = cut(state, 7, AppliedState("log", Seq(0), RecordNumber(0), schema_version=1, table_id=7), RecordNumber(9))
     (plan,) = rereads_of_lost(state, [CHUNK])
-    ordered = SnapshotState(plan=plan, record=RecordNumber(8), tables={7: SnapshotTable(table_id=7)})
+    ordered = snapshot(plan, 8)
     left = without_lost_chunks(state.model_copy(update={"snapshots": {plan.snapshot_id: ordered}}), part)
     assert left is not None
     assert list(left.chunks) == (others[1:] if keyless else others)

@@ -6,15 +6,14 @@ from typing import Literal, cast
 
 import pytest
 
+from support import states
+from support.states import logged, table_log
 from tailrace.batch import slice as table_slice
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records import (
-    ChunkRegistered,
     Column,
-    Position,
     RecordNumber,
-    Segment,
     Seq,
     SnapshotEnded,
     SnapshotPlanned,
@@ -24,14 +23,10 @@ from tailrace.changelog.records import (
 from tailrace.changelog.state import (
     LoggedChunk,
     LoggedFinish,
-    LoggedSchema,
     LoggedSegment,
     LoggedTruncate,
     LogState,
     SegmentList,
-    SnapshotState,
-    SnapshotTable,
-    TableLog,
 )
 from tailrace.errors import CorruptLog, LogTrimmed
 
@@ -41,15 +36,11 @@ NEXT = SCHEMA.model_copy(update={"version": 2})
 
 
 def segment(record: int, first: int, last: int) -> LoggedSegment:
-    made = Segment(table_id=7, schema_version=1, path=f"s{first}", rows=last - first + 1, size=1, first_seq=Seq(first),
-                   last_seq=Seq(last))  # fmt: skip
-    return LoggedSegment(record=RecordNumber(record), segment=made)
+    return LoggedSegment(record=RecordNumber(record), segment=states.segment(7, first, last, path=f"s{first}"))
 
 
 def chunk(record: int, number: int, replay_point: int) -> LoggedChunk:
-    made = ChunkRegistered(snapshot_id="s", table_id=7, chunk=number, lower=None, upper=None, path=f"c{number}", rows=1,
-                           size=1, schema_version=1, replay_point=Seq(replay_point), layout="form",
-                           high=Position(1))  # fmt: skip
+    made = states.chunk(7, number, path=f"c{number}", rows=1, size=1, replay_point=replay_point)
     return LoggedChunk(record=RecordNumber(record), chunk=made)
 
 
@@ -65,25 +56,11 @@ def log(
     **parts: object,
 ) -> LogState:
     segments = SegmentList.of(cast("Sequence[LoggedSegment]", parts.pop("segments", ())))
-    schemas = parts.pop("schemas", (LoggedSchema(record=RecordNumber(0), after_seq=Seq(0), table=SCHEMA),))
-    table = TableLog.model_validate(
-        {
-            "table_id": 7,
-            "added_record": 0,
-            "edge": "1",
-            "initial_snapshot": False,
-            "schemas": schemas,
-            "segments": segments,
-            **parts,
-        }
-    )
+    table = table_log(SCHEMA, 0, segments=segments, **parts)
     snapshots = {}
     if snapshot_record is not None:
-        plan = SnapshotPlanned(snapshot_id="s", tables=(7,))
-        snapshots["s"] = SnapshotState(
-            plan=plan, record=RecordNumber(snapshot_record), tables={7: SnapshotTable(table_id=7)}
-        )
-    return LogState(number=RecordNumber(record), last_seq=Seq(last_seq), tables={7: table}, snapshots=snapshots)
+        snapshots["s"] = states.snapshot(SnapshotPlanned(snapshot_id="s", tables=(7,)), snapshot_record)
+    return states.log_state(table, number=record, last_seq=Seq(last_seq), snapshots=snapshots)
 
 
 def applied(seq: int, record: int, version: int = 1, gap: int | None = None) -> AppliedState:
@@ -203,10 +180,8 @@ def test_a_stopped_table_is_applied_up_to_its_stop() -> None:
 
 
 def test_the_newest_schema_of_the_batch_is_the_targets() -> None:
-    later = LoggedSchema(record=RecordNumber(3), after_seq=Seq(20), table=NEXT)
-    state = log(
-        30, 4, segments=SEGMENTS, schemas=(LoggedSchema(record=RecordNumber(0), after_seq=Seq(0), table=SCHEMA), later)
-    )
+    later = logged(NEXT, 3, 20)
+    state = log(30, 4, segments=SEGMENTS, schemas=(logged(SCHEMA, 0), later))
     assert must(cut(state, 7, applied(10, 1), 2)).evolve is None
     assert must(cut(state, 7, applied(10, 1), 3)).evolve == NEXT
     assert cut(state, 7, applied(30, 3, version=2), 4) is None
@@ -315,7 +290,7 @@ def test_records_from_before_the_table_came_or_came_back_bring_nothing() -> None
         9,
         added_record=8,
         trimmed_through=30,
-        schemas=(LoggedSchema(record=RecordNumber(8), after_seq=Seq(30), table=NEXT),),
+        schemas=(logged(NEXT, 8, 30),),
     )
     assert cut(state, 7, applied(20, 2), 7) is None
     with pytest.raises(LogTrimmed):
@@ -323,12 +298,12 @@ def test_records_from_before_the_table_came_or_came_back_bring_nothing() -> None
 
 
 def test_a_table_that_came_back_lacks_what_was_written_meanwhile_even_if_no_sequence_lies_between() -> None:
-    newer = (LoggedSchema(record=RecordNumber(5), after_seq=Seq(30), table=NEXT),)
+    newer = (logged(NEXT, 5, 30),)
     state = log(30, 9, 6, added_record=5, trimmed_through=30, schemas=newer)
     assert must(cut(state, 7, applied(30, 4), 9)).gap_left == 4
     with pytest.raises(LogTrimmed, match="after record 4"):
         cut(log(30, 9, added_record=5, trimmed_through=30, schemas=newer), 7, applied(30, 4), 9)
-    fresh = log(30, 9, added_record=5, schemas=(LoggedSchema(record=RecordNumber(5), after_seq=Seq(30), table=SCHEMA),))
+    fresh = log(30, 9, added_record=5, schemas=(logged(SCHEMA, 5, 30),))
     assert cut(fresh, 7, applied(0, 0), 9) is None
 
 

@@ -7,12 +7,12 @@ from random import Random
 
 import pytest
 
+from support import states
 from support.journals import Journal, table_schema
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import cut
 from tailrace.changelog.records import (
     Applied,
-    ChunkRegistered,
     RecordNumber,
     SchemaChanged,
     SegmentsRemoved,
@@ -43,9 +43,10 @@ def planned(journal: Journal, name: str) -> None:
 
 def chunk(journal: Journal, name: str, number: int) -> None:
     version, point = journal.state.tables[1].schema.version, journal.state.last_seq + 1
-    read = ChunkRegistered(snapshot_id=name, table_id=1, chunk=number, lower=None, upper=("5",),
-                           path=f"{name}-{number}", rows=3, size=9, schema_version=version, replay_point=Seq(point),
-                           layout="form", high=journal.state.position)  # fmt: skip
+    read = states.chunk(
+        1, number, snapshot_id=name, upper=("5",), path=f"{name}-{number}", rows=3, size=9, schema_version=version,
+        replay_point=point, high=journal.state.position,
+    )  # fmt: skip
     journal.plain(events=(read,))
 
 

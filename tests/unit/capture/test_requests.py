@@ -5,27 +5,25 @@ from typing import Any, cast
 
 import pytest
 
+from support.states import chunk, logged, table_log
 from support.transactions import known
 from tailrace.capture import requests as capture_requests
 from tailrace.capture.inbox import Call
 from tailrace.capture.protocol import RegisterChunk
 from tailrace.capture.requests import ChunkRequests, ChunkTooOld
-from tailrace.changelog.records import ChunkRegistered, Column, Position, RecordNumber, Seq, TableSchema
-from tailrace.changelog.state import LoggedSchema, TableLog
+from tailrace.changelog.records import ChunkRegistered, Column, Position, Seq, TableSchema
+from tailrace.changelog.state import LoggedSchema
 from tailrace.sources.postgresql.visibility import PgSnapshot
 
 FORMS = ({1: "id", 2: "a", 3: "b"}, {1: "id", 2: "b", 3: "a"}, {1: "id", 3: "a", 4: "b"})
 """An exchange of names; a drop, and an addition under the same name. Each form has the same names."""
-CHUNK = ChunkRegistered(
-    snapshot_id="x", table_id=7, chunk=0, lower=None, upper=None, path=None, rows=0, size=0, schema_version=1,
-    replay_point=Seq(0), high=Position(5), layout="",
-)  # fmt: skip
+CHUNK = chunk(snapshot_id="x", replay_point=0, high=5, layout="")
 
 
-def logged(version: int) -> LoggedSchema:
+def form(version: int) -> LoggedSchema:
     columns = tuple(Column(name=name, id=i, source_type="", type="string") for i, name in FORMS[version - 1].items())
     schema = TableSchema(table_id=7, schema_name="s", table_name="t", version=version, columns=columns)
-    return LoggedSchema(record=RecordNumber(version), after_seq=Seq(0), table=schema)
+    return logged(schema, version)
 
 
 @pytest.mark.parametrize(
@@ -36,15 +34,8 @@ def test_a_chunk_is_not_taken_for_one_of_other_columns_that_have_the_same_names(
     read: int, oldest: int, newest: int, fits: bool
 ) -> None:
     """`oldest`: the log has forgotten the versions before it, so nothing tells which columns they had."""
-    schemas = tuple(logged(version) for version in range(oldest, newest + 1))
-    table = TableLog(
-        table_id=7,
-        added_record=RecordNumber(1),
-        edge="1",
-        initial_snapshot=True,
-        schemas=schemas,
-        trimmed_through=Seq(9),
-    )
+    schemas = tuple(form(version) for version in range(oldest, newest + 1))
+    table = table_log(schemas[0].table, schemas=schemas, trimmed_through=9)
     state = SimpleNamespace(
         tables={7: table},
         snapshots={},
@@ -56,8 +47,8 @@ def test_a_chunk_is_not_taken_for_one_of_other_columns_that_have_the_same_names(
     stream = cast(Any, SimpleNamespace(is_captured=lambda _: True, version_with=lambda *_: newest))
     visible = cast(Any, SimpleNamespace(past=lambda _: True))
     requests = ChunkRequests(recorder, stream, lambda: Position(5), lambda _: visible)
-    chunk = CHUNK.model_copy(update={"schema_version": read})
-    call = Call(RegisterChunk(chunk=chunk, snapshot="", columns=("id", "a", "b")), 1)
+    asked = CHUNK.model_copy(update={"schema_version": read})
+    call = Call(RegisterChunk(chunk=asked, snapshot="", columns=("id", "a", "b")), 1)
     requests.serve(call)
     requests.register(Position(5))
     error = call.reply.exception(0)
@@ -68,15 +59,7 @@ def test_a_chunk_is_not_taken_for_one_of_other_columns_that_have_the_same_names(
 
 def registered(keyless: bool, hidden: int, ranges: int) -> tuple[ChunkRegistered, ...] | ChunkTooOld:
     """The events of a chunk of two files, whose snapshot does not see transaction `hidden` of several."""
-    one = logged(1)
-    schema = one.table.model_copy(update={"keyless": keyless})
-    table = TableLog(
-        table_id=7,
-        added_record=RecordNumber(1),
-        edge="1",
-        initial_snapshot=True,
-        schemas=(one.model_copy(update={"table": schema}),),
-    )
+    table = table_log(form(1).table.model_copy(update={"keyless": keyless}))
     state = SimpleNamespace(
         tables={7: table},
         snapshots={},

@@ -6,11 +6,11 @@ import pytest
 from pydantic import BaseModel
 
 from support.journals import Journal, table_schema
+from support.states import chunk
 from tailrace.changelog import append_list
 from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.records import (
     Applied,
-    ChunkRegistered,
     RecordNumber,
     Seq,
     SnapshotPlanned,
@@ -63,11 +63,8 @@ def folded(chunks: int, apply_every: int) -> LogState:
     )
     state = fold(state, entries.plain(events=start))
     for number in range(1, chunks + 1):
-        chunk = ChunkRegistered(
-            snapshot_id="s", table_id=1, chunk=number, lower=None, upper=None, path=None, rows=0, size=0,
-            schema_version=1, replay_point=Seq(state.last_seq + 1), layout="form", high=state.position,
-        )  # fmt: skip
-        record = entries.plain(events=(chunk,))
+        read = chunk(1, number, replay_point=state.last_seq + 1, high=state.position)
+        record = entries.plain(events=(read,))
         state = fold(state, record)
         if number % apply_every == 0:
             applied = Applied(

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 from typing_extensions import override
 
+from support import states
 from support.segment_files import write_bundle
 from tailrace.changelog.bundles import BundleCache, bundled_rows, encoded
-from tailrace.changelog.records import Segment, Seq
+from tailrace.changelog.records import Segment
 from tailrace.changelog.segments import open_segment
 from tailrace.contract.resources import StorageLocation
 from tailrace.errors import CorruptLog
@@ -49,8 +50,7 @@ def made(log: Counted, name: str) -> str:
 
 def segment(log: Counted, **changes: object) -> Segment:
     path = made(log, f"4-5-{id(log):x}")
-    one = Segment(table_id=1, schema_version=1, path=path, rows=2, size=9, first_seq=Seq(4), last_seq=Seq(5))
-    return one.model_copy(update=changes)
+    return states.segment(1, 4, 5, path=path, size=9, **changes)
 
 
 CANARY = b"\xa7SECRET\xa7"
@@ -161,6 +161,6 @@ def test_a_damaged_bundle_is_an_error_with_a_name(log: Counted, damage: str) -> 
         log.put(path, data.replace(bytes(sink.getvalue())[:24], b"x" * 24))
     else:
         log.put(path, contents[damage])
-    one = Segment(table_id=1, schema_version=1, path=path, rows=2, size=9, first_seq=Seq(4), last_seq=Seq(5))
+    one = states.segment(1, 4, 5, path=path, size=9)
     with pytest.raises(CorruptLog, match=r"is not a bundle|is a bundle with the columns"):
         bundled_rows(log, one)

@@ -12,19 +12,18 @@ from hypothesis import strategies as st
 
 from support.journals import TABLE_IDS, Journal, table_schema
 from support.killed import killed_at
+from support.states import chunk, segment
 from support.transactions import numbered
 from tailrace.changelog import writer
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import bundle_path, record_path, rollup_path, segment_path
 from tailrace.changelog.records import (
     Applied,
-    ChunkRegistered,
     Event,
     Heartbeat,
     Origin,
     Position,
     RecordNumber,
-    Segment,
     SegmentsRemoved,
     Seq,
     SnapshotEnded,
@@ -56,16 +55,7 @@ def log(*steps: tuple[Event, ...]) -> LogState:
     journal.origin()
     journal.plain(events=tuple(TableAdded(table=table_schema(i), edge="5") for i in TABLE_IDS))
     for first in (1, 11, 21):
-        segment = Segment(
-            table_id=1,
-            schema_version=1,
-            path=f"{first}",
-            rows=10,
-            size=7,
-            first_seq=Seq(first),
-            last_seq=Seq(first + 9),
-        )
-        journal.plain(rows=10, segments=(segment,))
+        journal.plain(rows=10, segments=(segment(1, first, first + 9, path=f"{first}", size=7),))
     for events in steps:
         journal.plain(events=events)
     return journal.state
@@ -79,11 +69,8 @@ def snapshot(replay_point: int) -> tuple[Event, ...]:
     return (
         SnapshotPlanned(snapshot_id="s", tables=(1,)),
         SnapshotTableStarted(snapshot_id="s", table_id=1, max_key=("9",), estimated_rows=9),
-        ChunkRegistered(
-            snapshot_id="s", table_id=1, chunk=0, lower=None, upper=None, path="c", rows=1, size=1,
-            schema_version=1, replay_point=Seq(replay_point), layout="form", high=Position(0),
-        ),
-    )  # fmt: skip
+        chunk(1, path="c", rows=1, size=1, replay_point=replay_point),
+    )
 
 
 FINISHED = (SnapshotTableFinished(snapshot_id="s", table_id=1, chunks=1, complete=True),)
@@ -203,15 +190,8 @@ def filled(storage: Storage) -> JournalWriter:
     for seq in (1, 2, 3):
         path = segment_path(table_schema(1), Seq(seq), Seq(seq), "ab")
         storage.put(path, b"rows")
-        segment = Segment(
-            table_id=1, schema_version=1, path=path, rows=1, size=4, first_seq=Seq(seq), last_seq=Seq(seq)
-        )
-        one.append(
-            Position(5),
-            Seq(seq),
-            transactions=numbered((seq,), (seq,)),
-            segments=(segment,),
-        )
+        segments = (segment(1, seq, path=path, size=4),)
+        one.append(Position(5), Seq(seq), transactions=numbered((seq,), (seq,)), segments=segments)
     one.append(Position(5), events=(Applied(table_id=1, applied_seq=Seq(2), applied_record=RecordNumber(3)),))
     return one
 
@@ -253,10 +233,7 @@ def bundled(storage: Storage) -> JournalWriter:
     for seq in (1, 3):
         path = bundle_path(Seq(seq), Seq(seq + 1), "ab")
         storage.put(path, b"rows")
-        segments = tuple(
-            Segment(table_id=i, schema_version=1, path=path, rows=1, size=4, first_seq=Seq(at), last_seq=Seq(at))
-            for i, at in ((1, seq), (2, seq + 1))
-        )
+        segments = tuple(segment(i, at, path=path, size=4) for i, at in ((1, seq), (2, seq + 1)))
         one.append(Position(5), Seq(seq + 1), transactions=numbered((seq,), (seq,)), segments=segments)
     one.append(Position(5), events=applied(4, 3))
     return one

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 from typing_extensions import override
 
+from support import states
 from support.journals import Journal
 from support.origins import origin
 from support.transactions import numbered
@@ -45,9 +46,7 @@ def table(table_id: int) -> TableSchema:
 
 def segment(table_id: int, seq: int) -> Segment:
     path = segment_path(table(table_id), Seq(seq), Seq(seq), f"{seq * 7919:016x}")
-    return Segment(
-        table_id=table_id, schema_version=1, path=path, rows=1, size=99, first_seq=Seq(seq), last_seq=Seq(seq)
-    )
+    return states.segment(table_id, seq, path=path, size=99)
 
 
 def change(one: JournalWriter, tables: int) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support import states
 from support.journals import Journal, table_schema
 from support.transactions import numbered
 from tailrace.changelog.records import (
@@ -118,12 +119,7 @@ NO_RIGHT = ReadFailure(message="ReadRefused: no right", where="source")
 
 
 def chunk(number: int, **changes: Any) -> ChunkRegistered:
-    values: dict[str, Any] = {
-        "snapshot_id": "s", "table_id": 1, "chunk": number, "lower": None, "upper": None, "path": None, "rows": 3,
-        "size": 0, "schema_version": 1, "replay_point": 4 + number, "high": 0,
-        "layout": "form",
-    }  # fmt: skip
-    return ChunkRegistered(**{**values, **changes})
+    return states.chunk(1, number, **{"rows": 3, "replay_point": 4 + number, **changes})
 
 
 def good(state: LogState, rows: int = 0, **changes: Any) -> Record:
@@ -137,11 +133,7 @@ def good(state: LogState, rows: int = 0, **changes: Any) -> Record:
 
 
 def segment(state: LogState, **changes: Any) -> Segment:
-    values: dict[str, Any] = {
-        "table_id": 1, "schema_version": 1, "path": "p", "rows": 1, "size": 1,
-        "first_seq": state.last_seq + 1, "last_seq": state.last_seq + 1,
-    }  # fmt: skip
-    return Segment(**{**values, **changes})
+    return states.segment(1, state.last_seq + 1, **changes)
 
 
 def finish(**changes: Any) -> SnapshotTableFinished:
@@ -453,14 +445,11 @@ def test_what_another_snapshot_was_to_read_and_did_not_is_told(first: str) -> No
 
 
 def test_what_another_snapshot_has_read_is_missed_no_more() -> None:
-    chunk = ChunkRegistered(
-        snapshot_id="q", table_id=2, chunk=0, lower=None, upper=None, path="p", rows=3, size=9, schema_version=2,
-        replay_point=Seq(11), layout="form", high=Position(1),
-    )  # fmt: skip
+    done = chunk(0, snapshot_id="q", table_id=2, path="p", schema_version=2, replay_point=11)
     begun = SnapshotTableStarted(snapshot_id="q", table_id=2, max_key=None, estimated_rows=9)
     read = SnapshotTableFinished(snapshot_id="q", table_id=2, chunks=1, complete=True)
-    assert joined(asked("q"), stop("r"), begun, chunk, read).tables[2].unread is None
-    assert joined(asked("q"), begun, chunk, read, stop("r")).tables[2].unread is None
+    assert joined(asked("q"), stop("r"), begun, done, read).tables[2].unread is None
+    assert joined(asked("q"), begun, done, read, stop("r")).tables[2].unread is None
 
 
 def test_a_request_that_is_stopped_leaves_the_table_as_it_was() -> None:
@@ -470,15 +459,11 @@ def test_a_request_that_is_stopped_leaves_the_table_as_it_was() -> None:
 
 
 def test_what_an_older_snapshot_reads_does_not_make_up_for_a_newer_one_that_failed() -> None:
-    chunk = ChunkRegistered(
-        snapshot_id="old", table_id=2, chunk=0, lower=None, upper=None, path="p", rows=3, size=9, schema_version=2,
-        replay_point=Seq(11), layout="form", high=Position(1),
-    )  # fmt: skip
     state = joined(
         stop("r"),
         planned("old", (2,)),
         SnapshotTableStarted(snapshot_id="old", table_id=2, max_key=None, estimated_rows=9),
-        chunk,
+        chunk(0, snapshot_id="old", table_id=2, path="p", schema_version=2, replay_point=11),
         planned("new", (2,)),
         SnapshotTableFinished(snapshot_id="new", table_id=2, chunks=0, complete=False, error=NO_RIGHT),
         SnapshotTableFinished(snapshot_id="old", table_id=2, chunks=1, complete=True),
@@ -488,11 +473,8 @@ def test_what_an_older_snapshot_reads_does_not_make_up_for_a_newer_one_that_fail
 
 def registering(state: LogState, ordinals: list[int]) -> LogState:
     for ordinal in ordinals:
-        chunk = ChunkRegistered(
-            snapshot_id="many", table_id=2, chunk=ordinal, lower=None, upper=None, path="p", rows=3, size=9,
-            schema_version=1, replay_point=Seq(11), layout="form", high=Position(1),
-        )  # fmt: skip
-        state = fold(state, good(state, events=(chunk,)))
+        read = chunk(ordinal, snapshot_id="many", table_id=2, path="p", replay_point=11)
+        state = fold(state, good(state, events=(read,)))
     return state
 
 

@@ -8,12 +8,13 @@ from typing import Any, cast
 import pytest
 
 from support.resources import replicator
+from support.states import keyed, log_state, snapshot, table_log
 from tailrace.apply.progress import TableProgress
 from tailrace.capture.client import CaptureClient, CaptureGone
 from tailrace.capture.protocol import StateAnswer
-from tailrace.changelog.records import Column, Position, RecordNumber, Seq, SnapshotPlanned, TableSchema
+from tailrace.changelog.records import Position, RecordNumber, SnapshotPlanned
 from tailrace.changelog.shared_journal import SharedJournal
-from tailrace.changelog.state import LoggedSchema, LogState, SnapshotState, SnapshotTable, TableLog
+from tailrace.changelog.state import LogState, SnapshotTable, TableLog
 from tailrace.contract.driver import SnapshotBody, SpecBody
 from tailrace.contract.manifest import parse
 from tailrace.contract.resources import SnapshotRequestSpec
@@ -26,24 +27,19 @@ from tailrace.errors import InvalidManifest, RemovalUnconfirmed, Retry
 BODY = SnapshotBody(name="again", spec=SnapshotRequestSpec(replicator="shop", tables=("s.t7",), chunk_rows=5))
 
 
-def table(table_id: int, **more: object) -> TableLog:
-    column = Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)
-    schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
-    logged = LoggedSchema(record=RecordNumber(1), after_seq=Seq(0), table=schema)
-    values = {"added_record": 1, "edge": "1", "initial_snapshot": False, "schemas": (logged,)}
-    return TableLog.model_validate({"table_id": table_id} | values | more)
+def table(table_id: int, **more: Any) -> TableLog:
+    return table_log(keyed(table_id), **more)
 
 
 class Journal:
     def __init__(self, *tables: TableLog) -> None:
-        self.state = LogState(number=RecordNumber(9), tables={t.table_id: t for t in tables})
+        self.state = log_state(*tables)
 
     def refresh(self) -> LogState:
         return self.state
 
     def record(self, plan: SnapshotPlanned, **more: object) -> None:
-        tables = {t: SnapshotTable(table_id=t) for t in plan.tables}
-        shot = SnapshotState.model_validate({"plan": plan, "record": 10, "tables": tables} | more)
+        shot = snapshot(plan, 10, **more)
         self.state = self.state.model_copy(update={"snapshots": self.state.snapshots | {plan.snapshot_id: shot}})
 
 

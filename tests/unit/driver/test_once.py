@@ -1,18 +1,17 @@
 from collections.abc import Iterator
 
+from support.states import keyed, log_state, snapshot, table_log
 from tailrace.apply.progress import TableProgress
 from tailrace.changelog.records import (
-    Column,
     Position,
     ReadFailure,
     RecordNumber,
     Seq,
     SnapshotEnded,
     SnapshotPlanned,
-    TableSchema,
     TableStopped,
 )
-from tailrace.changelog.state import LoggedSchema, LogState, SnapshotState, SnapshotTable, TableLog
+from tailrace.changelog.state import LogState, TableLog
 from tailrace.driver.once import OnceCheck
 from tailrace.errors import Retry
 
@@ -20,34 +19,20 @@ PLAN = SnapshotPlanned(snapshot_id="initial-7-1", reason="initial", tables=(7,))
 
 
 def table(table_id: int = 7, initial: bool = True, stopped: bool = False) -> TableLog:
-    column = Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)
-    schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
     stop = (
         TableStopped(table_id=table_id, seq=Seq(1), error="NoKey", message="m", fix="f", where="source")
         if stopped
         else None
     )
-    return TableLog(
-        table_id=table_id,
-        added_record=RecordNumber(1),
-        edge="1",
-        initial_snapshot=initial,
-        schemas=(LoggedSchema(record=RecordNumber(1), after_seq=Seq(0), table=schema),),
-        stopped=stop,
-    )
+    return table_log(keyed(table_id), initial_snapshot=initial, stopped=stop)
 
 
 def log(*tables: TableLog, number: int = 5, position: int = 100, outcome: str | None = None) -> LogState:
     ended = None
     if outcome:
         ended = SnapshotEnded.model_validate({"snapshot_id": PLAN.snapshot_id, "outcome": outcome})
-    snapshot = SnapshotState(plan=PLAN, record=RecordNumber(4), tables={7: SnapshotTable(table_id=7)}, ended=ended)
-    return LogState(
-        number=RecordNumber(number),
-        position=Position(position),
-        tables={t.table_id: t for t in tables},
-        snapshots={PLAN.snapshot_id: snapshot} if outcome is not None else {},
-    )
+    snapshots = {PLAN.snapshot_id: snapshot(PLAN, ended=ended)} if outcome is not None else {}
+    return log_state(*tables, number=number, position=Position(position), snapshots=snapshots)
 
 
 def at(record: int, **more: object) -> dict[int, TableProgress]:
@@ -115,7 +100,7 @@ def test_a_row_that_is_withheld_again_and_again_is_waited_for_until_a_later_repa
     hot = frozenset({("1",)})
     assert not check.look(state, at(9, holes=hot), 0).done
     plan = SnapshotPlanned(snapshot_id="repair-7-6", reason="repair", tables=(7,), keys=(("1",),))
-    repair = SnapshotState(plan=plan, record=RecordNumber(6), tables={7: SnapshotTable(table_id=7)})
+    repair = snapshot(plan, 6)
     running = state.model_copy(update={"number": 6, "snapshots": state.snapshots | {plan.snapshot_id: repair}})
     assert not check.look(running, at(12, holes=hot), 0).done
     ended = SnapshotEnded.model_validate({"snapshot_id": plan.snapshot_id, "outcome": "completed"})

@@ -9,25 +9,24 @@ from rich.console import Console
 from typing_extensions import override
 
 from support.origins import origin
+from support.states import keyed, segment, table_log
+from support.states import log_state as log
+from support.states import snapshot as of_plan
 from tailrace import logs, privacy
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.packed import PackedRows
 from tailrace.changelog.records import (
-    Column,
     Position,
     ReadFailure,
     RecordNumber,
-    Segment,
     Seq,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotTableFinished,
-    TableSchema,
     TableStopped,
 )
 from tailrace.changelog.state import (
-    LoggedSchema,
     LoggedSegment,
     LogState,
     SegmentList,
@@ -49,34 +48,9 @@ ANSWER = StateAnswer(
 )
 
 
-def table(table_id: int, *records: int, **more: object) -> TableLog:
-    column = Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)
-    schema = TableSchema(table_id=table_id, schema_name="s", table_name=f"t{table_id}", version=1, columns=(column,))
-    segments = tuple(
-        LoggedSegment(
-            record=RecordNumber(r),
-            segment=Segment(
-                table_id=table_id,
-                schema_version=1,
-                path="p",
-                rows=1,
-                size=1,
-                first_seq=Seq(r),
-                last_seq=Seq(r),
-                inserts=1,
-            ),
-        )
-        for r in records
-    )
-    values: dict[str, object] = {
-        "table_id": table_id,
-        "added_record": 1,
-        "edge": "1",
-        "initial_snapshot": False,
-        "schemas": (LoggedSchema(record=RecordNumber(1), after_seq=Seq(0), table=schema),),
-        "segments": SegmentList.of(segments),
-    }
-    return TableLog.model_validate(values | more)
+def table(table_id: int, *records: int, **more: Any) -> TableLog:
+    segments = [LoggedSegment(record=RecordNumber(r), segment=segment(table_id, r, inserts=1)) for r in records]
+    return table_log(keyed(table_id), segments=SegmentList.of(segments), **more)
 
 
 def moment(log: LogState, **more: object) -> Moment:
@@ -89,11 +63,6 @@ def moment(log: LogState, **more: object) -> Moment:
         "position_text": hex,
     }
     return Moment(**(values | more))  # type: ignore[arg-type]  # fields by name
-
-
-def log(*tables: TableLog, **more: object) -> LogState:
-    values: dict[str, object] = {"number": 9, "tables": {t.table_id: t for t in tables}}
-    return LogState.model_validate(values | more)
 
 
 def test_a_table_s_lag_is_the_age_of_its_oldest_commit_that_is_not_applied() -> None:
@@ -147,7 +116,7 @@ def test_columns_with_values_that_became_null_are_named_with_how_many_in_status_
 def test_a_running_snapshot_shows_rows_ranges_and_time_left() -> None:
     plan = SnapshotPlanned(snapshot_id="s1", request="again", tables=(7,))
     part = SnapshotTable(table_id=7, started=True, estimated_rows=1000, rows_done=250, chunks_done=2)
-    state = log(table(7), snapshots={"s1": SnapshotState(plan=plan, record=RecordNumber(4), tables={7: part})})
+    state = log(table(7), snapshots={"s1": of_plan(plan, tables={7: part})})
     run = TableRun("s1", 7, Phase.WALK, reading={3: Range(3, ("5",), ("9",))})
     status = assemble(moment(state, runs={("s1", 7): run}, snapshot_rates={"s1": 50.0}))
     (snapshot,) = status.snapshots
@@ -263,7 +232,7 @@ def test_a_table_whose_snapshot_failed_is_failing_until_a_later_one_succeeds() -
         part = SnapshotTable(table_id=7, finished=done)
         ended = SnapshotEnded(snapshot_id=name, outcome="failed" if error else "completed")
         plan = SnapshotPlanned(snapshot_id=name, tables=(7,))
-        return SnapshotState(plan=plan, record=RecordNumber(record), tables={7: part}, ended=ended)
+        return of_plan(plan, record, tables={7: part}, ended=ended)
 
     failed = snapshot("a", 4, "ReadRefused: no right")
     progress = {7: TableProgress(applied_record=RecordNumber(9))}
@@ -274,7 +243,7 @@ def test_a_table_whose_snapshot_failed_is_failing_until_a_later_one_succeeds() -
         assert table_status.fault is not None
         assert "no right" in table_status.fault.message and table_status.fault.where == "source"
     plan = SnapshotPlanned(snapshot_id="b", tables=(7,))
-    again = SnapshotState(plan=plan, record=RecordNumber(6), tables={7: SnapshotTable(table_id=7)})
+    again = of_plan(plan, 6)
     under_way = log(unread, snapshots={"a": failed, "b": again})
     assert assemble(moment(under_way, tables=progress)).tables[0].state == "SNAPSHOTTING"
     both = {"a": failed, "b": snapshot("b", 6, None)}
@@ -322,12 +291,7 @@ class Counted(dict[str, SnapshotState]):
 def test_a_status_of_many_tables_does_not_go_through_all_snapshots_for_each() -> None:
     tables = [table(n) for n in range(100)]
     plans = [SnapshotPlanned(snapshot_id=f"s{n}", tables=(n,)) for n in range(100)]
-    shots = Counted({
-        p.snapshot_id: SnapshotState(
-            plan=p, record=RecordNumber(4), tables={p.tables[0]: SnapshotTable(table_id=p.tables[0])}
-        )
-        for p in plans
-    })  # fmt: skip
+    shots = Counted({p.snapshot_id: of_plan(p) for p in plans})
     status = assemble(moment(log(*tables).model_copy(update={"snapshots": shots})))
     assert {t.state for t in status.tables} == {"SNAPSHOTTING"}
     assert 0 < shots.walks < 5
@@ -460,12 +424,7 @@ def test_a_machine_that_stalls_does_not_silence_the_view() -> None:
 
 def test_a_hundred_snapshots_do_not_fill_the_line() -> None:
     plans = [SnapshotPlanned(snapshot_id=f"s{n}", tables=(7,)) for n in range(100)]
-    running = {
-        p.snapshot_id: SnapshotState(
-            plan=p, record=RecordNumber(4), tables={7: SnapshotTable(table_id=7, started=True)}
-        )
-        for p in plans
-    }
+    running = {p.snapshot_id: of_plan(p, tables={7: SnapshotTable(table_id=7, started=True)}) for p in plans}
     status = assemble(moment(log(table(7), snapshots=running)))
     text = display.line(status)
     assert text.count("snapshot s.t7") == 5
@@ -482,7 +441,7 @@ def test_a_rate_is_the_slope_over_the_window_and_survives_a_counter_that_begins_
 def test_on_a_terminal_the_view_is_drawn_with_its_bars_and_faults() -> None:
     plan = SnapshotPlanned(snapshot_id="s1", request="again", tables=(7,))
     part = SnapshotTable(table_id=7, started=True, estimated_rows=1000, rows_done=250)
-    snapshots = {"s1": SnapshotState(plan=plan, record=RecordNumber(4), tables={7: part})}
+    snapshots = {"s1": of_plan(plan, tables={7: part})}
     progress = Progress()
     progress.fail(
         8, Fault(name="ForeignChange", message="rows changed", fix="put it back", where="target"), stopped=True

@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from support.apply_loop import table
+from support.states import chunk
 from tailrace.changelog.append_list import AppendList
-from tailrace.changelog.records import ChunkRegistered, Position, Seq
 from tailrace.changelog.state import SnapshotTable
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ReadRefused, Retry, SourceRefused
@@ -37,11 +37,8 @@ def test_a_look_at_one_table_that_is_refused_stops_that_table_and_not_the_driver
 
 def test_a_chunk_that_is_registered_with_another_range_is_not_taken_for_the_one_that_is_to_be_read() -> None:
     """Else the rest of the range would never be read, and its rows be removed at the snapshot's end."""
-    chunk = ChunkRegistered(
-        snapshot_id="s", table_id=7, chunk=1, lower=None, upper=("4",), path=None, rows=3, size=0, schema_version=1,
-        replay_point=Seq(0), high=Position(0), layout="",
-    )  # fmt: skip
-    logged = SnapshotTable(table_id=7, started=True, max_key=("9",), chunks=AppendList([chunk]))
+    done = chunk(7, 1, upper=("4",), rows=3)
+    logged = SnapshotTable(table_id=7, started=True, max_key=("9",), chunks=AppendList([done]))
     snapshot = type("Snapshot", (), {"ended": None, "tables": {7: logged}})
     journal = type("Journal", (), {"refresh": lambda self: type("State", (), {"snapshots": {"s": snapshot}})})()
     tools = cast(Tools, type("OnlyJournal", (), {"journal": journal})())

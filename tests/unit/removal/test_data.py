@@ -9,9 +9,9 @@ import pytest
 from support.journals import table_schema
 from support.origins import origin
 from support.resources import replicator
+from support.states import log_state, table_log
 from tailrace.changelog.paths import DROPPED
-from tailrace.changelog.records import RecordNumber, Seq
-from tailrace.changelog.state import LoggedSchema, LogState, TableLog
+from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import Replicator, ReplicatorSpec
 from tailrace.removal import data
 from tailrace.removal.claims import Known
@@ -44,8 +44,8 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Known:
         "catalog": {"type": "rest", "uri": "http://catalog"},
     }
     document["spec"]["storage"] = {"location": f"file://{tmp_path}/log"}
-    tables = {i: _table(i, name) for i, name in enumerate(NAMES, 1)}
-    log = LogState(number=RecordNumber(0), origin=ORIGIN, owner="shop", tables=tables)
+    tables = [_table(i, name) for i, name in enumerate(NAMES, 1)]
+    log = log_state(*tables, number=0, origin=ORIGIN, owner="shop")
     return Known(Replicator.model_validate(document), f"file://{tmp_path}/log", log)
 
 
@@ -81,7 +81,4 @@ def _files(folder: Path) -> set[tuple[str, str]]:
 
 def _table(table_id: int, name: str) -> TableLog:
     schema = table_schema(table_id).model_copy(update={"table_name": name})
-    logged = LoggedSchema(record=RecordNumber(1), after_seq=Seq(0), table=schema)
-    return TableLog(
-        table_id=table_id, added_record=RecordNumber(1), edge="1", initial_snapshot=False, schemas=(logged,)
-    )
+    return table_log(schema)

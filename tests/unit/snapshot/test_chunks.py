@@ -2,8 +2,9 @@ import random
 
 import pytest
 
+from support.states import chunk
 from tailrace.changelog.append_list import AppendList
-from tailrace.changelog.records import ChunkRegistered, Key, Position, RecordNumber, Seq, SnapshotTableFinished
+from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, SnapshotTableFinished
 from tailrace.changelog.state import SnapshotTable
 from tailrace.contract.status import Fault
 from tailrace.snapshot import chunks as c
@@ -12,11 +13,8 @@ from tailrace.snapshot.ranges import IllegalEvent, Range, gaps_of, misfit
 FAULT = Fault(name="Retry", message="gone")
 
 
-def registered(chunk: int, lower: Key | None, upper: Key | None) -> ChunkRegistered:
-    return ChunkRegistered(
-        snapshot_id="s", table_id=7, chunk=chunk, lower=lower, upper=upper, path=None, rows=1, size=1,
-        schema_version=1, replay_point=Seq(1), layout="form", high=Position(1),
-    )  # fmt: skip
+def registered(number: int, lower: Key | None, upper: Key | None) -> ChunkRegistered:
+    return chunk(7, number, lower=lower, upper=upper, rows=1, size=1)
 
 
 def walk(

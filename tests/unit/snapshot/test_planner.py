@@ -4,15 +4,14 @@ from random import Random
 import pytest
 
 from support.journals import Journal, table_schema
+from support.states import chunk, keyed, logged, snapshot, table_log
+from support.states import log_state as log
 from tailrace.changelog.records import (
     ChunkRegistered,
-    Column,
     Key,
-    Position,
     ReadFailure,
     RecordNumber,
     SchemaChanged,
-    Seq,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotTableFinished,
@@ -20,13 +19,10 @@ from tailrace.changelog.records import (
     TableAdded,
     TableForgotten,
     TableRemoved,
-    TableSchema,
 )
 from tailrace.changelog.state import (
     LoggedChunk,
-    LoggedSchema,
     LogState,
-    SnapshotState,
     SnapshotTable,
     TableLog,
 )
@@ -40,25 +36,7 @@ from tailrace.sources.resyncs import resyncs
 
 
 def table(table_id: int, name: str, **more: object) -> TableLog:
-    column = Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)
-    schema = TableSchema(table_id=table_id, schema_name="public", table_name=name, version=1, columns=(column,))
-    values: dict[str, object] = {
-        "table_id": table_id,
-        "added_record": 3,
-        "edge": "1",
-        "initial_snapshot": False,
-        "schemas": (LoggedSchema(record=RecordNumber(3), after_seq=Seq(0), table=schema),),
-    }
-    return TableLog.model_validate(values | more)
-
-
-def log(*tables: TableLog, snapshots: dict[str, SnapshotState] | None = None) -> LogState:
-    return LogState(number=RecordNumber(9), tables={t.table_id: t for t in tables}, snapshots=snapshots or {})
-
-
-def snapshot(plan: SnapshotPlanned, **more: object) -> SnapshotState:
-    tables = {t: SnapshotTable(table_id=t) for t in plan.tables}
-    return SnapshotState.model_validate({"plan": plan, "record": 4, "tables": tables} | more)
+    return table_log(keyed(table_id, name, "public"), 3, **more)
 
 
 def test_an_added_table_gets_one_initial_snapshot_and_no_second() -> None:
@@ -88,11 +66,7 @@ def test_a_removed_table_is_not_read() -> None:
 def test_a_rewrite_of_the_table_calls_for_reading_it_again() -> None:
     old = table(7, "a")
     newer = old.schema.model_copy(update={"version": 2})
-    changed = old.model_copy(
-        update={
-            "schemas": (*old.schemas, LoggedSchema(record=RecordNumber(5), after_seq=Seq(9), table=newer, reread=True))
-        }
-    )
+    changed = old.model_copy(update={"schemas": (*old.schemas, logged(newer, 5, 9, reread=True))})
     assert [(p.snapshot_id, p.reason) for p in planner.due_snapshots(log(changed), {})] == [("schema-7-2-5", "schema")]
 
 
@@ -102,12 +76,9 @@ def test_holes_are_repaired_one_snapshot_at_a_time_and_only_after_the_last_was_a
     assert (plan.reason, plan.keys) == ("repair", (("1",), ("2",)))
     running = {plan.snapshot_id: snapshot(plan)}
     assert planner.due_snapshots(log(table(7, "a"), snapshots=running), holes) == ()
-    chunk = ChunkRegistered(
-        snapshot_id=plan.snapshot_id, table_id=7, chunk=0, lower=None, upper=None, path=None, rows=0, size=0,
-        schema_version=1, replay_point=Seq(1), layout="form", high=Position(1),
-    )  # fmt: skip
     ended = snapshot(plan, ended=SnapshotEnded(snapshot_id=plan.snapshot_id, outcome="completed"))
-    state = log(table(7, "a", chunks=(LoggedChunk(record=RecordNumber(6), chunk=chunk),)), snapshots={"other": ended})
+    read = LoggedChunk(record=RecordNumber(6), chunk=chunk(snapshot_id=plan.snapshot_id))
+    state = log(table(7, "a", chunks=(read,)), snapshots={"other": ended})
     assert planner.due_snapshots(state, holes) == ()
     assert len(planner.due_snapshots(state, {7: Holes(RecordNumber(6), frozenset({("2",)}))})) == 1
 
@@ -121,11 +92,8 @@ def test_a_repair_that_failed_is_not_ordered_again_at_once() -> None:
     assert len(planner.due_snapshots(state.model_copy(update={"number": 200}), holes)) == 1
 
 
-def lost(table_id: int, chunk: int) -> ChunkRegistered:
-    return ChunkRegistered(
-        snapshot_id="s", table_id=table_id, chunk=chunk, lower=None, upper=None, path=f"file:///{chunk}", rows=2,
-        size=1, schema_version=1, replay_point=Seq(1), layout="form", high=Position(1),
-    )  # fmt: skip
+def lost(table_id: int, number: int) -> ChunkRegistered:
+    return chunk(table_id, number, path=f"file:///{number}", rows=2, size=1)
 
 
 def test_however_many_chunk_files_of_a_table_are_lost_it_is_read_again_once() -> None:
@@ -328,8 +296,7 @@ def test_a_table_without_a_key_is_read_as_a_whole_only(asked: dict[str, object])
     known = table(7, "a")
     column = known.schema.columns[0].model_copy(update={"key": None})
     keyless = known.schema.model_copy(update={"columns": (column,), "keyless": True})
-    schemas = (LoggedSchema(record=RecordNumber(3), after_seq=Seq(0), table=keyless),)
-    state = log(known.model_copy(update={"schemas": schemas}))
+    state = log(known.model_copy(update={"schemas": (logged(keyless, 3),)}))
 
     def body(**more: object) -> SnapshotBody:
         spec = SnapshotRequestSpec.model_validate({"replicator": "shop", "tables": ("public.a",), **more})

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from tailrace.changelog.records import ChunkRegistered, Key, Position, Seq
+from support import states
+from tailrace.changelog.records import ChunkRegistered, Key
 from tailrace.changelog.state import SnapshotTable
 from tailrace.snapshot.ranges import IllegalEvent, gaps_of, misfit
 
@@ -17,10 +18,7 @@ def key(end: int | None) -> Key | None:
 
 
 def chunk(number: int, lower: int | None, upper: int | None) -> ChunkRegistered:
-    return ChunkRegistered(
-        snapshot_id="s", table_id=7, chunk=number, lower=key(lower), upper=key(upper), path=None, rows=0, size=0,
-        schema_version=1, replay_point=Seq(0), high=Position(0), layout="",
-    )  # fmt: skip
+    return states.chunk(7, number, lower=key(lower), upper=key(upper))
 
 
 def logged(*chunks: Bounds, largest: int | None = 9) -> SnapshotTable:

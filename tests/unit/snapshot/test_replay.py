@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.states import logged, table_log
 from support.transactions import ids, known, pairs
 from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
-from tailrace.changelog.state import LoggedSchema, TableLog, TransactionLog
+from tailrace.changelog.state import TableLog, TransactionLog
 from tailrace.errors import CorruptLog
 from tailrace.snapshot.replay import replay_point, seen_after, seen_through
 from tailrace.sources.postgresql.visibility import PgSnapshot, parse_snapshot
@@ -140,14 +141,15 @@ def test_a_broken_replay_point_is_caught(mutant: Point) -> None:
 
 def table_with(*versions: tuple[int, int, str]) -> TableLog:
     """Of each version: its record, the sequence it comes after, its columns (a letter each)."""
-    schemas = tuple(
-        LoggedSchema(record=RecordNumber(record), after_seq=Seq(after), table=TableSchema(
-            table_id=7, schema_name="s", table_name="t", version=number,
-            columns=tuple(Column(name=name, id=ord(name), source_type="int", type="int32") for name in names),
-        ))
-        for number, (record, after, names) in enumerate(versions, 1)
-    )  # fmt: skip
-    return TableLog(table_id=7, added_record=RecordNumber(1), edge="1", initial_snapshot=True, schemas=schemas)
+
+    def schema(version: int, names: str) -> TableSchema:
+        columns = tuple(Column(name=name, id=ord(name), source_type="int", type="int32") for name in names)
+        return TableSchema(table_id=7, schema_name="s", table_name="t", version=version, columns=columns)
+
+    schemas = [
+        logged(schema(number, names), record, after) for number, (record, after, names) in enumerate(versions, 1)
+    ]
+    return table_log(schemas[0].table, schemas=schemas)
 
 
 def test_a_chunk_sees_what_came_before_the_column_that_it_has() -> None:

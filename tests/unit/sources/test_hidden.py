@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from support.journals import table_schema
-from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
-from tailrace.changelog.state import LoggedSchema, LogState, TableLog
+from support.states import table_log
+from tailrace.changelog.records import Column, RecordNumber, TableSchema
+from tailrace.changelog.state import LogState, TableLog
 from tailrace.sources.hidden import must_hide
 
 BEFORE = table_schema(1, 2)
@@ -14,11 +15,7 @@ BEFORE = table_schema(1, 2)
 
 
 def log(schema: TableSchema = BEFORE, **more: object) -> TableLog:
-    logged = LoggedSchema(record=RecordNumber(3), after_seq=Seq(0), table=schema)
-    known = TableLog(
-        table_id=schema.table_id, added_record=RecordNumber(3), edge="", initial_snapshot=True, schemas=(logged,)
-    )
-    return known.model_copy(update={"read_record": RecordNumber(5), "applied_record": RecordNumber(8)} | more)
+    return table_log(schema, 3, **{"read_record": 5, "applied_record": 8, **more})
 
 
 def state(*tables: TableLog, forgotten: tuple[tuple[str, str], ...] = ()) -> LogState:

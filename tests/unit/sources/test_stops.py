@@ -4,8 +4,8 @@ import pytest
 
 from support.journals import table_schema
 from support.resources import replicator
-from tailrace.changelog.logged import LoggedSchema
-from tailrace.changelog.records import RecordNumber, Seq
+from support.states import table_log
+from tailrace.changelog.records import Seq
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import Replicator
 from tailrace.errors import NoKey, SchemaChangeUnsupported, TableStop, ValueUnsupported, met_at
@@ -23,11 +23,7 @@ def test_a_stopped_table_says_where_its_error_was_met_and_the_source_if_nobody_h
 
 
 def table(error: TableStop | None) -> TableLog:
-    schema = LoggedSchema(record=RecordNumber(1), after_seq=Seq(0), table=table_schema(7))
-    return TableLog(
-        table_id=7, added_record=RecordNumber(1), edge="1", initial_snapshot=True, schemas=(schema,),
-        stopped=None if error is None else stopped(7, Seq(0), error),
-    )  # fmt: skip
+    return table_log(table_schema(7), stopped=None if error is None else stopped(7, Seq(0), error))
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@ from pathlib import Path
 from support.journals import table_schema
 from support.origins import origin
 from support.resources import replicator
-from tailrace.changelog.records import RecordNumber, Seq
-from tailrace.changelog.state import LoggedSchema, LogState, TableLog
+from support.states import log_state, table_log
+from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import Replicator, StorageLocation
 from tailrace.removal import data as drop_data
 from tailrace.removal.claims import Known
@@ -27,7 +27,7 @@ def test_of_the_change_log_s_location_only_its_own_folders_are_deleted(tmp_path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     storage = Storage.open(StorageLocation.model_validate(place))
-    log = LogState(number=RecordNumber(0), origin=ORIGIN.model_copy(update={"owner": "shop"}), owner="shop")
+    log = log_state(number=0, origin=ORIGIN.model_copy(update={"owner": "shop"}), owner="shop")
     known = Known(Replicator.model_validate(document), storage.root, log)
     assert [line[1] for line in drop_data.drop(known, storage, tmp_path, lambda: known)] == ["dropped"]
     assert sorted(p for p in (tmp_path / "lake").rglob("*") if p.is_file()) == sorted(foreign)
@@ -39,5 +39,4 @@ def test_a_table_whose_name_would_lead_out_of_its_folder_stays_inside() -> None:
 
 def _table(name: str) -> TableLog:
     schema = table_schema(1).model_copy(update={"table_name": name})
-    logged = LoggedSchema(record=RecordNumber(1), after_seq=Seq(0), table=schema)
-    return TableLog(table_id=1, added_record=RecordNumber(1), edge="1", initial_snapshot=False, schemas=(logged,))
+    return table_log(schema)
