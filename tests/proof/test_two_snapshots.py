@@ -2,8 +2,7 @@
 in the log. Its end must not remove them.
 """
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from support.ddl.fork_server import ForkServer
 from support.ddl.in_process import InProcess, in_process
 from support.ddl.verify import verify
 from support.postgres import PostgresServer
+from support.waiting import until
 from tailrace.changelog.state import LogState
 
 SETUP = (
@@ -35,12 +35,6 @@ def one(postgres: PostgresServer, fork_server: ForkServer, tmp_path: Path) -> It
         yield made
 
 
-def until(one: InProcess, what: str, condition: Callable[[LogState], object]) -> None:
-    end = time.monotonic() + 60
-    while not condition(one.turn()):
-        assert time.monotonic() < end, what
-
-
 def begun(state: LogState, snapshot_id: str) -> bool:
     return any(part.chunks_done for part in state.snapshots[snapshot_id].tables.values())
 
@@ -53,12 +47,12 @@ def test_the_end_of_an_older_snapshot_leaves_what_a_newer_one_has_read(one: InPr
     """Suspended, the older one ends last in any case; in a large table it often does. Its first chunk is the end of
     the key's range, in which the attached rows are."""
     asked = one.ask(["s.t"], parallelism=1)
-    until(one, "a chunk is registered", lambda state: begun(state, asked))
+    until(lambda: begun(one.turn(), asked), "a chunk is registered")
     assert one.driver is not None
     one.driver.control.suspend_snapshot(asked, True)
     one.sql(ATTACH)
-    until(one, "the partition is read", read_again)
-    until(one, "its rows are in the target", lambda _: one.lake.table("s", "t").rows().num_rows == 84)
+    until(lambda: read_again(one.turn()), "the partition is read")
+    until(lambda: one.turn() and one.lake.table("s", "t").rows().num_rows == 84, "its rows are in the target")
     assert one.driver.journal.state.snapshots[asked].ended is None
     one.driver.control.suspend_snapshot(asked, False)
     verdict = verify(one, one.settle())

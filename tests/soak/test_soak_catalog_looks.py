@@ -13,10 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.capture import CaptureRun, eventually
+from support.capture import CaptureRun
 from support.ddl.fork_server import ForkServer
 from support.pg_source import config_of
 from support.postgres import PostgresServer
+from support.waiting import until
 from tailrace.contract.resources import TablesSpec
 from tailrace.databases.postgresql.connect import Connection, connect
 from tailrace.sources.postgresql.fingerprint import look
@@ -58,7 +59,7 @@ def test_looks_at_a_hundred_thousand_partitions_cost_little(
         print(f"\nlook {number}: {_cost(many, trees)}", end="")
     run = CaptureRun(fork_server, postgres, tmp_path / "capture", include=("many.*",), timing={}).start(wait=False)
     try:
-        eventually(run._reads, "capture reads the log", 900)
+        until(run._reads, "capture reads the log", 900)
         time.sleep(IDLE / 3)
         capture, server, memory = _idle(postgres, run)
     finally:

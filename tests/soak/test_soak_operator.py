@@ -12,9 +12,10 @@ import psutil
 import pytest
 
 from support.kube import KubeApi
-from support.operator_process import OperatorProcess, until
+from support.operator_process import OperatorProcess
 from support.resources import replicator, request
 from support.team import Team, install_crds, operator, team
+from support.waiting import until
 
 COUNT = int(os.environ.get("TAILRACE_SOAK_OBJECTS", "1000"))
 IDLE_SECONDS = 120

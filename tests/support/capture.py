@@ -7,8 +7,7 @@ empty when capture began.
 
 import json
 import signal
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,20 +18,11 @@ from support.ddl.fork_server import LOOKS_OFTEN, Forked, ForkServer, looks
 from support.postgres import PostgresServer
 from support.seam_names import checked
 from support.segment_files import read_segment
+from support.waiting import until
 from tailrace.capture.client import CaptureClient, CaptureGone
 
 Row = dict[str, Any]
 UNKNOWN = "<unknown>"
-
-
-def eventually(condition: Callable[[], Any], what: str, timeout: float = 60.0) -> Any:
-    deadline = time.monotonic() + timeout
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
-        time.sleep(0.05)
 
 
 @dataclass
@@ -83,7 +73,7 @@ class CaptureRun:
             self.fork_server, self.fork_server.start(self.folder, command, self.timing, checked(seams))
         )
         if wait:
-            eventually(self._reads, f"capture reads the log\n{self.tail()}")
+            until(self._reads, f"capture reads the log\n{self.tail()}")
         return self
 
     def _reads(self) -> bool:
@@ -98,7 +88,7 @@ class CaptureRun:
     def look(self) -> None:
         """Wait until at least one look at the catalog has begun and ended."""
         was = looks(self.folder)
-        eventually(lambda: looks(self.folder) >= was + 2, f"two looks at the catalog\n{self.tail()}")
+        until(lambda: looks(self.folder) >= was + 2, f"two looks at the catalog\n{self.tail()}")
 
     def client(self) -> CaptureClient:
         return CaptureClient(self.folder / "c.sock", timeout=60)
@@ -139,7 +129,7 @@ class CaptureRun:
             assert self.process.poll() is None, self.tail()
             return any(True for r in self.records()[-1:] if r["position"] >= high)
 
-        eventually(there, f"journal at {text}\n{self.tail()}", timeout)
+        until(there, f"journal at {text}\n{self.tail()}", timeout)
 
     def records(self) -> list[dict[str, Any]]:
         paths = sorted((self.folder / "log" / "journal").glob("*.json"))
@@ -205,7 +195,7 @@ def started(run: CaptureRun, tables: str) -> PostgresServer:
     """It runs and captures the tables that these statements make."""
     run.server.execute(tables)
     run.start()
-    eventually(lambda: run.events("table-added"), "table added")
+    until(lambda: run.events("table-added"), "table added")
     return run.server
 
 

@@ -13,10 +13,9 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from kubernetes import client
 
@@ -32,20 +31,6 @@ from tailrace.errors import InvalidManifest
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "registry.example/tailrace-spark:1"
 Json = dict[str, Any]
-
-
-Found = TypeVar("Found")
-
-
-def until(look: Callable[[], Found | None], what: str, seconds: float = 60.0) -> Found:
-    """What `look` finds, as soon as it finds something."""
-    end = time.monotonic() + seconds
-    while True:
-        found = look()
-        if found:
-            return found
-        assert time.monotonic() < end, f"{what}: not within {seconds:.0f} s, last seen: {found!r}"
-        time.sleep(0.1)
 
 
 class OperatorProcess:

@@ -12,10 +12,11 @@ from deltalake.exceptions import TableNotFoundError
 from demo.compare import compare
 from support.kube import KubeApi
 from support.local_kubelet import LocalKubelet
-from support.operator_process import ROOT, OperatorProcess, until
+from support.operator_process import ROOT, OperatorProcess
 from support.postgres import PostgresServer
 from support.resources import Json, on_claim
 from support.team import Team, install_crds, operator, team
+from support.waiting import until
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.state import LogState
 from tailrace.contract.resources import StorageSpec

@@ -7,7 +7,8 @@ from typing import Any
 
 from support.kube import KubeApi
 from support.kube_objects import KubeObjects
-from support.operator_process import ROOT, DriverDouble, Node, OperatorProcess, until
+from support.operator_process import ROOT, DriverDouble, Node, OperatorProcess
+from support.waiting import until
 
 CRDS = ROOT / "crds"
 

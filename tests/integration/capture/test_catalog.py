@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from support.capture import CaptureRun, eventually, started
+from support.capture import CaptureRun, started
+from support.waiting import until
 
 PARTITIONED = (
     "CREATE TABLE {t} (id int PRIMARY KEY, a int NOT NULL, v text) PARTITION BY RANGE (id);"
@@ -154,7 +155,7 @@ def test_what_no_row_event_tells_is_read_again_or_stops_by_name(capture: Capture
     for t, (_, scenario) in names.items():
         server.execute(scenario.made.format(t=t))
     capture.start()
-    eventually(lambda: len(capture.events("table-fingerprint")) == len(names), "all tables added")
+    until(lambda: len(capture.events("table-fingerprint")) == len(names), "all tables added")
     (publication,) = server.execute("SELECT pubname::text FROM pg_publication")[0]
     capture.catch_up()
     if stopped:
@@ -184,7 +185,7 @@ def test_what_no_row_event_tells_is_read_again_or_stops_by_name(capture: Capture
         )
 
     try:
-        eventually(lambda: all(as_expected(*pair) for pair in names.values()), "each scenario's outcome")
+        until(lambda: all(as_expected(*pair) for pair in names.values()), "each scenario's outcome")
     except AssertionError:
         wrong = {n: (outcomes()[n], s.outcome) for n, s in names.values() if not as_expected(n, s)}
         raise AssertionError(f"{wrong}\n{capture.tail()}") from None
@@ -205,7 +206,7 @@ def test_a_look_waits_for_nobody_who_alters_a_partition_tree(capture: CaptureRun
         connection.execute("LOCK TABLE r, r0 IN ACCESS EXCLUSIVE MODE")
         capture.look()
         server.execute("INSERT INTO t VALUES (1)")
-        eventually(lambda: capture.rows("public.t"), "rows come beside the lock")
+        until(lambda: capture.rows("public.t"), "rows come beside the lock")
 
 
 def test_a_former_partition_that_is_there_again_between_two_looks_is_read_again(capture: CaptureRun) -> None:
@@ -217,9 +218,9 @@ def test_a_former_partition_that_is_there_again_between_two_looks_is_read_again(
         return sum(e["reread"] for e in capture.events("schema-changed") if e["table"]["table_name"] == "r")
 
     server.execute("INSERT INTO r VALUES (1)")
-    eventually(lambda: capture.rows("public.r"), "the partition is named")
+    until(lambda: capture.rows("public.r"), "the partition is named")
     server.execute("ALTER TABLE r DETACH PARTITION r0")
-    eventually(lambda: rereads() == 1, "the detached partition is seen")
+    until(lambda: rereads() == 1, "the detached partition is seen")
     attach = "ALTER TABLE r ATTACH PARTITION r0 FOR VALUES FROM (0) TO (9)"
     server.execute(f"BEGIN; {attach}; INSERT INTO r VALUES (2); ALTER TABLE r DETACH PARTITION r0; COMMIT")
-    eventually(lambda: rereads() == 2, f"what came and went is read again\n{capture.tail()}")
+    until(lambda: rereads() == 2, f"what came and went is read again\n{capture.tail()}")

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 
 import psutil
 
-from support.capture import CaptureRun, eventually, started
+from support.capture import CaptureRun, started
 from support.postgres import PostgresServer
+from support.waiting import until
 
 
 @contextmanager
@@ -28,10 +29,10 @@ def test_while_the_source_hangs_the_lag_grows_and_the_state_says_why(capture: Ca
     capture.catch_up()
     with capture.client() as client:
         with frozen(server):
-            eventually(lambda: client.state().waiting_for, "the silence is told", 60)
+            until(lambda: client.state().waiting_for, "the silence is told", 60)
             silent = client.state()
         assert str(silent.waiting_for).startswith("the source, silent for")
         assert (silent.lag_seconds or 0) > 9
         server.execute("INSERT INTO t VALUES (1)")
         capture.catch_up()
-        eventually(lambda: client.state().waiting_for is None, "the source is heard again")
+        until(lambda: client.state().waiting_for is None, "the source is heard again")

@@ -13,6 +13,7 @@ from support.ddl.in_process import InProcess, in_process
 from support.ddl.verify import verify
 from support.postgres import PostgresServer
 from support.versions import turns
+from support.waiting import until
 from tailrace.contract.resources import TablesSpec
 from tailrace.sources.postgresql.fingerprint import look
 from tailrace.sources.postgresql.objects import ensure_publication
@@ -61,10 +62,7 @@ def rows_of(one: InProcess, table: str) -> int:
 def arrives(one: InProcess, table: str) -> None:
     before = rows_of(one, table)
     one.sql(f"INSERT INTO s.{table} SELECT coalesce(max(id), 0) + 1 FROM s.{table}")
-    end = time.monotonic() + 60
-    while rows_of(one, table) == before:
-        assert time.monotonic() < end, f"a row of s.{table} is not in the journal after 60 s"
-        time.sleep(0.2)
+    until(lambda: rows_of(one, table) > before, f"a row of s.{table} in the journal")
 
 
 def test_a_locked_partition_holds_nothing_up(running: InProcess) -> None:
@@ -72,11 +70,7 @@ def test_a_locked_partition_holds_nothing_up(running: InProcess) -> None:
         was = looks(running.folder)
         for _ in range(2):
             arrives(running, "u")
-        end = time.monotonic() + 60
-        while looks(running.folder) < was + 2:
-            assert time.monotonic() < end, "the catalog is not looked at any more"
-            running.turn()
-            time.sleep(0.2)
+        until(lambda: running.turn() and looks(running.folder) >= was + 2, "two more looks at the catalog")
     verdict = verify(running, running.settle())
     assert not verdict.wrong and not verdict.stopped
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from support.capture import CaptureRun, check_invariants, eventually, lsn, source_rows
+from support.capture import CaptureRun, check_invariants, lsn, source_rows
 from support.postgres import PostgresServer
+from support.waiting import until
 from tailrace.changelog.records import SnapshotPlanned
 
 SEAMS = ("capture.after-segments", "capture.before-ack", "journal.before-create", "journal.after-create")
@@ -32,7 +33,7 @@ def test_every_kind_of_change_comes_out_of_the_log_as_the_source_has_it(capture:
     server = capture.server
     server.execute(TABLE)
     capture.start()
-    eventually(lambda: capture.events("table-added"), "table added")
+    until(lambda: capture.events("table-added"), "table added")
     server.execute(
         "INSERT INTO t SELECT g, g, 'n' || g, repeat('x', 9000) || g, g / 7.0, now() FROM generate_series(1, 50) g"
     )
@@ -54,7 +55,7 @@ def test_full_replica_identity_takes_unchanged_values_from_the_old_row(capture: 
     server = capture.server
     server.execute(TABLE + "; ALTER TABLE t REPLICA IDENTITY FULL")
     capture.start()
-    eventually(lambda: capture.events("table-added"), "table added")
+    until(lambda: capture.events("table-added"), "table added")
     server.execute("INSERT INTO t SELECT g, g, 'n', repeat('x', 9000) || g, 1, now() FROM generate_series(1, 10) g")
     server.execute("UPDATE t SET v = 0; UPDATE t SET id = -id WHERE id > 5; DELETE FROM t WHERE id = 1")
     compare(capture)
@@ -66,7 +67,7 @@ def test_streamed_transactions_with_aborted_savepoints_bring_only_what_was_commi
     server = capture.server
     server.execute(TABLE)
     capture.start()
-    eventually(lambda: capture.events("table-added"), "table added")
+    until(lambda: capture.events("table-added"), "table added")
     insert = "INSERT INTO t SELECT g, 0, 'n', repeat('y', 100), 1, now() FROM generate_series(%s::int, %s::int) g"
     with server.connect(autocommit=False) as one, server.connect(autocommit=False) as two:
         for round_ in range(6):
@@ -95,7 +96,7 @@ def test_killed_at_a_seam_it_goes_on_without_loss_or_repetition(capture: Capture
     server = capture.server
     server.execute(TABLE)
     capture.start()
-    eventually(lambda: capture.events("table-added"), "table added")
+    until(lambda: capture.events("table-added"), "table added")
     assert capture.stop() == 0
     capture.start(seams=f"{seam}=kill@{visit}", wait=False)
     written = write_until_dead(capture)
@@ -130,7 +131,7 @@ def test_concurrent_writers_and_random_kills_leave_the_log_equal_to_the_source(c
     server = capture.server
     server.execute(TABLE)
     capture.start()
-    eventually(lambda: capture.events("table-added"), "table added")
+    until(lambda: capture.events("table-added"), "table added")
     stop = threading.Event()
     threads = [threading.Thread(target=write, args=(server, seed, stop)) for seed in range(4)]
     for thread in threads:
@@ -195,18 +196,18 @@ def test_a_transaction_of_many_blocks_is_one_in_the_log_beside_a_kill_requests_a
     server.execute(TABLE)
     server.execute("CREATE TABLE u (id int PRIMARY KEY)")
     capture.start()
-    eventually(lambda: len(capture.events("table-added")) == 2, "tables added")
+    until(lambda: len(capture.events("table-added")) == 2, "tables added")
     server.execute("INSERT INTO t (id) VALUES (-1)")
     capture.catch_up()
     server.execute(f"BEGIN; {BIG}; COMMIT")
-    eventually(lambda: len(unnamed(capture)) > 1, "blocks of the transaction are written")
+    until(lambda: len(unnamed(capture)) > 1, "blocks of the transaction are written")
     capture.kill()
     left = unnamed(capture)
     assert left, "it was killed in the midst of the transaction"
     capture.start(wait=False)
     server.execute("INSERT INTO u VALUES (1); ALTER TABLE u ADD COLUMN w int")
     (u,) = (e["table"]["table_id"] for e in capture.events("table-added") if e["table"]["table_name"] == "u")
-    eventually(lambda: unnamed(capture) - left, "blocks are written again")
+    until(lambda: unnamed(capture) - left, "blocks are written again")
     asked = 0
     with capture.client() as client:
         while unnamed(capture) - left:

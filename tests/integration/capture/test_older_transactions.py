@@ -5,7 +5,7 @@ must be replayed, or the row goes back or is lost (docs/decisions/0022).
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from support.ddl.fork_server import ForkServer
 from support.ddl.in_process import InProcess, in_process
 from support.ddl.verify import verify
 from support.postgres import PostgresServer
+from support.waiting import until
 
 
 @pytest.fixture
@@ -24,13 +25,6 @@ def running(fork_server: ForkServer, tmp_path: Path) -> Iterator[InProcess]:
         one.start()
         one.settle()
         yield one
-
-
-def until(one: InProcess, what: str, condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, what
-        one.turn()
 
 
 def ghost(one: InProcess, name: str) -> None:
@@ -59,7 +53,7 @@ def test_an_older_transaction_s_change_stays_above_a_newer_one_s(running: InProc
     def added() -> bool:
         return any(t.schema.table_name == "t" for t in one.turn().tables.values())
 
-    until(one, "s.t is captured", added)
+    until(added, "s.t is captured")
     ghost(one, "ghost")
     one.sql("SET synchronous_commit = on", "hanging")
     hanging = one.session("hanging")
@@ -77,7 +71,7 @@ def test_an_older_transaction_s_change_stays_above_a_newer_one_s(running: InProc
         mine = [s.tables[table] for s in state.snapshots.values() if table in s.tables]
         return bool(mine) and all(s.finished is not None for s in mine)
 
-    until(one, "s.t is read", read)
+    until(read, "s.t is read")
     assert thread.is_alive(), "the older commit was visible too early"
     ghost(one, "")
     thread.join(10)

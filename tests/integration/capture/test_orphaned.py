@@ -2,7 +2,8 @@
 
 import time
 
-from support.capture import CaptureRun, check_invariants, eventually, source_rows
+from support.capture import CaptureRun, check_invariants, source_rows
+from support.waiting import until
 
 
 def slot_active(run: CaptureRun) -> bool:
@@ -15,7 +16,7 @@ def test_a_capture_without_a_driver_ends_cleanly_and_goes_on_when_one_comes(capt
     server = capture.server
     server.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
     capture.start()
-    eventually(lambda: capture.events("table-added"), "table added")
+    until(lambda: capture.events("table-added"), "table added")
     for number in range(12):  # for longer than it would stay alone
         with capture.client() as driver:
             driver.state()
@@ -25,7 +26,7 @@ def test_a_capture_without_a_driver_ends_cleanly_and_goes_on_when_one_comes(capt
     assert capture.process.poll() is None, "a driver that asks now and then keeps it"
     assert capture.wait(20) == 0
     assert "no driver has asked" in capture.tail()
-    eventually(lambda: not slot_active(capture), "the slot is free")
+    until(lambda: not slot_active(capture), "the slot is free")
     server.execute("INSERT INTO t SELECT g, 'missed' FROM generate_series(100, 110) g")
     capture.arguments = ()
     capture.start()

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from support.capture import CaptureRun, eventually, refused, source_rows, started
+from support.capture import CaptureRun, refused, source_rows, started
 from support.postgres import PostgresServer
+from support.waiting import until
 from tailrace.capture.renewal import Renewal
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records import SnapshotPlanned
@@ -33,11 +34,11 @@ def test_a_resync_takes_a_stopped_table_in_again_as_it_is_now(capture: CaptureRu
     capture.catch_up()
     (table,) = state(capture).tables.values()
     server.execute("ALTER TABLE t DROP COLUMN v, ADD COLUMN w int")
-    eventually(lambda: state(capture).tables[table.table_id].stopped, "the table stops")
+    until(lambda: state(capture).tables[table.table_id].stopped, "the table stops")
     plan = SnapshotPlanned(snapshot_id="again", request="again", tables=(table.table_id,), resync=True)
     with capture.client() as client:
         record = client.append([plan])
-    eventually(lambda: state(capture).tables[table.table_id].resync == "again", "the table is taken in again")
+    until(lambda: state(capture).tables[table.table_id].resync == "again", "the table is taken in again")
     again = state(capture).tables[table.table_id]
     assert again.stopped is None and [c.name for c in again.schema.columns] == ["id", "w"]
     assert again.generation > record > table.generation
@@ -64,7 +65,7 @@ def test_after_the_position_was_lost_the_stream_begins_anew_in_the_same_log(capt
         capture.start(seams=f"{seam}=kill", wait=False)
         capture.wait()
     capture.start()
-    eventually(lambda: any(not t.removed for t in state(capture).tables.values()), "the table is taken in again")
+    until(lambda: any(not t.removed for t in state(capture).tables.values()), "the table is taken in again")
     after = state(capture)
     assert after.renewed == "again" and Renewal.read(storage(capture)) is None
     (table,) = after.tables.values()
@@ -93,7 +94,7 @@ def test_a_slot_whose_log_the_server_removed_is_replaced_by_a_resync(capture: Ca
     assert "`tailrace resync -f <manifest> --all`" in capture.fault()["fix"]
     Renewal(id="again", request="again").write(storage(capture))
     capture.start()
-    eventually(lambda: any(not t.removed for t in state(capture).tables.values()), "the table is added again")
+    until(lambda: any(not t.removed for t in state(capture).tables.values()), "the table is added again")
     (table,) = state(capture).tables.values()
     assert state(capture).renewed == "again" and table.generation > before.number
     server.execute("INSERT INTO t VALUES (3, 'c')")
@@ -118,7 +119,7 @@ def test_a_given_slot_whose_log_the_server_removed_is_re_created_by_hand(capture
     server.drop_slot("given")
     server.execute(make)
     capture.start()
-    eventually(lambda: state(capture).renewed == "again", "the stream begins again")
+    until(lambda: state(capture).renewed == "again", "the stream begins again")
 
 
 def lose_log(server: PostgresServer) -> None:
@@ -129,4 +130,4 @@ def lose_log(server: PostgresServer) -> None:
         server.execute("CHECKPOINT")
         return server.execute("SELECT wal_status FROM pg_replication_slots") == [("lost",)]
 
-    eventually(lost, "the slot is lost")
+    until(lost, "the slot is lost")

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from support.capture import CaptureRun, eventually, started
+from support.capture import CaptureRun, started
 from support.postgres import PostgresServer
+from support.waiting import until
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'a')"
 RARELY = {"poll": 1000.0, "rarest_poll": 1000.0}
@@ -29,7 +30,7 @@ def changed(capture: CaptureRun) -> list[dict[str, Any]]:
         found = capture.events("schema-changed")[-1:]
         return [e for e in found if "w" in {c["name"] for c in e["table"]["columns"]}]
 
-    found: list[dict[str, Any]] = eventually(has_w, f"w is copied\n{capture.tail()}")
+    found: list[dict[str, Any]] = until(has_w, f"w is copied\n{capture.tail()}")
     return found
 
 
@@ -74,7 +75,7 @@ def test_a_table_that_the_first_rows_after_a_change_of_the_options_stop_is_stopp
     capture.stop()
     server.execute("ALTER TABLE t DROP COLUMN v, ADD COLUMN w int; INSERT INTO t VALUES (2, 5)")
     again(capture, ALL)
-    eventually(lambda: capture.events("table-stopped"), "the table is stopped")
+    until(lambda: capture.events("table-stopped"), "the table is stopped")
     capture.catch_up()
 
 

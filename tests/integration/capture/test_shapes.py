@@ -2,7 +2,8 @@
 
 import pytest
 
-from support.capture import CaptureRun, check_invariants, eventually, refused, source_rows, started
+from support.capture import CaptureRun, check_invariants, refused, source_rows, started
+from support.waiting import until
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text)"
 
@@ -16,13 +17,13 @@ def test_a_slot_and_a_publication_that_are_given_are_used_as_they_are(capture: C
     server.execute("SELECT pg_create_logical_replication_slot('mine', 'pgoutput')")
     capture.source = {"postgresql": {"slot": "mine", "publication": "mine"}}
     capture.start()
-    stop = eventually(lambda: capture.events("table-stopped"), "what is not published stops")[0]
+    stop = until(lambda: capture.events("table-stopped"), "what is not published stops")[0]
     assert (stop["error"], "public.u" in stop["message"]) == ("ReadRefused", True)
     server.execute("INSERT INTO t VALUES (1, 'a')")
     assert server.execute("SELECT slot_name::text FROM pg_replication_slots") == [("mine",)]
     assert server.execute("SELECT pubname::text FROM pg_publication") == [("mine",)]
     server.execute(stop["fix"].split("`")[1])
-    eventually(lambda: len(capture.events("table-added")) == 3, "what is published then is taken in")
+    until(lambda: len(capture.events("table-added")) == 3, "what is published then is taken in")
     server.execute("INSERT INTO u VALUES (2)")
     capture.catch_up()
     check_invariants(capture)

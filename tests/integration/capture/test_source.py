@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from support import states
-from support.capture import CaptureRun, check_invariants, eventually, lsn, made_slot, refused, source_rows, started
+from support.capture import CaptureRun, check_invariants, lsn, made_slot, refused, source_rows, started
 from support.postgres import PostgresServer
 from support.transaction_ids import move_transaction_counter
+from support.waiting import until
 from tailrace.capture.requests import ChunkTooOld
 from tailrace.changelog.records import Applied, ChunkRegistered, Seq, SnapshotPlanned, SnapshotTableStarted
 from tailrace.errors import Retry
@@ -49,7 +50,7 @@ def test_a_start_killed_after_its_slot_was_made_begins_again(capture: CaptureRun
         capture.start(seams=f"{seam}=kill", wait=False)
         assert capture.wait() == -9
     capture.start()
-    eventually(lambda: capture.events("table-added"), "table added")
+    until(lambda: capture.events("table-added"), "table added")
     capture.server.execute("INSERT INTO t VALUES (1, 'a')")
     capture.catch_up()
     check_invariants(capture)
@@ -69,9 +70,9 @@ def test_an_open_transaction_in_the_slots_way_is_named(capture: CaptureRun) -> N
             with capture.client() as client:
                 return "'in the way'" in (client.state().waiting_for or "")
 
-        eventually(waits, "the status names the transaction")
+        until(waits, "the status names the transaction")
         other.rollback()
-    eventually(lambda: capture.events("table-added"), "table added")
+    until(lambda: capture.events("table-added"), "table added")
 
 
 def test_an_idle_source_is_acknowledged_only_after_a_heartbeat_record(capture: CaptureRun) -> None:
@@ -80,7 +81,7 @@ def test_an_idle_source_is_acknowledged_only_after_a_heartbeat_record(capture: C
     server.execute("INSERT INTO other.busy SELECT repeat('x', 100) FROM generate_series(1, 2000)")
     end = lsn(server.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0])
     confirmed = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots"
-    eventually(lambda: lsn(server.execute(confirmed)[0][0]) >= end, "the source may forget the neighbour's log")
+    until(lambda: lsn(server.execute(confirmed)[0][0]) >= end, "the source may forget the neighbour's log")
     assert lsn(server.execute(confirmed)[0][0]) <= capture.records()[-1]["position"]
     beats = [r for r in capture.records() if any(e["kind"] == "heartbeat" for e in r["events"])]
     assert beats and beats[-1]["position"] >= end > before
@@ -90,15 +91,15 @@ def test_an_idle_source_is_acknowledged_only_after_a_heartbeat_record(capture: C
 def test_tables_are_added_and_removed_and_columns_added_while_it_runs(capture: CaptureRun) -> None:
     server = started(capture, TABLE)
     server.execute("CREATE TABLE u (id int PRIMARY KEY, v text)")
-    eventually(lambda: len(capture.events("table-added")) == 2, "u is added")
+    until(lambda: len(capture.events("table-added")) == 2, "u is added")
     server.execute("INSERT INTO u VALUES (1, 'a'); ALTER TABLE u ADD COLUMN w int; INSERT INTO u VALUES (2, 'b', 5)")
     server.execute("ALTER TABLE t ADD COLUMN x int DEFAULT 3")
-    eventually(lambda: len(capture.events("schema-changed")) == 2, "both changes are seen")
+    until(lambda: len(capture.events("schema-changed")) == 2, "both changes are seen")
     changed = {e["table"]["table_name"]: e for e in capture.events("schema-changed")}
     assert (changed["u"]["seq"], changed["u"]["reread"]) == (1, False)
     assert changed["t"]["reread"] is True
     server.execute("DROP TABLE u")
-    eventually(lambda: capture.events("table-removed"), "u is removed")
+    until(lambda: capture.events("table-removed"), "u is removed")
     server.execute("INSERT INTO t VALUES (1, 'a', 4)")
     capture.catch_up()
     check_invariants(capture)
@@ -112,8 +113,8 @@ def test_a_change_that_cannot_be_followed_stops_its_table_alone(capture: Capture
     server.execute("INSERT INTO t VALUES (1, 'a'); ALTER TABLE t RENAME COLUMN v TO w; INSERT INTO t VALUES (2, 'b')")
     server.execute("INSERT INTO d VALUES (1, '2020-01-01'); INSERT INTO d VALUES (2, 'infinity'), (3, '2020-01-02')")
     server.execute("CREATE TABLE ok (id int PRIMARY KEY)")
-    eventually(lambda: len(capture.events("table-stopped")) == 2, "both tables stop")
-    eventually(lambda: len(capture.events("table-added")) == 3, "ok is added")
+    until(lambda: len(capture.events("table-stopped")) == 2, "both tables stop")
+    until(lambda: len(capture.events("table-added")) == 3, "ok is added")
     server.execute("INSERT INTO ok VALUES (1)")
     capture.catch_up()
     check_invariants(capture)
@@ -165,7 +166,7 @@ def test_a_chunk_is_replayed_from_the_first_transaction_that_it_did_not_see(capt
             client.register_chunk(chunk(table_id, high, 2), snapshot, ["id", "v"])
         client.report_applied([Applied(table_id=table_id, applied_seq=Seq(4), applied_record=record)], [])
     server.execute("INSERT INTO t VALUES (9, 'x')")
-    eventually(lambda: capture.events("applied"), "applied is recorded")
+    until(lambda: capture.events("applied"), "applied is recorded")
     found: list[dict[str, Any]] = capture.events("chunk-registered")
     assert [(e["replay_point"], e["schema_version"]) for e in found] == [(2, 1), (5, 1)]
 
@@ -173,10 +174,10 @@ def test_a_chunk_is_replayed_from_the_first_transaction_that_it_did_not_see(capt
 def test_a_chunk_with_a_new_column_is_not_replayed_from_before_it(capture: CaptureRun) -> None:
     """Another table's commit stalls: in the log, not visible. The row from before the ALTER has no default in it."""
     server = started(capture, TABLE + "; CREATE TABLE u (id int PRIMARY KEY)")
-    eventually(lambda: len(capture.events("table-added")) == 2, "both tables are added")
+    until(lambda: len(capture.events("table-added")) == 2, "both tables are added")
     stalled = server.execute("INSERT INTO u VALUES (1) RETURNING pg_current_xact_id()::text")[0][0]
     server.execute("INSERT INTO t VALUES (1, 'a'); ALTER TABLE t ADD COLUMN x int DEFAULT 3")
-    eventually(lambda: capture.events("schema-changed"), "the column is seen")
+    until(lambda: capture.events("schema-changed"), "the column is seen")
     (table_id,) = {e["table"]["table_id"] for e in capture.events("schema-changed")}
     snapshot, high = read_chunk(server)
     snapshot = f"{stalled}:{snapshot.split(':')[1]}:{stalled}"
@@ -202,7 +203,7 @@ def test_a_chunk_that_was_read_before_a_re_read_was_called_for_is_refused(captur
         client.begin_chunk("s", table_id, 0)
         snapshot, high = read_chunk(server)
         server.execute("ALTER TABLE t ALTER v TYPE text USING v || ' silent'")
-        (changed,) = eventually(lambda: capture.events("schema-changed"), "the rewrite is seen")
+        (changed,) = until(lambda: capture.events("schema-changed"), "the rewrite is seen")
         assert changed["reread"]
         with pytest.raises(ChunkTooOld, match="read again"):
             client.register_chunk(chunk(table_id, high), snapshot, ["id", "v"])

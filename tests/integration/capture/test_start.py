@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from support.capture import CaptureRun, check_invariants, eventually, made_slot, refused, source_rows, started
+from support.capture import CaptureRun, check_invariants, made_slot, refused, source_rows, started
 from support.pg_source import config_of
 from support.postgres import PostgresServer
 from support.resources import replicator as document_of
+from support.waiting import until
 from tailrace.changelog.paths import FIRST_START
 from tailrace.changelog.records import Position
 from tailrace.contract.resources import Replicator
@@ -150,7 +151,7 @@ def test_with_a_slot_given_the_publication_of_a_namesake_is_left_alone(capture: 
     assert server.execute(PUBLISHED) == []
     server.execute(f"DROP PUBLICATION {name}")
     started(capture, "SELECT 1")
-    eventually(lambda: server.execute(PUBLISHED) == [("t",)], "its own publication is made")
+    until(lambda: server.execute(PUBLISHED) == [("t",)], "its own publication is made")
 
 
 def test_a_slot_that_a_namesake_makes_first_is_not_ours(postgres: PostgresServer, tmp_path: Path) -> None:
@@ -175,12 +176,12 @@ def test_an_end_while_the_slot_is_being_made_leaves_no_slot(capture: CaptureRun,
     with server.connect(autocommit=False) as other:
         other.execute("INSERT INTO t VALUES (1, 'a')")
         capture.start(wait=False)
-        eventually(lambda: server.execute(maker), "the slot is being made")
+        until(lambda: server.execute(maker), "the slot is being made")
         if end == "kill":
             capture.kill()
         else:
             assert capture.stop() == 0
-        eventually(lambda: not server.execute(maker), "its maker has gone")
+        until(lambda: not server.execute(maker), "its maker has gone")
         other.rollback()
     assert server.execute(SLOTS) == []
     assert (capture.folder / "log" / FIRST_START).exists(), "a slot that was done at that moment would be known as ours"
@@ -192,12 +193,12 @@ def test_a_start_killed_while_its_slot_is_being_made_begins_again_at_once(captur
     with server.connect(autocommit=False) as other:
         other.execute("INSERT INTO t VALUES (1, 'a')")
         capture.start(wait=False)
-        eventually(lambda: server.execute(SLOTS), "the slot is being made")
+        until(lambda: server.execute(SLOTS), "the slot is being made")
         capture.kill()
         capture.start(wait=False)
         time.sleep(1)
         other.rollback()
-    eventually(lambda: capture.events("table-added"), f"it has begun\n{capture.tail()}")
+    until(lambda: capture.events("table-added"), f"it has begun\n{capture.tail()}")
 
 
 @pytest.mark.postgres(18)
@@ -208,17 +209,17 @@ def test_a_table_that_we_may_not_publish_stops_alone_until_we_may(capture: Captu
     server.execute("CREATE ROLE shop_owner; ALTER TABLE foreign_one OWNER TO shop_owner")
     capture.source = {"username": "poor"}
     capture.start()
-    stop = eventually(lambda: capture.events("table-stopped"), "the other's table stops")[0]
+    stop = until(lambda: capture.events("table-stopped"), "the other's table stops")[0]
     said, _, other = stop["fix"].partition("; or ")
     statement = said.removeprefix("Run `").removesuffix("`")
     assert (stop["error"], statement) == ("ReadRefused", 'GRANT "shop_owner" TO "poor"')
     assert "source.postgresql.publication" in other
     server.execute("INSERT INTO t VALUES (1, 'a'); CREATE TABLE later (id int PRIMARY KEY)")
-    eventually(lambda: len(capture.events("table-stopped")) == 2, "one that comes later stops too")
+    until(lambda: len(capture.events("table-stopped")) == 2, "one that comes later stops too")
     last = capture.events("table-stopped")[1]
     assert "GRANT" not in last["fix"] and "source.postgresql.publication" in last["fix"], "its owner is a superuser"
     server.execute(statement)
-    eventually(lambda: ("foreign_one",) in server.execute(PUBLISHED), "it is taken in")
+    until(lambda: ("foreign_one",) in server.execute(PUBLISHED), "it is taken in")
     server.execute("INSERT INTO foreign_one VALUES (7)")
     capture.catch_up()
     assert [r["id"] for r in capture.rows("public.foreign_one")] == [7]
@@ -248,7 +249,7 @@ def test_a_table_that_the_server_would_not_let_be_updated_is_not_published(captu
     for name, made in WHOLE_IDENTITIES.items():
         server.execute(made.format(t=name))
     started(capture, "CREATE TABLE plain " + GENERATED.format(kind="STORED"))
-    stops = eventually(lambda: len(e := capture.events("table-stopped")) == 3 and e, "the others stop")
+    stops = until(lambda: (len(e := capture.events("table-stopped")) == 3 and e) or None, "the others stop")
     for name in (*WHOLE_IDENTITIES, "plain"):
         goes_on(server, name)
     for stop in stops:
@@ -258,13 +259,13 @@ def test_a_table_that_the_server_would_not_let_be_updated_is_not_published(captu
         "CREATE TABLE later " + GENERATED.format(kind="STORED") + "; ALTER TABLE plain REPLICA IDENTITY FULL"
     )
     captured = {(name,) for name in (*WHOLE_IDENTITIES, "later")}
-    eventually(lambda: set(server.execute(PUBLISHED)) == captured, "what is mended comes in; what is spoiled leaves")
+    until(lambda: set(server.execute(PUBLISHED)) == captured, "what is mended comes in; what is spoiled leaves")
     for name in (*WHOLE_IDENTITIES, "plain", "later"):
         goes_on(server, name) if name == "later" else server.execute(f"UPDATE {name} SET v = 7")
     capture.catch_up()
-    stops = eventually(lambda: capture.events("table-stopped")[3:], "the spoiled one stops")
+    stops = until(lambda: capture.events("table-stopped")[3:], "the spoiled one stops")
     assert [stop["message"].split()[0] for stop in stops] == ['"public"."plain"']
-    eventually(lambda: [r["v"] for r in capture.rows("public.a_leaf")][-1] == 7, "the mended one's change is recorded")
+    until(lambda: [r["v"] for r in capture.rows("public.a_leaf")][-1] == 7, "the mended one's change is recorded")
 
 
 def test_what_is_excluded_leaves_the_publication_and_can_lose_its_key(capture: CaptureRun) -> None:
@@ -274,7 +275,7 @@ def test_what_is_excluded_leaves_the_publication_and_can_lose_its_key(capture: C
     assert capture.stop() == 0
     capture.include = ("public.t",)
     capture.start()
-    eventually(lambda: server.execute(PUBLISHED) == [("t",)], "u leaves the publication")
+    until(lambda: server.execute(PUBLISHED) == [("t",)], "u leaves the publication")
     server.execute("ALTER TABLE u DROP CONSTRAINT u_pkey; INSERT INTO u VALUES (1, 1); UPDATE u SET v = 2")
 
 
@@ -301,7 +302,7 @@ def test_rows_that_changed_without_row_events_during_a_stop_call_for_a_re_read(
     server.execute(change)
     assert server.execute("SELECT id, v FROM p ORDER BY id") == rows
     capture.start()
-    eventually(lambda: [e for e in capture.events("schema-changed") if e["reread"]], "a re-read is called for")
+    until(lambda: [e for e in capture.events("schema-changed") if e["reread"]], "a re-read is called for")
 
 
 def test_a_new_partition_is_read_again_only_if_it_brought_rows(capture: CaptureRun) -> None:
@@ -313,14 +314,14 @@ def test_a_new_partition_is_read_again_only_if_it_brought_rows(capture: CaptureR
     server.execute("INSERT INTO p VALUES (1, 'a')")
     capture.catch_up()
     server.execute("CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20)")
-    eventually(lambda: capture.events("table-fingerprint")[1:], "the new file is recorded")
+    until(lambda: capture.events("table-fingerprint")[1:], "the new file is recorded")
     server.execute("INSERT INTO p VALUES (11, 'b')")
     capture.catch_up()
     assert capture.events("schema-changed") == []
     assert capture.fold("public.p") == source_rows(server, "p")
     server.execute("CREATE TABLE p3 (id int PRIMARY KEY, v text); INSERT INTO p3 VALUES (21, 'c')")
     server.execute("ALTER TABLE p ATTACH PARTITION p3 FOR VALUES FROM (20) TO (30)")
-    eventually(lambda: [e for e in capture.events("schema-changed") if e["reread"]], "a re-read is called for")
+    until(lambda: [e for e in capture.events("schema-changed") if e["reread"]], "a re-read is called for")
 
 
 @pytest.mark.postgres(14)
@@ -335,15 +336,15 @@ def test_what_is_attached_between_a_killed_first_start_and_the_next_is_captured(
     capture.server.execute("INSERT INTO x VALUES (1, 'a')")
     capture.server.execute("ALTER TABLE p ATTACH PARTITION x FOR VALUES FROM (0) TO (10)")
     capture.start()
-    eventually(lambda: capture.events("table-added"), "the table is captured")
+    until(lambda: capture.events("table-added"), "the table is captured")
     capture.server.execute("INSERT INTO p VALUES (2, 'b')")
     # Only later rows: until it is asked anew, the server may keep this one back, which a chunk then brings.
-    eventually(
+    until(
         lambda: (2,) in capture.fold("public.p") or any(e["reread"] for e in capture.events("schema-changed")),
         "the row comes, or is to be read",
     )
     capture.server.execute("INSERT INTO p VALUES (3, 'c')")
-    eventually(lambda: (3,) in capture.fold("public.p"), "later rows come", timeout=60)
+    until(lambda: (3,) in capture.fold("public.p"), "later rows come")
 
 
 def test_a_truncate_shortly_before_a_stop_calls_for_no_re_read(capture: CaptureRun) -> None:
@@ -352,7 +353,7 @@ def test_a_truncate_shortly_before_a_stop_calls_for_no_re_read(capture: CaptureR
     capture.catch_up()
     assert capture.stop() == 0
     capture.start()
-    stored = eventually(lambda: capture.events("table-fingerprint")[1:], "its new files are recorded")
+    stored = until(lambda: capture.events("table-fingerprint")[1:], "its new files are recorded")
     assert len(stored) == 1
     assert capture.events("schema-changed") == []
 
@@ -366,8 +367,8 @@ def test_a_column_that_was_renamed_during_a_stop_has_its_rows_read_again(capture
     server.execute("ALTER TABLE t ADD w int; UPDATE t SET w = 5")
     server.execute("ALTER TABLE t RENAME w TO x")
     capture.start()
-    eventually(lambda: [e for e in capture.events("schema-changed") if e["reread"]], "a re-read is called for")
-    eventually(lambda: "x" in str(capture.events("schema-changed")[-1]["table"]["columns"]), "x is known")
+    until(lambda: [e for e in capture.events("schema-changed") if e["reread"]], "a re-read is called for")
+    until(lambda: "x" in str(capture.events("schema-changed")[-1]["table"]["columns"]), "x is known")
     capture.catch_up()
     check_invariants(capture)
     assert capture.events("table-stopped") == []
@@ -381,9 +382,9 @@ def test_a_synchronous_standby_that_does_not_answer_holds_capture_up_nowhere(cap
         with server.connect() as connection:
             connection.execute("SET synchronous_commit = local")
             connection.execute("CREATE TABLE u (id int PRIMARY KEY)")
-            eventually(lambda: len(capture.events("table-added")) == 2, "u is added")
+            until(lambda: len(capture.events("table-added")) == 2, "u is added")
             connection.execute("ALTER TABLE u ADD v int")
-            eventually(lambda: capture.events("schema-changed"), "the marker has come back")
+            until(lambda: capture.events("schema-changed"), "the marker has come back")
     finally:
         with server.connect() as connection:
             connection.execute("SET synchronous_commit = local")
@@ -419,7 +420,7 @@ def test_changes_of_two_tables_close_to_each_other_stop_neither(capture: Capture
 def test_why_the_server_ended_the_stream_is_told(capture: CaptureRun) -> None:
     server = started(capture, TABLE)
     sender = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active_pid IS NOT NULL"
-    assert eventually(lambda: server.execute(sender), "the slot is in use") == [(True,)]
+    assert until(lambda: server.execute(sender), "the slot is in use") == [(True,)]
     assert capture.wait() == 1
     assert (capture.fault()["name"], "administrator command" in capture.fault()["message"]) == ("Retry", True)
 
@@ -441,12 +442,12 @@ def test_text_of_no_encoding_stops_its_table_alone_by_the_log_too(capture: Captu
         connection.execute("CREATE TABLE t (id int PRIMARY KEY, v text)")
         connection.execute("CREATE TABLE u (id int PRIMARY KEY, v text)")
         capture.start()
-        eventually(lambda: len(capture.events("table-added")) == 2, "both tables are added")
+        until(lambda: len(capture.events("table-added")) == 2, "both tables are added")
         connection.execute("INSERT INTO t VALUES (1, convert_from('\\xff41', 'SQL_ASCII'))")
         connection.execute("INSERT INTO u VALUES (1, 'fine')")
-        stop = eventually(lambda: capture.events("table-stopped"), f"t stops\n{capture.tail()}")[0]
+        stop = until(lambda: capture.events("table-stopped"), f"t stops\n{capture.tail()}")[0]
         assert (stop["error"], "not UTF-8 (string #" in stop["message"]) == ("ValueUnsupported", True)
-        eventually(lambda: capture.rows("public.u"), "u goes on")
+        until(lambda: capture.rows("public.u"), "u goes on")
 
 
 def test_no_foreign_byte_ends_capture(capture: CaptureRun) -> None:
@@ -481,11 +482,11 @@ def test_no_foreign_byte_ends_capture(capture: CaptureRun) -> None:
             return {str(event["message"]).split(",")[0] for event in capture.events("table-stopped")}
 
         wanted = {f"the name of {name}" for name in tables.values()}
-        eventually(lambda: stops() == wanted, f"each of them stops\n{capture.tail()}")
+        until(lambda: stops() == wanted, f"each of them stops\n{capture.tail()}")
         connection.execute('INSERT INTO u VALUES (1); INSERT INTO "ü" VALUES (1)')
-        eventually(lambda: capture.rows("public.u") and capture.rows("public.ü"), "the others go on")
+        until(lambda: capture.rows("public.u") and capture.rows("public.ü"), "the others go on")
         run("ALTER TABLE u RENAME id TO %I")
         connection.execute("INSERT INTO u VALUES (2)")
         connection.execute('INSERT INTO "ü" VALUES (2)')
-        eventually(lambda: len(capture.rows("public.ü")) == 2, f"a rename stops u alone\n{capture.tail()}")
+        until(lambda: len(capture.rows("public.ü")) == 2, f"a rename stops u alone\n{capture.tail()}")
         assert capture.stop() == 0

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from support.capture import CaptureRun, eventually, refused
+from support.capture import CaptureRun, refused
 from support.postgres import PostgresServer
+from support.waiting import until
 from tailrace.capture.renewal import Renewal
 from tailrace.contract.resources import StorageLocation
 from tailrace.storage.store import Storage
@@ -34,7 +35,7 @@ def stalled_truncate(server: PostgresServer) -> Iterator[str]:
     stall("ghost")
     thread.start()
     try:
-        xid = eventually(lambda: server.execute(STALLED), "a TRUNCATE hangs in its commit")[0][0]
+        xid = until(lambda: server.execute(STALLED), "a TRUNCATE hangs in its commit")[0][0]
         hangs.set()
         yield xid
     finally:
@@ -61,10 +62,10 @@ def test_a_slot_made_beside_a_truncate_that_the_server_then_forgets_is_a_lost_po
             target=server.execute, args=("SELECT pg_create_logical_replication_slot('given', 'pgoutput')",)
         )
         making.start()
-        eventually(lambda: (held,) in server.execute(WAITS), "the slot waits for the old transaction")
+        until(lambda: (held,) in server.execute(WAITS), "the slot waits for the old transaction")
         with stalled_truncate(server) as xid:
             old.rollback()
-            eventually(lambda: (xid,) in server.execute(WAITS), "the slot waits for the TRUNCATE")
+            until(lambda: (xid,) in server.execute(WAITS), "the slot waits for the TRUNCATE")
             young.execute("INSERT INTO u VALUES (1)")
         making.join(60)
         young.execute("INSERT INTO t VALUES (1)")

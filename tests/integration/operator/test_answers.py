@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from support.kube import KubeApi
-from support.operator_process import until
 from support.resources import replicator
 from support.team import Team, install_crds, operator, team
+from support.waiting import until
 from tailrace.contract.status import CaptureStatus
 
 

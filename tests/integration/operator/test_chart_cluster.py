@@ -7,8 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from support.helm import helm, only
 from support.kube import KubeApi
 from support.observed import of_cron_job, of_driver
 from support.resources import POD, replicator, request
+from support.waiting import until
 from tailrace.contract.resources import Replicator
 from tailrace_operator.resources import drop, identity, log_check, settings
 
@@ -33,13 +33,6 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeApi]:
     """Of this module's own: releases own the CRDs of a cluster."""
     with KubeApi(tmp_path_factory.mktemp("chart")) as found:
         yield found
-
-
-def eventually(what: str, holds: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.2)
 
 
 # ---- Pod Security ----
@@ -120,7 +113,7 @@ def test_a_release_is_upgraded_with_its_crds_and_taken_away_without_the_replicat
     helm("upgrade", *run, str(CHART), "--set", "replicas=2", kubeconfig=api.kubeconfig)
     assert api.kubectl("-n", "releases", "get", "poddisruptionbudget", "-o", "name") != ""
     assert api.kubectl(*image) == "tailrace-operator:0.1.0"
-    eventually("the new field is known", lambda: "unknown field" not in account_set(api))
+    until(lambda: "unknown field" not in account_set(api), "the new field is known")
 
     helm("uninstall", *run, kubeconfig=api.kubeconfig)
     gone = ("get", "deployment,sa,service,pdb", "-l", "app.kubernetes.io/instance=tailrace", "-o", "name")
@@ -219,7 +212,7 @@ def test_the_operator_finds_its_rights_enough_in_either_scope(api: KubeApi, tmp_
     process = release.start()
     try:
         for kind in CHILDREN:
-            eventually(f"a {kind}", partial(made, api, space, kind))
+            until(partial(made, api, space, kind), f"a {kind}")
         for kind, name in (("repl", "shop"), ("snapreq", "again")):
             api.kubectl("-n", space, "wait", "--for=condition=Reconciling", f"{kind}/{name}", "--timeout=30s")
         finalizers = ("-n", space, "get", "repl,snapreq", "-o", "jsonpath={.items[*].metadata.finalizers[0]}")

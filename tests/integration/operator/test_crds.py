@@ -15,8 +15,8 @@ from kubernetes.dynamic.exceptions import DynamicApiError
 
 import make_crds
 from support.kube import KubeApi
-from support.operator_process import until
 from support.resources import RIGHT, SOURCE, SPEC, UNKNOWN, WRONG, Json, Refused, examples, replicator, request
+from support.waiting import until
 from tailrace.contract.resources import Replicator, SnapshotRequest
 
 MODELS: dict[str, type[Replicator] | type[SnapshotRequest]] = {

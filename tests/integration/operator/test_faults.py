@@ -10,9 +10,10 @@ import pytest
 
 from support.api_proxy import ApiProxy
 from support.kube import KubeApi
-from support.operator_process import OperatorProcess, until
+from support.operator_process import OperatorProcess
 from support.resources import SOURCE, replicator, request
 from support.team import Team, install_crds, operator, team
+from support.waiting import until
 
 STEPS = (
     "operator.before-status",

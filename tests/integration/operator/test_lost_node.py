@@ -9,9 +9,10 @@ import pytest
 from kubernetes import client
 
 from support.kube import KubeApi
-from support.operator_process import DriverDouble, until
+from support.operator_process import DriverDouble
 from support.resources import replicator, template
 from support.team import Team, install_crds, operator, team
+from support.waiting import until
 
 TAINT = "node.kubernetes.io/unreachable"
 SOON = {"key": TAINT, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}

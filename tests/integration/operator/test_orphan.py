@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from support.operator_process import until
 from support.postgres import PostgresServer
 from support.real_replicator import REPL, Cluster, Shop, cluster
+from support.waiting import until
 from tailrace.contract.ownership import made_name
 
 

@@ -16,9 +16,10 @@ import yaml
 from cluster import places
 from support.kube import KubeApi
 from support.kubectl_plugin import Plugin
-from support.operator_process import DriverDouble, until
+from support.operator_process import DriverDouble
 from support.resources import replicator, request
 from support.team import Team, install_crds, operator, team
+from support.waiting import until
 from tailrace.cli.kubectl.applied import Unasked, as_stored
 from tailrace.cli.kubectl.cluster import Cluster
 from tailrace.contract import manifest

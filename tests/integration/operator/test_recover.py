@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from support.operator_process import until
 from support.postgres import PostgresServer
 from support.real_replicator import Cluster, Shop, cluster
+from support.waiting import until
 
 
 def loses_its_slot(here: Cluster) -> str:

@@ -12,9 +12,10 @@ import pytest
 import yaml
 
 from support.kube import KubeApi
-from support.operator_process import IMAGE, DriverDouble, OperatorProcess, until
+from support.operator_process import IMAGE, DriverDouble, OperatorProcess
 from support.resources import SOURCE, replicator, template
 from support.team import CRDS, Team, install_crds, operator, team
+from support.waiting import until
 from tailrace.contract.driver import DropAnswer, DropReport, LastWords
 from tailrace.contract.status import CaptureStatus, Fault, TableStatus
 from tailrace.driver.namespace import namespace_ends

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from support.kube import KubeApi
-from support.operator_process import DriverDouble, until
+from support.operator_process import DriverDouble
 from support.resources import replicator, request
 from support.team import Team, install_crds, operator, team
+from support.waiting import until
 from tailrace.contract.driver import LastWords
 from tailrace.contract.manifest import parse
 from tailrace.contract.status import Fault, SnapshotStatus

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from support.kube import KubeApi
-from support.operator_process import DriverDouble, OperatorProcess, until
+from support.operator_process import DriverDouble, OperatorProcess
 from support.resources import replicator
 from support.team import Team, install_crds, operator, team
+from support.waiting import until
 
 NAMES = [f"shop{n:02}" for n in range(12)]
 NEWER = "registry.example/tailrace-spark:2"

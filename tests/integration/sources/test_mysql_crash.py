@@ -18,6 +18,7 @@ from support.mysql_log import LogRun
 from support.mysql_replicas import copy_of, level, read_all
 from support.mysql_stalls import hanging_commits, make_commits_hang
 from support.versions import turns
+from support.waiting import until
 from tailrace.errors import Retry
 
 XA = ("XA START 'x'", "INSERT INTO shop.plain VALUES (7, 'seven', 7)", "XA END 'x'", "XA PREPARE 'x'")
@@ -43,11 +44,8 @@ def killed_halfway(server: MysqlServer) -> Iterator[None]:
 
     writer = threading.Thread(target=write)
     writer.start()
-    until = time.monotonic() + 60
     hangs = "SELECT 1 FROM information_schema.processlist WHERE info LIKE 'UPDATE%SLEEP%' AND state = 'User sleep'"
-    while not server.execute(hangs):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    until(lambda: server.execute(hangs), "an UPDATE that hangs")
     yield
     server.kill()
     writer.join()
@@ -139,11 +137,9 @@ def killed_when_logged(server: MysqlServer, *statements: str) -> None:
     writer = threading.Thread(target=write)
     with suppress(pymysql.err.OperationalError), hanging_commits(server):
         writer.start()
-        until = time.monotonic() + 60
         file, logged = server.execute("SHOW BINARY LOGS")[-1][0], statements[-1].rpartition(" ")[0]
-        while not any(logged in str(row[5]) for row in server.execute(f"SHOW BINLOG EVENTS IN '{file}'")):
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        events = f"SHOW BINLOG EVENTS IN '{file}'"
+        until(lambda: any(logged in str(row[5]) for row in server.execute(events)), "the statement in the log")
         server.kill()
     writer.join()
     server.start()
@@ -192,13 +188,13 @@ def test_an_xa_transaction_that_a_crash_took_back_is_not_waited_for(
         with copy.running():
             level(server, copy)
     with copy.running():
-        until = time.monotonic() + 60
+        end = time.monotonic() + 60
         for number in count(100):
             server.execute(f"INSERT INTO shop.plain VALUES ({number}, 'after', 1)")
             level(server, copy)
             if "~" not in str(copy.state.source_state):
                 break
-            assert time.monotonic() < until
+            assert time.monotonic() < end
     server.script("FLUSH BINARY LOGS", f"PURGE BINARY LOGS TO '{server.execute('SHOW BINARY LOGS')[-1][0]}'")
     with copy.running():
         level(server, copy)

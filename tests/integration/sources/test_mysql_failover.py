@@ -14,6 +14,7 @@ from support.mysql_replicas import caught_up, copy_of, follow, level, promote
 from support.pipeline import Pipeline
 from support.states import chunk
 from support.versions import turns
+from support.waiting import until
 from tailrace.changelog.records import ChunkRegistered
 from tailrace.changelog.state import TableLog
 from tailrace.errors import PositionLost, Retry, SourceRefused
@@ -237,10 +238,7 @@ def test_a_mariadb_that_leaves_out_domains_or_servers_as_a_replica_is_refused(
 
 
 def caught_up_with_last_row(replica: MysqlServer) -> None:
-    until = time.monotonic() + 60
-    while (2,) not in replica.execute("SELECT id FROM shop.plain"):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    until(lambda: (2,) in replica.execute("SELECT id FROM shop.plain"), "the last row on the replica")
 
 
 @pytest.mark.parametrize("primary", [MARIADB_NEWEST], indirect=True)
@@ -263,9 +261,9 @@ def test_a_mariadb_is_not_followed_to_where_it_cannot_be_seen_what_it_leaves_out
 
 
 def purge(server: MysqlServer) -> None:
-    newest, until = server.execute("SHOW BINARY LOGS")[-1][0], time.monotonic() + 30
+    newest, end = server.execute("SHOW BINARY LOGS")[-1][0], time.monotonic() + 30
     while len(server.execute("SHOW BINARY LOGS")) > 1:  # MariaDB keeps a file until its checkpoint is in the next
-        assert time.monotonic() < until
+        assert time.monotonic() < end
         server.execute(f"PURGE BINARY LOGS TO '{newest}'")
 
 

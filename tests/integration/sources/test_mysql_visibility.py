@@ -2,7 +2,6 @@
 after it. A window between two positions of the log would take the rows of the chunk for newer."""
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +16,7 @@ from support.mysql_stalls import hanging_commits, make_commits_hang
 from support.pipeline import Pipeline
 from support.resources import replicator as document_of
 from support.versions import turns
+from support.waiting import until
 from tailrace.changelog.records import Position
 from tailrace.databases.mysql.connect import connect
 from tailrace.errors import Locked
@@ -75,12 +75,11 @@ def test_a_row_that_is_executed_and_not_yet_visible_is_waited_for(name: str) -> 
         make_commits_hang(server, "AFTER_COMMIT")
         server.script("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY) ENGINE = MyISAM")
         server.execute("INSERT INTO d.t VALUES (1)")
-        before, end = seen(connection, OWN), time.monotonic() + 60
+        before = seen(connection, OWN)
         with hanging_commits(server):
             writer = threading.Thread(target=server.execute, args=["INSERT INTO d.t VALUES (2)"])
             writer.start()
-            while seen(connection, OWN) == before:
-                assert time.monotonic() < end
+            until(lambda: seen(connection, OWN) != before, "the server has executed it")
             assert server.execute("SELECT id FROM d.t") == [(1,)], "it is not visible"
             with pytest.raises(Locked):
                 by_chunk(server, "d.t")

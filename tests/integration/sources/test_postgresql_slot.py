@@ -3,8 +3,8 @@
 import re
 from concurrent.futures import ThreadPoolExecutor
 
-from support.capture import eventually
 from support.postgres import PostgresServer
+from support.waiting import until
 from tailrace.sources.postgresql.objects import slot_waits_for
 
 
@@ -20,7 +20,7 @@ def test_what_a_slot_waits_for_is_told_to_a_user_who_may_not_see_when_it_began(p
     ):
         writer.execute("INSERT INTO t VALUES (1)")
         made = pool.submit(maker.execute, make)
-        told = eventually(lambda: slot_waits_for(looker, "maker"), "what the slot waits for")
+        told = until(lambda: slot_waits_for(looker, "maker"), "what the slot waits for")
         pid = writer.info.backend_pid
         writer.rollback()
         made.result(20)

@@ -1,8 +1,8 @@
 """The demo's shop and the load that changes it."""
 
 from demo import shop
-from support.capture import eventually
 from support.postgres import PostgresServer
+from support.waiting import until
 
 
 def newest_order(server: PostgresServer) -> int:
@@ -14,7 +14,7 @@ def load_until_an_order_comes(server: PostgresServer) -> None:
     load = shop.Load(shop.session_of(server.connect), 0.001)
     load.start()
     try:
-        eventually(lambda: newest_order(server) > before, "a new order", 20)
+        until(lambda: newest_order(server) > before, "a new order", 20)
     finally:
         load.stop()
 

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from support.apply_loop import CHUNK, LIMITS, Journal, Loop, Target, Work, log, table, worker_of
 from support.states import snapshot
+from support.waiting import until
 from tailrace.apply.applier import TIDY_SECONDS
 from tailrace.apply.progress import Progress
 from tailrace.apply.unit_worker import UnitWorker
@@ -299,10 +300,7 @@ def test_a_place_is_left_once_the_batch_of_a_dropped_table_is_over_and_entered_o
     cast(Any, loop)._journal.state = state.model_copy(update={"dropped": (dropped,)})
     assert not loop.is_done_with(place), "its last batch is under way"
     work.together.wait(5)
-    end = time.monotonic() + 10
-    while not loop.is_done_with(place):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    until(lambda: loop.is_done_with(place), "the last batch")
     loop.offer(9, patience=1)
     assert not loop.is_open(7) and loop.is_done_with(place)
     work.together = None

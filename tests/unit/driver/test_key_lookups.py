@@ -16,6 +16,7 @@ from support.lake import table_schema
 from support.pipeline import Pipeline
 from support.scripted import ScriptedKeys, ScriptedSource
 from support.scripted_runs import filled, manifest
+from support.waiting import until
 from tailrace.changelog.records import Key
 from tailrace.changelog.state import TableLog
 from tailrace.contract.driver import SnapshotBody
@@ -90,19 +91,12 @@ def in_manifest(name: str, key: str, table: str = "one") -> SnapshotRequest:
     return SnapshotRequest.model_validate(head | {"spec": spec(key, table)})
 
 
-def within(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def all_accepted(requests: ManifestRequests, control: DriverControl) -> None:
     def turned() -> bool:
         requests.step(control)
         return requests.open == 0
 
-    within(turned)
+    until(turned, "a turn")
 
 
 def asking_for_7(control: DriverControl) -> Callable[[], bool]:
@@ -151,7 +145,7 @@ def test_the_status_says_that_the_source_is_asked(shop: Pipeline, gate: Gate) ->
 def test_a_request_that_is_stopped_while_its_keys_are_looked_up_is_not_planned(shop: Pipeline, gate: Gate) -> None:
     control = shop.driver.control
     withdrawn = asking_for_7(control)
-    within(lambda: gate.asked)
+    until(lambda: gate.asked, "a look-up is asked for")
     control.stop_snapshot("id")
     assert withdrawn(), "whoever waits hears of it, though the source still hangs"
     gate.open.set()
@@ -166,7 +160,7 @@ def test_a_request_that_is_stopped_between_its_keys_and_its_plan_is_not_planned(
     gate.open.set()
     control._lock.acquire()
     withdrawn = asking_for_7(control)
-    within(lambda: gate.asked and control._lookups.waiting_for is None)
+    until(lambda: gate.asked and control._lookups.waiting_for is None, "one that waits for nothing")
     assert control._lookups.withdraw("id")
     control._lock.release()
     assert withdrawn() and "id" not in shop.state.snapshots
@@ -194,7 +188,7 @@ def test_no_more_look_ups_are_kept_than_there_is_room_for(
     with pytest.raises(Retry, match="2 snapshot requests wait"):
         control.request("c", body("7"), patience=0.01)
     gate.open.set()
-    within(lambda: control._lookups.waiting_for is None)
+    until(lambda: control._lookups.waiting_for is None, "nothing is waited for")
     assert control.request("c", body("7")).id == "c", "an answer that nobody came for makes room"
 
 
@@ -243,7 +237,7 @@ def test_a_request_of_the_manifest_that_is_stopped_meanwhile_is_dropped(shop: Pi
     requests, control = ManifestRequests([first, second]), shop.driver.control
     turning = threading.Thread(target=lambda: requests.step(control))
     turning.start()
-    within(lambda: gate.asked)
+    until(lambda: gate.asked, "a look-up is asked for")
     control.stop_snapshot(request_id(first))
     turning.join(20)
     gate.open.set()

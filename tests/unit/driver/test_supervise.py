@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.waiting import until
 from tailrace.capture import last_fault
 from tailrace.changelog.records import Position
 from tailrace.driver import supervise
@@ -24,16 +25,10 @@ def process(
     return CaptureProcess([sys.executable, "-c", code, MARK, str(tmp_path)], tmp_path, lambda: answers, clock)
 
 
-def until(condition: Callable[[], object], seconds: float = 10) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-def ended(capture: CaptureProcess) -> bool:
-    assert capture._child is not None
-    return capture._child.poll() is not None
+def until_ended(capture: CaptureProcess) -> None:
+    child = capture._child
+    assert child is not None
+    until(lambda: child.poll() is not None, "its end")
 
 
 def ends(capture: CaptureProcess) -> int:
@@ -51,7 +46,7 @@ def test_an_exit_code_that_nobody_should_repeat_becomes_the_same_error(
     )
     capture = process(tmp_path, f"{program}; raise SystemExit({code})")
     capture.start()
-    until(lambda: ended(capture))
+    until_ended(capture)
     with pytest.raises(error, match="the slot is gone"):
         capture.check()
 
@@ -61,7 +56,7 @@ def test_a_password_that_was_accepted_and_is_refused_now_has_a_minute_to_be_rota
     now = [0.0]
     capture = process(tmp_path, "raise SystemExit(11)", clock=lambda: now[0])
     capture.start()
-    until(lambda: ended(capture))
+    until_ended(capture)
     with pytest.raises(AuthenticationFailed):
         capture.check()  # it was never accepted
 
@@ -71,7 +66,7 @@ def test_a_password_that_was_accepted_and_is_refused_now_has_a_minute_to_be_rota
     with pytest.raises(AuthenticationFailed):
         while now[0] < 120:
             if capture.pid is not None:
-                until(lambda: ended(capture))
+                until_ended(capture)
                 starts += 1
             capture.check()
             assert capture.fault is not None and capture.fault.message == "capture ended with code 11"
@@ -80,7 +75,7 @@ def test_a_password_that_was_accepted_and_is_refused_now_has_a_minute_to_be_rota
 
     capture.start()
     capture.works(Position(8))
-    until(lambda: ended(capture))
+    until_ended(capture)
     capture.check()
     assert ends(capture) == 1, "the next rotation has a minute of its own"
     capture.stop()
@@ -92,7 +87,7 @@ def test_any_other_end_is_answered_with_a_restart_after_a_growing_pause(tmp_path
     capture.start()
     pids = [capture.pid]
     for pause in (0.5, 1.0, 2.0):
-        until(lambda: ended(capture))
+        until_ended(capture)
         capture.check()
         now[0] += pause - 0.01
         capture.check()
@@ -113,7 +108,7 @@ def test_why_capture_ended_is_told_until_another_one_works(tmp_path: Path) -> No
     capture = process(tmp_path, f"{program}; raise SystemExit(1)", clock=lambda: now[0])
     capture.start()
     for count in (1, 2):
-        until(lambda: ended(capture))
+        until_ended(capture)
         capture.check()
         found = capture.fault
         assert found is not None
@@ -135,7 +130,7 @@ def test_a_capture_that_ends_at_the_same_place_again_and_again_does_not_work_in_
     capture.start()
     capture.works(Position(7))
     for count in (1, 2, 3):
-        until(lambda: ended(capture))
+        until_ended(capture)
         capture.check()
         assert ends(capture) == count
         now[0] += 5
@@ -146,7 +141,7 @@ def test_a_capture_that_ends_at_the_same_place_again_and_again_does_not_work_in_
         assert ends(capture) == count, "it has come no further than the one before"
     capture.works(Position(8))
     assert ends(capture) == 0
-    until(lambda: ended(capture))
+    until_ended(capture)
     capture.check()
     assert ends(capture) == 1
     now[0] += 5
@@ -168,7 +163,7 @@ def test_a_capture_that_was_killed_is_its_own_fault_and_a_storage_that_is_away_i
         )
         capture = process(tmp_path, f"import os, pathlib; {leave or 0}; os.kill(os.getpid(), 9)")
         capture.start()
-        until(lambda one=capture: ended(one))  # type: ignore[misc]  # a default binds the loop's value
+        until_ended(capture)
         capture.check()
         assert capture.fault is not None and capture.fault.where == where
         capture.stop()
@@ -178,7 +173,7 @@ def test_a_living_capture_that_answers_is_adopted_and_ended_in_order(tmp_path: P
     first = process(tmp_path, "import time; time.sleep(60)")
     first.start()
     assert first.pid is not None
-    until(lambda: is_capture(first.pid or 0, tmp_path))
+    until(lambda: is_capture(first.pid or 0, tmp_path), "its command line")
     second = process(tmp_path, "raise SystemExit(1)", answers=True)
     second.start()
     assert second.pid == first.pid
@@ -191,11 +186,11 @@ def test_a_living_capture_that_answers_is_adopted_and_ended_in_order(tmp_path: P
 def test_a_living_capture_that_does_not_answer_is_replaced(tmp_path: Path) -> None:
     first = process(tmp_path, "import time; time.sleep(60)")
     first.start()
-    until(lambda: is_capture(first.pid or 0, tmp_path))
+    until(lambda: is_capture(first.pid or 0, tmp_path), "its command line")
     second = process(tmp_path, "import time; time.sleep(60)")
     second.start()
     assert second.pid != first.pid
-    until(lambda: ended(first))  # it is gone a moment before it can be waited for
+    until_ended(first)  # it is gone a moment before it can be waited for
     second.stop()
 
 
@@ -210,11 +205,11 @@ def test_the_capture_of_another_replicator_that_got_our_old_pid_is_left_alone(tm
         folder.mkdir()
     other = process(theirs, "import time; time.sleep(60)")
     other.start()
-    until(lambda: is_capture(other.pid or 0, theirs))
+    until(lambda: is_capture(other.pid or 0, theirs), "its command line")
     (ours / "capture.pid").write_text(str(other.pid))
     capture = process(ours, "import time; time.sleep(60)")
     capture.start()
-    assert not ended(other)
+    assert other._child is not None and other._child.poll() is None
     assert capture.pid != other.pid
     for one in (capture, other):
         one.stop()
@@ -228,7 +223,7 @@ def test_a_full_disk_is_told_by_its_own_name_and_with_its_fix(tmp_path: Path) ->
     )
     capture = process(tmp_path, f"{program}; raise SystemExit(1)")
     capture.start()
-    until(lambda: ended(capture))
+    until_ended(capture)
     capture.check()
     assert capture.fault is not None
     assert (capture.fault.name, capture.fault.fix) == ("StorageFull", MAKE_ROOM)
@@ -244,7 +239,7 @@ def test_a_restart_that_the_system_refuses_is_tried_again(tmp_path: Path) -> Non
     capture = CaptureProcess(command, tmp_path, lambda: False, lambda: now[0])
     capture.start()
     before = capture.pid
-    until(lambda: ended(capture))
+    until_ended(capture)
     capture.check()
     program.unlink()
     for _ in range(3):
@@ -263,7 +258,7 @@ def test_a_capture_whose_pid_cannot_be_recorded_does_not_go_on(tmp_path: Path, m
     now = [0.0]
     capture = process(tmp_path, "raise SystemExit(1)", clock=lambda: now[0])
     capture.start()
-    until(lambda: ended(capture))
+    until_ended(capture)
     capture.check()
     write, pids = last_fault.write_in_place, list[int]()
 
