@@ -1,6 +1,6 @@
 """The apply loop's surroundings in memory: logs of tables, and targets that fail as told."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from threading import Barrier
 from typing import cast
 
@@ -11,14 +11,14 @@ from support.states import chunk as make_chunk
 from support.states import keyed, log_state, segment, table_log
 from tailrace.apply.applier import Applier
 from tailrace.apply.progress import Progress
-from tailrace.apply.unit_worker import UnitWorker
+from tailrace.apply.unit_worker import TableCopy, UnitWorker
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.limits import BatchLimits
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.records import ChunkRegistered, RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import LoggedChunk, LoggedSegment, LogState, SegmentList, TableLog
-from tailrace.targets.api import ChunkLost, ChunkWriter, NeededChunks, Opened, Opening, UnitBatch
+from tailrace.targets.api import ChunkLost, ChunkWriter, NeededChunks, Opened, Opening, TableFailed, UnitBatch
 
 LIMITS = BatchLimits(rows=400_000, size=128 << 20, chunk_rows=4_000_000, chunks=400)
 CHUNK = make_chunk(path="file:///c", rows=2, size=1)
@@ -93,23 +93,30 @@ class Target:
 class TargetUnit:
     """A `Unit` of tables, each a `Target`."""
 
-    def __init__(self, targets: Mapping[int, Target]) -> None:
-        self.targets = targets
-        self.forgotten: list[int] = []
+    def __init__(self, targets: Mapping[int, Target], level: Set[int] | None = None) -> None:
+        """`level`: tables that are found level with the unit; None: all."""
+        self.targets, self.level = targets, level
+        self.batches: list[tuple[int, set[int], set[int]]] = []
+        """Record, tables, and those with a slice."""
+        self.failing: dict[int, Exception] = {}
+        """Tables that fail, each by itself."""
 
     def open(self, tables: Mapping[int, Opening], log_id: str) -> Mapping[int, Opened]:
         return {
             table_id: Opened(
                 self.targets[table_id].open(opening.schema, log_id, opening.generation),
                 self.targets[table_id].replacing,
+                self.level is None or table_id in self.level,
             )
             for table_id, opening in tables.items()
         }
 
-    def forget(self, table_id: int) -> None:
-        self.forgotten.append(table_id)
+    def forget(self, table_id: int) -> None: ...
 
     def apply(self, batch: UnitBatch) -> Mapping[int, AppliedState]:
+        for table_id in batch.slices.keys() & self.failing:
+            raise TableFailed(table_id, self.failing[table_id])
+        self.batches.append((batch.record, set(batch.tables), set(batch.slices)))
         applied = {table_id: self.targets[table_id].apply(part) for table_id, part in batch.slices.items()}
         for table_id in batch.publish:
             self.targets[table_id].publish()
@@ -130,7 +137,7 @@ def worker_of(target: Target, progress: Progress, table_id: int = 7, limits: Bat
 def alone(target: Target, progress: Progress, table_id: int = 7) -> UnitWorker:
     """The same with the table."""
     worker = worker_of(target, progress, table_id)
-    worker.add(table_id)
+    worker.add(TableCopy(table_id))
     return worker
 
 

@@ -29,7 +29,7 @@ from tailrace.capture.renewal import Renewal
 from tailrace.capture.server import CaptureServer
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.shared_journal import SharedJournal
-from tailrace.changelog.state import LogState, TableLog
+from tailrace.changelog.state import LogState
 from tailrace.contract import manifest
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import Replicator, SnapshotRequestSpec
@@ -39,19 +39,17 @@ from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Tools
 from tailrace.sources.api import Interrupted, Source
 from tailrace.storage.store import Storage
-from tailrace.targets.api import Runtime, Unit
+from tailrace.targets.api import Runtime, Units
 from tailrace.targets.lake.target import LIMITS
 
 RETRY_SECONDS = 8.0
 QUICK = Timing(record=0.02, poll=0.2, heartbeat=0.1, step=0.02)
-Targets = Callable[[TableLog], Unit]
 
 
-def lake(replicator: Replicator, spark: SparkSession) -> Targets:
+def lake(replicator: Replicator, spark: SparkSession) -> Units:
     """The real tables."""
     storage = Storage.open(replicator.spec.storage)
-    units = targets.open(replicator.spec.target).units(Runtime(storage, lambda: None, lambda: spark))
-    return lambda _: units()
+    return targets.open(replicator.spec.target).units(Runtime(storage, lambda: None, lambda: spark))
 
 
 class HereSpark:
@@ -90,7 +88,7 @@ class Driver:
 
     @classmethod
     def start(
-        cls, replicator: Replicator, source: Source, socket: Path, tables: Targets, patience: float = 60.0
+        cls, replicator: Replicator, source: Source, socket: Path, tables: Units, patience: float = 60.0
     ) -> "Driver":
         """`patience`: seconds that capture has for an answer. `NotFound`, `Retry`: there is no change log yet."""
         spec = replicator.spec
@@ -98,10 +96,16 @@ class Driver:
         if journal.state.origin is None:
             raise Retry("the change log has no record yet", "")
 
-        def worker(table: TableLog) -> UnitWorker:
-            return UnitWorker(tables(table), progress, LIMITS)
-
-        applier = Applier(journal, progress, worker, lambda: None, retry_seconds=lambda: RETRY_SECONDS, threads=2)
+        group = tables.group()
+        applier = Applier(
+            journal,
+            progress,
+            lambda _: UnitWorker(tables.alone(), progress, LIMITS),
+            lambda: None,
+            group=None if group is None else UnitWorker(group, progress, LIMITS),
+            retry_seconds=lambda: RETRY_SECONDS,
+            threads=2,
+        )
 
         tools = Tools(
             anywhere=source,
@@ -207,7 +211,7 @@ class CaptureThread:
 class Pipeline:
     """One Replicator over a source: its folder, its targets, and what runs of it."""
 
-    def __init__(self, document: dict[str, Any], source: Source, folder: Path, tables: Targets | None = None) -> None:
+    def __init__(self, document: dict[str, Any], source: Source, folder: Path, tables: Units | None = None) -> None:
         self.document, self.source, self.folder = document, source, folder
         self.lake = InMemoryLake(folder / "lake")
         """The targets, unless `tables` are others."""

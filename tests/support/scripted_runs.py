@@ -6,10 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from support.pipeline import Pipeline, Targets
+from support.pipeline import Pipeline
 from support.resources import replicator as document_of
 from support.scripted import ScriptedSource
 from support.scripted_database import Change, Database, move
+from tailrace.targets.api import Units
 
 KEYS = 60
 
@@ -35,7 +36,7 @@ def filled(*names: str, rows: int = 20) -> Database:
 class Copy(Pipeline):
     """A pipeline over a database in memory."""
 
-    def __init__(self, database: Database, folder: Path, format: str = "delta", tables: Targets | None = None) -> None:
+    def __init__(self, database: Database, folder: Path, format: str = "delta", tables: Units | None = None) -> None:
         super().__init__(manifest(folder, format), ScriptedSource(database), folder, tables)
         self.database = database
 

@@ -5,8 +5,8 @@ has ended. A table that fails is retried with growing pauses, named in the statu
 `retry.time` (or at once for a `TableStop`, or where its target refuses); the others continue. A refusal that every
 table meets is the whole target's and ends the process.
 
-A table is a unit of its own, or becomes one of the group that one commit moves together: where the target can do that,
-it joins the group once nothing is being read of it and it is level with the group, and leaves it when it fails.
+Where a target can move several tables by one commit, those that are level are a group. A table leaves the group when it
+fails, or is not level with it, and is a unit of its own until nothing is being read of it and it is level again.
 """
 
 import logging
@@ -40,6 +40,8 @@ FIRST_GUESS = 0.1
 """Seconds that a table's first batch is expected to take."""
 SNAPSHOT_HOLD = 1.0
 """Seconds that a table waits at most while a snapshot of it, or a new copy, is under way."""
+GROUP_SECONDS = 1.0
+"""Seconds after which the group rests between two commits, however much there is to do."""
 NOT_OF_A_TABLE = (CorruptLog, Fenced)
 """End the process, in whichever thread they occur."""
 TIDY_SECONDS = 30.0
@@ -64,9 +66,9 @@ class _Unit:
     """Seconds that its latest batches took."""
 
     def enter(self, entry: "_Entry") -> None:
-        table = entry.table
-        entry.unit, self.entries[table.table_id] = self, entry
-        entry.copy = None if self.worker is None else self.worker.add(table.table_id, table.generation)
+        entry.unit, self.entries[entry.table.table_id] = self, entry
+        if self.worker is not None:
+            self.worker.add(entry.copy)
 
     def leave(self, entry: "_Entry") -> None:
         del self.entries[entry.table.table_id]
@@ -82,9 +84,8 @@ class _Entry:
     """The table as first seen: its copy is made from it."""
     latest: TableLog
     """The table as it was last seen."""
+    copy: TableCopy
     unit: _Unit = field(default_factory=_Unit)
-    copy: TableCopy | None = None
-    """None: the unit's worker has not been made."""
     tidied: float = -math.inf
     """The time of the last tidying, or of the one that would have come if the table were written to."""
     tidied_record: RecordNumber | None = None
@@ -100,7 +101,7 @@ class _Entry:
 
     @property
     def opened(self) -> bool:
-        return self.copy is not None and self.copy.opened
+        return self.copy.opened
 
 
 class Applier:
@@ -191,7 +192,7 @@ class Applier:
     def _deadline(self, entry: _Entry, hold: float, now: float) -> float:
         """The monotonic time by which it should hold what was seen."""
         progress, copy = self._progress.of(entry.table.table_id), entry.copy
-        if copy is None or not copy.opened or progress.fault is not None or entry.latest.removed:
+        if not copy.opened or progress.fault is not None or entry.latest.removed:
             return -math.inf
         if progress.replacing or not copy.settled or _is_being_read(entry.latest, progress):
             hold = min(hold, SNAPSHOT_HOLD)
@@ -241,11 +242,10 @@ class Applier:
         level = min((self._progress.of(i).applied_record for i in group.entries), default=RecordNumber(-1))
         state = self._journal.state
         for table_id, entry in self._entries.items():
-            copy, progress = entry.copy, self._progress.of(table_id)
-            if entry.unit is group or entry.running is not None or copy is None or progress.fault is not None:
+            applied, progress = entry.copy.applied, self._progress.of(table_id)
+            if entry.unit is group or entry.running is not None or progress.fault is not None:
                 continue
-            applied = copy.applied
-            if applied is None or copy.replacing or applied.gap is not None or progress.applied_record < level:
+            if applied is None or entry.copy.replacing or applied.gap is not None or progress.applied_record < level:
                 continue
             if table_id in state.tables and not is_read(state.tables[table_id], state, applied):
                 entry.unit.leave(entry)
@@ -262,8 +262,11 @@ class Applier:
                 return None  # what a dropped table left there is being deleted
             if any(other.running is not None and _one_place(other.table, table) for other in self._entries.values()):
                 return None  # the place is its former table's until that one's batch is over
-            entry = self._entries[table.table_id] = _Entry(table, table)
-            entry.unit.enter(entry)
+            entry = _Entry(table, table, TableCopy(table.table_id, table.generation))
+            if self._group is not None and self._group.running is not None:
+                return None  # whether it is level with the group is known once that can be asked
+            (self._group or _Unit()).enter(entry)
+            self._entries[table.table_id] = entry
         entry.latest = table
         if self._stopping or entry.running is not None or entry.unit.backoff.is_waiting(self._monotonic()):
             return None
@@ -283,10 +286,10 @@ class Applier:
 
     def _overdue(self, entry: _Entry) -> float:
         """Seconds since the table should have been tidied; negative: it need not be yet."""
-        table_id, copy, now = entry.table.table_id, entry.copy, self._monotonic()
-        if entry.tidied_record is None and copy is not None and copy.found_record is not None:
+        table_id, found, now = entry.table.table_id, entry.copy.found_record, self._monotonic()
+        if entry.tidied_record is None and found is not None:
             # What this process finds is as tidy as the one before it has left it; its own first commit counts at once.
-            entry.tidied, entry.tidied_record = now - TIDY_SECONDS, copy.found_record
+            entry.tidied, entry.tidied_record = now - TIDY_SECONDS, found
         every = TIDY_SECONDS
         if self._progress.of(table_id).committed_record == entry.tidied_record:
             # Tables that were opened together take turns.
@@ -350,13 +353,18 @@ class Applier:
         try:
             worker = unit.worker or self._made(unit)
             more = True
-            while more and not self._stopping:
+            while more and not self._stopping and not self._is_wanted(unit, since):
                 # In this order: what another thread offers meanwhile, the state may not hold.
                 through = self._through
                 try:
                     more = worker.advance(self._journal.refresh(), through)
                 except TableFailed as failed:
-                    self._leave(unit, failed, begun)
+                    if unit is not self._group:
+                        raise failed.error from None
+                    self._leave(unit.entries[failed.table_id])
+                    self._failed(self._entries[failed.table_id].unit, failed.error, begun)
+                for entry in [entry for entry in unit.entries.values() if not entry.copy.level]:
+                    self._leave(entry)
             with self._lock:
                 self._outages.answered(self._monotonic())
             unit.backoff.reset()
@@ -370,22 +378,23 @@ class Applier:
             with self._lock:
                 unit.running = None
 
+    def _is_wanted(self, unit: _Unit, since: float) -> bool:
+        """True if the group has to rest for a moment, so that tables can join it."""
+        return unit is self._group and self._monotonic() - since > GROUP_SECONDS
+
     def _made(self, unit: _Unit) -> UnitWorker:
         """The worker of a unit with one table."""
         (entry,) = unit.entries.values()
-        worker = self._make(entry.table)
-        entry.copy, unit.worker = worker.add(entry.table.table_id, entry.table.generation), worker
+        worker = unit.worker = self._make(entry.table)
+        worker.add(entry.copy)
         return worker
 
-    def _leave(self, unit: _Unit, failed: TableFailed, begun: RecordNumber) -> None:
-        """One of several tables fails: it continues by itself, and the others without it."""
-        if len(unit.entries) == 1:
-            raise failed.error from None
+    def _leave(self, entry: _Entry) -> None:
+        """A table that cannot be moved with the group continues by itself, and the group without it."""
         with self._lock:
-            entry = unit.entries[failed.table_id]
-            unit.leave(entry)
+            entry.unit.leave(entry)
+            entry.copy.applied = None
             _Unit().enter(entry)
-        self._failed(entry.unit, failed.error, begun)
 
     def _ended(self, work: Future[None]) -> None:
         """Errors of a table are reported where they occur; one that is left belongs to no table, and ends the run."""
@@ -461,6 +470,6 @@ def _is_being_read(table: TableLog, progress: TableProgress) -> bool:
 def _has_nothing_new(entry: _Entry, table: TableLog, progress: TableProgress) -> bool:
     """True if nothing that was recorded since belongs to the table: with thousands of them, most records are for a
     few."""
-    healthy = entry.copy is not None and entry.copy.settled and progress.fault is None and not progress.replacing
+    healthy = entry.copy.settled and progress.fault is None and not progress.replacing
     kept = table.trimmed_through <= progress.applied_seq and table.trimmed_record <= progress.committed_record
     return healthy and kept and last_record(table) <= progress.applied_record

@@ -19,8 +19,8 @@ from tailrace.batch.slice import TableSlice, cut
 from tailrace.changelog.records import Key, RecordNumber, TableSchema
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.status import TableCounters
-from tailrace.errors import met_at
-from tailrace.targets.api import ChunkWriter, Opening, Unit, UnitBatch
+from tailrace.errors import TailraceError, met_at
+from tailrace.targets.api import ChunkWriter, Opening, TableFailed, Unit, UnitBatch
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,8 @@ class TableCopy:
     """None: the target has to be asked (again)."""
     replacing: bool = False
     """It is a new copy that readers do not see yet."""
+    level: bool = True
+    """False: the unit cannot move it with the others yet."""
     found_record: RecordNumber | None = None
     """The applied record of the target when it was first opened; None: it has not been yet."""
     complete: bool = False
@@ -89,10 +91,9 @@ class UnitWorker:
         self.copies: dict[int, TableCopy] = {}
         """The tables of the unit, changed only while no batch runs."""
 
-    def add(self, table_id: int, generation: RecordNumber = RecordNumber(0)) -> TableCopy:
-        """A table that the unit moves from now on."""
-        copy = self.copies[table_id] = TableCopy(table_id, generation)
-        return copy
+    def add(self, copy: TableCopy) -> None:
+        """Let the unit move a table from now on; what is known of its copy counts."""
+        self.copies[copy.table_id] = copy
 
     def remove(self, table_id: int) -> None:
         self.copies.pop(table_id, None)
@@ -103,8 +104,6 @@ class UnitWorker:
         target is read again, so that whatever did happen counts."""
         with self._lock:
             present = [(copy, table) for copy in self.copies.values() if (table := _present(copy, state)) is not None]
-            if not present:
-                return False
             try:
                 with met_at("target"):  # what the change log's storage does not say of itself
                     return self._step(state, present, through)
@@ -148,27 +147,41 @@ class UnitWorker:
 
     def _step(self, state: LogState, present: Sequence[Present], through: RecordNumber) -> bool:
         self._open(state, [(copy, table) for copy, table in present if copy.applied is None])
-        published = [(copy, table) for copy, table in present if copy.complete and _is_whole(copy, table, state)]
-        behind = [
-            (copy, table, covered)
-            for copy, table in present
-            if (copy, table) not in published and (covered := self._covered(copy)) < through
-        ]
-        end = batch_end([(table, covered) for _, table, covered in behind], through, self._limits)
-        slices = {
-            copy.table_id: part
-            for copy, _, covered in behind
-            if covered < end and (part := self._cut(state, copy, end)) is not None
-        }
-        if slices or published:
-            self._commit(UnitBatch(end, slices, frozenset(copy.table_id for copy, _ in published)))
-        self._open(state, published)
+        present = [(copy, table) for copy, table in present if copy.level]
+        if not present:
+            return False
+        whole = [(copy, table) for copy, table in present if copy.complete and _is_whole(copy, table, state)]
+        if whole:
+            self._publish(state, present, whole)
+            return True
+        end = self._end(present, through)
+        behind = [copy for copy, _ in present if self._covered(copy) < end]
+        slices = {copy.table_id: part for copy in behind if (part := self._cut(state, copy, end)) is not None}
+        if slices:
+            self._commit(UnitBatch(end, _ids(present), slices))
         for copy, table in present:
             copy.judge(state, table)
             part = slices.get(copy.table_id)
-            covered = max(self._covered(copy), end) if (copy, table) not in published else self._covered(copy)
+            covered = max(self._covered(copy), end)
             self._put(copy, covered, TableCounters() if part is None else counted(part))
-        return end < through or bool(published) or any(copy.complete for copy, _ in present)
+        return end < through or any(copy.complete for copy, _ in present)
+
+    def _end(self, present: Sequence[Present], through: RecordNumber) -> RecordNumber:
+        """The record that the next batch brings them to. A table that has joined may hold more than the others: they
+        come to its record first, and are moved together from there."""
+        covered = [(table, self._covered(copy)) for copy, table in present]
+        lowest = min(record for _, record in covered)
+        held = (copy.applied.applied_record for copy, _ in present if copy.applied is not None)
+        last = min(min((record for record in held if record > lowest), default=through), through)
+        return batch_end([(table, record) for table, record in covered if record < last], last, self._limits)
+
+    def _publish(self, state: LogState, present: Sequence[Present], whole: Sequence[Present]) -> None:
+        """New copies that are complete take the place of what readers see."""
+        self._commit(UnitBatch(min(self._covered(copy) for copy, _ in present), _ids(present), {}, _ids(whole)))
+        self._open(state, whole)
+        for copy, table in whole:
+            copy.judge(state, table)
+            self._put(copy, self._covered(copy), TableCounters())
 
     def _covered(self, copy: TableCopy) -> RecordNumber:
         assert copy.applied is not None
@@ -176,7 +189,10 @@ class UnitWorker:
 
     def _cut(self, state: LogState, copy: TableCopy, end: RecordNumber) -> TableSlice | None:
         assert copy.applied is not None
-        return without_lost_chunks(state, cut(state, copy.table_id, copy.applied, end))
+        try:
+            return without_lost_chunks(state, cut(state, copy.table_id, copy.applied, end))
+        except TailraceError as error:
+            raise TableFailed(copy.table_id, error) from error
 
     def _commit(self, batch: UnitBatch) -> None:
         for table_id, applied in self._unit.apply(batch).items():
@@ -197,7 +213,8 @@ class UnitWorker:
         found = self._unit.open(wanted, state.origin.log_id)
         for copy, _ in tables:
             opened = found[copy.table_id]
-            copy.applied, copy.replacing, copy.complete, copy.writers = opened.applied, opened.replacing, False, {}
+            copy.applied, copy.replacing, copy.level = opened.applied, opened.replacing, opened.level
+            copy.complete, copy.writers = False, {}
             record = opened.applied.applied_record
             copy.found_record = record if copy.found_record is None else copy.found_record
             # What was covered without a commit is known only to this process; the target's record alone counts now.
@@ -223,6 +240,10 @@ def _present(copy: TableCopy, state: LogState) -> TableLog | None:
     """The journal's table that the copy is of; None: that one is over."""
     table = state.tables.get(copy.table_id)
     return None if table is None or table.generation != copy.generation else table
+
+
+def _ids(tables: Sequence[Present]) -> frozenset[int]:
+    return frozenset(copy.table_id for copy, _ in tables)
 
 
 def _is_whole(copy: TableCopy, table: TableLog, state: LogState) -> bool:

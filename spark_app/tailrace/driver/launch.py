@@ -159,14 +159,14 @@ def parts(
     spec = live.spec
     ownership = Ownership(journal, lambda: claimed(folder.socket))
     target = targets.open(spec.target)
-    limits = target.capabilities.limits
     units = target.units(Runtime(Storage.open(spec.storage), ownership.check, lambda: spark))
+    group = units.group()
     applier = Applier(
         journal,
         progress,
-        lambda _: UnitWorker(units(), progress, limits),
+        lambda _: UnitWorker(units.alone(), progress, target.limits),
         lambda: spark.sparkContext.setLocalProperty("spark.scheduler.pool", "changes"),
-        group=None if target.capabilities.commits == "table" else UnitWorker(units(), progress, limits),
+        group=None if group is None else UnitWorker(group, progress, target.limits),
         retry_seconds=lambda: seconds(live.spec.retry.time),
         hold=lambda: pace().hold,
     )

@@ -14,7 +14,7 @@ table, `TargetRefused` or another `Stop` for what requires manual action.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 from pyspark import SparkContext
@@ -104,13 +104,19 @@ class Opened:
     replacing: bool = False
     """True if this copy, which batches are applied to, is a new one that readers do not see yet: they see the table of
     the generation before."""
+    level: bool = True
+    """False: the table does not hold what the unit's last commit stands for. It is to be brought forward by itself,
+    and to join the unit then."""
 
 
 @dataclass(frozen=True)
 class UnitBatch:
-    """One commit: tables without a slice have nothing up to `record`."""
+    """One commit."""
 
     record: RecordNumber
+    tables: frozenset[int]
+    """All tables of the unit. They hold everything up to `record` then: those without a slice have nothing that they
+    lack."""
     slices: Mapping[int, TableSlice]
     publish: frozenset[int] = frozenset()
     """Tables whose new, complete copies take the place of what readers see. They have no slice, and must be opened
@@ -198,13 +204,14 @@ class SparkNeeds:
     settings: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Capabilities:
-    """The abilities of a target, as data."""
+class Units(Protocol):
+    """Makes units without tables."""
 
-    commits: Literal["table", "replicator"]
-    """The most that one commit can move: one table, or all that a Replicator has."""
-    limits: BatchLimits
+    def alone(self) -> Unit:
+        """A unit for one table."""
+
+    def group(self) -> Unit | None:
+        """The unit for all tables that are level; None: a commit cannot move more than one."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +229,8 @@ class Target(Protocol):
     """The place that the manifest names. Holds no connection; made without a JVM."""
 
     @property
-    def capabilities(self) -> Capabilities: ...
+    def limits(self) -> BatchLimits:
+        """The most that a batch may take."""
 
     @property
     def place(self) -> str:
@@ -246,8 +254,8 @@ class Target(Protocol):
     def prepare(self, context: SparkContext) -> None:
         """Called once in each JVM, before a table is opened: sets secrets."""
 
-    def units(self, run: Runtime) -> Callable[[], Unit]:
-        """Makes units without tables; nothing is read before their `open`."""
+    def units(self, run: Runtime) -> Units:
+        """Nothing is read before a unit's `open`."""
 
     def removal(self, session: Callable[[], SparkSession]) -> TargetRemoval:
         """The removal of whole tables. `session` starts Spark if the target cannot be reached in another way."""

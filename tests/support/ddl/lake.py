@@ -6,7 +6,7 @@ drop everything above a table at any time, as a killed driver would. Used by `su
 `support.ddl.in_process`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from typing_extensions import override
 from support.folder_lake import FolderAccess
 from tailrace.batch.applied import FIRST, AppliedState, Generation
 from tailrace.changelog.records import TableSchema
-from tailrace.changelog.state import TableLog
 from tailrace.errors import SchemaChangeUnsupported, TargetRefused
 from tailrace.storage.store import Storage
 from tailrace.targets.api import NeededChunks
@@ -28,7 +27,7 @@ from tailrace.targets.lake.files.locate import take_rows
 from tailrace.targets.lake.kept import KeptChunks
 from tailrace.targets.lake.model import DataFile, Naming, Replacement, TableCommit, belongs
 from tailrace.targets.lake.table import LakeTable
-from tailrace.targets.lake.unit import LakeUnit
+from tailrace.targets.lake.unit import LakeUnits
 
 
 @dataclass
@@ -145,13 +144,13 @@ class InMemoryLake:
             self.tables[schema, name] = QuickTable(f"{self.root}/{schema}/{name}", self.access)
         return self.tables[schema, name]
 
-    def targets(self, log: Storage) -> Callable[[TableLog], LakeUnit]:
+    def targets(self, log: Storage) -> LakeUnits:
         """As apply meets them."""
 
         def target(first: TableSchema) -> QuickTarget:
             return QuickTarget(self.table(first.schema_name, first.table_name), log)
 
-        return lambda _: LakeUnit(target)
+        return LakeUnits(target)
 
 
 class QuickTarget(LakeTable):

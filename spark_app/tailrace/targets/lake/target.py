@@ -14,7 +14,7 @@ from tailrace.storage.access import Access, hadoop_options, resolve
 from tailrace.storage.path_names import table_folder
 from tailrace.storage.probe import probe, require_exclusive
 from tailrace.storage.store import Storage
-from tailrace.targets.api import Admit, Capabilities, Runtime, SparkNeeds
+from tailrace.targets.api import Admit, Runtime, SparkNeeds
 from tailrace.targets.lake import spark as lake_spark
 from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta.table import DeltaTable
@@ -26,7 +26,7 @@ from tailrace.targets.lake.iceberg.table import IcebergTable
 from tailrace.targets.lake.model import FormatTable
 from tailrace.targets.lake.removal import LakeRemoval
 from tailrace.targets.lake.table import LakeTable
-from tailrace.targets.lake.unit import LakeUnit
+from tailrace.targets.lake.unit import LakeUnits
 
 LIMITS = BatchLimits(rows=400_000, size=128 << 20, chunk_rows=4_000_000, chunks=400)
 
@@ -34,7 +34,7 @@ LIMITS = BatchLimits(rows=400_000, size=128 << 20, chunk_rows=4_000_000, chunks=
 class LakeTarget:
     """See `targets.api.Target`."""
 
-    capabilities = Capabilities(commits="table", limits=LIMITS)
+    limits = LIMITS
 
     def __init__(self, spec: resources.TargetSpec) -> None:
         self._spec = spec
@@ -66,14 +66,14 @@ class LakeTarget:
     def removal(self, session: Callable[[], SparkSession]) -> LakeRemoval:
         return LakeRemoval(self._spec, session)
 
-    def units(self, run: Runtime) -> Callable[[], LakeUnit]:
+    def units(self, run: Runtime) -> LakeUnits:
         lake, spark = Storage.open(self._spec.lake, part="target"), run.spark()
         opened = self._opener(spark, lake, run.admit)
 
         def table(schema: TableSchema) -> LakeTable:
             return LakeTable(opened(schema), run.log, lake, partial(spread, spark), run.admit)
 
-        return lambda: LakeUnit(table)
+        return LakeUnits(table)
 
     def _opener(self, spark: SparkSession, lake: Storage, admit: Admit) -> Callable[[TableSchema], FormatTable]:
         """The first name stays: a renamed table keeps its place."""

@@ -1,12 +1,26 @@
 """One table of the lake as a unit of commit."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records import TableSchema
 from tailrace.targets.api import NeededChunks, Opened, Opening, UnitBatch
 from tailrace.targets.lake.chunk_writer import LakeChunkWriter
 from tailrace.targets.lake.table import LakeTable
+
+
+@dataclass(frozen=True)
+class LakeUnits:
+    """See `targets.api.Units`."""
+
+    make: Callable[[TableSchema], LakeTable]
+
+    def alone(self) -> "LakeUnit":
+        return LakeUnit(self.make)
+
+    def group(self) -> None:
+        return None
 
 
 class LakeUnit:

@@ -1,0 +1,122 @@
+"""Tables that one commit moves together: when a table joins them, and when it leaves."""
+
+from dataclasses import replace
+from typing import cast
+
+from support.apply_loop import LIMITS, Journal, Loop, Target, TargetUnit, log, table, worker_of
+from tailrace.apply.progress import Progress
+from tailrace.apply.unit_worker import UnitWorker
+from tailrace.batch.applied import AppliedState
+from tailrace.changelog.records import RecordNumber, Seq
+from tailrace.changelog.shared_journal import SharedJournal
+from tailrace.changelog.state import TableLog
+from tailrace.errors import Retry, TargetChanged
+
+
+def _at(record: int) -> AppliedState:
+    return AppliedState("log", Seq(record), RecordNumber(record), frozenset(), 1, 8)
+
+
+class Grouped:
+    """An applier over a target whose commits can move all tables; the test brings records."""
+
+    def __init__(self, *tables: int, level: frozenset[int] = frozenset()) -> None:
+        self.now = 100.0
+        self.targets = {number: Target() for number in tables}
+        self.progress = Progress()
+        self.unit = TargetUnit(self.targets, level)
+        self.journal = Journal(log())
+        self.loop = Loop(
+            cast(SharedJournal, self.journal),
+            self.progress,
+            lambda known: worker_of(self.targets[known.table_id], self.progress, known.table_id),
+            lambda: None,
+            group=UnitWorker(self.unit, self.progress, LIMITS),
+            retry_seconds=lambda: 60.0,
+            threads=1,
+            clock=lambda: self.now,
+            monotonic=lambda: self.now,
+        )
+
+    def bring(self, number: int, *tables: TableLog, offers: int = 3) -> list[tuple[int, set[int], set[int]]]:
+        """The group's batches of a record, until nothing more happens."""
+        self.journal.state, before = log(*tables, number=number), len(self.unit.batches)
+        for _ in range(offers):
+            self.loop.offer(number, patience=5)
+        return self.unit.batches[before:]
+
+    def records(self) -> list[RecordNumber]:
+        return [self.progress.of(number).applied_record for number in self.targets]
+
+
+def test_tables_that_are_found_level_are_moved_by_one_commit_and_those_without_changes_are_named_in_it() -> None:
+    one = Grouped(7, 8, 9, level=frozenset({7, 8, 9}))
+    one.bring(9, table(7, 3), table(8, 5), table(9))
+    assert one.bring(12, table(7, 3, 12), table(8, 5), table(9, 11)) == [(12, {7, 8, 9}, {7, 9})]
+    assert one.records() == [12, 12, 12]
+    one.loop.stop()
+
+
+def test_a_table_that_is_not_level_is_brought_forward_by_itself_and_joins_the_others_then() -> None:
+    one = Grouped(7, 8, level=frozenset({7}))
+    assert one.bring(9, table(7, 3), table(8, 3)) == [(9, {7}, {7})]
+    assert [c.applied_record for c in one.targets[8].applied] == [9]
+    assert one.bring(12, table(7, 3, 12), table(8, 3, 11)) == [(12, {7, 8}, {7, 8})]
+    one.loop.stop()
+
+
+def test_while_a_snapshot_of_a_table_is_called_for_it_stays_by_itself() -> None:
+    one = Grouped(7, 8, level=frozenset({7}))
+    read = table(8, 3).model_copy(update={"initial_snapshot": True})
+    one.bring(9, table(7, 3), read)
+    assert one.bring(12, table(7, 3, 12), read) == [(12, {7}, {7})]
+    one.loop.stop()
+
+
+def test_a_table_that_fails_leaves_the_group_which_continues_in_the_same_turn_and_comes_back() -> None:
+    one = Grouped(7, 8, level=frozenset({7, 8}))
+    one.bring(9, table(7, 3), table(8, 3))
+    one.unit.failing[8] = TargetChanged("s.t8", "somebody changed it", "")
+    one.targets[8].faults.append(Retry("still"))
+    changed = table(7, 3, 12), table(8, 3, 12)
+    assert one.bring(12, *changed, offers=1) == [(12, {7}, {7})]
+    fault = one.progress.of(8).fault
+    assert fault is not None and fault.name == "TargetChanged"
+    assert one.progress.of(7).fault is None
+    one.unit.failing.clear()
+    for _ in range(3):
+        one.now += 30
+        one.bring(12, *changed, offers=1)
+    assert one.records() == [12, 12]
+    assert one.bring(14, table(7, 3, 12, 14), table(8, 3, 12, 14)) == [(14, {7, 8}, {7, 8})]
+    one.loop.stop()
+
+
+def test_a_table_behind_the_group_does_not_join_it() -> None:
+    """The group would have to go back."""
+    one = Grouped(7, 8, level=frozenset({7}))
+    one.bring(9, table(7, 3), table(8, 3), offers=2)
+    assert one.records() == [9, 9]
+    one.progress.put(7, replace(one.progress.of(7), applied_record=RecordNumber(11)))
+    assert one.bring(12, table(7, 3, 12), table(8, 3, 12), offers=1) == [(12, {7}, {7})]
+    assert one.bring(14, table(7, 3, 12, 14), table(8, 3, 12, 14)) == [(14, {7, 8}, {7, 8})]
+    one.loop.stop()
+
+
+def test_a_table_that_is_ahead_waits_until_the_others_have_come_to_it() -> None:
+    one = Grouped(7, 8, level=frozenset({7, 8}))
+    one.targets[8].applied.append(_at(11))
+    states = table(7, 3, 10, 12), table(8, 3, 12)
+    assert one.bring(12, *states) == [(11, {7, 8}, {7}), (12, {7, 8}, {7, 8})]
+    one.loop.stop()
+
+
+def test_a_fault_of_the_whole_target_is_that_of_all_its_tables() -> None:
+    one = Grouped(7, 8, level=frozenset({7, 8}))
+    one.targets[7].faults.append(Retry("away"))
+    assert one.bring(9, table(7, 3), table(8, 3), offers=1) == [(9, {7, 8}, {7, 8})]
+    assert all(one.progress.of(number).fault is not None for number in (7, 8))
+    one.now += 30
+    assert one.bring(9, table(7, 3), table(8, 3)) == [(9, {7, 8}, {7, 8})]
+    assert one.records() == [9, 9]
+    one.loop.stop()
