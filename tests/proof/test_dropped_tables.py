@@ -14,7 +14,8 @@ from demo.compare import READERS
 from support import mysql_shop
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.postgres import PostgresServer
-from support.proof.process import Deployment, Run, status
+from support.process import Program
+from support.proof.process import Deployment, status
 from support.versions import turns
 
 SEAMS = ("dropped.before-begun", "dropped.before-deletion", "dropped.after-deletion")
@@ -70,7 +71,7 @@ def replaced(deployment: Deployment, name: str, before: int, after: int) -> bool
     return rows == after
 
 
-def dropped(deployment: Deployment, run: Run, name: str) -> None:
+def dropped(deployment: Deployment, run: Program, name: str) -> None:
     run.until(lambda: not (deployment.lake / "shop" / name).exists(), 200, f"the copy of {name} is gone")
 
 

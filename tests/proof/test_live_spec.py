@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from support.process import Program
 from support.proof.harness import Begin, Proof
-from support.proof.process import Run, status
+from support.proof.process import status
 from support.versions import turns
 
 BEFORE: dict[str, object] = {
@@ -53,7 +54,7 @@ def asked(proof: Proof, name: str) -> bool:
     return done.returncode == 0
 
 
-def boots(run: Run) -> int:
+def boots(run: Program) -> int:
     return run.output.read_text().count("Spark is starting")
 
 

@@ -12,7 +12,8 @@ from demo.compare import read_delta
 from support import mysql_shop
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_replicas import caught_up, follow, promote
-from support.proof.process import Deployment, Run, status
+from support.process import Program
+from support.proof.process import Deployment, status
 from support.versions import turns
 
 LOGS_WHAT_IT_APPLIES: dict[str, str | int] = {"log_slave_updates": "ON"}
@@ -41,7 +42,7 @@ def deployment(primary: MysqlServer, tmp_path: Path) -> Iterator[Deployment]:
     made.close()
 
 
-def settled(server: MysqlServer, deployment: Deployment, run: Run) -> list[str]:
+def settled(server: MysqlServer, deployment: Deployment, run: Program) -> list[str]:
     """Source and target are equal, and all snapshots ended: their ids."""
 
     def level() -> bool:

@@ -14,7 +14,8 @@ from demo.compare import read_delta, read_iceberg
 from support import mysql_shop
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_stalls import commits_that_stall
-from support.proof.process import Deployment, Run
+from support.process import Program
+from support.proof.process import Deployment
 from support.versions import turns
 
 READERS = {"delta": read_delta, "iceberg": read_iceberg}
@@ -56,7 +57,7 @@ def differences(server: MysqlServer, deployment: Deployment) -> list[str]:
         return [str(error)]
 
 
-def settle(server: MysqlServer, deployment: Deployment, run: Run) -> None:
+def settle(server: MysqlServer, deployment: Deployment, run: Program) -> None:
     def level() -> bool:
         time.sleep(1)
         return not differences(server, deployment)

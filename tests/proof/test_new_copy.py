@@ -12,7 +12,8 @@ import pytest
 
 from demo.compare import READERS, compare
 from support.postgres import PostgresServer
-from support.proof.process import Deployment, Run, status
+from support.process import Program
+from support.proof.process import Deployment, status
 from support.versions import turns
 
 ROWS = 2000
@@ -97,7 +98,7 @@ def test_readers_never_find_it_incomplete(
     assert len(seen) > 20
 
 
-def killed(deployment: Deployment, run: Run, seams: tuple[str, ...]) -> None:
+def killed(deployment: Deployment, run: Program, seams: tuple[str, ...]) -> None:
     """A resync for each seam at which the driver dies, the first time the one that runs; the next one finds it under
     way."""
     for number, seam in enumerate(seams):

@@ -15,7 +15,8 @@ from deltalake.exceptions import TableNotFoundError
 
 from demo.compare import READERS, compare
 from support.postgres import PostgresServer
-from support.proof.process import Deployment, Run, status
+from support.process import Program
+from support.proof.process import Deployment, status
 from support.versions import turns
 
 POSITION_LOST = 12
@@ -58,7 +59,7 @@ class Shop:
         done = self.deployment.command(verb, *here, *rest)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def settled(self, run: Run) -> None:
+    def settled(self, run: Program) -> None:
         """After one more change of each table."""
         self.sql("UPDATE {t} SET v = v || '.' WHERE id < 5")
         run.until(lambda: self.equal() and not self.faults(), 200, "source = target")

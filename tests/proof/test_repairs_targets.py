@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from demo.compare import compare
 from support.postgres import PostgresServer
-from support.proof.process import Deployment, Run, status
+from support.process import Program
+from support.proof.process import Deployment, status
 from support.versions import turns
 
 # Py4J closes its idle connections from the garbage collector.
@@ -123,7 +124,7 @@ def segments(shop: Deployment) -> set[Path]:
     return {path for path in (shop.log / "segments").rglob("*") if path.is_file()}
 
 
-def settled(shop: Deployment, server: PostgresServer, run: Run) -> None:
+def settled(shop: Deployment, server: PostgresServer, run: Program) -> None:
     change(server)
     run.until(lambda: not faults(shop) and equal(server, shop), 200, "source = target, and nothing fails")
 

@@ -19,7 +19,8 @@ from deltalake import DeltaTable, QueryBuilder
 from demo.compare import read_iceberg
 from support import memory
 from support.postgres import PostgresServer
-from support.proof.process import Deployment, Run
+from support.process import Program
+from support.proof.process import Deployment
 from tailrace.cli.client import DriverClient
 from tailrace.driver.run_dir import NotRunning, RunFolder
 
@@ -51,7 +52,7 @@ SELECT count(*), count(DISTINCT id), sum(id), sum(customer_id), sum(amount), sum
 class Memory:
     """Watches a family of processes from a thread of its own."""
 
-    run: Run
+    run: Program
     peak: int = 0
     parts: dict[str, int] = field(default_factory=dict)
     """What each kind of process had at the peak."""

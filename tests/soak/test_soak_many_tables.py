@@ -15,7 +15,8 @@ import pytest
 
 from demo.compare import compare
 from support.postgres import PostgresServer
-from support.proof.process import Deployment, Run, status
+from support.process import Program
+from support.proof.process import Deployment, status
 
 TABLES = int(os.environ.get("TAILRACE_SOAK_TABLES", "2000"))
 SECONDS_PER_TABLE = 2.0
@@ -70,7 +71,7 @@ class Writes:
                 self.count += 1
 
 
-def spent(run: Run, seconds: float) -> float:
+def spent(run: Program, seconds: float) -> float:
     """Cores that the processes use over the next `seconds`; what ends meanwhile is not counted."""
     before, begun = run.cpu_by_process(), time.monotonic()
     time.sleep(seconds)

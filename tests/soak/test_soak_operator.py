@@ -8,7 +8,6 @@ import os
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from support.kube import KubeApi
@@ -77,7 +76,7 @@ def test_a_thousand_idle_objects_cost_little_and_are_up_to_date_soon_after_a_res
 
 def idle(process: OperatorProcess) -> dict[str, float]:
     assert process.process is not None
-    watched = psutil.Process(process.process.pid)
+    watched = process.process.family()[0]
     calls, cpu, begun = process.metric("tailrace_operator_api_requests_total"), watched.cpu_times(), time.monotonic()
     writes = process.metric("tailrace_operator_status_writes_total")
     time.sleep(IDLE_SECONDS)

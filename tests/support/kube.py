@@ -12,7 +12,6 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +22,7 @@ from kubernetes import client, config
 from cluster import places
 from cluster.control import ControlPlane
 from demo.ports import free_ports
+from support.process import Program
 
 
 class KubeApi:
@@ -34,7 +34,7 @@ class KubeApi:
         self.plane.certificates()
         self.kubeconfig = self.plane.pki / "admin.conf"
         self._controllers = controllers
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, Program] = {}
 
     def __enter__(self) -> Self:
         self.start()
@@ -48,35 +48,33 @@ class KubeApi:
     def start(self) -> None:
         self._launch("etcd", self.plane.etcd())
         self._launch("api-server", self.plane.api_server())
-        self._wait("api-server", lambda: self.answers("/readyz"))
+        self._wait("api-server", "/readyz")
         if self._controllers:
             # Nodes here have no kubelet: this controller would call them lost after a minute, and their pods not ready.
             without = ("--controllers", "*,-node-lifecycle-controller")
             self._launch("controller-manager", [*self.plane.controller_manager(), *without])
-            self._wait("controller-manager", lambda: self.answers("/api/v1/namespaces/default/serviceaccounts/default"))
+            self._wait("controller-manager", "/api/v1/namespaces/default/serviceaccounts/default")
 
     def stop(self) -> None:
         """End everything. Killed: a graceful API server waits up to a minute for its watches."""
         for process in reversed(self._processes.values()):
             process.kill()
-            process.wait()
         self._processes.clear()
 
     def stop_api_server(self) -> None:
-        self._processes["api-server"].kill()
-        self._processes.pop("api-server").wait()
+        self._processes.pop("api-server").kill()
 
     def start_api_server(self) -> None:
         """On the same port, with the same data."""
         self._launch("api-server", self.plane.api_server())
-        self._wait("api-server", lambda: self.answers("/readyz"))
+        self._wait("api-server", "/readyz")
 
     def freeze(self) -> None:
         """The API server keeps its connections and answers nothing."""
-        self._processes["api-server"].send_signal(signal.SIGSTOP)
+        self._processes["api-server"].process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        self._processes["api-server"].send_signal(signal.SIGCONT)
+        self._processes["api-server"].process.send_signal(signal.SIGCONT)
 
     def client(self) -> client.ApiClient:
         """A client of the administrator; the caller closes it, or uses it as a context manager."""
@@ -110,18 +108,14 @@ class KubeApi:
 
     def _launch(self, name: str, command: list[str]) -> None:
         # The kernel ends the servers with the test process, however that ends.
-        with (self.plane.folder / f"{name}.log").open("ab") as log:
-            self._processes[name] = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *command],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        kept = ["setpriv", "--pdeathsig", "KILL", *command]
+        self._processes[name] = Program.start(kept, self.plane.folder / f"{name}.log")
 
-    def _wait(self, name: str, ready: Callable[[], bool], seconds: float = 120) -> None:
-        deadline = time.monotonic() + seconds
-        while not ready():
-            if time.monotonic() > deadline or self._processes[name].poll() is not None:
-                said = (self.plane.folder / f"{name}.log").read_text()[-3000:]
-                raise RuntimeError(f"{name} did not start: {said}")
-            time.sleep(0.1)
+    def _wait(self, name: str, path: str) -> None:
+        """Until it has done what makes the API answer to a GET of `path`."""
+        self._processes[name].until(lambda: self.answers(path), 120, f"start of {name}", pause=0.1)
+
+
+def now() -> str:
+    """As Kubernetes writes it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -7,9 +7,6 @@ port's address are this machine's. A pod's folder is its file system: it goes wi
 
 import base64
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -22,8 +19,9 @@ from typing import Any, Self
 import psutil
 from kubernetes import client
 
-from support.kube import KubeApi
-from support.proof.process import ENVIRONMENT
+from support.kube import KubeApi, now
+from support.process import Program, tail
+from support.proof.process import ENVIRONMENT, TAILRACE
 from tailrace.contract.pod_template import CONTAINER
 from tailrace.faults import TERMINATION_VARIABLE
 from tailrace.spark.artifacts import cache_dir
@@ -43,7 +41,7 @@ class LocalPod:
 
     document: Json
     folder: Path
-    process: subprocess.Popen[bytes] | None = None
+    process: Program | None = None
     restarts: int = 0
     ended: Json | None = None
     """The newest end of the container."""
@@ -122,7 +120,7 @@ class LocalKubelet:
     def told(self) -> str:
         """The newest lines of every container, for whoever looks into a test that failed."""
         logs = [log for pod in self.pods for log in sorted(pod.folder.glob("container-*.log"))]
-        return "\n".join(f"--- {log.parent.name}/{log.name}\n{_tail(log, 3000)}" for log in logs)
+        return "\n".join(f"--- {log.parent.name}/{log.name}\n{tail(log, 3000)}" for log in logs)
 
     def _run(self) -> None:
         while not self._end.wait(TURN_SECONDS):
@@ -168,7 +166,7 @@ class LocalKubelet:
             assert pod.process is not None
             if "TERM" not in pod.told:
                 pod.told.add("TERM")
-                pod.process.send_signal(signal.SIGTERM)
+                pod.process.process.terminate()
         elif deleted:
             pod.kill()
             self._core.delete_namespaced_pod(pod.name, self._namespace, grace_period_seconds=0)
@@ -198,15 +196,11 @@ class LocalKubelet:
         given = {e["name"]: _placed(self._value(pod, e), pod.root, mounts) for e in container.get("env", ())}
         own = {"TMPDIR": str(pod.temporary), TERMINATION_VARIABLE: str(pod.words), "TAILRACE_CACHE": str(cache_dir())}
         # The folder's name is in every command line of the pod, by which `family` finds its processes.
-        command = [sys.executable, "-m", "tailrace.cli.main", *arguments[1:], "--run-dir", str(pod.folder / "run")]
+        command = [*TAILRACE, *arguments[1:], "--run-dir", str(pod.folder / "run")]
         tree = self.images.get(container["image"])
         code = {"PYTHONPATH": f"{tree}/spark_app"} if tree is not None else {}
-        environment, none = ENVIRONMENT | code | given | own, subprocess.DEVNULL
-        with pod.log.open("wb") as sink:
-            pod.process = subprocess.Popen(
-                command, env=environment, stdin=none, stdout=sink, stderr=sink, cwd=pod.folder
-            )
-        self._tell(pod, "Running", {"running": {"startedAt": _now()}}, ready=True)
+        pod.process = Program.start(command, pod.log, env=ENVIRONMENT | code | given | own, cwd=pod.folder)
+        self._tell(pod, "Running", {"running": {"startedAt": now()}}, ready=True)
 
     def _value(self, pod: LocalPod, entry: Json) -> str:
         if "value" in entry or "valueFrom" not in entry:
@@ -235,13 +229,13 @@ class LocalKubelet:
 
     def _tell_end(self, pod: LocalPod) -> None:
         assert pod.process is not None
-        code = pod.process.returncode
+        code = pod.process.process.returncode
         words = pod.words.read_text() if pod.words.exists() else ""
         if not words and code:
-            words = _tail(pod.log, MESSAGE_BYTES)
+            words = pod.process.tail(MESSAGE_BYTES)
         reason = "Completed" if code == 0 else "Error"
         terminated = {"exitCode": code if code >= 0 else 128 - code, "reason": reason, "message": words}
-        pod.ended, pod.ended_at = {**terminated, "startedAt": _now(), "finishedAt": _now()}, time.monotonic()
+        pod.ended, pod.ended_at = {**terminated, "startedAt": now(), "finishedAt": now()}, time.monotonic()
         phase = "Running" if self._restarts(pod) else "Failed" if code else "Succeeded"
         self._tell(pod, phase, {"terminated": pod.ended}, ready=False)
 
@@ -272,11 +266,3 @@ def _write(folder: Path, files: dict[str, bytes]) -> None:
     folder.mkdir(parents=True)
     for name, content in files.items():
         (folder / name).write_bytes(content)
-
-
-def _tail(log: Path, limit: int) -> str:
-    return log.read_text(errors="replace")[-limit:]
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

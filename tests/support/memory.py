@@ -4,12 +4,12 @@ from pathlib import Path
 
 import psutil
 
-from support.proof.process import Run
+from support.process import Program
 
 _KINDS = {"bin/java": "jvm", "tailrace.capture": "capture", "worker_daemon": "workers"}
 
 
-def by_part(run: Run) -> dict[str, int]:
+def by_part(run: Program) -> dict[str, int]:
     """Bytes of driver, jvm, workers and capture. A process that has just ended has none."""
     parts: dict[str, int] = {}
     for process in run.family():

@@ -7,8 +7,6 @@ with a driver's pod; the pod's HTTP side is the data plane's real server on a lo
 import base64
 import json
 import os
-import signal
-import subprocess
 import sys
 import time
 import urllib.error
@@ -20,7 +18,8 @@ from typing import Any, Self
 from kubernetes import client
 
 from demo.ports import free_port
-from support.kube import KubeApi
+from support.kube import KubeApi, now
+from support.process import Program
 from support.seam_names import checked
 from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody
 from tailrace.contract.resources import DeletionPolicy
@@ -48,7 +47,7 @@ class OperatorProcess:
         """Of drivers and executors, unless a spec names one."""
         self.tree = ROOT
         """The checkout whose operator this is."""
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Program | None = None
         self.home: str | None = None
         """The operator's own namespace; None: the one that it watches."""
 
@@ -75,8 +74,7 @@ class OperatorProcess:
         }
         command = [sys.executable, "-m", "tailrace_operator", "--namespace", self._namespace]
         command += ["--listen", f"127.0.0.1:{self.port}", *self._flags]
-        with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=self._folder)
+        self.process = Program.start(command, self.log_file, env=environment, cwd=self._folder)
 
     @property
     def log_file(self) -> Path:
@@ -93,12 +91,10 @@ class OperatorProcess:
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()
-        self.process.wait()
 
     def stop(self, seconds: float = 20.0) -> int:
         assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(seconds)
+        return self.process.stop(seconds)
 
     def get(self, path: str) -> tuple[int, str]:
         """Code and body; 0 while it does not listen."""
@@ -233,7 +229,7 @@ class Node:
         self._core.patch_namespaced_pod_status(f"{name}-exec-1", self._namespace, {"status": status})
 
     def run_executor(self, name: str) -> None:
-        state = {"running": {"startedAt": _now()}}
+        state = {"running": {"startedAt": now()}}
         container = {"name": "tailrace", "image": IMAGE, "imageID": "", "ready": True}
         status = {
             "phase": "Running",
@@ -243,11 +239,11 @@ class Node:
         self._core.patch_namespaced_pod_status(f"{name}-exec-1", self._namespace, {"status": status})
 
     def run_pod(self, name: str, ip: str, restarts: int = 0, ended: Json | None = None) -> None:
-        state = {"running": {"startedAt": _now()}}
+        state = {"running": {"startedAt": now()}}
         self._status(name, state, ip=ip, ready=True, restarts=restarts, last={"terminated": ended} if ended else {})
 
     def end_pod(self, name: str, code: int, message: str = "", restarts: int = 0) -> None:
-        terminated = {"exitCode": code, "reason": "Error", "message": message, "finishedAt": _now()}
+        terminated = {"exitCode": code, "reason": "Error", "message": message, "finishedAt": now()}
         self._status(name, {"terminated": terminated}, ip=None, ready=False, restarts=restarts, last={})
 
     def delete_pod(self, name: str) -> None:
@@ -268,12 +264,8 @@ class Node:
             "state": state,
             "lastState": last,
         }
-        conditions = [{"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": _now()}]
+        conditions = [{"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": now()}]
         status: Json = {"phase": "Running", "conditions": conditions, "containerStatuses": [container]}
         if ip is not None:
             status |= {"podIP": ip, "podIPs": [{"ip": ip}]}
         self._core.patch_namespaced_pod_status(f"{name}-driver-0", self._namespace, {"status": status})
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

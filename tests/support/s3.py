@@ -1,14 +1,13 @@
 """A real S3 server over a folder, on loopback, for tests of object storage."""
 
 import socket
-import subprocess
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import servers
 from demo.ports import free_port
+from support.process import Program
 
 ACCESS_KEY = "tailrace-access"
 SECRET_KEY = "tailrace-secret-0123456789"
@@ -28,7 +27,7 @@ class S3Server:
         self.root.mkdir(parents=True)
         self._log = folder / "versitygw.log"
         self._port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Program | None = None
 
     @property
     def endpoint(self) -> str:
@@ -47,21 +46,13 @@ class S3Server:
         """Start on the port of the first start, so that clients find it again."""
         environment = {"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
         command = [str(servers.versitygw()), "--port", f"127.0.0.1:{self._port}", "--region", self.region]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, "posix", str(self.root)],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        self._wait_until_ready()
+        self._process = Program.start([*command, "posix", str(self.root)], self._log, env=environment)
+        self._process.until(self._listens, 20, "versitygw listens", pause=0.02)
 
     def stop(self) -> None:
         """Stop it, or take the storage away in the middle of a test."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
             self._process = None
 
     def new_bucket(self, name: str | None = None) -> str:
@@ -89,13 +80,9 @@ class S3Server:
             prefix + "secret.key": self.secret_key,
         }
 
-    def _wait_until_ready(self, timeout: float = 20.0) -> None:
-        deadline = time.monotonic() + timeout
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
-                return
-            except OSError:
-                if time.monotonic() > deadline or self._process is None or self._process.poll() is not None:
-                    raise RuntimeError(f"versitygw did not start: {self._log.read_text()[-2000:]}") from None
-                time.sleep(0.02)
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+        except OSError:
+            return False
+        return True

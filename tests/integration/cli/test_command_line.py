@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 from support.postgres import PostgresServer
-from support.proof.process import ENVIRONMENT, Deployment, Run, status
+from support.process import Program
+from support.proof.process import ENVIRONMENT, Deployment, status
 
 PASSWORD = "pa ss'wörd"
 HBA = ("host all postgres 127.0.0.1/32 trust", "hostssl all all 127.0.0.1/32 scram-sha-256")
@@ -169,7 +170,7 @@ def test_on_a_terminal_the_view_is_drawn_in_place_and_ctrl_c_ends_in_order(secur
         env={name: value for name, value in ENVIRONMENT.items() if name not in ("COLUMNS", "LINES")},
     )
     assert process.stdin is not None
-    run = Run(process, shown)
+    run = Program(process, shown)
     try:
         run.until(lambda: "REPLICATING" in run.tail(), 200, "the table to be shown as replicating")
         process.stdin.write(b"\x03")
@@ -192,7 +193,7 @@ def snapshots(deployment: Deployment) -> list[str]:
     return [""] if document is None else [shot["state"] for shot in document["snapshots"]] or [""]
 
 
-def assert_no_password(run: Run) -> None:
+def assert_no_password(run: Program) -> None:
     """Neither in the command lines nor in the environments of any process, nor in what they print."""
     looked = 0
     for process in run.family():

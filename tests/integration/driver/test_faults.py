@@ -13,7 +13,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from support.postgres import LOCAL_TRUST, PostgresServer
-from support.proof.process import Deployment, Run, status
+from support.process import Program
+from support.proof.process import Deployment, status
 
 SOMETHING_FAILED, MANIFEST, CONFIGURATION = 1, 2, 10
 
@@ -97,7 +98,7 @@ def with_password(postgres: PostgresServer, deployment: Deployment) -> Path:
     return path
 
 
-def assert_ends_with_names(run: Run) -> None:
+def assert_ends_with_names(run: Program) -> None:
     """The last lines: each stopped table with its fix, then all of them."""
     keyless, taken, last = run.output.read_text().splitlines()[-3:]
     assert "table public.keyless is stopped: NoKey" in keyless and ". Fix: " in keyless and "ALTER TABLE" in keyless

@@ -4,8 +4,6 @@ every pod under Pod Security `restricted`."""
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -20,6 +18,7 @@ from make_manifests import CHART, INSTALL, rendered
 from support.helm import helm, only
 from support.kube import KubeApi
 from support.observed import of_cron_job, of_driver
+from support.process import Program
 from support.resources import POD, replicator, request
 from support.waiting import until
 from tailrace.contract.resources import Replicator
@@ -171,15 +170,13 @@ class Installed:
         path.write_text(yaml.safe_dump(config))
         return path
 
-    def start(self) -> "subprocess.Popen[bytes]":
+    def start(self) -> Program:
         given = {entry["name"]: entry["value"] for entry in self.container["env"] if "value" in entry}
         own = {"POD_NAME": "here", "POD_NAMESPACE": self.namespace, "KUBECONFIG": str(self.kubeconfig())}
         arguments = [a.replace("0.0.0.0:8080", "127.0.0.1:0") for a in self.container["args"]]
         command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "tailrace_operator", *arguments]
         paths = os.pathsep.join(sys.path)
-        with self.log.open("wb") as log:
-            environment = {**os.environ, **given, **own, "PYTHONPATH": paths}
-            return subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        return Program.start(command, self.log, env={**os.environ, **given, **own, "PYTHONPATH": paths})
 
     @property
     def log(self) -> Path:
@@ -219,8 +216,7 @@ def test_the_operator_finds_its_rights_enough_in_either_scope(api: KubeApi, tmp_
         assert api.kubectl(*finalizers).split() == ["tailrace.dev/finalizer"] * 2
         assert "LAST SEEN" in api.kubectl("-n", space, "get", "events")
     finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=30)
+        process.stop(30)
     said = release.log.read_text()
     assert "forbidden" not in said.lower(), said[-3000:]
     # The one driver role may be handed on, no other.

@@ -28,7 +28,8 @@ from support.ddl.scenarios import Pack
 from support.ddl.verify import TABLES, Found, compare
 from support.lake import table_schema
 from support.postgres import PostgresServer
-from support.proof.process import Deployment, Run, status
+from support.process import Program
+from support.proof.process import Deployment, status
 from tailrace.contract.resources import TablesSpec
 from tailrace.errors import SchemaChangeUnsupported
 from tailrace.sources.patterns import selected
@@ -50,7 +51,7 @@ class EndToEnd:
     deployment: Deployment
     restarts: int = 0
     """SIGKILLs of everything that scripts may still order."""
-    run: Run | None = None
+    run: Program | None = None
     stopped: dict[str, str] = field(default_factory=dict)
     """Error by table, at the last look."""
     told: list[str] = field(default_factory=list)

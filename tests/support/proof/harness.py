@@ -10,9 +10,10 @@ from deltalake.exceptions import TableNotFoundError
 
 from demo.compare import compare, compare_by
 from support.postgres import PostgresServer
+from support.process import Program
 from support.proof import tables
 from support.proof.on_s3 import OnS3
-from support.proof.process import Deployment, Run, status
+from support.proof.process import Deployment, status
 from support.proof.writers import Writers
 
 ROWS = 200
@@ -91,7 +92,7 @@ class Proof:
         found = self.differences(*names)
         assert not found, "\n".join(found)
 
-    def settle(self, run: Run, *more: str) -> None:
+    def settle(self, run: Program, *more: str) -> None:
         """What runs brings the target level with a source that nobody writes to any more, and ends in order."""
         run.until(lambda: self.level(*more), 400, "source = target")
         assert run.stop() == 0, run.tail()
