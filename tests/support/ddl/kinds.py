@@ -5,19 +5,35 @@ the source and counted. DML that a kind needs (a table to attach, filled) is par
 """
 
 from collections.abc import Callable
+from operator import attrgetter
 from random import Random
 
 from support.ddl.seen_catalog import Catalog, Column, Relation
 
 Lines = list[str] | None
 Kind = Callable[[Catalog, Random], Lines]
-KINDS: dict[str, Kind] = {}
+Tables = Callable[[Catalog], list[Relation]]
+OfTable = Callable[[Relation, Catalog, Random], Lines]
 ALTER = "ALTER TABLE {t} "
+ROOTS: Tables = attrgetter("roots")
+LEAVES: Tables = attrgetter("leaves")
+PARTITIONED: Tables = attrgetter("partitioned")
 
 
-def kind(function: Kind) -> Kind:
-    KINDS[function.__name__] = function
-    return function
+def publication(what: str) -> str:
+    """Of the publication in use: a given one, or ours."""
+    return (
+        f"DO $$ BEGIN EXECUTE (SELECT format('ALTER PUBLICATION %I {what}', pubname) FROM pg_publication"
+        " ORDER BY pubname = 'given' DESC LIMIT 1); END $$"
+    )
+
+
+def _published_anew(what: str) -> str:
+    return (
+        "DO $$ DECLARE p name; BEGIN SELECT pubname FROM pg_publication ORDER BY pubname = 'given' DESC LIMIT 1 INTO p;"
+        " EXECUTE format('ALTER PUBLICATION %I DROP TABLE {t}', p);"
+        f" EXECUTE format('ALTER PUBLICATION %I ADD TABLE {{t}} {what}', p); END $$"
+    )
 
 
 def pick(rnd: Random, items: list[Relation]) -> Relation | None:
@@ -56,21 +72,26 @@ def _move(table: Relation, rnd: Random, name: str) -> str:
     return f"UPDATE {name} SET {column.name} = {column.name} + {rnd.choice((1, 97, 100))} WHERE {table.some(rnd)}"
 
 
-def _alter(what: Callable[[Relation, Random], str | None], tables: Callable[[Catalog], list[Relation]]) -> Kind:
+def of(tables: Tables, write: OfTable) -> Kind:
+    """A kind that needs one of these tables."""
+
     def make(catalog: Catalog, rnd: Random) -> Lines:
         table = pick(rnd, tables(catalog))
-        text = what(table, rnd) if table is not None else None
-        return None if table is None or text is None else [text.replace("{t}", table.name)]
+        return None if table is None else write(table, catalog, rnd)
 
     return make
 
 
-def _roots(catalog: Catalog) -> list[Relation]:
-    return catalog.roots
+def _always(*lines: str) -> Kind:
+    return lambda catalog, rnd: [*lines]
 
 
-def _leaves(catalog: Catalog) -> list[Relation]:
-    return catalog.leaves
+def _alter(what: Callable[[Relation, Random], str | None], tables: Tables = ROOTS) -> Kind:
+    def write(table: Relation, catalog: Catalog, rnd: Random) -> Lines:
+        text = what(table, rnd)
+        return None if text is None else [text.replace("{t}", table.name)]
+
+    return of(tables, write)
 
 
 def _column(table: Relation, rnd: Random, test: Callable[[Column], bool] = lambda c: c.key < 0) -> Column | None:
@@ -87,23 +108,14 @@ def _on_column(text: str, test: Callable[[Column], bool] = lambda c: c.key < 0) 
         column = _column(table, rnd, test)
         return None if column is None else text.replace("{c}", column.name).replace("{n}", _name(rnd))
 
-    return _alter(what, _roots)
+    return _alter(what)
 
 
-def _plain(text: str, tables: Callable[[Catalog], list[Relation]] = _roots) -> Kind:
+def _plain(text: str, tables: Tables = ROOTS) -> Kind:
     return _alter(lambda table, rnd: text.replace("{n}", _name(rnd)), tables)
 
 
 ADD = ALTER + "ADD COLUMN {n} "
-PUBLICATION = (
-    "DO $$ BEGIN EXECUTE (SELECT format('ALTER PUBLICATION %I {what}', pubname) FROM pg_publication"
-    " ORDER BY pubname = 'given' DESC LIMIT 1); END $$"
-)
-AGAIN = (
-    "DO $$ DECLARE p name; BEGIN SELECT pubname FROM pg_publication ORDER BY pubname = 'given' DESC LIMIT 1 INTO p;"
-    " EXECUTE format('ALTER PUBLICATION %I DROP TABLE {t}', p);"
-    " EXECUTE format('ALTER PUBLICATION %I ADD TABLE {t} {what}', p); END $$"
-)
 
 
 def _is_text(column: Column) -> bool:
@@ -132,8 +144,8 @@ def _key_away(table: Relation, rnd: Random) -> str | None:
     )
 
 
-SIMPLE: dict[str, Kind] = {
-    "key_away": _alter(_key_away, _roots),
+KINDS: dict[str, Kind] = {
+    "key_away": _alter(_key_away),
     "add_column": _plain(ADD + "text"),
     "add_column_default": _plain(ADD + "int DEFAULT 7 NOT NULL"),
     "add_column_volatile_default": _plain(ADD + "float8 DEFAULT random()"),
@@ -167,13 +179,13 @@ SIMPLE: dict[str, Kind] = {
     "identity_full": _plain(ALTER + "REPLICA IDENTITY FULL"),
     "identity_default": _plain(ALTER + "REPLICA IDENTITY DEFAULT"),
     "identity_nothing": _plain(ALTER + "REPLICA IDENTITY NOTHING"),
-    "leaf_identity_full": _plain(ALTER + "REPLICA IDENTITY FULL", _leaves),
-    "leaf_identity_default": _plain(ALTER + "REPLICA IDENTITY DEFAULT", _leaves),
-    "leaf_identity_nothing": _plain(ALTER + "REPLICA IDENTITY NOTHING", _leaves),
+    "leaf_identity_full": _plain(ALTER + "REPLICA IDENTITY FULL", LEAVES),
+    "leaf_identity_default": _plain(ALTER + "REPLICA IDENTITY DEFAULT", LEAVES),
+    "leaf_identity_nothing": _plain(ALTER + "REPLICA IDENTITY NOTHING", LEAVES),
     "create_index": _on_column("CREATE INDEX ON {t} ({c})"),
     "truncate": _plain("TRUNCATE {t}"),
     "truncate_cascade": _plain("TRUNCATE {t} RESTART IDENTITY CASCADE"),
-    "truncate_leaf": _plain("TRUNCATE {t}", _leaves),
+    "truncate_leaf": _plain("TRUNCATE {t}", LEAVES),
     "truncate_only": _plain("TRUNCATE ONLY {t}"),
     "truncate_rolled_back": _plain("BEGIN; TRUNCATE {t}; ROLLBACK"),
     "vacuum_full": _plain("VACUUM FULL {t}"),
@@ -192,15 +204,45 @@ SIMPLE: dict[str, Kind] = {
     "drop_rule": _plain("DROP RULE IF EXISTS also ON {t}"),
     "drop_trigger": _plain("DROP TRIGGER IF EXISTS writes ON {t}"),
     "leave_the_schema_and_come_back": _plain("BEGIN; " + ALTER + "SET SCHEMA o; COMMIT"),
-    "publication_drop_table": _plain(PUBLICATION.replace("{what}", "DROP TABLE {t}")),
-    "publication_add_table": _plain(PUBLICATION.replace("{what}", "ADD TABLE {t}")),
-    "publication_filter": _plain(AGAIN.replace("{what}", "WHERE (id < 9)")),
-    "publication_columns": _plain(AGAIN.replace("{what}", "(id)")),
-    "publication_insert_only": _plain(PUBLICATION.replace("{what}", "SET (publish = ''insert, update'')")),
-    "publication_everything": _plain(
-        PUBLICATION.replace("{what}", "SET (publish = ''insert, update, delete, truncate'')")
+    "publication_drop_table": _plain(publication("DROP TABLE {t}")),
+    "publication_add_table": _plain(publication("ADD TABLE {t}")),
+    "publication_filter": _plain(_published_anew("WHERE (id < 9)")),
+    "publication_columns": _plain(_published_anew("(id)")),
+    "publication_insert_only": _plain(publication("SET (publish = ''insert, update'')")),
+    "publication_everything": _plain(publication("SET (publish = ''insert, update, delete, truncate'')")),
+    "publication_not_via_root": _plain(publication("SET (publish_via_partition_root = false)")),
+    "publication_via_root": _plain(publication("SET (publish_via_partition_root = true)")),
+    "rename_table": of(ROOTS, lambda t, c, _: [f"ALTER TABLE {t.name} RENAME TO {c.fresh('t')}"]),
+    "leave_the_pattern": of(ROOTS, lambda t, c, _: [f"ALTER TABLE {t.name} RENAME TO {c.fresh('x')}"]),
+    "rename_schema_and_back": _always("ALTER SCHEMA s RENAME TO s2", "ALTER SCHEMA s2 RENAME TO s"),
+    "default_partition": of(
+        PARTITIONED, lambda t, c, _: [f"CREATE TABLE s.{c.fresh('p')} PARTITION OF {t.name} DEFAULT"]
     ),
-    "publication_not_via_root": _plain(PUBLICATION.replace("{what}", "SET (publish_via_partition_root = false)")),
-    "publication_via_root": _plain(PUBLICATION.replace("{what}", "SET (publish_via_partition_root = true)")),
+    "drop_partition": of(LEAVES, lambda t, c, _: [f"DROP TABLE {t.name}"]),
+    "drop_table": of(lambda c: c.roots if len(c.roots) > 4 else [], lambda t, c, _: [f"DROP TABLE {t.name} CASCADE"]),
+    "drop_index": lambda _, rnd: [f"DROP INDEX IF EXISTS s.u{rnd.randrange(1000)}"],
+    "enum_add": lambda _, rnd: [f"ALTER TYPE s.mood ADD VALUE IF NOT EXISTS 'l{rnd.randrange(9)}'"],
+    "type_renamed": _always("ALTER TYPE s.mood RENAME TO humour", "ALTER TYPE s.humour RENAME TO mood"),
+    "domain_changed": lambda _, rnd: [
+        "ALTER DOMAIN s.dom "
+        + rnd.choice(("ADD CHECK (length(value) < 100000)", "SET DEFAULT 'd'", "DROP DEFAULT"))
+    ],
+    "session_role": of(
+        ROOTS, lambda t, _, rnd: [f"BEGIN; SET LOCAL session_replication_role = replica; {change(t, rnd)}; COMMIT"]
+    ),
 }  # fmt: skip
-KINDS.update(SIMPLE)
+
+
+def kind(function: Kind) -> Kind:
+    KINDS[function.__name__] = function
+    return function
+
+
+def kind_of(tables: Tables) -> Callable[[OfTable], OfTable]:
+    """As `of`, under the function's name."""
+
+    def register(write: OfTable) -> OfTable:
+        KINDS[write.__name__] = of(tables, write)
+        return write
+
+    return register

@@ -2,8 +2,8 @@
 
 from random import Random
 
-from support.ddl.kinds import ALTER, KINDS, Lines, change, kind, pick, rows
-from support.ddl.seen_catalog import Catalog, Relation
+from support.ddl.kinds import ALTER, KINDS, PARTITIONED, ROOTS, Lines, change, kind, kind_of, pick, rows
+from support.ddl.seen_catalog import Catalog, Column, Relation
 
 
 def _joined(rnd: Random, lines: list[str]) -> list[str]:
@@ -11,45 +11,28 @@ def _joined(rnd: Random, lines: list[str]) -> list[str]:
     return [f"BEGIN; {'; '.join(lines)}; COMMIT"] if rnd.random() < 0.4 else lines
 
 
-@kind
-def drop_and_add_key(catalog: Catalog, rnd: Random) -> Lines:
-    table = pick(rnd, [r for r in catalog.roots if r.key])
-    if table is None:
-        return None
+@kind_of(lambda catalog: [r for r in catalog.roots if r.key])
+def drop_and_add_key(table: Relation, catalog: Catalog, rnd: Random) -> Lines:
     key = ", ".join(c.name for c in table.key)
     lines = [f"ALTER TABLE {table.name} DROP CONSTRAINT {table.table}_pkey", rows(table, rnd),
              f"ALTER TABLE {table.name} ADD PRIMARY KEY ({key})"]  # fmt: skip
     return _joined(rnd, lines)
 
 
-@kind
-def identity_index(catalog: Catalog, rnd: Random) -> Lines:
-    tables = [*catalog.roots, *catalog.leaves]
-    table = pick(rnd, [r for r in tables if any(c.not_null and c.key < 0 for c in r.columns)])
-    if table is None:
-        return None
-    column = next(c for c in table.columns if c.not_null and c.key < 0)
+def _not_null(table: Relation) -> list[Column]:
+    return [c for c in table.columns if c.not_null and c.key < 0]
+
+
+@kind_of(lambda catalog: [r for r in (*catalog.roots, *catalog.leaves) if _not_null(r)])
+def identity_index(table: Relation, catalog: Catalog, rnd: Random) -> Lines:
+    column = _not_null(table)[0]
     index = f"u{rnd.randrange(1000)}"
     return [f"CREATE UNIQUE INDEX {index} ON {table.name} ({column.name})",
             f"ALTER TABLE {table.name} REPLICA IDENTITY USING INDEX {index}"]  # fmt: skip
 
 
-@kind
-def drop_index(catalog: Catalog, rnd: Random) -> Lines:
-    return [f"DROP INDEX IF EXISTS s.u{rnd.randrange(1000)}"]
-
-
-@kind
-def rename_table(catalog: Catalog, rnd: Random) -> Lines:
-    table = pick(rnd, catalog.roots)
-    return None if table is None else [f"ALTER TABLE {table.name} RENAME TO {catalog.fresh('t')}"]
-
-
-@kind
-def rename_and_back(catalog: Catalog, rnd: Random) -> Lines:
-    table = pick(rnd, catalog.roots)
-    if table is None:
-        return None
+@kind_of(ROOTS)
+def rename_and_back(table: Relation, catalog: Catalog, rnd: Random) -> Lines:
     away = f"s.{catalog.fresh('t')}"
     return [f"ALTER TABLE {table.name} RENAME TO {away[2:]}", change(table, rnd, away),
             f"ALTER TABLE {away} RENAME TO {table.table}"]  # fmt: skip
@@ -64,11 +47,10 @@ def swap_names(catalog: Catalog, rnd: Random) -> Lines:
             f" ALTER TABLE s.t_swap RENAME TO {two.table}; COMMIT"]  # fmt: skip
 
 
-@kind
-def online_migration(catalog: Catalog, rnd: Random) -> Lines:
+@kind_of(lambda catalog: [r for r in catalog.roots if not r.partitioned])
+def online_migration(table: Relation, catalog: Catalog, rnd: Random) -> Lines:
     """A new table takes over the name of an old one."""
-    table = pick(rnd, [r for r in catalog.roots if not r.partitioned])
-    if table is None or table.key == ():
+    if not table.key:
         return None
     new, old = catalog.fresh("n"), catalog.fresh("old")
     names = ", ".join(c.name for c in table.free)
@@ -79,35 +61,16 @@ def online_migration(catalog: Catalog, rnd: Random) -> Lines:
     ]
 
 
-@kind
-def leave_the_pattern(catalog: Catalog, rnd: Random) -> Lines:
-    table = pick(rnd, catalog.roots)
-    if table is None:
-        return None
-    return [f"ALTER TABLE {table.name} RENAME TO {catalog.fresh('x')}"]
-
-
-@kind
-def enter_the_pattern(catalog: Catalog, rnd: Random) -> Lines:
-    table = pick(rnd, catalog.outside)
-    if table is None:
-        return None
+@kind_of(lambda catalog: catalog.outside)
+def enter_the_pattern(table: Relation, catalog: Catalog, rnd: Random) -> Lines:
     if table.schema == "o":
         return [change(table, rnd), f"ALTER TABLE {table.name} SET SCHEMA s"]
     return [change(table, rnd), f"ALTER TABLE {table.name} RENAME TO {catalog.fresh('t')}"]
 
 
-@kind
-def rename_schema_and_back(catalog: Catalog, rnd: Random) -> Lines:
-    return ["ALTER SCHEMA s RENAME TO s2", "ALTER SCHEMA s2 RENAME TO s"]
-
-
-@kind
-def drop_and_recreate(catalog: Catalog, rnd: Random) -> Lines:
+@kind_of(lambda catalog: [r for r in catalog.roots if not r.partitioned and r.key])
+def drop_and_recreate(table: Relation, catalog: Catalog, rnd: Random) -> Lines:
     """The same columns, or in another order, or with other types."""
-    table = pick(rnd, [r for r in catalog.roots if not r.partitioned and r.key])
-    if table is None:
-        return None
     parts = table.definition().split(", PRIMARY KEY")
     columns = parts[0].split(", ")
     how = rnd.random()
@@ -125,12 +88,6 @@ def _ints(table: Relation, rnd: Random) -> str:
     values = ", ".join(c.expression(0) for c in table.key)
     names = ", ".join(c.name for c in table.key)
     return f"INSERT INTO {table.name} ({names}) SELECT {values} FROM generate_series({first}, {first + 9}) g"
-
-
-@kind
-def drop_table(catalog: Catalog, rnd: Random) -> Lines:
-    table = pick(rnd, catalog.roots) if len(catalog.roots) > 4 else None
-    return None if table is None else [f"DROP TABLE {table.name} CASCADE"]
 
 
 @kind
@@ -158,27 +115,17 @@ def _free_range(catalog: Catalog, root: Relation) -> str | None:
     return None
 
 
-@kind
-def create_partition(catalog: Catalog, rnd: Random) -> Lines:
-    root = pick(rnd, _range_roots(catalog))
-    bound = None if root is None else _free_range(catalog, root)
-    if root is None or bound is None:
-        return None
-    return [f"CREATE TABLE s.{catalog.fresh('p')} PARTITION OF {root.name} {bound}"]
+@kind_of(_range_roots)
+def create_partition(root: Relation, catalog: Catalog, rnd: Random) -> Lines:
+    bound = _free_range(catalog, root)
+    return None if bound is None else [f"CREATE TABLE s.{catalog.fresh('p')} PARTITION OF {root.name} {bound}"]
 
 
-@kind
-def default_partition(catalog: Catalog, rnd: Random) -> Lines:
-    root = pick(rnd, catalog.partitioned)
-    return None if root is None else [f"CREATE TABLE s.{catalog.fresh('p')} PARTITION OF {root.name} DEFAULT"]
-
-
-@kind
-def attach(catalog: Catalog, rnd: Random) -> Lines:
+@kind_of(_range_roots)
+def attach(root: Relation, catalog: Catalog, rnd: Random) -> Lines:
     """A new table, empty or filled."""
-    root = pick(rnd, _range_roots(catalog))
-    bound = None if root is None else _free_range(catalog, root)
-    if root is None or bound is None:
+    bound = _free_range(catalog, root)
+    if bound is None:
         return None
     name = f"s.{catalog.fresh('x')}"
     first = int(bound.split("(")[1].split(")")[0])
@@ -193,21 +140,19 @@ def attach(catalog: Catalog, rnd: Random) -> Lines:
     return lines
 
 
-@kind
-def detach(catalog: Catalog, rnd: Random) -> Lines:
-    root = pick(rnd, catalog.partitioned)
-    leaf = None if root is None else pick(rnd, catalog.leaves_of(root))
-    if root is None or leaf is None:
+@kind_of(PARTITIONED)
+def detach(root: Relation, catalog: Catalog, rnd: Random) -> Lines:
+    leaf = pick(rnd, catalog.leaves_of(root))
+    if leaf is None:
         return None
     how = rnd.choice(("", " CONCURRENTLY"))
     return [f"ALTER TABLE {root.name} DETACH PARTITION {leaf.name}{how}"]
 
 
-@kind
-def detach_write_attach(catalog: Catalog, rnd: Random) -> Lines:
-    root = pick(rnd, catalog.partitioned)
-    leaf = None if root is None else pick(rnd, catalog.leaves_of(root))
-    if root is None or leaf is None:
+@kind_of(PARTITIONED)
+def detach_write_attach(root: Relation, catalog: Catalog, rnd: Random) -> Lines:
+    leaf = pick(rnd, catalog.leaves_of(root))
+    if leaf is None:
         return None
     how = rnd.choice(("", " CONCURRENTLY"))
     wait = ["!look"] if rnd.random() < 0.3 else []
@@ -215,11 +160,10 @@ def detach_write_attach(catalog: Catalog, rnd: Random) -> Lines:
             f"ALTER TABLE {root.name} ATTACH PARTITION {leaf.name} {leaf.bound}"]  # fmt: skip
 
 
-@kind
-def exchange(catalog: Catalog, rnd: Random) -> Lines:
-    root = pick(rnd, _range_roots(catalog))
-    leaf = None if root is None else pick(rnd, [r for r in catalog.leaves_of(root) if "FROM (" in r.bound])
-    if root is None or leaf is None:
+@kind_of(_range_roots)
+def exchange(root: Relation, catalog: Catalog, rnd: Random) -> Lines:
+    leaf = pick(rnd, [r for r in catalog.leaves_of(root) if "FROM (" in r.bound])
+    if leaf is None:
         return None
     name = f"s.{catalog.fresh('x')}"
     return [f"CREATE TABLE {name} (LIKE {root.name} INCLUDING ALL)",
@@ -228,19 +172,12 @@ def exchange(catalog: Catalog, rnd: Random) -> Lines:
             f" ALTER TABLE {root.name} ATTACH PARTITION {name} {leaf.bound}; COMMIT"]  # fmt: skip
 
 
-@kind
-def drop_partition(catalog: Catalog, rnd: Random) -> Lines:
-    leaf = pick(rnd, catalog.leaves)
-    return None if leaf is None else [f"DROP TABLE {leaf.name}"]
-
-
-@kind
-def attach_captured(catalog: Catalog, rnd: Random) -> Lines:
+@kind_of(_range_roots)
+def attach_captured(root: Relation, catalog: Catalog, rnd: Random) -> Lines:
     """A table that is captured by itself becomes a partition."""
-    root = pick(rnd, _range_roots(catalog))
-    bound = None if root is None else _free_range(catalog, root)
+    bound = _free_range(catalog, root)
     table = pick(rnd, [r for r in catalog.roots if not r.partitioned and r != root])
-    if root is None or bound is None or table is None:
+    if bound is None or table is None:
         return None
     return [f"ALTER TABLE {root.name} ATTACH PARTITION {table.name} {bound}"]
 
@@ -257,11 +194,6 @@ def inherit(catalog: Catalog, rnd: Random) -> Lines:
 
 
 @kind
-def enum_add(catalog: Catalog, rnd: Random) -> Lines:
-    return [f"ALTER TYPE s.mood ADD VALUE IF NOT EXISTS 'l{rnd.randrange(9)}'"]
-
-
-@kind
 def enum_rename(catalog: Catalog, rnd: Random) -> Lines:
     labels = next((labels for name, _, labels in catalog.types if name == "mood"), ())
     if not labels:
@@ -270,55 +202,27 @@ def enum_rename(catalog: Catalog, rnd: Random) -> Lines:
 
 
 @kind
-def domain_changed(catalog: Catalog, rnd: Random) -> Lines:
-    return [rnd.choice(("ALTER DOMAIN s.dom ADD CHECK (length(value) < 100000)", "ALTER DOMAIN s.dom SET DEFAULT 'd'",
-                        "ALTER DOMAIN s.dom DROP DEFAULT"))]  # fmt: skip
-
-
-@kind
 def composite_altered(catalog: Catalog, rnd: Random) -> Lines:
     name = f"k{rnd.randrange(4)}"
     return [f"ALTER TYPE s.pair {rnd.choice((f'ADD ATTRIBUTE {name} int', f'DROP ATTRIBUTE IF EXISTS {name}'))}"]
 
 
-@kind
-def type_renamed(catalog: Catalog, rnd: Random) -> Lines:
-    return ["ALTER TYPE s.mood RENAME TO humour", "ALTER TYPE s.humour RENAME TO mood"]
-
-
-@kind
-def session_role(catalog: Catalog, rnd: Random) -> Lines:
-    table = pick(rnd, catalog.roots)
-    if table is None:
-        return None
-    return [f"BEGIN; SET LOCAL session_replication_role = replica; {change(table, rnd)}; COMMIT"]
-
-
-@kind
-def copy_in(catalog: Catalog, rnd: Random) -> Lines:
-    table = pick(rnd, [r for r in catalog.roots if len(r.key) == 1 and r.key[0].type == "int4"])
-    if table is None:
-        return None
+@kind_of(lambda catalog: [r for r in catalog.roots if len(r.key) == 1 and r.key[0].type == "int4"])
+def copy_in(table: Relation, catalog: Catalog, rnd: Random) -> Lines:
     first = rnd.randrange(200, 260)
     return [f"COPY {table.name} ({table.key[0].name}) FROM PROGRAM 'seq {first} {first + 9}'"]
 
 
-@kind
-def publication_out_and_back(catalog: Catalog, rnd: Random) -> Lines:
-    table = pick(rnd, catalog.roots)
-    if table is None:
-        return None
+@kind_of(ROOTS)
+def publication_out_and_back(table: Relation, catalog: Catalog, rnd: Random) -> Lines:
     drop, add = (KINDS[f"publication_{verb}_table"] for verb in ("drop", "add"))
     alone = Catalog((table,), ())
     return [*(drop(alone, rnd) or []), change(table, rnd), *(add(alone, rnd) or [])]
 
 
-@kind
-def ddl_with_dml(catalog: Catalog, rnd: Random) -> Lines:
+@kind_of(ROOTS)
+def ddl_with_dml(table: Relation, catalog: Catalog, rnd: Random) -> Lines:
     """A DDL between DML of one transaction, perhaps in a savepoint, perhaps rolled back."""
-    table = pick(rnd, catalog.roots)
-    if table is None:
-        return None
     ddl = f"{ALTER.replace('{t}', table.name)}ADD COLUMN c{rnd.randrange(9)} int DEFAULT 3"
     if rnd.random() < 0.5:
         ddl = f"SAVEPOINT a; {ddl}; {change(table, rnd)}; {rnd.choice(('ROLLBACK TO', 'RELEASE'))} a"

@@ -18,6 +18,7 @@ import psycopg
 from support.ddl.fork_server import PAUSES
 from support.ddl.fuzz import FIX
 from support.ddl.in_process import InProcess, Refused
+from support.ddl.kinds import publication
 from support.ddl.script import repaired
 from support.ddl.verify import verify
 from tailrace.errors import InvalidManifest
@@ -30,17 +31,16 @@ AGAIN = (
     " END; {add} END $$"
 )
 ADD = "EXECUTE format('ALTER PUBLICATION %I ADD TABLE s.ranged {what}', p);"
-SET = "DO $$ BEGIN EXECUTE (SELECT format('ALTER PUBLICATION %I SET ({what})', ({name}))); END $$"
 NARROW = (
     AGAIN.format(name=NAME, add=ADD.format(what="WHERE (id < 9)")),
     AGAIN.format(name=NAME, add=ADD.format(what="(id)")),
     AGAIN.format(name=NAME, add=""),
-    SET.format(name=NAME, what="publish = ''insert, update''"),
-    SET.format(name=NAME, what="publish_via_partition_root = false"),
+    publication("SET (publish = ''insert, update'')"),
+    publication("SET (publish_via_partition_root = false)"),
 )
 WIDE = (
     AGAIN.format(name=NAME, add=ADD.format(what="")),
-    SET.format(name=NAME, what="publish = ''insert, update, delete, truncate'', publish_via_partition_root = true"),
+    publication("SET (publish = ''insert, update, delete, truncate'', publish_via_partition_root = true)"),
 )
 SETUP = (
     "CREATE SCHEMA s; CREATE SCHEMA o",
