@@ -26,6 +26,7 @@ from tailrace.changelog.state import (
     LogState,
     TableLog,
 )
+from tailrace.targets.api import WrittenChunk
 from tailrace.targets.lake.files.write import write_file
 from tailrace.types import arrow_type
 
@@ -203,18 +204,27 @@ class RandomLog:
         asked = [key for key in self.keys if self.rnd.random() < 0.3] if self.rnd.random() < 0.3 else []
         rows = {key: self._row(key) for key in (found if not asked else [key for key in asked if key in found])}
         number = len(self.chunks)
-        path = f"file://{self.folder}/data/chunk-{number}.parquet"
         names = [column.name for column in self.schema.columns]
-        table = pa.table(self._columns(list(rows.values())), names=names)
-        written = write_file(self.access, path, layout_of(self.schema), [table])
+        written = self.put(number, pa.table(self._columns(list(rows.values())), names=names))
         point = Seq(self.rnd.randint(max(1, self.seq - 30), self.seq + 1))
         registered = chunk(
-            TABLE, number, keys=tuple(tuple(map(str, key)) for key in asked) or None, path=path if written else None,
-            rows=len(rows), size=written.file.size if written else 0, schema_version=self.schema.version,
-            replay_point=point,
+            TABLE, number, keys=tuple(tuple(map(str, key)) for key in asked) or None, path=written and written.path,
+            rows=len(rows), size=written.size if written else 0, schema_version=self.schema.version,
+            replay_point=point, layout=self.form,
         )  # fmt: skip
         self.chunks.append((registered, Chunk(self.record, point, rows, frozenset(asked))))
         self._update(chunks=(*self.table.chunks, LoggedChunk(record=self.record, chunk=registered)))
+
+    @property
+    def form(self) -> str:
+        """The form for which chunks are written."""
+        return "form"
+
+    def put(self, number: int, rows: pa.Table) -> WrittenChunk | None:
+        """Write a chunk where the target takes it."""
+        path = f"file://{self.folder}/data/chunk-{number}.parquet"
+        written = write_file(self.access, path, layout_of(self.schema), [rows])
+        return None if written is None else WrittenChunk(path, written.file.rows, written.file.size)
 
     def _finish(self) -> None:
         used = [chunk for chunk in self.table.chunks if self.rnd.random() < 0.6 and chunk.chunk.keys is None]

@@ -1,0 +1,166 @@
+"""What `integration/targets/test_conformance` needs of a target: to be opened, to be read, to lose a chunk."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from typing_extensions import override
+
+from demo.compare import READERS
+from support.random_log import KeyOf, RandomLog
+from support.scripted_target import MemoryDatabase, MemoryUnits
+from tailrace import targets
+from tailrace.batch.applied import FIRST, AppliedState, Generation
+from tailrace.batch.slice import TableSlice, cut
+from tailrace.changelog.records import TableSchema
+from tailrace.contract.resources import StorageLocation, TargetSpec
+from tailrace.storage.store import Storage
+from tailrace.targets.api import ChunkWriter, Opening, Runtime, Unit, UnitBatch, Units, WrittenChunk
+
+LOG = "log-1"
+Rows = list[dict[str, Any]]
+
+
+class Subject(Protocol):
+    """A target under test, empty at first."""
+
+    @property
+    def lacking(self) -> frozenset[str]:
+        """Types that it does not have: a manifest that asks for them is refused."""
+
+    def units(self, admit: Callable[[], None]) -> Units: ...
+
+    def rows(self, schema: TableSchema) -> Rows:
+        """What a reader sees of a table, whose first version this is."""
+
+    def lose(self, path: str) -> None:
+        """A chunk is gone."""
+
+    def holds(self, path: str) -> bool:
+        """True if the chunk is there."""
+
+
+@dataclass(frozen=True)
+class Lake:
+    format: str
+    folder: Path
+    spark: SparkSession
+
+    @property
+    def lacking(self) -> frozenset[str]:
+        return frozenset({"time"}) if self.format == "delta" else frozenset()
+
+    def units(self, admit: Callable[[], None]) -> Units:
+        spec = TargetSpec.model_validate({"type": self.format, "location": (self.folder / "lake").as_uri()})
+        return targets.open(spec).units(Runtime(log_of(self.folder), admit, lambda: self.spark))
+
+    def rows(self, schema: TableSchema) -> Rows:
+        found: pa.Table = READERS[self.format](self.folder / "lake" / schema.schema_name / schema.table_name)
+        rows: Rows = found.to_pylist()
+        return rows
+
+    def lose(self, path: str) -> None:
+        Path(path.removeprefix("file://")).unlink()
+
+    def holds(self, path: str) -> bool:
+        return Path(path.removeprefix("file://")).exists()
+
+
+@dataclass(frozen=True)
+class InMemory:
+    folder: Path
+    database: MemoryDatabase = field(default_factory=MemoryDatabase)
+    lacking: frozenset[str] = frozenset()
+
+    def units(self, admit: Callable[[], None]) -> Units:
+        return MemoryUnits(self.database, log_of(self.folder), admit)
+
+    def rows(self, schema: TableSchema) -> Rows:
+        table = self.database.tables[schema.table_id]
+        names = [column.name for column in table.schema.columns]
+        return [dict(zip(names, row, strict=True)) for row in self.database.rows(schema.table_id).values()]
+
+    def lose(self, path: str) -> None:
+        del self.database.staged[path]
+
+    def holds(self, path: str) -> bool:
+        return path in self.database.staged
+
+
+def log_of(folder: Path) -> Storage:
+    return Storage.open(StorageLocation.model_validate({"location": (folder / "log").as_uri()}))
+
+
+@dataclass
+class Table:
+    """One table of a subject, in a unit of its own, as a driver would move it."""
+
+    subject: Subject
+    schema: TableSchema
+    generation: Generation = FIRST
+    log_id: str = LOG
+    admit: Callable[[], None] = lambda: None
+    unit: Unit = field(init=False)
+    applied: AppliedState = field(init=False)
+    replacing: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Another driver begins."""
+        self.unit = self.subject.units(self.admit).alone()
+        self.open()
+
+    def open(self) -> None:
+        table_id = self.schema.table_id
+        (opened,) = self.unit.open({table_id: Opening(self.schema, self.generation)}, self.log_id).values()
+        self.applied, self.replacing = opened.applied, opened.replacing
+
+    def apply(self, part: TableSlice) -> None:
+        table_id = self.schema.table_id
+        self.applied = self.unit.apply(UnitBatch(part.through_record, frozenset({table_id}), {table_id: part}))[
+            table_id
+        ]
+
+    def publish(self) -> None:
+        table_id = frozenset({self.schema.table_id})
+        self.unit.apply(UnitBatch(self.applied.applied_record, table_id, {}, table_id))
+        self.open()
+
+    def follow(self, log: RandomLog) -> TableSlice | None:
+        """All that the log has beyond what the target holds."""
+        part = cut(log.state, self.schema.table_id, self.applied, log.record)
+        if part is not None:
+            self.apply(part)
+        return part
+
+
+class LogOf(RandomLog):
+    """A log whose chunks are written by the target, once that has the schema version."""
+
+    def __init__(self, rnd: Random, folder: Path, schema: TableSchema, keys: list[KeyOf], table: Table) -> None:
+        self.target = table
+        super().__init__(rnd, folder / "log", schema, keys)
+
+    @override
+    def _chunk(self) -> None:
+        if self.schema.version <= self.target.applied.schema_version:
+            super()._chunk()
+
+    @property
+    def writer(self) -> ChunkWriter:
+        return self.target.unit.chunk_writer(self.schema)
+
+    @property
+    @override
+    def form(self) -> str:
+        return self.writer.form
+
+    @override
+    def put(self, number: int, rows: pa.Table) -> WrittenChunk | None:
+        return self.writer.write("s", number, [rows])
