@@ -46,7 +46,7 @@ NAMES = [("shop", name) for name in mysql_shop.TABLES]
 
 
 class Sink:
-    """`filling.Blocks` with the real decoder behind it."""
+    """`block_builder.Blocks` with the real decoder behind it."""
 
     touched = False
 
@@ -170,7 +170,7 @@ def test_a_damaged_log_ends_with_a_named_error_or_gives_rows_of_the_form(
         try:
             for event in damaged(log, Random(seed)):
                 assembler.feed(event)
-            assembler.filling.cut()
+            assembler.builder.cut()
         except TailraceError as error:
             named[error.name] = named.get(error.name, 0) + 1
         except BaseException as error:

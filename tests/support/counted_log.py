@@ -24,7 +24,7 @@ from tailrace.changelog.state import (
     TableLog,
 )
 from tailrace.contract.places import StorageLocation
-from tailrace.snapshot.replay import replay_point, seen_after
+from tailrace.snapshot.replay import contained_after, replay_point
 from tailrace.sources.postgresql.visibility import PgSnapshot
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.files.write import write_file
@@ -153,7 +153,7 @@ class CountedLog:
         snapshot = PgSnapshot(10, 11 + len(xids), frozenset(10 + number for number in hidden))
         transactions = known(xids, [t.first for t in self.transactions])
         point = replay_point(snapshot, transactions, Seq(self.seq + 1))
-        ranges = seen_after(snapshot, transactions, point, Seq(self.seq))
+        ranges = contained_after(snapshot, transactions, point, Seq(self.seq))
         self.seen += bool(ranges)
         self._register([*rows.elements()], point, ranges)
 

@@ -93,8 +93,8 @@ class ScriptedSource:
     def subscription(self, replicator: Replicator, root: str) -> AbstractContextManager["ScriptedSubscription"]:
         return nullcontext(ScriptedSubscription(self, replicator))
 
-    def visibility(self, seen: str) -> Seen:
-        end, _, hidden = seen.partition(":")
+    def visibility(self, snapshot: str) -> Seen:
+        end, _, hidden = snapshot.partition(":")
         return Seen(int(end), frozenset(int(n) for n in hidden.split(",") if n))
 
     # ---- Session ----

@@ -15,7 +15,7 @@ from tailrace.contract.ownership import made_name, owner_of
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.errors import error_line
 from tailrace_operator.decide import clean_up, executors, progress
-from tailrace_operator.decide.driver_history import seen
+from tailrace_operator.decide.driver_history import current_driver
 from tailrace_operator.decide.model import Decision, Desired, DropSource, EmitEvent, Limits, SetFinalizers
 from tailrace_operator.observe.model import FINALIZER, ObservedReplicator
 from tailrace_operator.resources import names
@@ -69,7 +69,7 @@ def decide(observed: ObservedReplicator, desired: Desired, limits: Limits) -> De
 
 
 def _status(observed: ObservedReplicator, message: str, limits: Limits) -> ReplicatorStatus:
-    pod, driver, _ = seen(observed)
+    pod, driver, _ = current_driver(observed)
     there = executors.unwanted(observed)
     readiness = Readiness("False", Reason.DELETING, sentence(message), progress=True)
     return observed.status.model_copy(

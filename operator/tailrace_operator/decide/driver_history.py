@@ -76,7 +76,7 @@ def replicas(desired: Desired, history: DriverHistory) -> int:
 
 def follow(observed: ObservedReplicator, desired: Desired, limits: Limits) -> DriverHistory:
     before = observed.status
-    pod, driver, new_ends = seen(observed)
+    pod, driver, new_ends = current_driver(observed)
     resync = _resync(observed, desired)
     halt = _kept_halt(observed, desired) if resync is None else None
     forgiven = before.halt is not None and halt is None
@@ -90,7 +90,7 @@ def follow(observed: ObservedReplicator, desired: Desired, limits: Limits) -> Dr
     )
 
 
-def seen(observed: ObservedReplicator) -> tuple[ObservedPod | None, DriverSummary, int]:
+def current_driver(observed: ObservedReplicator) -> tuple[ObservedPod | None, DriverSummary, int]:
     """The pod that counts, the driver with it, and how often its container ended since the last look."""
     before, pod = observed.status.driver, current(observed.pods)
     ends = _ends(pod) if pod is not None else 0

@@ -38,16 +38,16 @@ def without_driver(
     if desired.spec is None or not desired.spec.source.keeps_log or not has_run(observed) or answers(observed):
         return
     capture, wanted = observed.status.capture, replicas(desired, history)
-    seen = times.seconds(capture.retained_at) if capture is not None else None
-    if wanted and (seen is None or observed.now - seen < PATIENCE):
+    measured_at = times.seconds(capture.retained_at) if capture is not None else None
+    if wanted and (measured_at is None or observed.now - measured_at < PATIENCE):
         return
     check = observed.log_check
     if not wanted and check is not None and not check.error and observed.now - check.at < FRESH:
         yield claims.retained(check.bytes or 0, limits, ", and no driver runs;")
         return
     text = "no driver runs that could say how much log the source keeps for this Replicator; its disk may fill"
-    if capture is not None and capture.retained_bytes is not None and seen is not None:
-        text += f" ({size_text(capture.retained_bytes)} at {times.text(seen)})"
+    if capture is not None and capture.retained_bytes is not None and measured_at is not None:
+        text += f" ({size_text(capture.retained_bytes)} at {times.text(measured_at)})"
     why = _cannot_ask(observed, desired)
     if why:
         text += f". It cannot be asked: {bounded(why, MAX_WHY)}"

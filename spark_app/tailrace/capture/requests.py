@@ -15,7 +15,7 @@ from tailrace.capture.recorder import Recorder, Requested
 from tailrace.changelog.records import Applied, ChunkRegistered, Position, RecordNumber, Seq, SeqRanges
 from tailrace.errors import Retry, TailraceError
 from tailrace.snapshot.ranges import BEGIN_AGAIN, misfit
-from tailrace.snapshot.replay import replay_point, seen_after, seen_through
+from tailrace.snapshot.replay import contained_after, contained_through, replay_point
 from tailrace.sources.api import ChangeStream
 from tailrace.sources.visibility import Visibility
 
@@ -163,7 +163,7 @@ class ChunkRequests:
                 f" {removed}",
                 "The chunk is read again.",
             )
-        update = {"replay_point": point, "schema_version": version, "seen": self._seen(request, point)}
+        update = {"replay_point": point, "schema_version": version, "seen": self._contained(request, point)}
         events = tuple(part.model_copy(update=update) for part in (chunk, *request.further))
         self._recorder.request(Requested(events, waiting.reply, replay_point=point))
         self._begun.pop(key, None)
@@ -201,14 +201,14 @@ class ChunkRequests:
         planned = RecordNumber(0) if snapshot is None else snapshot.record
         if snapshot is not None and not snapshot.reads(table):
             raise ChunkTooOld(f"{name} was added again since the snapshot was planned", "The table has a new snapshot.")
-        seen = seen_through(table, version, planned)
+        contained = contained_through(table, version, planned)
         visible = self._visibility(request.snapshot)
         if not visible.past(table.edge):
             raise ChunkTooOld(
                 f"chunk {chunk.chunk} of {name} does not see all that came before the log has the table's changes",
                 "The chunk is read again.",
             )
-        point = max(self._replay_point(visible), Seq(seen + 1))
+        point = max(self._replay_point(visible), Seq(contained + 1))
         return point, max(table.trimmed_through, state.transactions.trimmed_through)
 
     def _replay_point(self, snapshot: Visibility) -> Seq:
@@ -217,13 +217,13 @@ class ChunkRequests:
         state = self._recorder.journal.state
         return replay_point(snapshot, state.transactions, Seq(state.last_seq + 1))
 
-    def _seen(self, request: RegisterChunk, point: Seq) -> SeqRanges:
+    def _contained(self, request: RegisterChunk, point: Seq) -> SeqRanges:
         """The changes after its replay point that a chunk of a table without a key has already."""
         state, chunk = self._recorder.journal.state, request.chunk
         table = state.tables[chunk.table_id].schema
         if not table.keyless:
             return ()
-        ranges = seen_after(self._visibility(request.snapshot), state.transactions, point, state.last_seq)
+        ranges = contained_after(self._visibility(request.snapshot), state.transactions, point, state.last_seq)
         if len(ranges) > MOST_RANGES:
             raise ChunkTooOld(
                 f"{table.name} was read while {len(ranges)} transactions became visible before one that the log has"

@@ -68,8 +68,8 @@ class OnceCheck:
             self._record = state.number
         now = {table_id: progress.get(table_id, NO_PROGRESS) for table_id in healthy}
         paused = {table_id for s in _under_way(state) if s.suspended for table_id in s.tables}
-        unseen = {table_id for table_id, p in now.items() if p.replacing} - paused
-        behind = [table_id for table_id, p in now.items() if p.applied_record < self._record or table_id in unseen]
+        not_shown = {table_id for table_id, p in now.items() if p.replacing} - paused
+        behind = [table_id for table_id, p in now.items() if p.applied_record < self._record or table_id in not_shown]
         untried = [t for t in failed if _untried(t, progress, self._record)]
         if untried:
             return Verdict(False, f"{untried[0].schema.name} is to be tried again")

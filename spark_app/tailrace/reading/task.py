@@ -118,8 +118,8 @@ def perform(task: ChunkTask, most: int | None = None) -> ChunkFile:
     if not written:
         return ChunkFile(None, 0, 0, found.snapshot, found.high, found.columns)
     first, *further = written
-    seen = found.snapshot, found.high, found.columns, found.nulled
-    return ChunkFile(first.path, first.rows, first.size, *seen, tuple(further))
+    reading = found.snapshot, found.high, found.columns, found.nulled
+    return ChunkFile(first.path, first.rows, first.size, *reading, tuple(further))
 
 
 def _portions(tables: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:

@@ -3,7 +3,7 @@
 The rule is in docs/dev/design.md#the-chunk-rule.
 
 Capture calls all of it when it registers a chunk, with what the chunk's snapshot contains and the transactions that the
-journal still holds: the greater of `replay_point` and what follows `seen_through` counts. Pure.
+journal still holds: the greater of `replay_point` and what follows `contained_through` counts. Pure.
 """
 
 from collections.abc import Iterator
@@ -24,18 +24,18 @@ def replay_point(snapshot: Visibility, transactions: TransactionLog, next_seq: S
     history), only slower.
     """
     for ids, first_seqs in transactions.pieces():
-        unseen = ~snapshot.sees(ids)
-        if unseen.any():
-            return Seq(int(first_seqs[int(unseen.argmax())]))
+        missing = ~snapshot.sees(ids)
+        if missing.any():
+            return Seq(int(first_seqs[int(missing.argmax())]))
     return next_seq
 
 
-def seen_after(snapshot: Visibility, transactions: TransactionLog, point: Seq, last_seq: Seq) -> SeqRanges:
+def contained_after(snapshot: Visibility, transactions: TransactionLog, point: Seq, last_seq: Seq) -> SeqRanges:
     """Sequences from the replay point on of transactions that the snapshot does see: rows without a key are counted, so
     none of them may be applied again. Not many: a transaction becomes visible soon after its place in the log.
     `last_seq`: of the journal, which holds all that the snapshot sees."""
     ranges: list[tuple[Seq, Seq]] = []
-    for first, last in _seen(snapshot, transactions, point, last_seq):
+    for first, last in _contained(snapshot, transactions, point, last_seq):
         if ranges and ranges[-1][1] == first - 1:
             ranges[-1] = (ranges[-1][0], last)
         else:
@@ -43,7 +43,9 @@ def seen_after(snapshot: Visibility, transactions: TransactionLog, point: Seq, l
     return tuple(ranges)
 
 
-def _seen(snapshot: Visibility, transactions: TransactionLog, point: Seq, last_seq: Seq) -> Iterator[tuple[Seq, Seq]]:
+def _contained(
+    snapshot: Visibility, transactions: TransactionLog, point: Seq, last_seq: Seq
+) -> Iterator[tuple[Seq, Seq]]:
     """First and last sequence of each transaction that the snapshot sees and that does not end before the point."""
     for piece, later in pairwise(chain(transactions.pieces(), (None,))):
         assert piece is not None
@@ -53,7 +55,7 @@ def _seen(snapshot: Visibility, transactions: TransactionLog, point: Seq, last_s
         yield from zip(firsts[chosen].tolist(), lasts[chosen].tolist(), strict=True)
 
 
-def seen_through(table: TableLog, version: int, planned: RecordNumber) -> Seq:
+def contained_through(table: TableLog, version: int, planned: RecordNumber) -> Seq:
     """The last sequence up to which a chunk sees every change of its table, because it saw a change of the schema.
 
     An ALTER waits for the table's writers and a chunk for the ALTER; so a chunk that has a version's columns, or whose

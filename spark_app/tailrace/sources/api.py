@@ -421,6 +421,6 @@ class Source(Protocol):
     def subscription(self, replicator: Replicator, root: str) -> AbstractContextManager[Subscription]:
         """The subscription of the change log at `root` (for messages)."""
 
-    def visibility(self, seen: str) -> Visibility:
+    def visibility(self, snapshot: str) -> Visibility:
         """The content of a chunk, by its `ChunkRead.snapshot`; `CorruptLog` where that is no such text. `Retry`: it was
         read from another server than the one that this source is bound to."""

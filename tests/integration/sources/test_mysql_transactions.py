@@ -19,7 +19,7 @@ from support.versions import turns
 from tailrace.changelog.records import Seq
 from tailrace.databases.mysql.connect import connect
 from tailrace.snapshot.replay import replay_point
-from tailrace.sources.mysql.log_end import seen
+from tailrace.sources.mysql.log_end import visible_transactions
 from tailrace.sources.mysql.position import OWN
 from tailrace.sources.mysql.visibility import visibility
 
@@ -136,12 +136,12 @@ def test_a_chunk_that_an_xa_commit_in_the_log_is_still_hidden_from_is_replayed_f
         mysql.script("INSERT INTO d.t VALUES (1, 'a')")
         for statement in ("XA START 'b'", "INSERT INTO d.t VALUES (2, 'b')", "XA END 'b'", "XA PREPARE 'b'"):
             cursor.execute(statement)
-        listed = seen(connection, OWN)
+        listed = visible_transactions(connection, OWN)
         run.catch_up()
         mysql.script("INSERT INTO d.t VALUES (3, 'c')")
         cursor.execute("XA COMMIT 'b'")
         mysql.script("INSERT INTO d.t VALUES (4, 'd')")
-        carried_out = seen(connection, OWN)
+        carried_out = visible_transactions(connection, OWN)
         run.catch_up()
         hidden = f"{carried_out}/{listed.partition('/')[2]}"
         state = run.journal.state

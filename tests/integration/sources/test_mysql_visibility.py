@@ -20,7 +20,7 @@ from support.waiting import until
 from tailrace.changelog.records import Position
 from tailrace.databases.mysql.connect import connect
 from tailrace.errors import Locked
-from tailrace.sources.mysql.log_end import seen
+from tailrace.sources.mysql.log_end import visible_transactions
 from tailrace.sources.mysql.position import OWN
 
 
@@ -75,11 +75,11 @@ def test_a_row_that_is_executed_and_not_yet_visible_is_waited_for(name: str) -> 
         make_commits_hang(server, "AFTER_COMMIT")
         server.script("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY) ENGINE = MyISAM")
         server.execute("INSERT INTO d.t VALUES (1)")
-        before = seen(connection, OWN)
+        before = visible_transactions(connection, OWN)
         with hanging_commits(server):
             writer = threading.Thread(target=server.execute, args=["INSERT INTO d.t VALUES (2)"])
             writer.start()
-            until(lambda: seen(connection, OWN) != before, "the server has executed it")
+            until(lambda: visible_transactions(connection, OWN) != before, "the server has executed it")
             assert server.execute("SELECT id FROM d.t") == [(1,)], "it is not visible"
             with pytest.raises(Locked):
                 by_chunk(server, "d.t")

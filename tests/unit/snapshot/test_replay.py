@@ -12,7 +12,7 @@ from support.transactions import ids, known, pairs
 from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import TableLog, TransactionLog
 from tailrace.errors import CorruptLog
-from tailrace.snapshot.replay import replay_point, seen_after, seen_through
+from tailrace.snapshot.replay import contained_after, contained_through, replay_point
 from tailrace.sources.postgresql.visibility import PgSnapshot, parse_snapshot
 
 EPOCH = 2**32
@@ -86,7 +86,7 @@ def test_what_a_snapshot_sees_behind_the_replay_point_is_told_sequence_by_sequen
     """`later`: the point may lie inside a transaction, behind a change of the schema."""
     snapshot, transactions, next_seq = case
     point = max(replay_point(snapshot, transactions, Seq(next_seq)), Seq(later))
-    found = seen_after(snapshot, transactions, point, Seq(next_seq - 1))
+    found = contained_after(snapshot, transactions, point, Seq(next_seq - 1))
     told = [seq for first, last in found for seq in range(first, last + 1)]
     starts = pairs(transactions)
     ends = [*(first for _, first in starts[1:]), next_seq][: len(starts)]
@@ -155,12 +155,12 @@ def table_with(*versions: tuple[int, int, str]) -> TableLog:
 def test_a_chunk_sees_what_came_before_the_column_that_it_has() -> None:
     """An insert from before ADD COLUMN … DEFAULT, replayed for another table's stalled commit, would bring a NULL."""
     table = table_with((1, 0, "a"), (5, 30, "ab"))
-    assert seen_through(table, 2, planned=RecordNumber(2)) == 30
-    assert seen_through(table, 1, planned=RecordNumber(2)) == 0
+    assert contained_through(table, 2, planned=RecordNumber(2)) == 30
+    assert contained_through(table, 1, planned=RecordNumber(2)) == 0
 
 
 def test_a_chunk_of_a_snapshot_planned_after_a_rewrite_sees_what_came_before_it() -> None:
     table = table_with((1, 0, "a"), (5, 30, "a"))
-    assert seen_through(table, 2, planned=RecordNumber(6)) == 30
-    assert seen_through(table, 2, planned=RecordNumber(5)) == 0, "it may have been read before the rewrite"
-    assert seen_through(table, 2, planned=RecordNumber(0)) == 0
+    assert contained_through(table, 2, planned=RecordNumber(6)) == 30
+    assert contained_through(table, 2, planned=RecordNumber(5)) == 0, "it may have been read before the rewrite"
+    assert contained_through(table, 2, planned=RecordNumber(0)) == 0

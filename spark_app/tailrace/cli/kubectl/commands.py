@@ -77,15 +77,15 @@ def _text(options: argparse.Namespace, replicators: list[Document], requests: li
 
 def _looks(look: Callable[[], Found]) -> Iterator[Found]:
     """Yields the observed state again and again; a cluster that does not answer for a while is waited for."""
-    seen = time.monotonic()
+    answered_at = time.monotonic()
     while True:
         try:
             found = look()
         except KubectlFailed:
-            if time.monotonic() > seen + PATIENCE:
+            if time.monotonic() > answered_at + PATIENCE:
                 raise
         else:
-            seen = time.monotonic()
+            answered_at = time.monotonic()
             yield found
         time.sleep(PAUSE)
 

@@ -67,8 +67,8 @@ def _flow(status: Document) -> list[str]:
     if capture is None or apply is None:
         return []
     retained = capture.get("retainedBytes")
-    seen = f" (at {capture['retainedAt']})" if capture.get("retainedAt") and capture.get("lagSeconds") is None else ""
-    kept = "" if retained is None else f", the source keeps {size_text(retained)} of log{seen}"
+    as_of = f" (at {capture['retainedAt']})" if capture.get("retainedAt") and capture.get("lagSeconds") is None else ""
+    kept = "" if retained is None else f", the source keeps {size_text(retained)} of log{as_of}"
     waits = capture.get("waitingFor")
     place = f"to {capture['position']}, " if capture.get("position") else ""
     rate = f", {apply.get('rowsPerSecond', 0):,.0f} rows/s" if apply.get("lagSeconds") is not None else ""

@@ -1,4 +1,4 @@
-"""A block: what the log has of consecutive transactions, in log order, small enough for memory; and its filling.
+"""A block: what the log has of consecutive transactions, in log order, small enough for memory; and its builder.
 
 Filled by the assembler of each product, decoded as one by its decoder. Marks say where each transaction begins. A
 transaction larger than a block goes to segments piece by piece, behind a record of what was finished before it: the log
@@ -76,8 +76,8 @@ class Block(ABC, Generic[Item]):
 B = TypeVar("B", bound=Block[Any])
 
 
-class Filling(Generic[B]):
-    """The block that is being filled: items of finished transactions, then those of the open one, up to a limit."""
+class BlockBuilder(Generic[B]):
+    """The block that is being built: items of finished transactions, then those of the open one, up to a limit."""
 
     def __init__(self, block: B, limit: int, rows: Callable[[B], None], cut: Callable[[bool], None]) -> None:
         """`limit`: bytes of a block. `rows`: takes a block into the record that is being built. `cut`: makes a record

@@ -3,7 +3,7 @@
 from typing import Any, Generic, Protocol, TypeVar
 
 from tailrace.changelog.records import Position
-from tailrace.sources.log.blocks import Filling
+from tailrace.sources.log.blocks import BlockBuilder
 from tailrace.sources.log.tables import StreamTables
 
 
@@ -25,7 +25,7 @@ class Assembling(Protocol):
     """The part that puts the log into transactions."""
 
     @property
-    def filling(self) -> Filling[Any]: ...
+    def builder(self) -> BlockBuilder[Any]: ...
 
     @property
     def position(self) -> Position:
@@ -54,11 +54,11 @@ class LogStream(Generic[Log]):
 
     @property
     def pending(self) -> bool:
-        return self._assembler.filling.pending
+        return self._assembler.builder.pending
 
     @property
     def in_transaction(self) -> bool:
-        return self._assembler.filling.divided
+        return self._assembler.builder.divided
 
     def keep_alive(self, listened: bool = True) -> None:
         if self._log is None:

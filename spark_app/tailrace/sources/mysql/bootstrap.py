@@ -63,7 +63,11 @@ def end_of_log(config: SourceConfig, connection: Connection) -> ResumePoint:
     """The end of the log now. The state decides what the server will send: it is read first, so that nothing is between
     the two that would be neither sent nor below the position. Its anchor is the beginning of the file."""
     server = server_of(connection)
-    before = log_end.seen(connection, OWN).removeprefix("gtid:") if server.product == "mysql" else _logged(connection)
+    before = (
+        log_end.visible_transactions(connection, OWN).removeprefix("gtid:")
+        if server.product == "mysql"
+        else _logged(connection)
+    )
     end = log_end.log_end(connection, OWN)
     file, _ = anchor.files(connection, OWN)[file_of(end)]
     done = before if server.product == "mysql" else _mariadb_state(connection, before, file, offset_of(end))

@@ -35,7 +35,7 @@ class Cascade:
 
 
 @dataclass(frozen=True)
-class Unseen:
+class UnknownCascades:
     """A table whose foreign keys are not known, so that it may have such ones."""
 
     child: str
@@ -43,15 +43,15 @@ class Unseen:
     """The right to see them is missing; False: the server's words for one of them were not understood."""
 
 
-def cascades(connection: Connection, tables: Sequence[MysqlTable]) -> tuple[Cascade | Unseen, ...]:
+def cascades(connection: Connection, tables: Sequence[MysqlTable]) -> tuple[Cascade | UnknownCascades, ...]:
     return tuple(found for table in tables for found in _of(connection, table))
 
 
-def _of(connection: Connection, table: MysqlTable) -> Iterator[Cascade | Unseen]:
+def _of(connection: Connection, table: MysqlTable) -> Iterator[Cascade | UnknownCascades]:
     yield from cascades_of(connection, (table.schema_name, table.table_name)) or ()
 
 
-def cascades_of(connection: Connection, place: tuple[str, str]) -> tuple[Cascade | Unseen, ...] | None:
+def cascades_of(connection: Connection, place: tuple[str, str]) -> tuple[Cascade | UnknownCascades, ...] | None:
     """Those of one table, by its schema and name. None: it is gone, or locked now."""
     schema, name = place
     child = f"{schema}.{name}"
@@ -60,14 +60,14 @@ def cascades_of(connection: Connection, place: tuple[str, str]) -> tuple[Cascade
     except pymysql.MySQLError as error:
         kind = faults.kind(error)
         if kind == "right":
-            return (Unseen(child, denied=True),)
+            return (UnknownCascades(child, denied=True),)
         if kind in ("gone", "locked"):
             return None
         raise
     return tuple(cascades_in((child, text), schema))
 
 
-def cascades_in(definition: tuple[str, str], schema: str) -> Iterator[Cascade | Unseen]:
+def cascades_in(definition: tuple[str, str], schema: str) -> Iterator[Cascade | UnknownCascades]:
     """`definition`: the table's name, and what SHOW CREATE TABLE says of it. `schema`: the table's, for parents without
     one."""
     child, text = definition
@@ -75,7 +75,7 @@ def cascades_in(definition: tuple[str, str], schema: str) -> Iterator[Cascade | 
         parsed = _parsed(lines)
         if parsed is None:
             if _CHECK not in lines[0]:
-                yield Unseen(child, denied=False)
+                yield UnknownCascades(child, denied=False)
             continue
         reference = parsed.find(exp.Reference)
         parent = None if reference is None else reference.find(exp.Table)

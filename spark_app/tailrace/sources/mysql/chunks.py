@@ -26,7 +26,7 @@ from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, lock
 from tailrace.sources.mysql.packets import PreparedAnswer
 from tailrace.sources.mysql.source_config import SourceConfig
 from tailrace.sources.mysql.support import sizes
-from tailrace.sources.mysql.visibility import seen_on
+from tailrace.sources.mysql.visibility import snapshot_text
 from tailrace.types import arrow_type
 
 
@@ -109,7 +109,8 @@ def read_chunk(
     """
     with closing(connect(config)) as connection, _table_errors(table):
         # Before the snapshot, in a statement of its own: see `ends`.
-        seen = seen_on(log_end.seen(connection, config.numbering), server_of(connection).identity, config.numbering)
+        visible = log_end.visible_transactions(connection, config.numbering)
+        snapshot = snapshot_text(visible, server_of(connection).identity, config.numbering)
         if table.engine not in TRANSACTIONAL:
             _let_writers_end(connection, table)
         seam("chunk.before-snapshot")
@@ -124,7 +125,7 @@ def read_chunk(
         execute(connection, "COMMIT")
         # After the transaction, so that everything it saw lies below.
         columns = tuple(c.name for c in table.copied)
-        return ChunkRead(count, seen, log_end.log_end(connection, config.numbering), columns, nulled)
+        return ChunkRead(count, snapshot, log_end.log_end(connection, config.numbering), columns, nulled)
 
 
 def _let_writers_end(connection: Connection, table: MysqlTable) -> None:

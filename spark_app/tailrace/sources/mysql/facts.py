@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tailrace.databases.mysql.connect import Connection, Server, execute, replica_status, server_of, source_errors
 from tailrace.errors import Retry, SourceRefused
 from tailrace.sources.mysql import filters, sql
-from tailrace.sources.mysql.cascades import Cascade, Unseen, cascades
+from tailrace.sources.mysql.cascades import Cascade, UnknownCascades, cascades
 from tailrace.sources.mysql.catalog import TRANSACTIONAL
 from tailrace.sources.mysql.model import MysqlTable
 
@@ -51,7 +51,7 @@ class Facts:
     """Names of tables with a SELECT right on some columns: the catalog shows only these."""
     unlockable: frozenset[str]
     """Names of tables that reading must lock (their engine has no transactions), without the right to."""
-    cascades: tuple[Cascade | Unseen, ...]
+    cascades: tuple[Cascade | UnknownCascades, ...]
     filters: filters.Rules
     """The filters by which it may have left out changes as a replica."""
 

@@ -28,14 +28,14 @@ def rules(connection: Connection, server: Server) -> Rules:
     """The rules of all channels, as far as they can be seen: MySQL shows a server that is no longer a replica its
     filters only with SELECT on performance_schema, and those of a removed channel not at all."""
     found: dict[str, set[str]] = {name: set() for name in (*NAMES, *OF_ALL)}
-    for name, value in _seen(connection, server):
+    for name, value in _stated(connection, server):
         known = name.lower().removeprefix("replicate_")
         if known in found:
             found[known] |= set(_WORD.findall(value.replace("`", "").replace("->", ",")))
     return {name: frozenset(items) for name, items in found.items() if items}
 
 
-def _seen(connection: Connection, server: Server) -> Iterable[tuple[str, str]]:
+def _stated(connection: Connection, server: Server) -> Iterable[tuple[str, str]]:
     for statement in (_VARIABLES,) if server.product == "mariadb" else _STORED:
         for name, value in _asked(connection, statement):
             yield str(name), str(value)

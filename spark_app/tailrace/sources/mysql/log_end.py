@@ -26,7 +26,7 @@ def log_end(connection: Connection, numbering: Numbering) -> Position:
     return numbering.of(str(found[0][0]), int(found[0][1]))
 
 
-def seen(connection: Connection, numbering: Numbering) -> str:
+def visible_transactions(connection: Connection, numbering: Numbering) -> str:
     """The transactions that every read that begins later sees at least: `gtid:<set>`, or `maria:<position>` but for the
     XA transactions that were listed after it, if there are any: `maria:<position>/<numbers>` (`visibility`)."""
     with source_errors("looking at what is visible"):

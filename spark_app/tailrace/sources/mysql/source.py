@@ -52,8 +52,8 @@ class MysqlSource:
         with closing(connect(self.config)) as connection:
             yield MysqlSubscription(self.config, connection, replicator)
 
-    def visibility(self, seen: str) -> Visibility:
-        return visibility(seen, self.config.identity, self.config.numbering)
+    def visibility(self, snapshot: str) -> Visibility:
+        return visibility(snapshot, self.config.identity, self.config.numbering)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class MysqlSession:
         return None
 
     def obstacle(self, edge: str) -> str | None:
-        past = visibility(log_end.seen(self.connection, self.numbering)).past(edge)
+        past = visibility(log_end.visible_transactions(self.connection, self.numbering)).past(edge)
         if past:
             return None
         xa = " (it may be that XA RECOVER lists one that must be decided)" if "/" in edge else ""

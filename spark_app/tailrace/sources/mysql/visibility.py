@@ -31,15 +31,15 @@ XA = "xa:"
 
 
 @dataclass(frozen=True)
-class SeenGtids:
+class VisibleGtids:
     executed: GtidSet
 
     def sees(self, transactions: TransactionIds) -> NDArray[np.bool_]:
-        seen = np.zeros(len(transactions), np.bool_)
+        visible = np.zeros(len(transactions), np.bool_)
         for place, prefix in enumerate(transactions.prefixes):
             of_it = transactions.prefix == place
-            seen[of_it] = self.executed.contain(prefix, transactions.number[of_it])
-        return seen
+            visible[of_it] = self.executed.contain(prefix, transactions.number[of_it])
+        return visible
 
     def past(self, edge: str) -> bool:
         return self.executed >= GtidSet(edge)
@@ -54,8 +54,10 @@ class SeenPosition:
     def sees(self, transactions: TransactionIds) -> NDArray[np.bool_]:
         prefixes = np.array([prefix == XA for prefix in transactions.prefixes], np.bool_)
         unlisted = ~np.isin(transactions.number, list(self.listed))
-        seen: NDArray[np.bool_] = np.where(prefixes[transactions.prefix], unlisted, transactions.number < self.position)
-        return seen
+        visible: NDArray[np.bool_] = np.where(
+            prefixes[transactions.prefix], unlisted, transactions.number < self.position
+        )
+        return visible
 
     def past(self, edge: str) -> bool:
         """The XA transactions of an edge may have been committed before it."""
@@ -80,27 +82,27 @@ def _position(text: str) -> SeenPosition:
     return SeenPosition(Position(int(position or 0)), frozenset(map(int, filter(None, listed.split(",")))))
 
 
-def seen_on(seen: str, server: str, numbering: Numbering) -> str:
+def snapshot_text(visible: str, server: str, numbering: Numbering) -> str:
     """`ChunkRead.snapshot`: what was seen, and on which server. One that comes back after another counts its files
     otherwise than before."""
-    return f"{seen}@{numbering.shift} {server}"
+    return f"{visible}@{numbering.shift} {server}"
 
 
 def visibility(text: str, server: str | None = None, numbering: Numbering = OWN) -> Visibility:
     """The visibility in the text `ChunkRead.snapshot`; `CorruptLog` if it is no such text. `Retry` unless it was seen
     on this server (None: any will do): it may hold what this one has never had."""
-    seen, _, where = text.partition("@")
-    if server is not None and text != seen_on(seen, server, numbering):
+    visible, _, where = text.partition("@")
+    if server is not None and text != snapshot_text(visible, server, numbering):
         raise Retry(
             f"the chunk was read from another server ({where.partition(' ')[2] or 'unnamed'}) than {server}, which the"
             " change log is read from now",
             "The chunk is read again.",
         )
     try:
-        if seen.startswith(GTIDS):
-            return SeenGtids(GtidSet(seen.removeprefix(GTIDS)))
-        if seen.startswith(POSITION):
-            return _position(seen.removeprefix(POSITION))
+        if visible.startswith(GTIDS):
+            return VisibleGtids(GtidSet(visible.removeprefix(GTIDS)))
+        if visible.startswith(POSITION):
+            return _position(visible.removeprefix(POSITION))
     except ValueError:
         pass
-    raise CorruptLog(f"the change log has a chunk that saw {seen!r}")
+    raise CorruptLog(f"the change log has a chunk that saw {visible!r}")

@@ -51,8 +51,8 @@ class PostgresSource:
         with connect(self.config) as connection:
             yield PgSubscription(self.config, connection, replicator, root)
 
-    def visibility(self, seen: str) -> PgSnapshot:
-        return parse_snapshot(seen)
+    def visibility(self, snapshot: str) -> PgSnapshot:
+        return parse_snapshot(snapshot)
 
 
 @dataclass(frozen=True)

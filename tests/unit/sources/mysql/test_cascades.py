@@ -1,4 +1,4 @@
-from tailrace.sources.mysql.cascades import Cascade, Unseen, cascades_in
+from tailrace.sources.mysql.cascades import Cascade, UnknownCascades, cascades_in
 
 DEFINITION = """CREATE TABLE `child` (
   `id` int(11) NOT NULL DEFAULT 7 COMMENT 'CONSTRAINT `no` FOREIGN KEY (`id`) REFERENCES `x` (`id`) ON DELETE CASCADE',
@@ -31,7 +31,7 @@ def test_a_foreign_key_that_is_not_understood_is_told() -> None:
     """MariaDB 10.11 writes a backtick in a constraint's name once."""
     definition = DEFINITION.replace("child_ibfk_1", "child`1")
     assert list(cascades_in(("d.child", definition), "d")) == [
-        Unseen("d.child", denied=False),
+        UnknownCascades("d.child", denied=False),
         Cascade("d.child", ("other", "parent"), ("a", "b"), "ON UPDATE CASCADE"),
     ]
     assert not list(cascades_in(("d.child", "CREATE TABLE `c` (\n  CONSTRAINT `x` CHECK (a b c)\n)"), "d"))

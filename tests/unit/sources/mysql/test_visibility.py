@@ -9,7 +9,7 @@ from tailrace.changelog.transactions import TransactionIds, TransactionStart
 from tailrace.errors import CorruptLog, Retry
 from tailrace.snapshot.replay import replay_point
 from tailrace.sources.mysql.position import Numbering
-from tailrace.sources.mysql.visibility import XA, position_text, seen_on, visibility, xa_number
+from tailrace.sources.mysql.visibility import XA, position_text, snapshot_text, visibility, xa_number
 
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562:"
 A_XID, B_XID = "x'61',x'',1", "x'62',x'',1"
@@ -60,7 +60,7 @@ def test_another_text_is_a_corrupt_log(text: str) -> None:
 
 @pytest.mark.parametrize(("seen", "edge"), [(f"gtid:{A}1-3", f"{A}4"), ("maria:100", "101")])
 def test_a_chunk_of_another_server_is_refused_and_one_of_its_own_server_is_not(seen: str, edge: str) -> None:
-    text = seen_on(seen, "server_id 7", Numbering(3))
+    text = snapshot_text(seen, "server_id 7", Numbering(3))
     assert not visibility(text).past(edge) and not visibility(text, "server_id 7", Numbering(3)).past(edge)
     for server, files in [("server_id 8", 3), ("server_id 7", 4)]:
         with pytest.raises(Retry, match="another server"):

@@ -3,8 +3,8 @@
     idle --GTID--> begun --table maps, rows--> … --XID, COMMIT, or a statement of its own--> idle
     begun --XA START, rows, XA PREPARE--> idle, rows held by xid --XA COMMIT--> replayed;  --XA ROLLBACK--> forgotten
 
-Rows end up in the block that is being filled (`filling`); when it is full, or a record is due, `Blocks` takes it. Rows
-of XA transactions are held whole, also of tables that are not captured: they may be by the time of the commit.
+Rows end up in the block that is being built (`block_builder`); when it is full, or a record is due, `Blocks` takes it.
+Rows of XA transactions are held whole, also of tables that are not captured: they may be by the time of the commit.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,11 +14,11 @@ import numpy as np
 
 from tailrace.changelog.records import Position
 from tailrace.sources.mysql.log import events, fast_path
+from tailrace.sources.mysql.log.block_builder import BlockBuilder, Blocks
 from tailrace.sources.mysql.log.blocks import TRUNCATE, UNCERTAIN, RowEvent
 from tailrace.sources.mysql.log.connection import lost
 from tailrace.sources.mysql.log.events import Kind, UnknownEvent
 from tailrace.sources.mysql.log.executed import Executed
-from tailrace.sources.mysql.log.filling import Blocks, Filling
 from tailrace.sources.mysql.log.framing import Event, EventBatch
 from tailrace.sources.mysql.log.log_position import LogPosition, StartingPoint
 from tailrace.sources.mysql.log.rows import ROWS
@@ -71,7 +71,7 @@ class Assembler:
         self._sink = sink
         self.executed = executed
         self._xa_buffer = held
-        self.filling = Filling(sink, limit)
+        self.builder = BlockBuilder(sink, limit)
         self._start = start.position
         self._again = not start.exact
         """True while what comes is recorded already."""
@@ -160,7 +160,7 @@ class Assembler:
 
     def _may_take(self, run: fast_path.Run) -> bool:
         """Between transactions, in a file whose offsets continue from here; nothing that is recorded already."""
-        if self._open is not None or self.filling.divided:
+        if self._open is not None or self.builder.divided:
             return False
         ends, opens = run.events.end, run.opens[0]
         if not ends[run.opens].all() or not self.log_position.goes_on(ends[opens : run.behind[-1]]):
@@ -173,15 +173,15 @@ class Assembler:
         known = {form: self._known(form) for form in dict.fromkeys(sent)}
         forms = [known[form] for form in sent]
         captured = np.fromiter((wanted for _, wanted in forms), np.bool_, len(forms))
-        filling = run.filling(captured)
-        fit = int(np.searchsorted(filling, self.filling.room))
+        growth = run.growth(captured)
+        fit = int(np.searchsorted(growth, self.builder.room))
         if not fit:
             return 0
         taken = run.part(0, fit)
         captured = captured[: len(taken.rows)]
-        marks = taken.marks(captured, len(self.filling.block.items), self.log_position.origin)
+        marks = taken.marks(captured, len(self.builder.block.items), self.log_position.origin)
         rows = taken.row_events([form for form, _ in forms[: len(captured)]], captured)
-        self.filling.add_finished(rows, marks, int(filling[fit - 1]))
+        self.builder.add_finished(rows, marks, int(growth[fit - 1]))
         self.executed.add_run(taken)
         self._again = False
         last = int(taken.behind[-1]) - 1
@@ -244,7 +244,7 @@ class Assembler:
         if self._open is None and self._sink.touched:
             self.log_position.arrive()
             self._tell()
-            self.filling.cut()
+            self.builder.cut()
 
     def _begin(self, kind: int, timestamp: int, server: int, body: bytes, size: int) -> None:
         if self._open is not None:
@@ -261,7 +261,7 @@ class Assembler:
         if self._open.prepares is not None:
             self._start_xa(self._open.prepares)
         # Its own time, or that of its first event, in seconds.
-        self.filling.begin(self._open.number, self._open.commit_ts or timestamp * 1_000_000, self._open.prefix)
+        self.builder.begin(self._open.number, self._open.commit_ts or timestamp * 1_000_000, self._open.prefix)
 
     def _map(self, body: bytes) -> None:
         self._maps[body[:6]] = self._known(body[8:])[0]
@@ -284,7 +284,7 @@ class Assembler:
         if self._xid is not None:
             self._xa_buffer.add(self._xid, event)
         elif not self._skip and self._captured(form):
-            self.filling.add(event)
+            self.builder.add(event)
 
     def _captured(self, form: bytes) -> bool:
         """Asked again: it may be forgotten since its table map."""
@@ -320,7 +320,7 @@ class Assembler:
     def _statement(self, query: events.Query) -> None:
         if not self._skip:
             for form in self._sink.statement(query):
-                self.filling.add(RowEvent(TRUNCATE, form, b""))
+                self.builder.add(RowEvent(TRUNCATE, form, b""))
             self.tables_changed()
         if not self._began:
             self._finish()
@@ -331,9 +331,9 @@ class Assembler:
         if self._xid is not None:
             self._xa_rolled_back(self._xid, wholly)
             return
-        self._sink.undone(self.filling.open_forms())
+        self._sink.undone(self.builder.open_forms())
         if wholly:
-            self.filling.drop_open()
+            self.builder.drop_open()
             self._finish()
 
     def _xa_rolled_back(self, xid: str, wholly: bool) -> None:
@@ -363,12 +363,12 @@ class Assembler:
         self.executed.prepare(self._open)
         self._open, self._skip = None, False
         self.log_position.remember(self._now)
-        self.filling.drop_mark()
+        self.builder.drop_mark()
         if self._sink.touched:
             # By a statement of its own, which MariaDB may not send again: what comes again of it is passed over.
             self.log_position.arrive()
             self._tell()
-            self.filling.cut()
+            self.builder.cut()
 
     def _decided(self, xid: str, committed_by: int | None) -> None:
         """`committed_by`: the session; None: it was rolled back."""
@@ -376,7 +376,7 @@ class Assembler:
         if prepared is not None:
             if committed_by is not None:
                 if self._open is not None and not self._open.prefix:
-                    self.filling.commits_xa(xa_number(xid))
+                    self.builder.commits_xa(xa_number(xid))
                 uncertain = not self._skip and committed_by != self._xa_buffer.session(xid)
                 self._replay(xid, uncertain and self._may_have_lost(xid, self._now[1]))
             self._xa_buffer.forget(xid)
@@ -409,12 +409,12 @@ class Assembler:
         rows = (event for event in self._xa_buffer.rows(xid) if self._captured(event.form))
         if not uncertain:
             for event in rows:
-                self.filling.add(event)
+                self.builder.add(event)
             return
         forms = set[bytes]()
         for event in rows:
             forms.add(event.form)
-            self.filling.add(event._replace(kind=event.kind | UNCERTAIN))
+            self.builder.add(event._replace(kind=event.kind | UNCERTAIN))
         self._sink.uncertain(forms)
 
     def _finish(self, decides: events.Transaction | None = None) -> None:
@@ -422,7 +422,7 @@ class Assembler:
         if self._open is None:
             raise UnknownEvent("a transaction ends that never began")
         if self._sink.touched:
-            self.filling.record_finished()
+            self.builder.record_finished()
         if decides is not None:
             self.executed.decide(decides)
         self.executed.add(self._open)
@@ -434,9 +434,9 @@ class Assembler:
         and is read over."""
         if self._xid is not None:
             self._xa_buffer.forget(self._xid)
-        self._sink.undone(self.filling.drop_open())
+        self._sink.undone(self.builder.drop_open())
         if self._sink.touched:
-            self.filling.record_finished()
+            self.builder.record_finished()
         self._close()
 
     def _close(self) -> None:
@@ -444,15 +444,15 @@ class Assembler:
         self._open, self._xid, self._skip = None, None, False
         self.log_position.remember(self._now)
         self.log_position.arrive()
-        self.filling.close()
+        self.builder.close()
         if touched:
             self._tell()
-        if touched or self.filling.divided or self.filling.full:
-            self.filling.cut()
+        if touched or self.builder.divided or self.builder.full:
+            self.builder.cut()
 
     def _tell(self) -> None:
         """Reports the tables that were touched, behind what came before."""
-        self.filling.give_finished()
+        self.builder.give_finished()
         self._sink.ended()
 
 

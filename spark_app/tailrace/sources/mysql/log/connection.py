@@ -258,6 +258,6 @@ def _broken(error: MySQLError) -> Exception:
     return _refused(code if isinstance(code, int) else 0, str(rest[0]) if rest else type(error).__name__)
 
 
-def lost(seen: str) -> PositionLost:
+def lost(finding: str) -> PositionLost:
     """With the guided way back."""
-    return PositionLost(f"{seen.rstrip('.')}; the changes in between can no longer be recovered", START_OVER)
+    return PositionLost(f"{finding.rstrip('.')}; the changes in between can no longer be recovered", START_OVER)

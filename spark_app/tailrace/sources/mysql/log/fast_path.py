@@ -75,7 +75,7 @@ class Run:
         """The table map of each row event, without the table's id."""
         return self._bodies(self.maps, _HEAD)
 
-    def filling(self, captured: Flags) -> Places:
+    def growth(self, captured: Flags) -> Places:
         """The bytes by which a block grows up to the end of each transaction. `captured`: for each row event."""
         sizes = (self.events.to[self.rows] - self.events.at[self.rows] + EVENT_OVERHEAD) * captured
         return np.cumsum(np.bincount(self.owner, sizes, len(self))).astype(np.int64)

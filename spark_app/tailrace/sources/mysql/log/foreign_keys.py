@@ -45,7 +45,7 @@ class ForeignKeys:
         self._ends = ends
         self._may_be_read = may_be_read
         self._due: set[int] = set()
-        self._seen: dict[int, tuple[Captured, bool]] | None = None
+        self._compared: dict[int, tuple[Captured, bool]] | None = None
         """The tables, and whether each was stopped, at the last look; None: something may have changed since."""
         self._leaving: dict[tuple[int, Cascade], Position] = {}
         """Those that a look no longer found -> where the log ended then."""
@@ -55,9 +55,9 @@ class ForeignKeys:
     def look(self, stated: bool = False) -> list[TableFingerprint]:
         """Learns them, if they may be others than at the last look. `stated`: because of a statement in the log, so
         that new ones have done nothing before."""
-        if self._is_as_seen() and not self._leaving and not stated:
+        if self._is_unchanged() and not self._leaving and not stated:
             return []
-        self._seen = {table_id: (known, known.stopped) for table_id, known in self._tables.known.items()}
+        self._compared = {table_id: (known, known.stopped) for table_id, known in self._tables.known.items()}
         events: list[TableFingerprint] = []
         for table_id, known in self._tables.known.items():
             if not known.stopped and (found := self._of(table_id, known)) != known.cascades:
@@ -69,22 +69,22 @@ class ForeignKeys:
         self._derive()
         return events
 
-    def _is_as_seen(self) -> bool:
+    def _is_unchanged(self) -> bool:
         """False also if a table was removed and added again."""
-        known, seen = self._tables.known, self._seen
+        known, compared = self._tables.known, self._compared
         return (
-            seen is not None
-            and seen.keys() == known.keys()
-            and all(known[i] is table and table.stopped == stopped for i, (table, stopped) in seen.items())
+            compared is not None
+            and compared.keys() == known.keys()
+            and all(known[i] is table and table.stopped == stopped for i, (table, stopped) in compared.items())
         )
 
     def _of(self, table_id: int, known: Captured) -> frozenset[Cascade]:
         with source_errors("looking at foreign keys"):
-            seen = cascades_of(self._connection, (known.schema.schema_name, known.schema.table_name))
-        if seen is None:
-            self._seen = None
-        found = {cascade for cascade in seen or () if isinstance(cascade, Cascade)}
-        whole = seen is not None and len(found) == len(seen)
+            now = cascades_of(self._connection, (known.schema.schema_name, known.schema.table_name))
+        if now is None:
+            self._compared = None
+        found = {cascade for cascade in now or () if isinstance(cascade, Cascade)}
+        whole = now is not None and len(found) == len(now)
         missing = set(known.cascades) if not whole else {c for c in known.cascades - found if self._stays(table_id, c)}
         for cascade in found:
             self._leaving.pop((table_id, cascade), None)

@@ -73,7 +73,7 @@ class CatalogPoll:
         self._forms: dict[int, tuple[TableSchema, Position]] = {}
         """Table that is to start over -> its form, and where the log ended when a look first found it in that."""
 
-        self._unseen: set[tuple[str, str]] = set()
+        self._not_found: set[tuple[str, str]] = set()
         """Names of dropped tables that the last look did not find again."""
         self._vanished: dict[int, Position] = {}
         """Stopped table that a look no longer found -> where the log ended then."""
@@ -108,8 +108,8 @@ class CatalogPoll:
         """Names of dropped tables that no other table has at the second look after: one that has is captured first, and
         the log may bring a drop right before a look."""
         names = {(table.schema_name, table.table_name) for table in found.values()}
-        unseen = {dropped.place for dropped in self._sink.state.dropped if not dropped.free} - names
-        free, self._unseen = sorted(unseen & self._unseen), unseen
+        not_found = {dropped.place for dropped in self._sink.state.dropped if not dropped.free} - names
+        free, self._not_found = sorted(not_found & self._not_found), not_found
         return [CopyRemoval(schema_name=schema, table_name=table, step="free") for schema, table in free]
 
     def _left_out(self, found: Found) -> list[Event]:

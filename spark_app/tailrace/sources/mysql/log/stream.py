@@ -47,13 +47,13 @@ from tailrace.sources.mysql.log.table_map import YEARS_HAVE_A_SIGN, head_of
 from tailrace.sources.mysql.log.tables import Tables
 from tailrace.sources.mysql.log.temporary import TemporaryTables
 from tailrace.sources.mysql.log.xa_buffer import XaBuffer
-from tailrace.sources.mysql.log_end import log_end, prepared, seen
+from tailrace.sources.mysql.log_end import log_end, prepared, visible_transactions
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import file_of, offset_of
 from tailrace.sources.mysql.preflight import UNLOGGED
 from tailrace.sources.mysql.source_config import SourceConfig
 from tailrace.sources.mysql.state import SourceState
-from tailrace.sources.mysql.visibility import position_text, seen_on
+from tailrace.sources.mysql.visibility import position_text, snapshot_text
 from tailrace.sources.stops import stands_still
 
 log = logging.getLogger(__name__)
@@ -274,7 +274,7 @@ class MysqlStream(LogStream[BinlogConnection]):
     def cut(self, rows: bool | None = None) -> None:
         """`rows`: given by the assembler; without, capture's loop wants a record."""
         if rows is None:
-            self._assembler.filling.cut()
+            self._assembler.builder.cut()
         else:
             if rows:
                 self._read_children_again()
@@ -369,7 +369,9 @@ class MysqlStream(LogStream[BinlogConnection]):
 
     def current_snapshot(self) -> str:
         server = server_of(self._connection).identity
-        return seen_on(seen(self._connection, self._config.numbering), server, self._config.numbering)
+        return snapshot_text(
+            visible_transactions(self._connection, self._config.numbering), server, self._config.numbering
+        )
 
     def _end(self) -> Position:
         with source_errors("looking at the end of the log"):

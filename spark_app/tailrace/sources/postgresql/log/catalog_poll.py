@@ -156,20 +156,20 @@ class CatalogPoll:
     def _look(self) -> tuple[dict[int, PgTable], Publication]:
         """The tables selected; what is not published, or not whole, carries that as its `stop`."""
         spec, names, begun = self._place.replicator.spec, self._place.names, time.monotonic()
-        seen = look(self._place.connection, spec.tables, spec.options, names.publication, self._trees)
-        if seen.publication is None:
+        catalog = look(self._place.connection, spec.tables, spec.options, names.publication, self._trees)
+        if catalog.publication is None:
             raise publication_lost(names.publication)
-        found = dict(seen.tables)
+        found = dict(catalog.tables)
         fit = [t for t in found.values() if t.stop is None]
-        stops = {t.oid: seen.publication.stop(t) for t in fit if seen.publication.membership(t)}
+        stops = {t.oid: catalog.publication.stop(t) for t in fit if catalog.publication.membership(t)}
         outside = [t for t in fit if t.oid not in stops]
         gone = [t for t in outside if self._tables.is_captured(t.oid)]
-        stops |= {t.oid: seen.publication.harmful(t) or slots.left_out(t, names.publication) for t in gone}
+        stops |= {t.oid: catalog.publication.harmful(t) or slots.left_out(t, names.publication) for t in gone}
         others = [t for t in outside if t.oid not in stops]
         stops |= slots.unpublishable(self._place.connection, names.publication, others, names.publication_is_ours)
         found |= {i: replace(found[i], stop=stop) for i, stop in stops.items() if stop is not None}
         self.took = time.monotonic() - begun
-        return found, seen.publication
+        return found, catalog.publication
 
     def marker(self, content: str) -> None:
         """Our message came back: everything committed before the look is in the log now."""

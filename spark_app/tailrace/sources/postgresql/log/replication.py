@@ -186,16 +186,16 @@ def unsendable(state: str, message: str, slot: str) -> Exception:
     """A row of the log that the server cannot send, now or later. One of a transaction that has not ended is met, too,
     and never again once that is rolled back. What asks for so much memory elsewhere than at a change is no row: some
     versions do after very much DDL, and an upgrade heals it."""
-    seen = f"a row cannot be read from the log: {LIMIT} ({message})"
+    finding = f"a row cannot be read from the log: {LIMIT} ({message})"
     if _STREAMED in message:
-        never = lost(seen, slot, SHORTEN).fix
-        return Retry(seen, f"Capture continues by itself if the transaction is rolled back. Else: {never}")
+        never = lost(finding, slot, SHORTEN).fix
+        return Retry(finding, f"Capture continues by itself if the transaction is rolled back. Else: {never}")
     if state != PROGRAM_LIMIT_EXCEEDED and not _CHANGE.search(message):
         return Retry(f"the server ended the log stream: {message}", "Upgrade the server to its newest minor version.")
-    return lost(seen, slot, SHORTEN)
+    return lost(finding, slot, SHORTEN)
 
 
-def lost(seen: str, useless: str | None = None, before: str = "") -> PositionLost:
+def lost(finding: str, useless: str | None = None, before: str = "") -> PositionLost:
     """With the guided way back. `useless`: a slot that never gives the changes again. A resync replaces one of
     Tailrace's; one that the manifest names is not ours to drop. `before`: what must be done first, or the same comes
     again."""
@@ -204,7 +204,7 @@ def lost(seen: str, useless: str | None = None, before: str = "") -> PositionLos
         again = f"SELECT pg_drop_replication_slot('{useless}'); {CREATE_SLOT.format(useless)}"
         first += f"If source.postgresql.slot of the manifest names the slot, first re-create it: {again}. "
     return PositionLost(
-        f"{seen}; the changes in between can no longer be recovered",
+        f"{finding}; the changes in between can no longer be recovered",
         f"{first}Run `tailrace resync -f <manifest> --all`, then start; in Kubernetes, set spec.recover, or create a"
         " SnapshotRequest with resync: true and tables: ['*.*']. With a new slot every table is read again"
         " (docs/operations.md).",

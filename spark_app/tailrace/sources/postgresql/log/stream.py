@@ -110,7 +110,7 @@ class PgStream(LogStream[LogConnection]):
         self._poll.connected()
 
     def cut(self) -> None:
-        self._assembler.filling.cut()
+        self._assembler.builder.cut()
 
     def acknowledge(self, position: Position) -> None:
         if self._log is not None:

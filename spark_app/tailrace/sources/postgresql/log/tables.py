@@ -228,8 +228,8 @@ class CapturedTables(StreamTables[Captured]):
             return None, False  # nothing new, or dropped since: its columns will not be missed
         # With the type that the catalog has by now, its values here would be read as what they are not.
         retyped = {c.name for c in now.columns if c.name in new and self._type_of(sent[c.name]) != c.source_type}
-        seen = now.attributes if self.reselected(schema.table_id) else table.attributes
-        difference = compare(schema, now, new - retyped, seen)
+        attributes = now.attributes if self.reselected(schema.table_id) else table.attributes
+        difference = compare(schema, now, new - retyped, attributes)
         if difference.stop is not None:
             raise difference.stop
         if self._stands_still(schema) and (difference.evolved is not None or retyped):

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Protocol
 
 from tailrace.changelog.records import Position
-from tailrace.sources.log.blocks import Filling
+from tailrace.sources.log.blocks import BlockBuilder
 from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.blocks import MessageBlock
 from tailrace.sources.postgresql.log.spill import Spill, StreamedTransaction
@@ -68,14 +68,14 @@ class Relations:
         self._regular[relation_id] = (self.arrival(), message)
         self._apply(relation_id, message, block)
 
-    def replay(self, message: bytes, arrival: int, seen: dict[int, tuple[int, bytes]], block: MessageBlock) -> None:
-        """Replays a message of a stream that has committed; `seen` collects them for `end_replay`."""
+    def replay(self, message: bytes, arrival: int, replayed: dict[int, tuple[int, bytes]], block: MessageBlock) -> None:
+        """Replays a message of a stream that has committed; `replayed` collects them for `end_replay`."""
         relation_id = _relation_id(message)
-        seen[relation_id] = (arrival, message)
+        replayed[relation_id] = (arrival, message)
         self._apply(relation_id, message, block)
 
-    def end_replay(self, seen: dict[int, tuple[int, bytes]], block: MessageBlock) -> None:
-        for relation_id, (arrival, message) in seen.items():
+    def end_replay(self, replayed: dict[int, tuple[int, bytes]], block: MessageBlock) -> None:
+        for relation_id, (arrival, message) in replayed.items():
             regular = self._regular.get(relation_id)
             if regular is None or regular[0] <= arrival:
                 self._regular[relation_id] = (arrival, message)
@@ -126,7 +126,7 @@ class Assembler:
         self._extend_xid = extend_xid
         self._relations = Relations()
         self._mode = Mode.IDLE
-        self.filling = Filling(MessageBlock(), block_limit, sink.rows, lambda rows: sink.cut(self.position, rows))
+        self.builder = BlockBuilder(MessageBlock(), block_limit, sink.rows, lambda rows: sink.cut(self.position, rows))
         self._streamed: StreamedTransaction | None = None
         """The transaction of the stream that is open now."""
         self.position = Position(0)
@@ -139,7 +139,7 @@ class Assembler:
         kind = message[0]
         if kind in pgoutput.ROWS:
             if self._mode is Mode.TRANSACTION:
-                self.filling.add(message)
+                self.builder.add(message)
             elif self._streamed is not None:
                 self._streamed.add(message, len(message))
             else:
@@ -180,10 +180,10 @@ class Assembler:
                     self._streamed.relation_arrivals.append(self._relations.arrival())
                 self._streamed.add(message, len(message))
             case pgoutput.RELATION:
-                self._relations.announce(message, self.filling.block)
+                self._relations.announce(message, self.builder.block)
             case pgoutput.TRUNCATE:
                 self._expect(Mode.TRANSACTION, kind)
-                self.filling.add(message)
+                self.builder.add(message)
             case pgoutput.MESSAGE if self._mode is not Mode.STREAM:  # ours are never in a stream
                 self._logical(pgoutput.logical_message(message))
             case pgoutput.MESSAGE | pgoutput.TYPE | pgoutput.ORIGIN:
@@ -208,33 +208,33 @@ class Assembler:
         assert commit.xid is not None
         streamed = self._spill.take(commit.xid)
         arrivals = iter(streamed.relation_arrivals)
-        seen: dict[int, tuple[int, bytes]] = {}
+        replayed: dict[int, tuple[int, bytes]] = {}
         self._begin(commit.xid, commit.commit_ts)
         for batch in streamed.replay():
             for piece in _between_relations(batch):
                 if isinstance(piece, bytes):
-                    self._relations.replay(piece, next(arrivals), seen, self.filling.block)
-                elif not self.filling.block.extend(piece, self.filling.limit):
+                    self._relations.replay(piece, next(arrivals), replayed, self.builder.block)
+                elif not self.builder.block.extend(piece, self.builder.limit):
                     for message in piece:
-                        self.filling.add(message)
-        self._relations.end_replay(seen, self.filling.block)
+                        self.builder.add(message)
+        self._relations.end_replay(replayed, self.builder.block)
         streamed.discard()
         self._finish(Position(commit.end_lsn))
 
     def _begin(self, xid: int, commit_ts: int) -> None:
         self._mode = Mode.TRANSACTION
-        self.filling.begin(self._extend_xid(xid), commit_ts)
+        self.builder.begin(self._extend_xid(xid), commit_ts)
 
     def _finish(self, end_lsn: Position) -> None:
         self._mode = Mode.IDLE
         if self._relations.crowded:
             self._relations.forget(self._spill.oldest_arrival)
         self.position = max(self.position, end_lsn)
-        self.filling.close()
+        self.builder.close()
         self.markers += self._open_markers
         self._open_markers.clear()
-        if self.filling.divided or self.filling.full:
-            self.filling.cut()
+        if self.builder.divided or self.builder.full:
+            self.builder.cut()
 
     def _expect(self, mode: Mode, kind: int) -> None:
         if self._mode is not mode:

@@ -23,7 +23,7 @@ LIMIT = 2_000
 
 
 class Sink:
-    """`filling.Blocks` that keeps the rows' first bytes and what was undone."""
+    """`block_builder.Blocks` that keeps the rows' first bytes and what was undone."""
 
     def __init__(self) -> None:
         self.rows_of: list[bytes] = []
@@ -109,7 +109,7 @@ def fed(
         end = 0 if kind == Kind.ROTATE else end + size
         event: Event = (kind, 0, 7, size, end, body)
         assembler.feed(event)
-    assembler.filling.cut()
+    assembler.builder.cut()
     return sink, assembler
 
 
@@ -121,7 +121,7 @@ def test_a_transaction_that_its_file_does_not_end_never_happened(tmp_path: Path,
     assert sink.rows_of == ([b"a", b"c"] if size == SMALL else [b"a", b"b", b"c"])
     assert sink.undone_forms == (set() if size == SMALL else {FORM})
     assert sink.crashes == [0 if size == SMALL else 2]
-    assert assembler.executed.state == "0-7-2" and not assembler.inside and not assembler.filling.divided
+    assert assembler.executed.state == "0-7-2" and not assembler.inside and not assembler.builder.divided
 
 
 def test_its_number_counts_only_if_it_is_given_again(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ LIMIT = 2_000
 
 
 class Sink:
-    """`filling.Blocks` that writes down what it is told. Tables whose name begins with c are captured."""
+    """`block_builder.Blocks` that writes down what it is told. Tables whose name begins with c are captured."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []
@@ -199,8 +199,8 @@ def outcome(
             sink.told.append(
                 (
                     assembler.log_position.position,
-                    assembler.filling.pending,
-                    assembler.filling.divided,
+                    assembler.builder.pending,
+                    assembler.builder.divided,
                     assembler.inside,
                 )
             )
@@ -209,7 +209,7 @@ def outcome(
         sink.told.append(str(error))
         return sink.told
     if not assembler.inside:
-        assembler.filling.cut()
+        assembler.builder.cut()
     return [*sink.told, assembler.log_position.position, assembler.executed.state, assembler.exact]
 
 
@@ -295,7 +295,7 @@ def test_only_the_open_transaction_is_fed_to_its_end(tmp_path: Path) -> None:
     assert assembler.feed_to_end(rest) == 3 and not assembler.inside
     assert assembler.feed_to_end(rest.behind(3)) == 0, "between transactions there is nothing to end"
     assembler.feed_many(rest.behind(3))
-    assembler.filling.cut()
+    assembler.builder.cut()
     (_, block, marks) = sink.told[-2]
     assert [len(block), [mark.at for mark in marks]] == [4, [0, 2]]
 

@@ -86,7 +86,7 @@ def fed(folder: Path, sent: list[Event], start: StartingPoint, state: str = "") 
     assembler = Assembler(sink, executed, XaBuffer(folder), 10**6, start)
     for event in sent:
         assembler.feed(event)
-    assembler.filling.cut()
+    assembler.builder.cut()
     return sink, assembler
 
 
@@ -156,7 +156,7 @@ def test_the_state_is_not_exact_before_all_that_is_recorded_has_come_again(tmp_p
     log.add(transaction(4, b"c"))
     for event in log.sent[begins - 4 :]:
         assembler.feed(event)
-    assembler.filling.cut()
+    assembler.builder.cut()
     assert (sink.rows_of, assembler.executed.state, assembler.exact) == ([b"c"], "0-7-4", True)
 
 

@@ -132,8 +132,8 @@ def test_it_agrees_with_a_naive_interpreter_whatever_the_limits(seed: int, limit
         for message in script.messages:
             assembler.feed(message)
             if chance.random() < 0.05:
-                assembler.filling.cut()
-        assembler.filling.cut()
+                assembler.builder.cut()
+        assembler.builder.cut()
     assert sink.recorded == script.expected
     assert sink.taken == []
     for position, rows in sink.cuts:
@@ -192,7 +192,7 @@ def test_a_transaction_is_divided_from_its_first_full_block_to_its_commit(tmp_pa
     seen = []
     for message in (pg.begin(1), *(row(n) for n in range(10)), pg.commit(90)):
         assembler.feed(message)
-        seen.append(assembler.filling.divided)
+        seen.append(assembler.builder.divided)
     assert seen[0] is False and seen[-1] is False
     assert True in seen and seen[:-1] == sorted(seen[:-1])
 
@@ -212,7 +212,7 @@ def test_a_streams_announcement_counts_after_its_commit_unless_a_newer_one_was_m
     assembler.feed(pg.stream_commit(5, 20))
     for message in (pg.begin(7), pg.insert(1, ["3", "b"]), pg.commit(30)):
         assembler.feed(message)
-    assembler.filling.cut()
+    assembler.builder.cut()
     kinds = [m for _, m in sink.recorded]
     assert kinds == [new, pg.insert(1, ["2", "a"]), old, row(1), new, pg.insert(1, ["3", "b"])]
 
@@ -225,7 +225,7 @@ def test_announcements_are_kept_for_undecided_streams_alone(tmp_path: Path) -> N
     for number in range(1, 5 * transactions.MANY_RELATIONS):
         for message in (pg.begin(number), pg.relation(number, ["id"], ["id"]), pg.commit(10 * number)):
             assembler.feed(message)
-        assembler.filling.cut()
+        assembler.builder.cut()
         assert len(relations) <= transactions.MANY_RELATIONS + 1
 
 

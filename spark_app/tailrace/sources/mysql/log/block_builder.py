@@ -1,4 +1,4 @@
-"""The block that is being filled, with the forms of the open transaction's rows: some may be rolled back.
+"""The block that is being built, with the forms of the open transaction's rows: some may be rolled back.
 
 Used by the assembler.
 """
@@ -53,7 +53,7 @@ class Blocks(Protocol):
         rows that the log does not have. Those tables count as touched."""
 
 
-class Filling(blocks.Filling[EventBlock]):
+class BlockBuilder(blocks.BlockBuilder[EventBlock]):
     def __init__(self, sink: Blocks, limit: int) -> None:
         super().__init__(EventBlock(), limit, sink.rows, sink.cut)
         self._given: set[bytes] = set()
