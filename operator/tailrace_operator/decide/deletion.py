@@ -240,7 +240,7 @@ def _left(observed: ObservedReplicator, desired: Desired, why: str) -> EmitEvent
     made = list(_made(observed)) or _would_be_made(observed, desired)
     data = []
     if spec is not None and _with_data(desired):
-        data = [f"tables at {spec.target.location}", f"change log at {spec.storage.location}"]
+        data = [f"tables at {spec.target.place}", f"change log at {spec.storage.location}"]
     source = spec.source.address if spec is not None else observed.status.source
     place, what = source or "its source", ", ".join([*made, *data])
     if not what:

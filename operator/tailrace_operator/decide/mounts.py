@@ -19,7 +19,7 @@ def _faults(spec: ReplicatorSpec) -> Iterator[str]:
     if spec.executors.most:
         pods["executors"] = spec.executors.pod_template.spec
     for field, location in (("storage", spec.storage.location), ("target", spec.target.location)):
-        parts = urlsplit(location)
+        parts = urlsplit(location or "")
         lacking = [f"{pod}.podTemplate" for pod, found in pods.items() if not _holds(found, unquote(parts.path))]
         if parts.scheme == "file" and lacking:
             rule = "must be on a persistentVolumeClaim that driver and executors mount at the same path"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tailrace.contract.resources import Credentials, ReplicatorSpec
+from tailrace.contract.resources import ReplicatorSpec
 
 _FIELDS = {
     **dict.fromkeys(("secret", "secretKeyRef", "secretRef"), "Secret"),
@@ -14,21 +14,9 @@ _FIELDS = {
 
 def mounted_secrets(spec: ReplicatorSpec) -> tuple[str, ...]:
     """Secrets that driver and executors find at `/etc/tailrace/secrets/<name>`."""
-    catalog = spec.target.catalog
-    named = [
-        _secret(spec.source.credentials),
-        spec.source.tls.ca_secret_name,
-        spec.source.tls.client_secret_name,
-        _secret(spec.target.credentials),
-        _secret(spec.storage.credentials),
-        _secret(spec.mask_key),
-        _secret(catalog.credentials) if catalog is not None else None,
-    ]
+    masks = spec.mask_key.secret_name if spec.mask_key is not None else None
+    named = [*spec.source.secrets, *spec.target.secrets, *spec.storage.secrets, masks]
     return tuple(sorted({name for name in named if name is not None}))
-
-
-def _secret(credentials: Credentials | None) -> str | None:
-    return credentials.secret_name if credentials is not None else None
 
 
 def data(spec: ReplicatorSpec) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from tailrace.contract.base import Identifier, Location, Model, Name, Text, rules
 
@@ -153,6 +154,11 @@ class SourceSpec(Model):
     """Settings that only MySQL and MariaDB have."""
 
     @property
+    def secrets(self) -> list[str | None]:
+        """Names of Secrets, where they are given."""
+        return [_secret(self.credentials), self.tls.ca_secret_name, self.tls.client_secret_name]
+
+    @property
     def tcp_port(self) -> int:
         """The one of the manifest, else the product's own."""
         return self.port if self.port is not None else PORTS[self.type]
@@ -212,6 +218,15 @@ class StoreAccess(Model):
     address always does."""
     credentials: Credentials | None = None
     """Keys of the object store. Unset: taken from the environment (instance role, workload identity)."""
+
+    @property
+    def secrets(self) -> list[str | None]:
+        """Names of Secrets, where they are given."""
+        return [_secret(self.credentials)]
+
+
+def _secret(credentials: Credentials | None) -> str | None:
+    return None if credentials is None else credentials.secret_name
 
 
 class StorageLocation(StoreAccess):
@@ -291,6 +306,22 @@ class TargetSpec(StoreAccess):
     executors mount."""
     catalog: Catalog | None = None
     """Iceberg only; unset: a folder catalog at `location` (local files only)."""
+
+    @property
+    @override
+    def secrets(self) -> list[str | None]:
+        """Names of Secrets, where they are given."""
+        return [*super().secrets, _secret(self.catalog.credentials) if self.catalog is not None else None]
+
+    @property
+    def place(self) -> str:
+        """A text for people: where the tables are."""
+        return self.lake.location
+
+    @property
+    def lacking(self) -> frozenset[str]:
+        """Types of `options[].as` that the target does not have."""
+        return frozenset({"time"}) if self.type == "delta" else frozenset()
 
     @property
     def lake(self) -> StorageLocation:

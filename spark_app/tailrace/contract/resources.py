@@ -338,10 +338,11 @@ class ReplicatorSpec(Model):
 
     @model_validator(mode="after")
     def _held_by_the_target(self) -> "ReplicatorSpec":
-        timed = [column for options in self.options for column, kind in options.as_.items() if kind == "time"]
-        if timed and self.target.type == "delta":
-            what = f"options[].as: {timed[0]}: time is a type that Delta does not have (target.type: delta)"
-            raise ValueError(f"{what}: write {timed[0]}: text")
+        asked = (pair for options in self.options for pair in options.as_.items())
+        for column, kind in asked:
+            if kind in self.target.lacking:
+                what = f"options[].as: {column}: {kind} is a type that the target does not have"
+                raise ValueError(f"{what} (target.type: {self.target.type}): write {column}: text")
         return self
 
 

@@ -54,7 +54,7 @@ def test_a_type_that_delta_does_not_have_is_refused_before_anything_is_touched()
     assert read(replicator(options=options, target=iceberg)).spec
     delta = replicator(options=options, target={"type": "delta", "location": "file:///lake"})
     with pytest.raises(
-        ValidationError, match=r"as: at: time .* Delta does not have \(target.type: delta\): write at: text"
+        ValidationError, match=r"as: at: time .* the target does not have \(target.type: delta\): write at: text"
     ):
         read(delta)
 
