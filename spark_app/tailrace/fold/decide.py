@@ -16,7 +16,7 @@ from tailrace.fold.chunk_keys import KEY_ONLY, ChunkRows
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Ints, Mask, words
 from tailrace.fold.moved_keys import Underneath, apply_rule, moving, value_rows
-from tailrace.fold.newest import FROM_BASE, Newest, newest
+from tailrace.fold.newest import FROM_BASE, KeyedRows, Newest, newest
 from tailrace.fold.numbered import NumberedKeys
 
 
@@ -66,7 +66,7 @@ class Folded:
 def decide(work: FoldInput, numbered: NumberedKeys, base: BaseRows, chunks: ChunkRows) -> Folded:
     changes = numbered.changes
     counts = changes.seq >= numbered.choice.low[numbered.key]
-    plain = newest(numbered.key, changes.op, counts, changes.unchanged, len(work.names))
+    plain = newest(KeyedRows(numbered.key, changes.op, changes.unchanged, len(work.names)), counts)
     slow = _slow_keys(work, numbered, plain)
     rows, holes = _plain_rows(numbered, plain, slow, _has_base(numbered, base))
     pool = _Pool(changes.rows)
