@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 
 from tailrace import privacy
 from tailrace.changelog import triggers
@@ -20,8 +21,8 @@ from tailrace.sources.patterns import matches
 
 MAX_REPAIR_KEYS = 10_000
 """Holes read by one repair; the rest follows in the next."""
-
-
+MANY_HOLES = 10 * MAX_REPAIR_KEYS
+"""Holes that one table may have before it is read again as a whole."""
 REPAIR_PAUSE = 100
 """Records between a repair that failed and the next; an idle journal has a few records a minute."""
 
@@ -102,18 +103,31 @@ def _repairs(state: LogState, tables: Iterable[TableLog], holes: Mapping[int, Ho
     """One at a time per table: its rows must be applied before what is still missing is known."""
     repairs = [s.plan for s in state.snapshots.values() if s.ended is None and s.plan.reason == "repair"]
     running = {table_id for plan in repairs for table_id in plan.tables}
+    under_way = (s.plan for s in state.snapshots.values() if s.ended is None)
+    wholly = {i for plan in under_way if plan.keys is None and plan.where is None for i in plan.tables}
     for table in tables:
         found = holes.get(table.table_id)
         if found is None or not found.keys or table.table_id in running:
             continue
         if any(chunk.record > found.applied_record for chunk in table.chunks) or _failed_lately(state, table.table_id):
             continue
+        whole = len(found.keys) > MANY_HOLES and table.table_id not in wholly
         yield SnapshotPlanned(
             snapshot_id=f"repair-{table.table_id}-{state.number}",
             reason="repair",
             tables=(table.table_id,),
-            keys=tuple(sorted(found.keys)[:MAX_REPAIR_KEYS]),
+            keys=None if whole else _some(found.keys, state.number),
         )
+
+
+def _some(keys: frozenset[Key], record: RecordNumber) -> tuple[Key, ...]:
+    """Neighbours, from another place each time: rows that change all the time are holes again in the next repair, and
+    would keep it from those behind them."""
+    if len(keys) <= MAX_REPAIR_KEYS:
+        return tuple(sorted(keys))
+    first = Random(record).randrange(len(keys))
+    around = sorted(keys)
+    return tuple((around[first:] + around[:first])[:MAX_REPAIR_KEYS])
 
 
 def _failed_lately(state: LogState, table_id: int) -> bool:

@@ -160,6 +160,12 @@ def test_an_image_without_what_did_not_change_loses_nothing() -> None:
         assert ("binlog_row_image", None) not in failed(findings(server, "root"))
 
 
+def test_the_rows_that_an_image_can_keep_away_are_named() -> None:
+    with MysqlServer(MARIADB_NEWEST, binlog_row_image="MINIMAL") as server:
+        said = failed(findings(server, "root"))["binlog_row_image", None].message
+        assert "a row that is updated about every second stays missing; a session" in said
+
+
 @pytest.mark.parametrize(
     ("name", "bad", "good", "level"),
     [

@@ -1,6 +1,7 @@
 """Rows that came without all their columns, or with parts of their documents: sessions set `binlog_row_image` and
 `binlog_row_value_options` as they like, and the copy is equal to the source."""
 
+import time
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -15,11 +16,14 @@ from mysql_packages import RELEASES
 from support import mysql_shop
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_log import LogRun, by_chunk
+from support.mysql_replicas import copy_of, level
 from support.pipeline import Pipeline, lake
 from support.resources import replicator as document_of
 from support.versions import turns
 from tailrace.changelog.records import Position
 from tailrace.contract.resources import Replicator
+from tailrace.snapshot import planner
+from tailrace.sources.mysql.log.tables import Tables
 
 COLUMNS = (
     "id int AUTO_INCREMENT PRIMARY KEY, v int DEFAULT 7, w int, b text, c longblob, j json, k json,"
@@ -248,6 +252,67 @@ def test_what_an_update_does_not_have_it_did_not_change(tmp_path: Path, release:
                 *(("D", []), ("I", ["v", "w", "j"])),
                 *[("D", [])] * 2,
             ]
+
+
+def test_an_update_that_withholds_very_many_rows_has_the_table_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planner, "MAX_REPAIR_KEYS", 3)
+    monkeypatch.setattr(planner, "MANY_HOLES", 30)
+    with MysqlServer(MARIADB_NEWEST) as server:
+        mysql_shop.create(server)
+        server.script(*(f"INSERT INTO shop.plain VALUES ({i}, 'old', {i})" for i in range(50)))
+        copy = copy_of(server, tmp_path)
+        with copy.running():
+            level(server, copy)
+            server.script(MINIMAL, "UPDATE shop.plain SET v = 'new'")
+            level(server, copy)
+            repairs = [s.plan.keys for s in copy.state.snapshots.values() if s.plan.reason == "repair"]
+            assert repairs == [None] and not any(t.stopped for t in copy.state.tables.values())
+
+
+def test_the_first_version_of_row_events_does_not_make_a_server_mariadb(tmp_path: Path) -> None:
+    with MysqlServer("mysql-8.0", log_bin_use_v1_row_events="ON") as server:
+        server.script("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY, v int, u int UNIQUE)")
+        with LogRun(server, tmp_path) as run:
+            server.script("INSERT INTO d.t VALUES (1, 2, 3)", MINIMAL, "UPDATE d.t SET v = 4")
+            run.catch_up()
+            assert run.table("d.t").stopped is None and logged(run) == [("I", []), ("U", ["u"])]
+
+
+def test_one_look_tells_the_indexes_of_a_table_for_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with MysqlServer(MARIADB_NEWEST) as server:
+        server.script("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY, v int, w int)")
+        looks, look = list[int](), Tables.has_one_unique_index
+
+        def counted(tables: Tables, table_id: int) -> bool | None:
+            looks.append(table_id)
+            return look(tables, table_id)
+
+        with LogRun(server, tmp_path) as run:
+            server.execute("INSERT INTO d.t VALUES (1, 1, 1)")
+            run.catch_up()
+            monkeypatch.setattr(Tables, "has_one_unique_index", counted)
+            server.script(MINIMAL, "UPDATE d.t SET v = 2")
+            server.script(MINIMAL, "XA START 'x'", "UPDATE d.t SET w = 2", "XA END 'x'", "XA PREPARE 'x'")
+            time.sleep(0.2)
+            server.execute("XA COMMIT 'x'")
+            run.read()
+            assert [missing for _, missing in logged(run)] == [[], ["w"], ["v", "w"]]
+            assert len(looks) == 1
+
+
+def test_a_table_that_is_gone_is_not_to_be_resynced(tmp_path: Path) -> None:
+    with MysqlServer(MARIADB_NEWEST) as server:
+        server.script("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY, v int, w int)")
+        with LogRun(server, tmp_path) as run:
+            server.script("INSERT INTO d.t VALUES (1, 1, 1)", MINIMAL, "UPDATE d.t SET v = 2")
+            server.script("SET SESSION sql_log_bin = 0", "RENAME TABLE d.t TO d.u")
+            run.read()
+            stopped = run.table("d.t").stopped
+            assert stopped is not None and stopped.error == "TableGone" and "binlog_row_image" not in stopped.fix
+            run.catch_up()
+            assert run.table("d.t").removed and run.table("d.u").stopped is None
 
 
 @pytest.mark.parametrize("release", turns(MARIADB_NEWEST, "mariadb-10.11"))

@@ -186,6 +186,20 @@ def committed(server: MysqlServer, name: str) -> None:
             assert time.monotonic() < until
 
 
+def test_whether_such_rows_are_keys_alone_is_told_where_they_are_decoded(losing: MysqlServer, tmp_path: Path) -> None:
+    """A column that a statement added is in the version from its first row on."""
+    losing.script("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY)", "CREATE TABLE d.u (id int PRIMARY KEY)")
+    with LogRun(losing, tmp_path) as run:
+        losing.execute("ALTER TABLE d.t ADD COLUMN v int")
+        prepared_and_left(losing, "x", ["INSERT INTO d.t VALUES (1, 2)", "INSERT INTO d.u VALUES (1)"])
+        time.sleep(0.2)
+        committed(losing, "x")
+        run.read()
+        assert [(row["id"], row["v"], row["_unchanged"]) for row in run.changes("d.t")] == [(1, None, [1])]
+        again = {name: [version.reread for version in run.table(name).schemas] for name in ("d.t", "d.u")}
+        assert again == {"d.t": [False, False], "d.u": [False, True]}
+
+
 @pytest.mark.parametrize("lost", [True, False])
 def test_rows_of_an_xa_transaction_that_the_server_may_have_lost_are_looked_up(
     losing: MysqlServer, tmp_path: Path, lost: bool

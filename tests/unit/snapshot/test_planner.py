@@ -83,6 +83,37 @@ def test_holes_are_repaired_one_snapshot_at_a_time_and_only_after_the_last_was_a
     assert len(planner.due_snapshots(state, {7: Holes(RecordNumber(6), frozenset({("2",)}))})) == 1
 
 
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "MAX_REPAIR_KEYS", 10)
+    monkeypatch.setattr(planner, "MANY_HOLES", 100)
+
+
+def numbered(count: int) -> dict[int, Holes]:
+    return {7: Holes(RecordNumber(5), frozenset((f"{i:07}",) for i in range(count)))}
+
+
+@pytest.mark.usefixtures("few")
+def test_holes_that_come_back_do_not_keep_a_repair_from_others() -> None:
+    holes, read, state = numbered(planner.MANY_HOLES), set[Key](), log(table(7, "a"))
+    for number in range(10, 500):
+        (plan,) = planner.due_snapshots(state.model_copy(update={"number": number}), holes)
+        assert plan.keys is not None and len(set(plan.keys)) == planner.MAX_REPAIR_KEYS
+        read |= set(plan.keys)
+    assert read == holes[7].keys
+
+
+@pytest.mark.usefixtures("few")
+def test_a_table_with_very_many_holes_is_read_again_as_a_whole_unless_it_is_being_read() -> None:
+    holes = numbered(planner.MANY_HOLES + 1)
+    (plan,) = planner.due_snapshots(log(table(7, "a")), holes)
+    assert (plan.reason, plan.keys, plan.where) == ("repair", None, None)
+    assert planner.due_snapshots(log(table(7, "a"), snapshots={plan.snapshot_id: snapshot(plan)}), holes) == ()
+    read = SnapshotPlanned(snapshot_id="r", tables=(7,))
+    (plan,) = planner.due_snapshots(log(table(7, "a"), snapshots={"r": snapshot(read)}), holes)
+    assert plan.keys is not None
+
+
 def test_a_repair_that_failed_is_not_ordered_again_at_once() -> None:
     holes = {7: Holes(RecordNumber(5), frozenset({("1",)}))}
     (plan,) = planner.due_snapshots(log(table(7, "a")), holes)

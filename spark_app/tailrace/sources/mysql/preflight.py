@@ -108,6 +108,8 @@ def row_format(facts: Facts) -> Iterator[Finding]:
     lacking = "inserted rows" if facts.server.product == "mysql" else "inserted and updated rows"
     what = f"binlog_row_image is {image}: {lacking} that the log does not have whole are missing from the copy until"
     what += " they are read again by their keys"
+    if facts.server.product == "mariadb":
+        what += ", and a row that is updated about every second stays missing; a session that sets it does the same"
     yield Finding("binlog_row_image", "warn", what, _set(facts, "binlog_row_image", "FULL"))
     if facts.variables.get("binlog_row_value_options"):
         what = f"binlog_row_value_options is PARTIAL_JSON, and binlog_row_image is {image}: so are rows with documents"

@@ -407,15 +407,8 @@ class Assembler:
             return
         self._sink.undone(filter(self._captured, self._xa_buffer.undone(xid)))
         rows = (event for event in self._xa_buffer.rows(xid) if self._captured(event.form))
-        if not uncertain:
-            for event in rows:
-                self.builder.add(event)
-            return
-        forms = set[bytes]()
         for event in rows:
-            forms.add(event.form)
-            self.builder.add(event._replace(kind=event.kind | UNCERTAIN))
-        self._sink.uncertain(forms)
+            self.builder.add(event._replace(kind=event.kind | UNCERTAIN) if uncertain else event)
 
     def _finish(self, decides: events.Transaction | None = None) -> None:
         """`decides`: a prepared one, which is needed until then: a record of what came before leads not past it."""

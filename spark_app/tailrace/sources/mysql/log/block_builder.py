@@ -34,9 +34,6 @@ class Blocks(Protocol):
     def undone(self, forms: Iterable[bytes] | None) -> None:
         """Rows with these table maps were rolled back, or those of some statements. None: it may be those of any."""
 
-    def uncertain(self, forms: Iterable[bytes]) -> None:
-        """Rows with these table maps may not have happened."""
-
     @property
     def touched(self) -> bool:
         """Statements of the open transaction concern captured tables."""

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from tailrace.changelog.records import with_nulled
 from tailrace.changelog.segments import segment_schema
-from tailrace.errors import LogIncomplete, TableStop
+from tailrace.errors import LogIncomplete, TableGone, TableStop
 from tailrace.sources.api import Changes, TableRows
 from tailrace.sources.log.decode import BlockEvents, Evolved, first_failing
-from tailrace.sources.mysql.log.blocks import TRUNCATE, EventBlock
+from tailrace.sources.mysql.log.blocks import TRUNCATE, UNCERTAIN, EventBlock
 from tailrace.sources.mysql.log.columns import Buffer
 from tailrace.sources.mysql.log.rows import ROW_IMAGE_FIX, Part, RowForm, Span
 from tailrace.sources.mysql.log.rows import decode as decode_rows
@@ -33,11 +33,20 @@ class _Pass(BlockEvents):
     starts: Places
     ends: Places
     spans: list[Span] = field(default_factory=list)
+    alone: dict[int, bool | None] = field(default_factory=dict)
+    """Answers of `Tables.has_one_unique_index`: one look for each table of the block."""
 
 
 class Decoder:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+        self._unknown = set[int]()
+
+    def take_unknown(self) -> set[int]:
+        """The tables with rows so far of which only the keys are known, and which have nothing but keys: no row lacks
+        a value, by which it would be read again."""
+        unknown, self._unknown = self._unknown, set()
+        return unknown
 
     def decode(self, block: EventBlock, next_seq: int) -> Changes:
         now, counts, walked = self._prepare(block), np.zeros(len(block.items), np.int64), None
@@ -96,16 +105,28 @@ class Decoder:
                 now.stop(schema.table_id, _failing(now.buffer, kept), error)
                 return None
             doubtful = [int(part.event.min()) for part in parts if part.may_have_moved]
-            if doubtful and not self._tables.has_one_unique_index(schema.table_id):
-                now.stop(schema.table_id, min(doubtful), _may_have_moved(schema.name))
+            if doubtful and not self._is_alone(now, schema.table_id):
+                now.stop(schema.table_id, min(doubtful), _may_have_moved(schema.name, now.alone[schema.table_id]))
                 return None
+            if span.kind >= UNCERTAIN and all(column.key is not None for column in schema.columns):
+                self._unknown.add(schema.table_id)
             counts[kept.event] = taken
             walked.setdefault((schema.table_id, schema.version), (span.form, []))[1].extend(parts)
         return list(walked.values())
 
+    def _is_alone(self, now: _Pass, table_id: int) -> bool | None:
+        if table_id not in now.alone:
+            now.alone[table_id] = self._tables.has_one_unique_index(table_id)
+        return now.alone[table_id]
 
-def _may_have_moved(table: str) -> LogIncomplete:
+
+def _may_have_moved(table: str, alone: bool | None) -> TableStop:
     what = f"a change of {table} came without its new key, and may be a REPLACE by another unique index"
+    if alone is None:
+        what += "; the table is gone, so its indexes cannot be looked at"
+        return TableGone(
+            table, what, "If it was renamed, it is captured under its new name, if tables.include selects that."
+        )
     return LogIncomplete(table, f"{what}: a session has set binlog_row_image", ROW_IMAGE_FIX)
 
 

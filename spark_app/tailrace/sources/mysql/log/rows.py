@@ -35,7 +35,7 @@ UPDATES = frozenset((Kind.UPDATE_ROWS, Kind.UPDATE_ROWS_V1, Kind.PARTIAL_UPDATE_
 DELETES = frozenset((Kind.DELETE_ROWS, Kind.DELETE_ROWS_V1))
 ROWS = INSERTS | UPDATES | DELETES
 _V2 = frozenset((Kind.WRITE_ROWS, Kind.UPDATE_ROWS, Kind.DELETE_ROWS, Kind.PARTIAL_UPDATE_ROWS))
-"""MariaDB has the first version only."""
+"""MySQL writes the first version, MariaDB's only one, with `log_bin_use_v1_row_events`."""
 Bits = NDArray[np.bool_]
 ROW_IMAGE_FIX = "Set binlog_row_image = FULL for the server and for that session; then resync the table."
 _HEAD = 8
@@ -163,7 +163,7 @@ def _updates(
             unknown |= partial
             in_parts.append(place)
     keys = {known for known, c in zip(form.places, form.schema.columns, strict=True) if c.key is not None}
-    by_mariadb = bool(lacking) and span.kind not in _V2
+    by_mariadb = bool(lacking) and form.map.mariadb
     unknown |= by_mariadb
     moved = _moved(form.schema, before, after)
     takes = 1 + moved.astype(np.int64)

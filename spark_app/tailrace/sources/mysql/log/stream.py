@@ -240,15 +240,6 @@ class MysqlStream(LogStream[BinlogConnection]):
         for table_id in concerned:
             self._touch(table_id, Effect.REREAD)
 
-    def uncertain(self, forms: Iterable[bytes]) -> None:
-        """Their rows are read again by their keys. Where there is nothing but keys, no row can lack a value."""
-        known = (self._tables.known.get(self._tables.number(form)) for form in forms)
-        schemas = {table.schema.table_id: table.schema for table in known if table is not None and not table.stopped}
-        for table_id, schema in schemas.items():
-            log.info("%s: rows of an XA transaction that another session committed are looked up", schema.name)
-            if all(column.key is not None for column in schema.columns):
-                self._touch(table_id, Effect.REREAD)
-
     def crashed(self) -> None:
         for table_id in self._poll.without_transactions():
             log.warning(
@@ -277,18 +268,21 @@ class MysqlStream(LogStream[BinlogConnection]):
             self._assembler.builder.cut()
         else:
             if rows:
-                self._read_children_again()
+                self._read_again()
             anchor = self._assembler.log_position.anchor or self._known.anchor
             state = SourceState(self._executed.state, anchor, self._assembler.exact)
             self._sink.cut(ResumePoint(self.position, str(state)), rows)
 
-    def _read_children_again(self) -> None:
-        """Adds it to the record with the rows of their parents, which a restart would not see again."""
-        due = self._foreign_keys.take_due()
+    def _read_again(self) -> None:
+        """Adds it to the record with the rows that call for it, which a restart would not see again."""
+        why = dict.fromkeys(self._decoder.take_unknown(), "the server may have lost rows of an XA transaction")
+        reached = (known.schema.table_id for known in self._foreign_keys.take_due())
+        why |= dict.fromkeys(reached, "changes of other tables reach it through foreign keys")
+        due = [i for i in sorted(why) if self._tables.is_captured(i)]
         edge = self._edge() if due else None
-        for known in due:
-            marked = self._tables.reread(known)
-            log.info("%s is read again: changes of other tables reach it through foreign keys", marked.name)
+        for table_id in due:
+            marked = self._tables.reread(self._tables.known[table_id])
+            log.info("%s is read again: %s", marked.name, why[table_id])
             self._sink.add(SchemaChanged(table=marked, seq=Seq(self._sink.next_seq - 1), reread=True, edge=edge))
 
     def acknowledge(self, position: Position) -> None:

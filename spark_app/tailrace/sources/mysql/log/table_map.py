@@ -49,6 +49,7 @@ class TableMap:
     """The number of each column's collation; None: it has none."""
     labels: tuple[tuple[bytes, ...], ...]
     """The labels of each enum or set column, in the column's character set; others have none."""
+    mariadb: bool = False
 
     @property
     def name(self) -> str:
@@ -77,6 +78,7 @@ def table_map(form: bytes, mariadb: bool = False, early: bool = False) -> TableM
             _names(fields.get(_NAMES)),
             _collations(columns, fields, _CHARACTER | {GEOMETRY} if mariadb else _CHARACTER),
             _labels(columns, fields),
+            mariadb,
         )
 
 

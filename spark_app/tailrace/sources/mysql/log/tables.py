@@ -145,10 +145,10 @@ class Tables(StreamTables[Captured]):
         with whole("TABLE_MAP"):
             return number_of(identity(schema.decode(), table.decode()))
 
-    def has_one_unique_index(self, table_id: int) -> bool:
-        """True if it has only that of its key, by the catalog of now."""
+    def has_one_unique_index(self, table_id: int) -> bool | None:
+        """True if it has only that of its key, by the catalog of now. None: there is no such table."""
         now = self._lookup(table_id)
-        return now is not None and now.alone
+        return None if now is None else now.alone
 
     def evolve(self, schema: TableSchema, table: MysqlTable | None) -> None:
         """A new version is in force."""

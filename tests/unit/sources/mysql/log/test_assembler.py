@@ -53,8 +53,6 @@ class Sink:
         self.undone_forms |= {ANY} if forms is None else set(forms)
         self.touched = bool(self.undone_forms)
 
-    def uncertain(self, forms: Iterable[bytes]) -> None: ...
-
     def crashed(self) -> None:
         self.crashes.append(len(self.rows_of))
         self.touched = True

@@ -56,8 +56,6 @@ class Sink:
     def undone(self, forms: Iterable[bytes] | None) -> None:
         self.told.append(("undone", None if forms is None else set(forms)))
 
-    def uncertain(self, forms: Iterable[bytes]) -> None: ...
-
     def ended(self) -> None:
         self.touched = False
         self.told.append("ended")
