@@ -41,6 +41,7 @@ import servers  # noqa: E402  # as above
 from cluster import debian, images, places  # noqa: E402  # as above
 from cluster.build import FLAGS, build_programs  # noqa: E402  # as above
 from cluster.build import environment as go_environment  # noqa: E402  # as above
+from cluster.signs_of_life import signs_of_life  # noqa: E402  # as above
 from tailrace.spark import artifacts  # noqa: E402  # as above
 
 VENV = ROOT / ".venv"
@@ -92,9 +93,11 @@ def failed(error: Exception) -> int:
 
 
 def make(name: str) -> None:
-    """One part, unless it is there, with a line that says which it was and how long it took."""
+    """One part, unless it is there, with a line that says which it was and how long it took, and one for each half
+    minute that it takes."""
     started = time.monotonic()
-    outcome = "made" if PARTS[name]() else "was there"
+    with signs_of_life(f"making {name}", lambda text: print(f"setup: {text}", flush=True)):
+        outcome = "made" if PARTS[name]() else "was there"
     print(f"setup: {name} {outcome} ({time.monotonic() - started:.1f} s)", flush=True)
 
 

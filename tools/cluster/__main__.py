@@ -20,12 +20,13 @@ from demo import shop
 from demo.compare import compare
 
 from . import workload
-from .deploy import OPERATOR_NAMESPACE, Cluster, CommandFailed, condition, wait_for
+from .deploy import OPERATOR_NAMESPACE, Cluster, CommandFailed, condition, message, wait_for
 from .node import Say
 from .services import NotReady
 
 NAME = "dev"
 SPACE = "shop"
+AGAIN = "To begin again from nothing: make cluster-down, then make cluster."
 WATCHED = "replicators,snapshotrequests"
 
 
@@ -86,7 +87,7 @@ def down(cluster: Cluster) -> None:
 def hint(cluster: Cluster) -> None:
     if cluster.node is not None:
         print(f"\nTo look around:\n  export KUBECONFIG={cluster.kubeconfig}\n  kubectl get repl,snapreq -A")
-        print("Away with it: make cluster-down")
+        print("To remove it: make cluster-down")
 
 
 def demo(cluster: Cluster, scale: float, say: Say) -> None:
@@ -120,22 +121,29 @@ def _password(cluster: Cluster) -> str:
     return cluster.kubectl("-n", SPACE, "get", "secret", "shop-db", "-o", template)
 
 
-def watch(cluster: Cluster, what: str, kind: str, say: Say, seconds: float = 900) -> None:
-    """Show the resources every few seconds until a condition is true."""
+def watch(cluster: Cluster, what: str, kind: str, say: Say, pause: float = 5) -> None:
+    """Show the resources every few seconds until a condition is true; fails where only manual action helps."""
     resource, _, name = what.partition("/")
     say(f"waiting for {kind} of {what}")
+    looks: list[str] = []
 
     def done() -> bool:
         print(cluster.kubectl("-n", SPACE, "get", WATCHED), flush=True)
-        return condition(cluster.get(SPACE, resource, name), kind) == "True"
+        found = cluster.get(SPACE, resource, name)
+        if condition(found, kind) == "True":
+            return True
+        looks.append(condition(found, "Stalled"))
+        if looks[-3:] == ["True"] * 3:  # not what was true before this start
+            raise CommandFailed(f"{what} is stalled: {message(found, 'Stalled')} {AGAIN}")
+        return False
 
-    wait_for(f"{kind} of {what}", seconds, done, pause=5)
+    wait_for(f"{kind} of {what}", 900, done, pause)
 
 
 def verdict(cluster: Cluster, connect: Callable[[], psycopg.Connection], say: Say) -> None:
     """Compare every table row by row; only where this machine sees the volume."""
     if cluster.node is None:
-        say("the tables lie on the cluster's volume: compare there")
+        say("the tables are on the cluster's volume: compare there")
         return
     tables = [f"shop.{name}" for name in shop.TABLES]
     lake = workload.volume_folder(cluster.node, SPACE) / "lake" / "shop"

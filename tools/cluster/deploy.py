@@ -10,7 +10,6 @@ import re
 import shutil
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ import yaml
 
 from . import images, places, workload
 from .node import Node, Say
+from .signs_of_life import signs_of_life
 from .workload import Document
 
 CHART = images.ROOT / "charts" / "tailrace"
@@ -52,25 +52,6 @@ def waiting_reasons(pods: Sequence[Document]) -> list[str]:
     return found
 
 
-@contextmanager
-def at_work(what: str, say: Say, every: float = 30.0) -> Iterator[None]:
-    """Says so at once, and again while it lasts."""
-    over, begun = threading.Event(), time.monotonic()
-
-    def tell() -> None:
-        while not over.wait(every):
-            say(f"still {what}: {time.monotonic() - begun:.0f} s so far")
-
-    say(what)
-    thread = threading.Thread(target=tell, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 @dataclass(frozen=True)
 class Cluster:
     kubeconfig: Path
@@ -95,7 +76,8 @@ class Cluster:
         if missing:
             say(f"building images: {', '.join(missing)} (5 minutes on two idle cores, longer on busy ones)")
         for name in missing:
-            with at_work(f"building image {images.NAMES[name]}", say):
+            say(f"building image {images.NAMES[name]}")
+            with signs_of_life(f"building image {images.NAMES[name]}", say):
                 images.build(name)
             say(f"image {images.NAMES[name]} built")
         self.node.up(say)
@@ -148,6 +130,9 @@ class Cluster:
             folder = workload.volume_folder(self.node, space)
             folder.mkdir(parents=True, exist_ok=True)
             os.chown(folder, workload.USER, workload.USER)
+            disk = self.get(space, "persistentvolume", f"{space}-shop-data")
+            if disk is not None and disk["status"].get("phase") == "Released":  # its claim was deleted
+                self.kubectl("delete", "persistentvolume", disk["metadata"]["name"])
         self.apply(
             workload.namespace(space),
             workload.secret("shop-db", space, password=password),
@@ -219,8 +204,17 @@ class Cluster:
 
 def condition(document: Document | None, kind: str) -> str:
     """Status of a condition: `True`, `False`, `Unknown`, or empty."""
+    return _condition(document, kind, "status")
+
+
+def message(document: Document | None, kind: str) -> str:
+    """Message of a condition, or empty."""
+    return _condition(document, kind, "message")
+
+
+def _condition(document: Document | None, kind: str, field: str) -> str:
     conditions: list[dict[str, Any]] = ((document or {}).get("status") or {}).get("conditions") or []
-    return next((str(one["status"]) for one in conditions if one["type"] == kind), "")
+    return next((str(one.get(field, "")) for one in conditions if one["type"] == kind), "")
 
 
 def wait_for(what: str, seconds: float, check: Callable[[], bool], pause: float = 0.5) -> None:

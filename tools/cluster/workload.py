@@ -24,7 +24,8 @@ PUBLIC_IMAGE = "postgres:18"
 START = """
 export PATH=/pg/bin:$PATH
 if [ ! -s /pgdata/db/PG_VERSION ]; then
-  initdb -D /pgdata/db -U postgres --auth=scram-sha-256 --pwfile=/password/password >/dev/null
+  initdb -D /pgdata/db -U postgres --encoding=UTF8 --locale=C.UTF-8 \\
+    --auth=scram-sha-256 --pwfile=/password/password >/dev/null
   printf 'host all all all scram-sha-256\\nhost replication all all scram-sha-256\\n' >> /pgdata/db/pg_hba.conf
 fi
 exec postgres -D /pgdata/db -c wal_level=logical -c listen_addresses='*' -c unix_socket_directories=/tmp \\

@@ -54,7 +54,8 @@ def _assessed(found: Assessment) -> Claim:
     reason = Reason.ALL_EXACT
     if found.inexact_columns:
         reason = Reason.COLUMNS_NOT_EXACT
-        text += f"; {found.inexact_columns} columns are not copied exactly: `kubectl tailrace doctor` lists them"
+        are = "column is" if found.inexact_columns == 1 else "columns are"
+        text += f"; {found.inexact_columns} {are} not copied exactly: `kubectl tailrace doctor` lists them"
     if found.copied < found.tables:
         reason = Reason.TABLES_NOT_COPIED
         text += f"; not copied: {bounded('; '.join(found.refused), MAX_WHY)}"

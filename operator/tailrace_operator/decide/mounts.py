@@ -23,7 +23,8 @@ def _faults(spec: ReplicatorSpec) -> Iterator[str]:
         lacking = [f"{pod}.podTemplate" for pod, found in pods.items() if not _holds(found, unquote(parts.path))]
         if parts.scheme == "file" and lacking:
             rule = "must be on a persistentVolumeClaim that driver and executors mount at the same path"
-            yield f"{field}.location: {location} {rule}; {' and '.join(lacking)} have none there."
+            have = "has" if len(lacking) == 1 else "have"
+            yield f"{field}.location: {location} {rule}; {' and '.join(lacking)} {have} none there."
 
 
 def _holds(pod: Json, folder: str) -> bool:

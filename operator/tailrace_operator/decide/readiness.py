@@ -1,7 +1,7 @@
 """The readiness of a Replicator: a list of checks, of which the first with a result decides. Pure."""
 
 from tailrace.contract.status import Status
-from tailrace.errors import RemovalUnconfirmed, Where, error_line
+from tailrace.errors import RemovalUnconfirmed, Where, error_line, with_fix
 from tailrace_operator.decide import lost_nodes, source_log, summary
 from tailrace_operator.decide.claims import failing
 from tailrace_operator.decide.driver_history import (
@@ -217,7 +217,8 @@ def _as_reported(status: Status, pod: str, degrades: bool) -> Assessed:
         case "Stopped":
             return _moving(Reason.DRIVER_STARTING, f"the driver in pod {pod} is shutting down: {status.message}")
         case "Failing":
-            return _tables(status, degrades) or ("Failing", Readiness("False", _why(status), status.message))
+            text = with_fix(status.message, status.fault.fix if status.fault is not None else "")
+            return _tables(status, degrades) or ("Failing", Readiness("False", _why(status), text))
 
 
 def _tables(status: Status, degrades: bool) -> Assessed | None:

@@ -167,7 +167,7 @@ def snapshot(options: argparse.Namespace) -> int:
     client = _client_of(options, manifest)
     for request in requests:
         answer = client.request(request_id(request), SnapshotBody(name=request.metadata.name, spec=request.spec))
-        print(f"{answer.id}: accepted, reads {visible(', '.join(answer.tables))}; `tailrace status` shows how it goes")
+        print(f"{answer.id}: accepted, reads {visible(', '.join(answer.tables))}; `tailrace status` shows its progress")
     return 0
 
 
@@ -188,7 +188,7 @@ def resync(options: argparse.Namespace) -> int:
             raise
         return _resync_at_start(options, manifest, request)
     print(
-        f"{answer.id}: accepted, starts over {visible(', '.join(answer.tables))}; `tailrace status` shows how it goes"
+        f"{answer.id}: accepted, starts over {visible(', '.join(answer.tables))}; `tailrace status` shows its progress"
     )
     return 0
 

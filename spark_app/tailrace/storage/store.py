@@ -54,6 +54,9 @@ BULK = 1000
 _REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, exceptions.UnknownConfigurationKeyError)
 
 
+_MACHINE_CREDENTIALS = ("169.254.169.254", "metadata.google.internal")
+"""Services of a cloud's machines that the clients ask for credentials if they were given none."""
+NO_CREDENTIALS = "No credentials were found: set `credentials` in the manifest, or the environment's (AWS_…, GOOGLE_…)."
 _UNCONFIGURED = "must be specified"
 """Text of object_store about a setting that it needs and was not given."""
 LASTING = (errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP)
@@ -368,7 +371,8 @@ class Storage:
             if isinstance(error, OSError) and error.errno in foreign.FULL:
                 raise StorageFull(f"{where}: {_first_line(error)}", MAKE_ROOM) from error
             kind = OutcomeUnknown if writing else Retry
-            raise kind.of_place(f"{where}: {_first_line(error)}") from error
+            fix = NO_CREDENTIALS if any(service in str(error) for service in _MACHINE_CREDENTIALS) else ""
+            raise kind.of_place(f"{where}: {_first_line(error)}", fix) from error
         except BaseException as error:
             if type(error).__name__ != "PanicException":
                 raise

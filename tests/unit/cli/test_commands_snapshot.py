@@ -20,7 +20,7 @@ from tailrace.driver.run_dir import RunFolder
 from tailrace.driver.server import StatusServer
 
 Told = Callable[..., str]
-STATUS = "; `tailrace status` shows how it goes\n"
+STATUS = "; `tailrace status` shows its progress\n"
 
 
 @pytest.fixture

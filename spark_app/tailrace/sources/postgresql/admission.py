@@ -49,7 +49,8 @@ def check_free(replicator: Replicator, root: str, names: Names, left: Origin | N
     elif names.publication_is_ours and left is None and publication.look(db, names.publication) is not None:
         raise SourceRefused(
             f"publication {names.publication!r} exists, and {root} holds no change log that made it",
-            "Name another publication in source.postgresql.publication (in Kubernetes, of another Replicator). If"
+            "Name another publication in source.postgresql.publication (in Kubernetes this field cannot be"
+            " changed: create another Replicator). If"
             f" nobody needs this one any longer, run `DROP PUBLICATION {names.publication}`.",
         )
 

@@ -182,8 +182,8 @@ def publication(facts: Facts) -> Iterator[Finding]:
         grant = f"GRANT CREATE ON DATABASE {_name(facts.database)} TO {_name(facts.username)}"
         message = f"role {facts.username} may not create the publication {name}"
         fix = (
-            f"{_run(grant)} Or create a publication and name it in source.postgresql.publication; in Kubernetes, of"
-            " another Replicator."
+            f"{_run(grant)} Or create a publication and name it in source.postgresql.publication (in"
+            " Kubernetes this field cannot be changed: create another Replicator)."
         )
         yield Finding("publication", "fail", message, fix)
     elif found is not None and not facts.publication_given and not found.owned:

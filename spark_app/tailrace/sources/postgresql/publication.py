@@ -40,8 +40,8 @@ def grant(owner: str, role: str, superuser: bool) -> str:
     """How `role` comes to put a table of `owner` into a publication. Never by taking the table, which would lock its
     owner out; and a member of a superuser can become one."""
     given = (
-        "exclude the table, or create a publication and name it in source.postgresql.publication; in Kubernetes, of"
-        " another Replicator."
+        "exclude the table, or create a publication and name it in source.postgresql.publication (in"
+        " Kubernetes this field cannot be changed: create another Replicator)."
     )
     if superuser:
         return given[0].upper() + given[1:]

@@ -82,6 +82,7 @@ def test_a_promise_that_is_not_kept_is_a_reason_to_lag_and_not_an_error() -> Non
     [
         ({}, "AllExact", "12 of 12 tables can be copied; the first snapshot reads some 2,000,000 rows, in about 3m"),
         ({"inexact_columns": 3}, "ColumnsNotExact", "3 columns are not copied exactly"),
+        ({"inexact_columns": 1}, "ColumnsNotExact", "1 column is not copied exactly"),
         ({"copied": 11, "refused": ("public.b: no key",)}, "TablesNotCopied", "not copied: public.b: no key"),
     ],
 )

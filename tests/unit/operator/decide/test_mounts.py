@@ -39,7 +39,7 @@ def test_each_location_that_is_on_no_claim_is_named_with_the_pods_that_lack_it(m
     pod = template([{"volumeMounts": mounts}], [CLAIM, SCRATCH])
     text = unmounted(spec(driver=MOUNTED, executors={"podTemplate": pod}))
     assert "storage.location: file:///data/log must be on a persistentVolumeClaim" in text, why
-    assert "; executors.podTemplate have none there." in text, why
+    assert "; executors.podTemplate has none there." in text, why
     assert "driver.podTemplate" not in text
 
 

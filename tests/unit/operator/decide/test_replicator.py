@@ -169,8 +169,9 @@ def test_a_pod_that_the_cluster_refuses_is_tried_again_every_minute() -> None:
 )
 def test_the_reason_of_a_fault_is_where_it_happened_whatever_its_name(where: Where | None, word: str) -> None:
     for name in ("SourceRefused", "TargetRefused", "StorageFull", "CaptureEnded", "Retry"):
-        fault = Fault(name=name, message="away", where=where)
-        decision = decide(running(reported(state="Failing", fault=fault)), LIMITS)
+        fault = Fault(name=name, message="away", fix="Check it.", where=where)
+        decision = decide(running(reported(state="Failing", fault=fault, message="away")), LIMITS)
+        assert condition(decision, "Ready").message == "away. Fix: Check it."
         assert reason(decision) == word
         assert decision.status.last_error is not None and decision.status.last_error.where == where
 

@@ -15,10 +15,11 @@ import pytest
 from typing_extensions import override
 
 from cluster import cgroups, node_files, places, workload
-from cluster.__main__ import NAME, chosen, main
-from cluster.deploy import Cluster, CommandFailed, at_work, waiting_reasons
+from cluster.__main__ import NAME, chosen, main, watch
+from cluster.deploy import Cluster, CommandFailed, waiting_reasons
 from cluster.node import Node
 from cluster.services import NotReady, Services
+from cluster.signs_of_life import signs_of_life
 from cluster.workload import Document
 from tailrace.contract.resources import Replicator, SnapshotRequest
 
@@ -171,10 +172,10 @@ def test_the_kubeconfig_of_the_own_node_means_the_own_cluster(tmp_path: Path) ->
 
 def test_work_that_takes_long_gives_signs_of_life_until_it_is_over() -> None:
     said: list[str] = []
-    with pytest.raises(OSError), at_work("building it", said.append, 0.01):
+    with pytest.raises(OSError), signs_of_life("building it", said.append, 0.01):
         time.sleep(0.2)
         raise OSError
-    assert said[0] == "building it" and said[1].startswith("still building it: ")
+    assert said[0].startswith("still building it: ")
     count = len(said)
     time.sleep(0.05)
     assert len(said) == count
@@ -215,3 +216,30 @@ def test_a_database_that_goes_is_told_without_a_traceback(
     said = capsys.readouterr().err
     assert "Traceback" not in said and "make cluster" in said
     assert ("server closed the connection" in said) == bool(str(error))
+
+
+def test_a_stalled_resource_ends_the_wait_with_its_message_and_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    stalled = {"type": "Stalled", "status": "True", "message": "Another database."}
+    cluster = Foreign(Path("config"), None)
+    monkeypatch.setattr(Foreign, "get", lambda *_: {"status": {"conditions": [stalled]}})
+    with pytest.raises(CommandFailed, match=r"stalled: Another database\. .*make cluster-down"):
+        watch(cluster, "replicator/shop", "InitialSnapshotCompleted", lambda _: None, pause=0)
+
+
+def test_the_volume_of_a_deleted_claim_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cluster, made = Foreign(Path("config"), Node("x")), list[str]()
+    monkeypatch.setattr(workload, "volume_folder", lambda *_: tmp_path)
+    monkeypatch.setattr(workload, "USER", os.getuid())
+    monkeypatch.setattr(Foreign, "apply", lambda *_: made.append("applied"))
+
+    def said(_: Cluster, *arguments: str, **__: object) -> str:
+        made.append(" ".join(arguments))
+        return ""
+
+    for phase, deleted in (("Bound", False), ("Released", True)):
+        made.clear()
+        disk = {"metadata": {"name": "shop-shop-data"}, "status": {"phase": phase}}
+        monkeypatch.setattr(Foreign, "get", lambda *_, disk=disk: disk)
+        monkeypatch.setattr(Foreign, "kubectl", said)
+        cluster.prepare("shop", "x")
+        assert (made[0] == "delete persistentvolume shop-shop-data") is deleted
