@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import aiohttp
@@ -54,9 +53,7 @@ class ApiProxy:
         self.kubeconfig.write_text(yaml.safe_dump(_kubeconfig(f"http://127.0.0.1:{self.port}")))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._do(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)

@@ -16,10 +16,11 @@ import psycopg
 
 import servers
 from cluster import images, workload
-from cluster.deploy import OPERATOR_NAMESPACE, Cluster, condition, wait_for
+from cluster.deploy import OPERATOR_NAMESPACE, Cluster, condition
 from cluster.workload import Document
 from demo.compare import compare
 from support.kube_objects import KubeObjects
+from support.waiting import until
 
 DDL = """
 CREATE TABLE accounts (id bigint PRIMARY KEY, owner text NOT NULL, balance numeric(12,2) NOT NULL, note text);
@@ -82,11 +83,8 @@ class Shop:
         self.wait(f"{type}={status} of {kind} {name}", seconds, reached)
 
     def wait(self, what: str, seconds: float, check: Callable[[], bool]) -> None:
-        """`wait_for`, with everything that a person would look at when it does not come."""
-        try:
-            wait_for(what, seconds * BESIDE_OTHERS, check, pause=1)
-        except TimeoutError as error:
-            raise AssertionError(f"{error}\n{self.describe()}") from error
+        """With everything that a person would look at when it does not come."""
+        until(check, lambda: f"{what}\n{self.describe()}", seconds * BESIDE_OTHERS, pause=1)
 
     def wait_ready(self, name: str = "shop", seconds: float = 300) -> None:
         self.wait_condition("replicator", name, "Ready", seconds)
@@ -137,10 +135,12 @@ class Shop:
             return not found
 
         with self.writers.held():
-            try:
-                wait_for("source = target", seconds * BESIDE_OTHERS, equal, pause=2)
-            except TimeoutError as error:
-                raise AssertionError("\n".join([str(error), *found, self.describe()])) from error
+            until(
+                equal,
+                lambda: "\n".join(["source = target", *found, self.describe()]),
+                seconds * BESIDE_OTHERS,
+                pause=2,
+            )
 
 
 BUCKET = "bucket"

@@ -2,7 +2,6 @@
 
 import socket
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import servers
@@ -37,9 +36,7 @@ class S3Server:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:
