@@ -3,7 +3,6 @@
 import json
 import re
 import time
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from support.kube import KubeApi
+from support.kube import KubeApi, now
 from support.operator_process import IMAGE, DriverDouble, OperatorProcess
 from support.resources import SOURCE, replicator, template
 from support.team import CRDS, Team, install_crds, operator, team
@@ -536,10 +535,6 @@ def event(name: str, about: dict[str, str], reason: str, message: str, at: str) 
         "type": "Warning",
         "lastTimestamp": at,
     }
-
-
-def now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def test_a_quota_that_refuses_a_secret_is_told(kube_api: KubeApi, tmp_path: Path) -> None:

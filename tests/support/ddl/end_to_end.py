@@ -25,6 +25,7 @@ from deltalake.exceptions import TableNotFoundError
 from demo.compare import READERS
 from support.ddl.fuzz import FIX, SETUP, Round, lines
 from support.ddl.scenarios import Pack
+from support.ddl.script import refusal
 from support.ddl.verify import TABLES, Found, compare
 from support.lake import table_schema
 from support.postgres import PostgresServer
@@ -129,15 +130,8 @@ class EndToEnd:
                         process.kill()
 
     def _sql(self, statement: str, session: str, strict: bool) -> None:
-        connection = self.session(session)
-        try:
-            connection.execute(statement.encode())
-        except psycopg.Error as error:
-            if strict:
-                raise
-            self.told[-1] = f"-- refused: {self.told[-1]}: {str(error).splitlines()[0]}"
-            if connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
-                connection.execute("ROLLBACK")
+        if why := refusal(self.session(session), statement, strict):
+            self.told[-1] = f"-- refused: {self.told[-1]}: {why}"
 
     def _command(self, verb: str, tables: Iterable[str]) -> str:
         """What it answers to: a request for tables that are stopped, or not captured, is refused."""

@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-import psycopg
-
 from support.ddl.fork_server import PAUSES
 from support.ddl.fuzz import FIX
 from support.ddl.in_process import InProcess, Refused
 from support.ddl.kinds import publication
-from support.ddl.script import repaired
+from support.ddl.script import refusal, repaired
 from support.ddl.verify import verify
 from tailrace.errors import InvalidManifest
 from tailrace.sources.postgresql import chunks
@@ -185,13 +183,8 @@ class Narrowed:
         ))  # fmt: skip
 
     def _do(self, session: str, line: str) -> None:
-        try:
-            self.in_process.sql(line, "" if session == "fix" else session)
-            self._tell(line)
-        except psycopg.Error as error:
-            self._tell(f"-- refused: {line}: {str(error).splitlines()[0]}")
-            if self.in_process.session(session).info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
-                self.in_process.sql("ROLLBACK", session)
+        why = refusal(self.in_process.session("" if session == "fix" else session), line)
+        self._tell(f"-- refused: {line}: {why}" if why else line)
 
     def _tell(self, line: str) -> None:
         self.told.append(f"{time.time() % 1000:8.3f} {threading.current_thread().name[-3:]} {line}")

@@ -148,14 +148,21 @@ def _close_transactions(in_process: InProcess) -> None:
 
 
 def _sql(in_process: InProcess, statement: str, session: str, outcome: Outcome, strict: bool) -> None:
+    if why := refusal(in_process.session(session), statement, strict):
+        outcome.refused.append(f"{statement}: {why}")
+
+
+def refusal(connection: psycopg.Connection, statement: str, strict: bool = False) -> str:
+    """Why the source refuses the statement, which is rolled back then; empty: it does not. `strict`: it must not."""
     try:
-        in_process.sql(statement, session)
+        connection.execute(statement.encode())
     except psycopg.Error as error:
         if strict:
             raise
-        outcome.refused.append(f"{statement}: {str(error).splitlines()[0]}")
-        if in_process.session(session).info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
-            in_process.sql("ROLLBACK", session)
+        if connection.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
+            connection.execute("ROLLBACK")
+        return str(error).splitlines()[0]
+    return ""
 
 
 def _ask(in_process: InProcess, tables: Sequence[str], resync: bool, outcome: Outcome) -> None:
