@@ -154,7 +154,7 @@ def make_venv(extra: str) -> bool:
 
 
 def spark_wheel(python: str) -> Path:
-    """A folder with PySpark's wheel. Only its source is published: built anew for each environment, that is a minute
+    """A folder with PySpark's wheel. Only its source is published: built again for each environment, that is a minute
     and, where an index forbids caching, 2 GB more of uv's cache every time."""
     version = re.search(r"^pyspark==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     if version is None:

@@ -40,7 +40,7 @@ class Services:
                 start_new_session=True,
                 pass_fds=keep,
             )
-        with suppress(OSError):  # it ended at once: whoever waits for it shows its log
+        with suppress(OSError):  # it ended at once: `wait` shows its log
             (self.folder / f"{name}.pid").write_text(f"{process.pid} {_begun(process.pid)}")
         process.returncode = 0  # from here on the pid file stands for it, also for processes that come after us
 

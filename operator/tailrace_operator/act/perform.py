@@ -132,7 +132,7 @@ class Performer:
             made = await self._kube.call("POST", Where("Secret", meta.namespace), body=document)
         except ApiConflict:
             # It exists without being known yet, or belongs to a Replicator of the same name that is on its way out:
-            # the next round sees which. Or it is none of ours.
+            # the next round sees which. Or it is not the operator's.
             await self._foreign(key, meta, Where("Secret", meta.namespace, name), "")
             return
         except ApiRefused as error:

@@ -133,7 +133,7 @@ class Watch:
                     return
                 yield json.loads(line)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            # Cut in the middle: every whole event was taken, so the watch goes on from the last one.
+            # Cut in the middle: every whole event was taken, so the watch continues from the last one.
             log.info("the watch of %s was interrupted: %r", self._where.kind, error)
         finally:
             response.close()

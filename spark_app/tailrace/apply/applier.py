@@ -255,7 +255,7 @@ class Applier:
         """The table's entry if it lacks something up to record `number` and may be entered."""
         entry = self._entries.get(table.table_id)
         if entry is not None and entry.running is None and entry.table.generation != table.generation:
-            self._forget(entry)  # the table begins anew, perhaps under another name
+            self._forget(entry)  # the table starts over, perhaps under another name
             entry = None
         if entry is None:
             if is_blocked(self._journal.state, place_of(table)):

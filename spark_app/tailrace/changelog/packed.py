@@ -28,7 +28,7 @@ WITHOUT_BLOCKS = "without blocks"
 BLOCK = 128
 """Lines of a block. More compress better, but each append copies the tail, and each table has one."""
 DECODED = 64
-"""Decoded blocks that are kept: whoever looks at a table's lines looks at neighbours next."""
+"""Decoded blocks that are kept: a reader of a table's lines reads their neighbours next."""
 
 
 class PackedBlock(NamedTuple):

@@ -33,6 +33,6 @@ def _calls(table: TableLog, since: int) -> Iterator[PendingSnapshot]:
         yield PendingSnapshot(f"initial-{table.table_id}-{table.added_record}", "initial", table.table_id)
     newest = next((s for s in reversed(table.schemas) if s.reread and s.record >= since), None)
     if newest is not None:
-        # Versions begin anew with a table that was forgotten: only the record tells two changes apart.
+        # Versions start over with a table that was forgotten: only the record tells two changes apart.
         version = newest.table.version
         yield PendingSnapshot(f"schema-{table.table_id}-{version}-{newest.record}", "schema", table.table_id)

@@ -25,7 +25,7 @@ class Question(Generic[Answer]):
     def _run(self, ask: Callable[[], Answer]) -> None:
         try:
             self._answer.set_result(ask())
-        except BaseException as error:  # raised to whoever waits
+        except BaseException as error:  # raised to the thread that waits
             self._answer.set_exception(error)
 
     def answered(self, seconds: float = 0.0) -> bool:

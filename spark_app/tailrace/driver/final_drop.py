@@ -99,14 +99,14 @@ class FinalDrop:
             if self.namespace_ends:
                 time.sleep(HURRIED_PAUSE_SECONDS)  # until it succeeds or the pod's time is over
             elif self._pause(PAUSE_SECONDS):
-                return  # told to end meanwhile: whoever asked has another way
+                return  # asked to end meanwhile: the caller has another way
         report = drop.report_of(self._replicator, steps, complete=True)
         faults.leave_report(report)
         # A container that ends from here on is started again at once, until its pod is gone: it must not take back what
         # was given up. Dying before this line: nobody has been told yet, and the order is given again.
         self._folder.remember_fenced(Fenced(f"Replicator {report.owner!r} was deleted", "Apply it again."))
         self._report = report
-        while not self._ending.signalled:  # the answer is fetched by whoever asked, who then ends this process
+        while not self._ending.signalled:  # the caller fetches the answer, and then ends this process
             self._pause(LINGER_STEP_SECONDS)
 
     def _policy(self) -> DeletionPolicy:

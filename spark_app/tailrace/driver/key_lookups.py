@@ -121,7 +121,7 @@ class KeyLookups:
         while (lookup := self._next()) is not None:
             try:
                 answer, error = self._ask(lookup.table, lookup.asked), None
-            except BaseException as met:  # raised to whoever waits
+            except BaseException as met:  # raised to the thread that waits
                 answer, error = (), met
             with self._lock:
                 if not lookup.done.is_set():

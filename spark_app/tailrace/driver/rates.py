@@ -16,7 +16,7 @@ class Rate:
 
     def add(self, now: float, total: int) -> float:
         if self._points and total < self._points[-1][1]:
-            self._points.clear()  # the counter began anew
+            self._points.clear()  # the counter began again
         self._points.append((now, total))
         while len(self._points) > 2 and now - self._points[1][0] >= self._window:
             self._points.popleft()

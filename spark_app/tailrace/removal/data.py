@@ -63,7 +63,7 @@ def drop(known: Known, storage: Storage, run_dir: Path, by_now: Callable[[], Kno
     tables = target.removal(spark.session)
     try:
         note = yield from _prove(known, before, tables)
-        # Dying from here on leaves the note, and the next call goes on from it. A start begins its epoch first and
+        # Dying from here on leaves the note, and the next call continues from it. A start begins its epoch first and
         # removes the note then: one that this look does not find yet will be told by the note's absence.
         why = _put(note, storage, by_now) or _begun_since(note, by_now())
         if why is None:

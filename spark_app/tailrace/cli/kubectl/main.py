@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(visible(f"{PROGRAM}: {error}"), file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # whoever read it has left: nothing is left to be flushed
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # its reader has left: nothing remains to be flushed
         return 1
     except KeyboardInterrupt:
         if options.endless(options):

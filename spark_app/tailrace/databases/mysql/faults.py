@@ -37,7 +37,7 @@ _KINDS: dict[Kind, tuple[int, ...]] = {
 
 _FULL = "End connections that nobody needs, or raise max_connections, or the user's limits (MAX_USER_CONNECTIONS, …)."
 CROWDED = (1040, 1203, 1226)
-"""The server, or the user, has all the connections that it may have: others of ours go on."""
+"""The server, or the user, has all the connections that it may have: Tailrace's other connections continue."""
 HELP = {
     **dict.fromkeys(CROWDED, _FULL),
     1461: "Raise max_prepared_stmt_count on the server: each chunk is read by a prepared statement.",

@@ -77,7 +77,7 @@ _CERTIFICATE = (
 )
 """About the client's; the last three are TLS alerts of the server, which gives no details."""
 _CROWDED = ("too many clients", "too many connections", "remaining connection slots")
-"""Texts of a server that has all the connections that it may have: others of ours go on."""
+"""Texts of a server that has all the connections that it may have: Tailrace's other connections continue."""
 _REFUSED = (
     "permission denied",
     "certificate verify failed",

@@ -76,7 +76,7 @@ class LakeRemoval:
             # a table of them may not.
             if path == last or path.startswith(metadata) or number % ADMITTED_AT_ONCE == 0:
                 admit()
-            # Dying here leaves the state: the next call finds it and goes on.
+            # Dying here leaves the state: the next call finds it and continues.
             self._lake.delete(path)
         self._lake.delete_unfinished(folder)
         self._lake.prune(table_folder(*name))

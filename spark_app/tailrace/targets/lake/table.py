@@ -78,7 +78,7 @@ class LakeTable:
         assert self._staged is not None
         whole = self._staged.replacement()
         seam("publish.before")
-        # Dying before the commit leaves the former table untouched: the next process goes on here.
+        # Dying before the commit leaves the former table untouched: the next process continues here.
         self._format.replace(whole)
         seam("publish.after")
         self._staged.forget()

@@ -249,7 +249,7 @@ class Assembler:
     def _begin(self, kind: int, timestamp: int, server: int, body: bytes, size: int) -> None:
         if self._open is not None:
             raise UnknownEvent("a transaction begins inside another one")
-        self._maps.clear()  # each statement maps its tables anew, and numbers change with each reopening
+        self._maps.clear()  # each statement maps its tables again, and numbers change with each reopening
         if kind == Kind.MARIADB_GTID:
             place = self.log_position.place_of_transaction(size)
             self._open = events.mariadb_gtid(body, server, place)

@@ -305,7 +305,7 @@ class MysqlStream(LogStream[BinlogConnection]):
         return time.monotonic() - begun
 
     def _look(self) -> None:
-        """Before tables are captured again, what has stopped is no parent; after, it is one anew."""
+        """Before tables are captured again, what has stopped is no parent; after, it is one again."""
         self._sink.add(*self._foreign_keys.look())
         self._poll.poll()
         self._sink.add(*self._foreign_keys.look())

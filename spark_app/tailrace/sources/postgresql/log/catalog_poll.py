@@ -179,9 +179,9 @@ class CatalogPoll:
         self._settle()
         self._pauses.arrived(look.sent, time.monotonic())
         moved = self._moved(look)
-        self.held = frozenset() if self._pauses.over(time.monotonic()) else moved.anew
+        self.held = frozenset() if self._pauses.over(time.monotonic()) else moved.undecided
         self._routes.follow(look.found, self.held)
-        self.sent_wrongly |= bool(moved.anew - self.held)
+        self.sent_wrongly |= bool(moved.undecided - self.held)
         if self.sent_wrongly:
             # What this connection sent until now may be wrong, or be missing.
             look = replace(look, edge=slots.edge(self._place.connection))
@@ -304,7 +304,7 @@ class CatalogPoll:
     def _differs(self, found: dict[int, PgTable], placed: Collection[str]) -> bool:
         if rejoins(self._sink.state, self._tables.known, found, self._place.replicator.spec):
             return True
-        if self._routes.kept and self._routes.moved(found, self._brought(), placed).anew:
+        if self._routes.kept and self._routes.moved(found, self._brought(), placed).undecided:
             return True
         for table_id, known in self._tables.known.items():
             now = found.get(table_id)

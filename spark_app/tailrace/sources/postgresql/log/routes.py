@@ -42,7 +42,7 @@ class _Tree:
 class Moved:
     """The decisions of the connection that may have been wrong."""
 
-    anew: frozenset[int] = frozenset()
+    undecided: frozenset[int] = frozenset()
     """Another connection must decide about these tables."""
     tables: frozenset[int] = frozenset()
     """Tables of which it can have sent rows wrongly, or kept them back."""
@@ -82,7 +82,7 @@ class Routes:
     ) -> Moved:
         """The tables found that have moved. `brought`: partitions that the log had brought rows of before any look saw
         them; `unwritten`: files that hold no row now, and of which no row can have been sent that still counts."""
-        tables, anew = set[int](), set[int]()
+        tables, undecided = set[int](), set[int]()
         for table_id, table in found.items() if self.kept else ():
             known, now = self._known.get(table_id), _Tree.of(table.parts)
             before = known or _Tree({}, frozenset())
@@ -90,10 +90,10 @@ class Routes:
             members = {*gone, *_changed(before, now)}
             unsettled = self.new({table_id: table}) - set(settled)
             if members or unsettled:
-                anew.add(table_id)
+                undecided.add(table_id)
             if members or (unsettled and not now.files - before.files <= set(unwritten)):
                 tables |= {table_id, *(m for m in map(int, members) if m in found)}
-        return Moved(frozenset(anew | tables), frozenset(tables))
+        return Moved(frozenset(undecided | tables), frozenset(tables))
 
     def follow(self, found: Mapping[int, PgTable], but: Collection[int] = ()) -> None:
         """Marks those that have moved: their rows are routed correctly from here on, as those of all others. `but`:

@@ -87,7 +87,7 @@ class Making:
         # Dying here leaves a publication that the next start takes over.
         seam("capture.after-publication")
         position = self._slot()
-        # Dying here leaves a slot of ours without a journal: the next start drops it, for nothing was read from it.
+        # Dying here leaves a slot without a journal: the next start drops it, for nothing was read from it.
         seam("capture.after-slot")
         return position
 

@@ -55,7 +55,7 @@ class DirectLog:
         if found is None:
             return None
         version, files = found
-        digest = self._digest(version)  # before the rest: of a table that is made anew meanwhile, it fits nothing
+        digest = self._digest(version)  # before the rest: of a table that is re-created meanwhile, it fits nothing
         return FoundVersion(version, digest, None if files is None else replay(self._access, self._location, files))
 
     def has(self, version: int, digest: bytes | None) -> bool:

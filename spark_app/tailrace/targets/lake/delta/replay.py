@@ -100,7 +100,7 @@ def _commit(access: FileAccess, uri: str) -> Iterator[tuple[str, Action]]:
 
 
 def _checkpoint(access: FileAccess, uri: str) -> Iterator[tuple[str, Action]]:
-    # Without the cache of footers: a table that is created anew uses the names of its checkpoints again.
+    # Without the cache of footers: a re-created table uses the names of its checkpoints again.
     with access.open_input(uri) as source, pq.ParquetFile(source) as file:
         there = file.schema_arrow.names
         kinds = [name for name in ("sidecar", "protocol", "metaData", "txn", "domainMetadata") if name in there]

@@ -282,7 +282,7 @@ class DeltaTable:
             ) from error
 
     def _check_there(self, base: _Snapshot) -> None:
-        """A commit continues from memory, even if the table was deleted, put back to an older copy or made anew."""
+        """A commit continues from memory, even if the table was deleted, restored from an older copy or re-created."""
         if not self._log.has(base.version, base.digest):
             what = f"version {base.version} of {self.location} is missing or another one"
             raise Retry(f"{what}: the table was deleted or restored", "The table is read again.")

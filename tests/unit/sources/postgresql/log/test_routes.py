@@ -1,4 +1,4 @@
-"""When a server that stays with its first decision must be asked anew about a table's rows."""
+"""When a server that stays with its first decision must be asked again about a table's rows."""
 
 from dataclasses import replace
 
@@ -64,7 +64,7 @@ def test_what_was_attached_or_detached_is_followed_once(
     """`proven`: settled and unwritten."""
     routes, found = looked(before), {ROOT: root(now)}
     assert routes.moved(found, brought, *proven) == moved
-    routes.follow(found, moved.anew)
+    routes.follow(found, moved.undecided)
     assert routes.moved(found, brought, *proven) == moved
     routes.follow(found)
     assert routes.moved(found, ()) == NOTHING
@@ -92,7 +92,7 @@ def test_a_new_table_and_its_partitions_are_asked_for_together_and_again_when_th
     assert routes.new(found) == {str(ROOT), str(LEAF)}
 
 
-def test_servers_that_decide_again_are_never_asked_anew() -> None:
+def test_servers_that_decide_again_are_never_asked_again() -> None:
     routes, found = looked({"11": "5"}, version=150000), {ROOT: root({})}
     assert routes.moved(found, ()) == NOTHING
     assert routes.new({LEAF: alone(LEAF)}) == routes.new_files({LEAF: alone(LEAF)}) == set()
