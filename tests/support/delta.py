@@ -35,7 +35,7 @@ class Target:
         self.table = self.reopen()
 
     def reopen(self) -> DeltaTable:
-        table = DeltaTable(self.spark, self.storage, self.location)
+        table = DeltaTable(lambda: self.spark, self.storage, self.location)
         self.applied = table.ensure(self.schema, LOG)
         return table
 

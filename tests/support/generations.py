@@ -51,7 +51,7 @@ class Place:
         if format == "delta":
             storage = Storage.open(StorageLocation(location=folder.as_uri()))
             location = f"{folder.as_uri()}/{name}"
-            return cls(spark, storage, lambda: DeltaTable(spark, storage, location), f"delta.`{location}`")
+            return cls(spark, storage, lambda: DeltaTable(lambda: spark, storage, location), f"delta.`{location}`")
         catalog = folder_catalog(spark)
         storage = Storage.open(StorageLocation(location=catalog.location))
         return cls(spark, storage, lambda: IcebergTable(catalog, storage, name, "t"), f"iceberg.{name}.t")

@@ -363,7 +363,7 @@ class DeltaWalk(Walk):
 
     @override
     def _make(self) -> DeltaTable:
-        return DeltaTable(self.spark, self.storage, self.location)
+        return DeltaTable(lambda: self.spark, self.storage, self.location)
 
     @override
     def _version(self) -> tuple[int, set[str]]:
@@ -513,7 +513,7 @@ class AgedDeltaWalk(DeltaWalk):
 
     @override
     def _make(self) -> DeltaTable:
-        return DeltaTable(self.spark, self.storage, self.location, clock=lambda: time.time() - self.LATE)
+        return DeltaTable(lambda: self.spark, self.storage, self.location, clock=lambda: time.time() - self.LATE)
 
     @override
     def expire(self, older_than: float, chunks: KeptChunks) -> None:

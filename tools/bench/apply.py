@@ -95,7 +95,7 @@ class Bench:
     def delta(self) -> Side:
         place = self.folder / "delta"
         log_store.ensure(self.spark._jvm)  # Spark's own statements come below
-        side = Side("Delta", DeltaTable(self.spark, self.lake, f"{place.as_uri()}/orders"),
+        side = Side("Delta", DeltaTable(lambda: self.spark, self.lake, f"{place.as_uri()}/orders"),
                     f"delta.`{place}/orders`", f"delta.`{place}/copy`")  # fmt: skip
         self._fill(side)
         self.spark.sql(

@@ -66,7 +66,7 @@ class Commits(Bench):
     def _open(self, number: int) -> FormatTable:
         table: FormatTable
         if self._format == "delta":
-            table = DeltaTable(self.spark, self.lake, f"{self.folder.as_uri()}/delta/t{number}")
+            table = DeltaTable(lambda: self.spark, self.lake, f"{self.folder.as_uri()}/delta/t{number}")
         else:
             target = TargetSpec(type="iceberg", location=(self.folder / "iceberg").as_uri())
             catalog = IcebergCatalog.open(Java.of(self.spark), target)

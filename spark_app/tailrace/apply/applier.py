@@ -110,7 +110,6 @@ class Applier:
         journal: SharedJournal,
         progress: Progress,
         make: Callable[[TableLog], UnitWorker],
-        in_pool: Callable[[], None],
         *,
         group: UnitWorker | None = None,
         retry_seconds: Callable[[], float],
@@ -120,9 +119,8 @@ class Applier:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`make`: the worker of a unit that is to have this table alone. `group`: that of the unit which tables join;
-        None: each stays by itself. `in_pool` puts the calling thread's Spark jobs into the pool of the changes. `hold`:
-        the seconds within which a change that was seen is to be committed. `clock` is for people and the age of files;
-        pauses go by `monotonic`, which is never set back."""
+        None: each stays by itself. `hold`: the seconds within which a change that was seen is to be committed. `clock`
+        is for people and the age of files; pauses go by `monotonic`, which is never set back."""
         self._journal = journal
         self._progress = progress
         self._make = make
@@ -136,10 +134,10 @@ class Applier:
         self._stopping = False
         self._fatal: Exception | None = None
         self.last_step_at = time.monotonic()
-        self._pool = ThreadPoolExecutor(threads, "apply", initializer=in_pool)
+        self._pool = ThreadPoolExecutor(threads, "apply")
         # Of its own: however long tables are tidied, changes find the other threads free.
         self._tidying: Future[None] | None = None
-        self._tidy_pool = ThreadPoolExecutor(1, "tidy", initializer=in_pool)
+        self._tidy_pool = ThreadPoolExecutor(1, "tidy")
         self._tidied: _Entry | None = None
         """The entry that the tidying thread works at."""
         self._outages = Outages()

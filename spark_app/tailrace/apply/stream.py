@@ -35,7 +35,7 @@ class ApplyStream:
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: Callable[[], SparkSession],
         checkpoint: Path,
         apply: Callable[[], None],
     ) -> None:
@@ -128,13 +128,14 @@ class ApplyStream:
 
     def _begin(self, interval: float) -> StreamingQuery:
         shutil.rmtree(self._checkpoint, ignore_errors=True)
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "changes")
+        spark = self._spark()
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", "changes")
         encoder = self._jvm.org.apache.spark.sql.Encoders.STRING()
-        source = getattr(self._jvm, MEMORY_STREAM).apply(encoder, self._spark._jsparkSession)
+        source = getattr(self._jvm, MEMORY_STREAM).apply(encoder, spark._jsparkSession)
         with self._lock:
             self._source, self._notified = source, RecordNumber(-1)
         return (
-            DataFrame(source.toDF(), self._spark)
+            DataFrame(source.toDF(), spark)
             .writeStream.foreachBatch(self._batch)
             .option("checkpointLocation", str(self._checkpoint))
             .trigger(processingTime=f"{int(interval * 1000)} milliseconds")
@@ -144,7 +145,7 @@ class ApplyStream:
 
     @property
     def _jvm(self) -> Any:
-        return self._spark.sparkContext._jvm
+        return self._spark().sparkContext._jvm
 
     def _batch(self, rows: DataFrame, number: int) -> None:
         self._delivers = True

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from tailrace import faults, privacy, sources
 from tailrace.capture.client import CaptureClient
@@ -42,6 +41,7 @@ from tailrace.seams import seam
 from tailrace.selection import masks
 from tailrace.sources.api import Source
 from tailrace.spark import class_archive, executors_wanted, session
+from tailrace.spark.session import OnDemand
 from tailrace.storage.store import Storage
 from tailrace.targets import places
 
@@ -135,11 +135,12 @@ class Driver:
         self._control.position_text = source.text
         if self._settings.once and not self._has_work(source, capture, view):
             return self._stopped_early()
-        spark = self._spark(capture)
-        if spark is None:
-            return self._stopped_early()
+        folder, options = self._folder, class_archive.java_options()
+        spark = OnDemand(lambda: session.start(self._spec, folder.path, folder.spark_log, options))
         try:
-            journal = self._journal(capture, view)
+            if not self._settings.once and not self._started(spark, capture):
+                return self._stopped_early()
+            journal = self._journal(capture, view, spark)
             if journal is None:
                 return self._stopped_early()
             self._control.journal = journal
@@ -170,8 +171,9 @@ class Driver:
             finally:
                 self._take_down(parts, view)
         finally:
+            spark.abandon(capture.pid)
             if not self._ending.forced:
-                without_jvm_errors("Spark", lambda: session.stop(spark))
+                without_jvm_errors("Spark", spark.stop)
 
     def _has_work(self, source: Source, capture: CaptureProcess, view: display.Paced) -> bool:
         """Asks `position_at_start`, whose refusals then come before Spark starts. False: a signal came first."""
@@ -190,24 +192,16 @@ class Driver:
             view.show()
         return False
 
-    def _spark(self, capture: CaptureProcess) -> SparkSession | None:
-        """None: a signal came first. What capture refuses, it refuses long before Spark is up."""
-        folder, options = self._folder, class_archive.java_options()
-        log.info("Spark is starting; this usually takes 5 to 20 s")
-        starting = session.Starting(lambda: session.start(self._spec, folder.path, folder.spark_log, options))
-        try:
-            while not self._ending.is_set():
-                spark = starting.wait(START_LOOK_SECONDS)
-                if spark is not None:
-                    return spark
-                capture.check()
-        except TailraceError:
-            starting.abandon(capture.pid)
-            raise
-        starting.abandon(capture.pid)
-        return None
+    def _started(self, spark: OnDemand, capture: CaptureProcess) -> bool:
+        """False: a signal came first. What capture refuses, it refuses long before Spark is up."""
+        spark.begin()
+        while not self._ending.is_set():
+            if spark.started(START_LOOK_SECONDS) is not None:
+                return True
+            capture.check()
+        return False
 
-    def _journal(self, capture: CaptureProcess, view: display.Paced) -> SharedJournal | None:
+    def _journal(self, capture: CaptureProcess, view: display.Paced, spark: OnDemand) -> SharedJournal | None:
         """Wait for record 0, or for the stream to start over, and show what it waits for; None: a signal came first."""
         storage, socket = Storage.open(self._spec.storage), self._folder.socket
         start = JournalStart(storage, self._settings.resync, lambda: launch.claimed(socket) >= 0)
@@ -220,6 +214,7 @@ class Driver:
                 reader = look.answer()
                 if reader is not None:
                     return SharedJournal(reader, tail.newest_record(self._tail_client))
+                spark.begin()  # everything is to be read
             except Retry as error:
                 log.warning("%s", error)
             view.show()
@@ -240,6 +235,7 @@ class Driver:
             self._ending.force()  # the pod has little time, and the source comes first
         if self._ending.forced:
             return
+        parts.spark.abandon(parts.capture.pid)  # or those that wait for it would be waited for
         without_jvm_errors("the apply stream", parts.stream.stop)
         parts.runner.stop()
         parts.applier.stop()
@@ -268,7 +264,9 @@ class Driver:
         while not self._ending.wait(STEP_SECONDS):
             self.last_step_at = time.monotonic()
             self._look_after(parts.capture)
-            session.check(parts.spark, self._folder.spark_log)
+            spark = parts.spark.started()
+            if spark is not None:
+                session.check(spark, self._folder.spark_log)
             self._side_loops.check()
             self._take_spec(parts)
             unaccepted = requests.open  # before the state: that has the plans of all others
@@ -290,19 +288,27 @@ class Driver:
         return self._stopped_early()
 
     def _start_side_loops(self, parts: DriverParts, requests: ManifestRequests) -> None:
-        start, wanted = self._side_loops.start, executors_wanted.of(parts.spark)
+        start = self._side_loops.start
         start("snapshot-planner", parts.runner.step)
         start("journal-tail", lambda: self._tail(parts), lambda: self._pace_now.look)
         start("snapshot-requests", lambda: requests.step(self._control), lambda: STEP_SECONDS)
         start("dropped-tables", parts.dropped.step, lambda: STEP_SECONDS)
-        start("executors-wanted", lambda: self._control.want_executors(wanted()), lambda: COUNT_SECONDS)
+        start("executors-wanted", lambda: self._want_executors(parts.spark), lambda: COUNT_SECONDS)
+
+    def _want_executors(self, spark: OnDemand) -> None:
+        started = spark.started()
+        if started is not None:
+            self._control.want_executors(executors_wanted.of(started)())
 
     def _tail(self, parts: DriverParts) -> None:
-        """A batch comes when a table is due; a new query is notified at once, so that it proves that it works."""
+        """A batch comes when a table is due; a new query is notified at once, so that it proves that it works. A short
+        run has no query, whose start costs more than its batches."""
         number = parts.journal.refresh().number
         if not self._spec.apply.suspend:
             due = parts.applier.is_due(number)
-            if due or not parts.stream.running:
+            if due and self._settings.once:
+                parts.applier.offer(number)
+            elif due or not parts.stream.running:
                 parts.stream.notify(number, again=due)
 
     def _take_spec(self, parts: DriverParts) -> None:
@@ -348,7 +354,7 @@ class Driver:
             loops["apply"] = parts.applier
         self._control.loops, self._control.suspended = loops, apply.suspend
         self._control.freshness = None if self._settings.once else seconds(apply.freshness)
-        interval = None if apply.suspend else self._pace_now.look
+        interval = None if apply.suspend or self._settings.once else self._pace_now.look
         without_jvm_errors("the apply stream", lambda: parts.stream.follow(interval))
 
     def _position_now(self, source: Source, state: LogState) -> Position:

@@ -34,6 +34,7 @@ from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Tools
 from tailrace.removal.dropped import DroppedCopies
 from tailrace.sources.api import Source
+from tailrace.spark.session import OnDemand
 from tailrace.storage.store import Storage
 from tailrace.targets.api import Runtime
 
@@ -76,7 +77,7 @@ class DriverParts:
     runner: SnapshotRunner
     stream: ApplyStream
     journal: SharedJournal
-    spark: SparkSession
+    spark: OnDemand
     dropped: DroppedCopies
 
 
@@ -151,21 +152,28 @@ def parts(
     source: Source,
     *,
     capture: CaptureProcess,
-    spark: SparkSession,
+    spark: OnDemand,
     journal: SharedJournal,
     pace: Callable[[], Pace],
 ) -> DriverParts:
-    """All that needs the session and the journal. What of the spec may change while they work, they ask `live` for."""
+    """All that needs the journal, and the session at times. What of the spec may change while they work, they ask
+    `live` for."""
     spec = live.spec
+
+    def changes() -> SparkSession:
+        """The session, for jobs of the calling thread that are the changes'."""
+        session = spark.session()
+        session.sparkContext.setLocalProperty("spark.scheduler.pool", "changes")
+        return session
+
     ownership = Ownership(journal, lambda: claimed(folder.socket))
     target = targets.open(spec.target)
-    units = target.units(Runtime(Storage.open(spec.storage), ownership.check, lambda: spark))
+    units = target.units(Runtime(Storage.open(spec.storage), ownership.check, changes))
     group = units.group()
     applier = Applier(
         journal,
         progress,
         lambda _: UnitWorker(units.alone(), progress, target.limits),
-        lambda: spark.sparkContext.setLocalProperty("spark.scheduler.pool", "changes"),
         group=None if group is None else UnitWorker(group, progress, target.limits),
         retry_seconds=lambda: seconds(live.spec.retry.time),
         hold=lambda: pace().hold,
@@ -174,14 +182,14 @@ def parts(
         anywhere=source,
         options=lambda: live.spec.options,
         socket=folder.socket,
-        spark=spark,
+        spark=spark.session,
         journal=journal,
         writers=applier.chunk_writer,
         lost=applier.lost_chunks,
         opened=lambda table_id: not live.spec.apply.suspend and applier.is_open(table_id),
     )
     stream = ApplyStream(
-        spark,
+        spark.session,
         folder.checkpoint,
         apply=lambda: applier.offer(journal.state.number, BATCH_PATIENCE),
     )
@@ -191,7 +199,7 @@ def parts(
     dropped = DroppedCopies(
         journal,
         CaptureClient(folder.socket, timeout=RECORD_SECONDS),
-        lambda: targets.open(spec.target).removal(lambda: spark),
+        lambda: targets.open(spec.target).removal(spark.session),
         ownership.check,
         spec=lambda: live.spec,
         is_done_with=lambda table: applier.is_done_with(table.place) and not _reads(runner, table),

@@ -59,7 +59,7 @@ class Tools:
     options: Callable[[], Sequence[TableOptions]]
     """The options of the current manifest."""
     socket: Path
-    spark: SparkSession
+    spark: Callable[[], SparkSession]
     journal: SharedJournal
     writers: ChunkWriters
     opened: Callable[[int], bool]
@@ -162,7 +162,7 @@ def read(tools: Tools, run: TableRun, part: Range, table: Table, small: bool = F
     try:
         client.begin_chunk(run.snapshot_id, run.table_id, part.ordinal)
         begun = time.monotonic()
-        file = chunk_task.run(tools.spark, task, small)
+        file = chunk_task.run(tools.spark(), task, small)
         # Dying here leaves a file that nobody knows: a clean-up of the folder takes it, the chunk is read again.
         seam("snapshot.before-register")
         _register(client, run, part, file, writer)

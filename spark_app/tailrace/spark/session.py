@@ -4,6 +4,7 @@ Called once by the driver. Settings are a pure function, so that they can be tes
 """
 
 import errno
+import logging
 import os
 import re
 import secrets
@@ -31,6 +32,8 @@ from tailrace.contract.units import size
 from tailrace.errors import ROOM_FIRST, InvalidManifest, Retry, StorageFull, TailraceError
 from tailrace.selection import masking
 from tailrace.spark import artifacts, jvm_log
+
+log = logging.getLogger(__name__)
 
 STOP_SECONDS = 10.0
 """A JVM that has not ended by then, with its session stopped, is killed: it holds nothing that is not committed."""
@@ -289,33 +292,58 @@ def _refused(spec: ReplicatorSpec, error: Py4JJavaError) -> TailraceError:
     return Retry(f"Spark did not start: {texts[-1] if texts else type(error).__name__}", fix)
 
 
-class Starting:
-    """A session on its way up, on a thread of its own: what happens meanwhile may end the run."""
+class OnDemand:
+    """The session of a run, started when it is first asked for, on a thread of its own: what happens meanwhile may end
+    the run."""
 
     def __init__(self, start: Callable[[], SparkSession]) -> None:
+        self._start = start
+        self._lock = threading.Lock()
         self._session: Future[SparkSession] = Future()
-        self._thread = threading.Thread(target=self._run, args=(start,), name="spark-start", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        self._over = False
 
-    def _run(self, start: Callable[[], SparkSession]) -> None:
+    def begin(self) -> None:
+        """Start it, unless that has been done."""
+        with self._lock:
+            if self._over:
+                raise Retry("Spark is not started any more: the run ends")
+            if self._thread is None:
+                log.info("Spark is starting; this usually takes 5 to 20 s")
+                self._thread = threading.Thread(target=self._run, name="spark-start", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
         try:
-            self._session.set_result(start())
+            self._session.set_result(self._start())
         except BaseException as error:  # handed to who waits
             self._session.set_exception(error)
 
-    def wait(self, seconds: float) -> SparkSession | None:
-        """The session; None: not yet. Raises what `start` raised."""
-        done = wait([self._session], seconds).done
-        return self._session.result() if done else None
+    def session(self) -> SparkSession:
+        """The session, which is waited for. Raises what `start` raised."""
+        self.begin()
+        return self._session.result()
+
+    def started(self, seconds: float = 0.0) -> SparkSession | None:
+        """The session; None: not within that time. Raises what `start` raised."""
+        return self._session.result() if wait([self._session], seconds).done else None
 
     def abandon(self, keep: int | None) -> None:
-        """The session is no longer needed: its JVM is killed. `keep`: the child process that is not Spark's."""
+        """None is needed any more: the JVM of one that is still on its way up is killed. `keep`: the child process that
+        is not Spark's."""
+        with self._lock:
+            self._over, thread = True, self._thread
         until = time.monotonic() + STOP_SECONDS
-        while self._thread.is_alive() and time.monotonic() < until:
+        while thread is not None and thread.is_alive() and time.monotonic() < until:
             for child in set(_children()) - {keep}:
                 with suppress(ProcessLookupError):
                     os.killpg(child, signal.SIGKILL)  # a session of its own, see `start`
-            self._thread.join(0.2)
+            thread.join(0.2)
+
+    def stop(self) -> None:
+        """End the session that has come up."""
+        if self._session.done() and self._session.exception() is None:
+            stop(self._session.result())
 
 
 def _children() -> Iterator[int]:

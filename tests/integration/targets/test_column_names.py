@@ -151,7 +151,7 @@ def made(spark: "SparkSession", folder: Path, format: str) -> tuple[DeltaTable |
         storage = Storage.open(StorageLocation(location=catalog.location))
         return IcebergTable(catalog, storage, namespace, "t"), storage, f"iceberg.{namespace}.t"
     storage, location = Storage.open(StorageLocation(location=f"file://{folder}")), new_location(folder)
-    return DeltaTable(spark, storage, location), storage, f"delta.`{location}`"
+    return DeltaTable(lambda: spark, storage, location), storage, f"delta.`{location}`"
 
 
 def state(step: int) -> AppliedState:

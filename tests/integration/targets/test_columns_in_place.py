@@ -75,7 +75,7 @@ def test_readers_see_the_new_names_from_that_version_on(spark: SparkSession, tmp
     storage = Storage.open(StorageLocation(location=root))
 
     def opened() -> FormatTable:
-        found: FormatTable = DeltaTable(spark, storage, f"{root}/{name}")
+        found: FormatTable = DeltaTable(lambda: spark, storage, f"{root}/{name}")
         found = IcebergTable(catalog, storage, name, "t") if format == "iceberg" else found
         found.ensure(schema(1, FORMS[0][0]), "log")
         return found
@@ -129,7 +129,7 @@ def test_a_column_that_others_have_built_on_is_not_dropped_until_they_have_remov
     storage = Storage.open(StorageLocation(location=root))
     sql_name = f"delta.`{root}/{name}`" if format == "delta" else f"iceberg.{name}.t"
     for built, removed, told in CLAIMS[format]:
-        table: FormatTable = DeltaTable(spark, storage, f"{root}/{name}")
+        table: FormatTable = DeltaTable(lambda: spark, storage, f"{root}/{name}")
         table = IcebergTable(catalog, storage, name, "t") if format == "iceberg" else table
         first = schema(1, FORMS[0][0])
         table.ensure(first, "log")

@@ -78,7 +78,7 @@ def test_vectors_too_large_for_the_log_are_read_by_spark_and_by_us(target: Targe
 def test_a_vector_that_spark_wrote_is_read_and_carried_on(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     target.apply(1, dict.fromkeys(range(5000), "old"))
     target.sql("DELETE FROM {t} WHERE id % 7 = 0")
-    target.table = DeltaTable(target.spark, target.storage, target.location)
+    target.table = DeltaTable(lambda: target.spark, target.storage, target.location)
     with pytest.raises(ForeignChange, match=r"DELETE in version 2"):
         target.table.ensure(SCHEMA, LOG)
     monkeypatch.setattr("tailrace.targets.lake.delta.foreign.assess", lambda *_: None)
@@ -138,7 +138,7 @@ def test_new_columns_come_with_the_commit_that_needs_them(target: Target) -> Non
 
 def test_holes_of_any_number_come_back_and_older_lists_of_them_go(target: Target) -> None:
     now = time.time()
-    target.table = DeltaTable(target.spark, target.storage, target.location, clock=lambda: now)
+    target.table = DeltaTable(lambda: target.spark, target.storage, target.location, clock=lambda: now)
     target.table.ensure(SCHEMA, LOG)
     for step, count in ((1, 3), (2, 20_000), (3, 0)):
         holes = frozenset((str(number), "ä") for number in range(count))
@@ -349,7 +349,7 @@ def test_a_property_of_others_under_which_no_row_can_be_changed_is_named_until_i
 
 def test_a_table_that_is_not_ours_or_of_another_log_is_refused(target: Target) -> None:
     with pytest.raises(TargetRefused, match="filled from change log log-1, not from log-2") as refused:
-        DeltaTable(target.spark, target.storage, target.location).ensure(SCHEMA, "log-2")
+        DeltaTable(lambda: target.spark, target.storage, target.location).ensure(SCHEMA, "log-2")
     assert refused.value.fix.startswith("It may be the live copy of another Replicator, so do not delete it.")
     target.location += "_plain"
     target.sql("CREATE TABLE {t} (id BIGINT) USING delta")
@@ -383,7 +383,7 @@ def test_a_table_deleted_put_back_or_made_anew_between_two_commits_is_read_anew(
     if left == "older":
         older.rename(folder)
     if left == "anew":  # as many versions
-        other = DeltaTable(target.spark, target.storage, target.location)
+        other = DeltaTable(lambda: target.spark, target.storage, target.location)
         other.ensure(SCHEMA, LOG)
         for step in (1, 2):
             other.commit(TableCommit(target.state(step)))

@@ -34,7 +34,7 @@ def target(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) 
     name = f"t{uuid.uuid4().hex[:8]}"
     if request.param == "delta":
         storage = Storage.open(StorageLocation(location=tmp_path.as_uri()))
-        return LakeTable(DeltaTable(spark, storage, f"{tmp_path.as_uri()}/{name}"), storage, storage, None)
+        return LakeTable(DeltaTable(lambda: spark, storage, f"{tmp_path.as_uri()}/{name}"), storage, storage, None)
     catalog = folder_catalog(spark)
     storage = Storage.open(StorageLocation(location=catalog.location))
     return LakeTable(IcebergTable(catalog, storage, name, "t"), storage, storage, None)

@@ -62,7 +62,7 @@ def test_a_fenced_driver_commits_nothing_to_delta(spark: SparkSession, tmp_path:
     location = new_location(tmp_path)
     log = Path(location.removeprefix("file://")) / "_delta_log"
     owner.fenced = True
-    table = DeltaTable(spark, storage, location, admit=owner.admit)
+    table = DeltaTable(lambda: spark, storage, location, admit=owner.admit)
     _refuses(lambda: table.ensure(SCHEMA, LOG), owner)
     assert not list(log.glob("*.json"))
     owner.fenced = False

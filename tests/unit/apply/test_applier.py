@@ -41,9 +41,7 @@ def applier(
         return worker_of(target, progress, log_table.table_id, limits)
 
     journal = cast(SharedJournal, Journal(state))
-    return Loop(
-        journal, progress, make, lambda: None, retry_seconds=lambda: retry, clock=clock, monotonic=clock
-    ), progress
+    return Loop(journal, progress, make, retry_seconds=lambda: retry, clock=clock, monotonic=clock), progress
 
 
 def test_a_table_is_brought_to_the_end_and_records_that_bring_nothing_are_covered() -> None:
@@ -133,7 +131,7 @@ def test_a_record_that_is_offered_while_the_journal_is_read_waits_for_the_next_b
 
     target, progress = Target(), Progress()
     journal = cast(SharedJournal, Overtaken(states[0]))
-    loop = Loop(journal, progress, lambda t: worker_of(target, progress), lambda: None, retry_seconds=lambda: 60)
+    loop = Loop(journal, progress, lambda t: worker_of(target, progress), retry_seconds=lambda: 60)
     loop.offer(9, patience=5)
     loop.offer(10, patience=5)
     assert [(p.through_record, len(p.chunks)) for p in target.work.slices] == [(9, 0), (10, 1)]
@@ -190,7 +188,7 @@ def test_a_table_is_tidied_now_and_then_between_batches_and_told_of_a_snapshot_t
     progress = Progress()
     worker = worker_of(target, progress)
     loop = Loop(
-        cast(SharedJournal, journal), progress, lambda _: worker, lambda: None,
+        cast(SharedJournal, journal), progress, lambda _: worker,
         retry_seconds=lambda: 60, clock=lambda: now[0], monotonic=lambda: now[0],
     )  # fmt: skip
     loop.offer(9, patience=5)
@@ -255,7 +253,7 @@ def test_a_table_that_the_target_cannot_even_name_does_not_stop_the_others() -> 
         return worker_of(good, progress, 8)
 
     journal = cast(SharedJournal, Journal(log(table(7, 3), table(8, 3))))
-    loop = Loop(journal, progress, make, lambda: None, retry_seconds=lambda: 60)
+    loop = Loop(journal, progress, make, retry_seconds=lambda: 60)
     for _ in range(2):
         loop.offer(9, patience=5)
     assert len(good.applied) == 1
@@ -375,7 +373,7 @@ def test_a_clock_that_is_set_back_by_a_day_holds_no_retry_up() -> None:
     progress = Progress()
     loop = Loop(
         cast(SharedJournal, Journal(log(table(7, 3)))), progress,
-        lambda t: worker_of(bad, progress), lambda: None,
+        lambda t: worker_of(bad, progress),
         retry_seconds=lambda: 60, clock=lambda: wall[0], monotonic=lambda: monotonic[0],
     )  # fmt: skip
     loop.offer(9, patience=5)

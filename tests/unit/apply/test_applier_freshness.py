@@ -33,7 +33,7 @@ class Followed:
         self.progress = Progress()
         self.journal = Journal(log(*(table(number, 3) for number in tables)))
         self.loop = Loop(
-            cast(SharedJournal, self.journal), self.progress, self.worker, lambda: None,
+            cast(SharedJournal, self.journal), self.progress, self.worker,
             retry_seconds=lambda: 60.0, hold=lambda: HOLD, threads=1, clock=self.clock, monotonic=self.clock,
         )  # fmt: skip
         self.loop.offer(RecordNumber(9), patience=5)

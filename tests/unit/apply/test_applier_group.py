@@ -30,7 +30,6 @@ class Grouped:
             cast(SharedJournal, self.journal),
             self.progress,
             lambda known: worker_of(self.targets[known.table_id], self.progress, known.table_id),
-            lambda: None,
             group=UnitWorker(self.unit, self.progress, LIMITS),
             retry_seconds=lambda: 60.0,
             threads=1,

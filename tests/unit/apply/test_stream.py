@@ -25,7 +25,7 @@ class Query:
 
 
 def stream(tmp_path: Path) -> ApplyStream:
-    return ApplyStream(cast(Any, None), tmp_path, apply=lambda: None)
+    return ApplyStream(lambda: cast(Any, None), tmp_path, apply=lambda: None)
 
 
 def test_a_stream_that_was_never_started_can_be_stopped(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_a_record_that_the_stream_was_not_told_of_is_said_and_the_main_loop_appl
             raise OSError("the connection is gone")
 
     spark = SimpleNamespace(sparkContext=SimpleNamespace(_jvm=SimpleNamespace(PythonUtils=SimpleNamespace(toSeq=list))))
-    made = ApplyStream(cast(Any, spark), tmp_path, apply=lambda: None)
+    made = ApplyStream(lambda: cast(Any, spark), tmp_path, apply=lambda: None)
     made.notify(RecordNumber(3))
     assert caplog.text == "", "no query has begun"
     made._source, made._query, made._delivers = Source(), cast(Any, SimpleNamespace(isActive=True)), True

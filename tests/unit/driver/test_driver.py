@@ -61,6 +61,10 @@ class Fake:
     def stop(self) -> None:
         self._do("stop")
 
+    def started(self, seconds: float = 0.0) -> None: ...
+    def begin(self) -> None: ...
+    def abandon(self, keep: int | None) -> None: ...
+
     def close(self) -> None:
         self._do("close")
 
@@ -116,7 +120,7 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **faults: Exception) 
     names = ("applier", "runner", "stream", "journal", "spark", "dropped")
     parts = DriverParts(*(cast(Any, fake(name)()) for name in ("capture", *names)))
     monkeypatch.setattr(launch, "parts", lambda *arguments, **more: parts)
-    monkeypatch.setattr(Driver, "_journal", lambda self, capture, view: parts.journal)
+    monkeypatch.setattr(Driver, "_journal", lambda self, capture, view, spark: parts.journal)
     folder = RunFolder(tmp_path)
     folder.take()
     document = parse(json.dumps(replicator()), "m")
@@ -357,7 +361,7 @@ def test_a_start_waits_for_capture_to_begin_the_stream_again(tmp_path: Path, mon
 
     threading.Timer(0.5, begin).start()
     try:
-        found = wait(made, cast(Any, Fake("capture", done, {})), cast(Any, Fake("view", done, {})))
+        found = wait(made, *(cast(Any, Fake(name, done, {})) for name in ("capture", "view", "spark")))
     finally:
         assert made._control.watch is not None
         made._control.watch.close()
@@ -401,7 +405,7 @@ def test_a_start_that_waits_asks_the_storage_for_the_next_record_alone(
 
     view = Fake("view", done, {})
     monkeypatch.setattr(view, "show", show)
-    assert wait(made, cast(Any, Fake("capture", done, {})), cast(Any, view)) is None
+    assert wait(made, cast(Any, Fake("capture", done, {})), cast(Any, view), cast(Any, Fake("spark", done, {}))) is None
     made._folder.release()
     assert by_turn[-1] - by_turn[0] == 19, asked[by_turn[0] :][:10]
 

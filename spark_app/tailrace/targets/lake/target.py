@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -67,15 +67,17 @@ class LakeTarget:
         return LakeRemoval(self._spec, session)
 
     def units(self, run: Runtime) -> LakeUnits:
-        lake, spark = Storage.open(self._spec.lake, part="target"), run.spark()
-        opened = self._opener(spark, lake, run.admit)
+        lake = Storage.open(self._spec.lake, part="target")
+        opened = self._opener(run.spark, lake, run.admit)
 
         def table(schema: TableSchema) -> LakeTable:
-            return LakeTable(opened(schema), run.log, lake, partial(spread, spark), run.admit)
+            return LakeTable(opened(schema), run.log, lake, lambda work: spread(run.spark(), work), run.admit)
 
         return LakeUnits(table)
 
-    def _opener(self, spark: SparkSession, lake: Storage, admit: Admit) -> Callable[[TableSchema], FormatTable]:
+    def _opener(
+        self, spark: Callable[[], SparkSession], lake: Storage, admit: Admit
+    ) -> Callable[[TableSchema], FormatTable]:
         """The first name stays: a renamed table keeps its place."""
         if self._spec.type == "delta":
 
@@ -89,7 +91,7 @@ class LakeTarget:
                 return DeltaTable(spark, lake, location(lake.root, first), admit=admit)
 
             return delta
-        catalog = IcebergCatalog.open(Java.of(spark), self._spec)
+        catalog = IcebergCatalog.open(Java.of(spark()), self._spec)
 
         def iceberg(first: TableSchema) -> FormatTable:
             return IcebergTable(catalog, lake, first.schema_name, first.table_name, admit=admit)

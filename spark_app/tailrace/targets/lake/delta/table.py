@@ -88,7 +88,7 @@ class DeltaTable:
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: Callable[[], SparkSession],
         access: FileAccess,
         location: str,
         *,
@@ -96,6 +96,7 @@ class DeltaTable:
         new_id: Callable[[], uuid.UUID] = uuid.uuid4,
         admit: Admit = always,
     ) -> None:
+        """`spark` is asked where the table is Delta's (`protocol.is_direct`), and to make one."""
         self.location = location.rstrip("/")
         self._spark = spark
         self._access = access
@@ -299,7 +300,7 @@ class DeltaTable:
         return _Snapshot(read.version, state.protocol, state.metadata, state.domains, read.digest), state
 
     def _newest_of_delta(self) -> tuple[_Snapshot, State] | None:
-        self._delta = self._delta or DeltaLog(self._spark, self.location)
+        self._delta = self._delta or DeltaLog(self._spark(), self.location)
         found = self._delta.update()
         if found is None:
             return None
@@ -405,8 +406,8 @@ class DeltaTable:
         metadata = delta_schema.new_metadata(schema, str(self._new_id()), self._now_ms)
         actions = [_domain(delta_state.encode(stored, self._save)[0])]
         self._admit()
-        if makes_tables_otherwise(self._spark):
-            DeltaLog(self._spark, self.location).commit(None, actions, metadata)
+        if makes_tables_otherwise(self._spark()):
+            DeltaLog(self._spark(), self.location).commit(None, actions, metadata)
             return self.refresh()
         self._log.forget_pointer()
         snapshot = self._write(_Snapshot(-1, NEW, {}, {}), actions, metadata, applied)
@@ -475,7 +476,7 @@ class DeltaTable:
 
     def _leave_to_delta(self, base: _Snapshot, actions: Sequence[Action], metadata: Action | None, nonce: str) -> None:
         """After an unknown outcome the newest version tells: no other writer changes our state."""
-        log = self._delta or DeltaLog(self._spark, self.location)
+        log = self._delta or DeltaLog(self._spark(), self.location)
         try:
             log.commit(base.delta, actions, metadata)
         except OutcomeUnknown as unknown:

@@ -225,7 +225,7 @@ def test_a_column_that_somebody_renamed_or_dropped_in_the_target_stops_the_table
     schema = table_schema([("id", "int64"), ("v", "string")], ["id"])
     metadata = delta_schema.new_metadata(schema, "x", 0)
     metadata["schemaString"] = metadata["schemaString"].replace('"name": "v"', '"name": "theirs"')
-    table = DeltaTable(cast(SparkSession, None), LocalFiles(), "file:///t")
+    table = DeltaTable(lambda: cast(SparkSession, None), LocalFiles(), "file:///t")
     stored = delta_state.StoredDomain(AppliedState("log", schema_version=1), 1, "n")
     table._at = _Version(_Snapshot(1, NEW, metadata, {}), stored, {})
     with pytest.raises(TargetChanged, match="no column 'v'"):
@@ -238,7 +238,7 @@ def test_nothing_is_written_on_top_of_a_version_of_ours_that_has_gone(tmp_path: 
     schema = table_schema([("id", "int64")], ["id"])
     stored = delta_state.StoredDomain(AppliedState("log"), 3, "n")
     location = new_location(tmp_path)
-    table = DeltaTable(cast(SparkSession, None), LocalFiles(), location)
+    table = DeltaTable(lambda: cast(SparkSession, None), LocalFiles(), location)
     metadata = delta_schema.new_metadata(schema, "x", 0)
     table._at = _Version(_Snapshot(3, NEW, metadata, {}, b"digest"), stored, {})
     with pytest.raises(Retry, match=r"version 3 of .* is missing or another one"):
@@ -290,7 +290,7 @@ def test_a_lost_list_of_holes_stops_the_table_by_name(tmp_path: Path) -> None:
     text = {"format": 3, "logId": "l", "appliedSequence": 1, "appliedRecord": 1, "schemaVersion": 1, "tableId": 1}
     text |= {"version": 1, "nonce": "n", "holesFile": "_tailrace/holes-1.json"}
     storage = Storage.open(StorageLocation(location=tmp_path.as_uri()))
-    table = DeltaTable(cast(SparkSession, None), storage, f"{tmp_path.as_uri()}/t")
+    table = DeltaTable(lambda: cast(SparkSession, None), storage, f"{tmp_path.as_uri()}/t")
     with pytest.raises(TargetChanged, match=r"holes-1\.json is gone"):
         table._stored(State(domains={delta_state.DOMAIN: json.dumps(text)}))
 
