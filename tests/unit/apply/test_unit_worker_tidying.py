@@ -29,7 +29,7 @@ def applier(
         return worker_of(target, progress, log_table.table_id)
 
     journal = cast(SharedJournal, Journal(state))
-    return Loop(journal, progress, make, lambda: None, retry_seconds=lambda: 60, clock=clock, monotonic=clock), progress
+    return Loop(journal, progress, make, retry_seconds=lambda: 60, clock=clock, monotonic=clock), progress
 
 
 def tidied(loop: Loop) -> None:

@@ -1,6 +1,8 @@
 import errno
 import os
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -291,3 +293,35 @@ def test_a_long_path_gets_a_short_socket_of_its_own(tmp_path: Path) -> None:
 )
 def test_the_jvm_names_files_in_utf8_whatever_the_locale(given: dict[str, str], added: str | None) -> None:
     assert session.utf8_paths(given).get("LC_ALL") == added
+
+
+def test_a_session_is_started_by_the_first_who_asks_and_by_nobody_once_the_run_ends() -> None:
+    made, asked, go_on = SimpleNamespace(), [], threading.Event()
+
+    def start() -> SparkSession:
+        asked.append(1)
+        assert go_on.wait(20)
+        return cast(SparkSession, made)
+
+    spark, never = session.OnDemand(start), session.OnDemand(start)
+    assert spark.started() is None and not asked
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(spark.session) for _ in range(2)]
+        go_on.set()
+        assert [one.result(20) for one in waiting] == [made, made]
+    assert spark.started() is made and len(asked) == 1
+    never.abandon(None)
+    never.stop()
+    with pytest.raises(Retry, match="the run ends"):
+        never.session()
+
+
+def test_whoever_waits_for_a_session_learns_why_there_is_none() -> None:
+    def start() -> SparkSession:
+        raise Retry("no Java")
+
+    spark = session.OnDemand(start)
+    for ask in (spark.session, spark.started):
+        with pytest.raises(Retry, match="no Java"):
+            ask()
+    spark.stop()
