@@ -296,20 +296,21 @@ def test_the_jvm_names_files_in_utf8_whatever_the_locale(given: dict[str, str], 
 
 
 def test_a_session_is_started_by_the_first_who_asks_and_by_nobody_once_the_run_ends() -> None:
-    made, asked, go_on = SimpleNamespace(), [], threading.Event()
+    made, asked, go_on = cast(SparkSession, SimpleNamespace()), list[int](), threading.Event()
 
     def start() -> SparkSession:
         asked.append(1)
         assert go_on.wait(20)
-        return cast(SparkSession, made)
+        return made
 
     spark, never = session.OnDemand(start), session.OnDemand(start)
-    assert spark.started() is None and not asked
+    assert not asked
     with ThreadPoolExecutor(2) as pool:
         waiting = [pool.submit(spark.session) for _ in range(2)]
         go_on.set()
         assert [one.result(20) for one in waiting] == [made, made]
-    assert spark.started() is made and len(asked) == 1
+    assert (spark.started(), asked) == (made, [1])
+    assert never.started() is None
     never.abandon(None)
     never.stop()
     with pytest.raises(Retry, match="the run ends"):
