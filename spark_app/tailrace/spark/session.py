@@ -307,7 +307,7 @@ class OnDemand:
         """Start it, unless that has been done."""
         with self._lock:
             if self._over:
-                raise Retry("Spark is not started any more: the run ends")
+                raise Retry("Spark is no longer started: the run ends")
             if self._thread is None:
                 log.info("Spark is starting; this usually takes 5 to 20 s")
                 self._thread = threading.Thread(target=self._run, name="spark-start", daemon=True)
@@ -329,7 +329,7 @@ class OnDemand:
         return self._session.result() if wait([self._session], seconds).done else None
 
     def abandon(self, keep: int | None) -> None:
-        """None is needed any more: the JVM of one that is still on its way up is killed. `keep`: the child process that
+        """None is needed from now on: the JVM of one that is still on its way up is killed. `keep`: the child process that
         is not Spark's."""
         with self._lock:
             self._over, thread = True, self._thread
