@@ -329,8 +329,8 @@ class OnDemand:
         return self._session.result() if wait([self._session], seconds).done else None
 
     def abandon(self, keep: int | None) -> None:
-        """Start none from now on, and kill the JVM of one that is still on its way up. `keep`: the child process that is
-        not Spark's."""
+        """Start none from now on, and kill the JVM of one that is still on its way up. `keep`: the child process that
+        is not Spark's."""
         with self._lock:
             self._over, thread = True, self._thread
         until = time.monotonic() + STOP_SECONDS
