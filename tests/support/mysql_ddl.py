@@ -35,7 +35,20 @@ _VALUES = {
     "varchar(9) CHARACTER SET latin1": ("'c'", "NULL"),
     "enum('a','b')": ("'a'", "'b'", "NULL"),
     "text": ("'long'", "NULL"),
+    "varchar(99)": ("'as long as twenty characters and more'", "NULL"),
+    "enum('a','b','c')": ("'c'", "'b'", "NULL"),
+    "smallint": ("-32768", "300", "NULL"),
 }
+_WIDER = {
+    "varchar(20)": "varchar(99)",
+    "varchar(9) NOT NULL": "varchar(20)",
+    "varchar(9) CHARACTER SET latin1": "varchar(20)",
+    "enum('a','b')": "enum('a','b','c')",
+    "tinyint(1)": "smallint",
+    "smallint": "int",
+    "int": "bigint",
+}
+"""Changes of a type that keep every value; of a character set, too."""
 
 
 class Statements:
@@ -110,6 +123,10 @@ class Statements:
                 return self._in_haste(table)
             case 8:
                 return [self._modification(table, random.choice(list(columns)))]
+            case 9 | 10 if wider := [name for name in columns if columns[name] in _WIDER]:
+                name = random.choice(wider)
+                columns[name] = _WIDER[columns[name]]
+                return [f"ALTER TABLE d.{table} MODIFY {name} {columns[name]}"]
             case _:
                 return [self._addition(table)]
 

@@ -28,7 +28,8 @@ from tailrace.sources.dropped import drops
 from tailrace.sources.hidden import must_hide
 from tailrace.sources.mysql.catalog import PRIMARY, TRANSACTIONAL, discover, hidden, of_other_case
 from tailrace.sources.mysql.log.definitions import announced, with_announced
-from tailrace.sources.mysql.log.statements import Effect
+from tailrace.sources.mysql.log.in_place import only_wider
+from tailrace.sources.mysql.log.statements import Effect, NewType
 from tailrace.sources.mysql.log.tables import Captured, Tables, followed
 from tailrace.sources.mysql.model import MysqlTable, quoted
 from tailrace.sources.patterns import selected
@@ -125,16 +126,40 @@ class CatalogPoll:
                 events += _announced(known)
         return events
 
-    def statement(self, touched: Mapping[int, Effect], written: str = "") -> None:
+    def statement(
+        self, touched: Mapping[int, Effect], modified: Mapping[int, Mapping[str, NewType]], written: str = ""
+    ) -> None:
         """A statement in the log concerned these captured tables; its transaction is finished and not recorded. The
-        events go into its record: after a restart the statement would not be read again. `written`: the statement, if
-        it may have changed rows."""
+        events go into its record: after a restart the statement would not be read again. `modified`: the new types
+        of columns. `written`: the statement, if it may have changed rows."""
         found, events = self._look(), list[Event]()
         for table_id, effect in touched.items():
             known = self._tables.known.get(table_id)
             if known is not None:
-                events += self._stated(known, effect, found.get(table_id), written)
+                now = found.get(table_id)
+                wider = self._wider(known, now, modified[table_id]) if effect is Effect.MODIFIED else []
+                effect = Effect.REREAD if effect is Effect.MODIFIED else effect
+                events += wider or self._stated(known, effect, now, written)
         self._sink.add(*events)
+
+    def _wider(self, known: Captured, now: MysqlTable | None, stated: Mapping[str, NewType]) -> list[Event]:
+        """Empty: more than that may have happened. The catalog is the table's behind the statement if the log has
+        nothing more."""
+        before = known.table
+        if now is None or before is None or now.stop is not None or known.stopped or known.reread or known.announced:
+            return []
+        if self._progress.position() < self._progress.end() or not only_wider(known.schema, before, now, stated):
+            return []
+        try:
+            evolved = self._tables.followed(known, now)
+        except TableStop:
+            return []
+        if evolved is None:
+            return []
+        log.info("%s has schema version %d: columns are wider", evolved.name, evolved.version)
+        self._tables.evolve(evolved, now)
+        parts = known.look_again(now)
+        return [self._version_of(evolved, reread=False), TableFingerprint(table_id=now.id, parts=parts)]
 
     def without_transactions(self) -> list[int]:
         """The captured tables whose engine has none."""

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
+from typing import NamedTuple
 
 import sqlglot
 from sqlglot import exp
@@ -31,6 +32,8 @@ class Effect(Enum):
     KEYED = "keyed"
     """A harmless change with a new unique index: until then the columns of the key may have had equal values in several
     rows, unless it is a primary key."""
+    MODIFIED = "modified"
+    """Columns have other types (`modified_columns`); unless they are wider alone, their values may be others."""
     REREAD = "reread"
     """Rows may have changed without row events."""
     DROPPED = "dropped"
@@ -70,6 +73,7 @@ STRENGTH = (
     Effect.HARMLESS,
     Effect.KEYED,
     Effect.EMPTIED,
+    Effect.MODIFIED,
     Effect.REREAD,
     Effect.WRITTEN,
     Effect.DROPPED,
@@ -131,6 +135,7 @@ _NULLABLE = (
     exp.CollateColumnConstraint,
     exp.CharacterSetColumnConstraint,
 )
+_NO_VALUES = (exp.CommentColumnConstraint, exp.NotNullColumnConstraint, exp.DefaultColumnConstraint)
 _NULL_BY_DEFAULT = frozenset(
     exp.DType[name]
     for name in [
@@ -217,6 +222,35 @@ def added_columns(text: str) -> set[str]:
     parsed = parsed_surely(bare(text))
     actions = parsed.args.get("actions", ()) if isinstance(parsed, exp.Alter) else ()
     return {action.name for action in actions if isinstance(action, exp.ColumnDef) and not action.args.get("exists")}
+
+
+class NewType(NamedTuple):
+    """A type as a statement says it."""
+
+    name: str
+    """In lower case; `uint` for `int unsigned`."""
+    size: int = 0
+    """The length of a varchar or varbinary, the number of an enum's members; of others 0."""
+
+
+def modified_columns(text: str) -> dict[str, NewType]:
+    """The columns of an ALTER that is MODIFIED. Empty: not all are understood."""
+    parsed = parsed_surely(bare(text))
+    actions = parsed.args.get("actions", ()) if isinstance(parsed, exp.Alter) else ()
+    found = {action.this.name: _new_type(action.this.args.get("kind")) for action in actions if _only_type(action)}
+    known = {name: type for name, type in found.items() if type is not None}
+    return known if len(known) == len(actions) else {}
+
+
+def _new_type(kind: object) -> NewType | None:
+    if not isinstance(kind, exp.DataType) or not isinstance(kind.this, exp.DType):
+        return None
+    name, sizes = kind.this.name.lower(), kind.expressions
+    if name == "enum":
+        return NewType(name, len(sizes))
+    if name in ("varchar", "varbinary"):
+        return NewType(name, int(sizes[0].name)) if len(sizes) == 1 and sizes[0].name.isdigit() else None
+    return NewType(name)
 
 
 def bare(text: str) -> str:
@@ -398,12 +432,22 @@ def _altered(parsed: exp.Alter, known: KnownTables) -> Iterator[tuple[Name, Effe
     """A rename inside of ALTER TABLE names two tables."""
     actions = parsed.args["actions"]
     effect = Effect.HARMLESS if all(_is_harmless(action) for action in actions) else Effect.REREAD
+    if all(_only_type(action) for action in actions):
+        effect = Effect.MODIFIED
     if effect is Effect.HARMLESS and any(action.find(exp.UniqueColumnConstraint) for action in actions):
         effect = Effect.KEYED
     yield from _named([parsed.this], effect, known)
     for action in actions:
         if isinstance(action, exp.AlterRename):
             yield from _named([parsed.this, action.this], Effect.REPLACED, known)
+
+
+def _only_type(action: exp.Expr) -> bool:
+    """A column gets another type under its name, without a character set."""
+    if not isinstance(action, exp.ModifyColumn) or action.args.get("rename_from"):
+        return False
+    kinds = [constraint.args.get("kind") for constraint in action.this.args.get("constraints") or ()]
+    return all(isinstance(kind, _NO_VALUES) for kind in kinds)
 
 
 def _is_harmless(action: exp.Expr) -> bool:

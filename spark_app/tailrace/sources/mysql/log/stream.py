@@ -38,10 +38,12 @@ from tailrace.sources.mysql.log.statements import (
     Effect,
     KnownTables,
     Name,
+    NewType,
     added_columns,
     changes_rows,
     cleaned,
     effects,
+    modified_columns,
 )
 from tailrace.sources.mysql.log.table_map import YEARS_HAVE_A_SIGN, head_of
 from tailrace.sources.mysql.log.tables import Tables
@@ -109,6 +111,8 @@ class MysqlStream(LogStream[BinlogConnection]):
         )
         self._temporary = TemporaryTables()
         self._touched: dict[int, Effect] = {}
+        self._modified: dict[int, dict[str, NewType]] = {}
+        """Of tables that are MODIFIED."""
         self._written = ""
         """The statement of the open transaction that may have changed rows of any table, for messages."""
         self._plain: frozenset[Name] | None = None
@@ -223,6 +227,8 @@ class MysqlStream(LogStream[BinlogConnection]):
         for name, effect in found.items():
             if effect is not Effect.EMPTIED:
                 self._touch(names[name], effect)
+            if effect is Effect.MODIFIED:
+                self._modified[names[name]] = modified_columns(clean)
             if effect in (Effect.HARMLESS, Effect.KEYED):
                 self._tables.known[names[name]].announced |= self._tables.copied(name, added_columns(clean))
         emptied = [name for name, effect in found.items() if effect is Effect.EMPTIED]
@@ -256,9 +262,10 @@ class MysqlStream(LogStream[BinlogConnection]):
 
     def ended(self) -> None:
         touched, self._touched = self._touched, {}
+        modified, self._modified = self._modified, {}
         written, self._written = self._written, ""
         if touched:
-            self._poll.statement(touched, written)
+            self._poll.statement(touched, modified, written)
             self._sink.add(*self._foreign_keys.look(stated=True))
             self._assembler.tables_changed()
 

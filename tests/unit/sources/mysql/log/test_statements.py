@@ -4,16 +4,30 @@ import pytest
 
 from tailrace.sources.mysql.log.events import Query
 from tailrace.sources.mysql.log.lexed import Quoting
-from tailrace.sources.mysql.log.statements import Effect, KnownTables, Name, added_columns, effects
+from tailrace.sources.mysql.log.statements import (
+    Effect,
+    KnownTables,
+    Name,
+    NewType,
+    added_columns,
+    effects,
+    modified_columns,
+)
 from tailrace.sources.mysql.log.temporary import TemporaryTables
 
-EMPTIED, HARMLESS, KEYED, REREAD, DROPPED, REPLACED, WRITTEN = Effect
+EMPTIED, HARMLESS, KEYED, MODIFIED, REREAD, DROPPED, REPLACED, WRITTEN = Effect
 ONE = (("s", "t"),)
 
 
 def effect(text: str, captured: tuple[Name, ...] = ONE, temporary: tuple[Name, ...] = ()) -> Effect | None:
     """On the first of them."""
     return effects(text, KnownTables("s", captured, temporary)).get(captured[0])
+
+
+def test_new_types_are_told_as_the_statement_has_them() -> None:
+    text = "ALTER TABLE t MODIFY a varchar(9) NULL, MODIFY COLUMN b enum('', ''), MODIFY c smallint unsigned COMMENT ''"
+    assert modified_columns(text) == {"a": NewType("varchar", 9), "b": NewType("enum", 2), "c": NewType("usmallint")}
+    assert modified_columns("ALTER TABLE t MODIFY a int, ADD COLUMN b int") == {}
 
 
 @pytest.mark.parametrize(
@@ -51,7 +65,12 @@ def effect(text: str, captured: tuple[Name, ...] = ONE, temporary: tuple[Name, .
         ("ALTER TABLE t ADD COLUMN z int NOT NULL", REREAD),
         ("ALTER TABLE t ADD COLUMN z int DEFAULT 5", REREAD),
         ("ALTER TABLE t ADD (z int, y int)", REREAD),
-        ("ALTER TABLE t MODIFY a bigint", REREAD),
+        ("ALTER TABLE t MODIFY a bigint", MODIFIED),
+        ("ALTER TABLE t MODIFY a bigint, MODIFY b varchar(9) NOT NULL DEFAULT ''", MODIFIED),
+        ("ALTER TABLE t MODIFY a bigint AUTO_INCREMENT", REREAD),
+        ("ALTER TABLE t MODIFY a varchar(9) CHARACTER SET latin1", REREAD),
+        ("ALTER TABLE t MODIFY a bigint, ADD COLUMN b int", REREAD),
+        ("ALTER TABLE t CHANGE a b bigint", REREAD),
         ("ALTER TABLE t DROP PARTITION p", REREAD),
         ("ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u", REREAD),
         ("INSERT INTO t VALUES (1)", WRITTEN),
