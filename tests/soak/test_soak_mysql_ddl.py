@@ -1,6 +1,6 @@
 """Random DDL of MySQL and MariaDB among rows: each copy is equal to its source, or its table stops by name.
 
-`TAILRACE_SOAK_MYSQL_DDL_SECONDS` (default 600) of each product from seed `TAILRACE_SOAK_MYSQL_DDL_SEED` (default 0) on.
+`TAILRACE_SOAK_MYSQL_DDL_SECONDS` (default 600) of each server from seed `TAILRACE_SOAK_MYSQL_DDL_SEED` (default 0) on.
 """
 
 import os
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
+from mysql_packages import RELEASES
+from support.mysql import MysqlServer
 from support.mysql_ddl import Round
 
 SECONDS = float(os.environ.get("TAILRACE_SOAK_MYSQL_DDL_SECONDS", "600"))
@@ -17,7 +18,7 @@ SEED = int(os.environ.get("TAILRACE_SOAK_MYSQL_DDL_SEED", "0"))
 
 
 @pytest.mark.timeout(SECONDS + 600)
-@pytest.mark.parametrize("name", [MYSQL, MARIADB_NEWEST])
+@pytest.mark.parametrize("name", RELEASES)
 def test_a_copy_follows_random_ddl_or_its_table_stops_by_name(name: str, tmp_path: Path) -> None:
     end, seed, compared = time.monotonic() + SECONDS, SEED, 0
     with MysqlServer(name, explicit_defaults_for_timestamp="ON") as server:

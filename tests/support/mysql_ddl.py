@@ -234,6 +234,8 @@ class Round:
                     for statement in self._statements.draw():
                         self._execute([statement])
                         run = self._disturbed(run)
+                        if " MODIFY " in statement and self._random.random() < 0.5:
+                            self._read(run)  # what is only wider is followed in place behind nothing else
                 self.trace.append("-- catch up")
                 run.catch_up()
                 found = [told for table in TABLES if (told := self._compared(run, table)) is not None]
@@ -257,9 +259,7 @@ class Round:
                 self.trace.append("-- look")
                 run.stream.poll_catalog()
             case 2 | 3:
-                self.trace.append("-- read")
-                run.read()
-                self._follow(run)
+                self._read(run)
             case 4:
                 self.trace.append("-- restart")
                 run.__exit__()
@@ -267,6 +267,11 @@ class Round:
             case _:
                 pass
         return run
+
+    def _read(self, run: LogRun) -> None:
+        self.trace.append("-- read")
+        run.read()
+        self._follow(run)
 
     def _follow(self, run: LogRun) -> None:
         """Chunks are read. The catalog may be ahead of what was looked at: a table may have no key now."""

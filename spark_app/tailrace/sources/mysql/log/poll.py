@@ -138,7 +138,6 @@ class CatalogPoll:
             if known is not None:
                 now = found.get(table_id)
                 wider = self._wider(known, now, modified[table_id]) if effect is Effect.MODIFIED else []
-                effect = Effect.REREAD if effect is Effect.MODIFIED else effect
                 events += wider or self._stated(known, effect, now, written)
         self._sink.add(*events)
 
@@ -182,9 +181,9 @@ class CatalogPoll:
                 what = f"rows of {schema.name} may have been changed by a statement that the log has as text: {written}"
                 fix = "Set binlog_format = ROW for the server and for that session; then resync the table."
                 return self._stopped(schema.table_id, LogIncomplete(schema.name, what, fix))
-            case Effect.REREAD | Effect.HARMLESS:
+            case Effect.REREAD | Effect.MODIFIED | Effect.HARMLESS:
                 self._since[schema.table_id] = _form(now), self._progress.end()
-                return self._reread(known, now) if effect is Effect.REREAD else _announced(known)
+                return _announced(known) if effect is Effect.HARMLESS else self._reread(known, now)
             case _:  # EMPTIED has its place among the rows
                 return []
 

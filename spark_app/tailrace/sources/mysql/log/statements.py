@@ -228,7 +228,7 @@ class NewType(NamedTuple):
     """A type as a statement says it."""
 
     name: str
-    """In lower case; `uint` for `int unsigned`."""
+    """Lower case; `uint` for `int unsigned`."""
     size: int = 0
     """The length of a varchar or varbinary, the number of an enum's members; of others 0."""
 
@@ -432,7 +432,7 @@ def _altered(parsed: exp.Alter, known: KnownTables) -> Iterator[tuple[Name, Effe
     """A rename inside of ALTER TABLE names two tables."""
     actions = parsed.args["actions"]
     effect = Effect.HARMLESS if all(_is_harmless(action) for action in actions) else Effect.REREAD
-    if all(_only_type(action) for action in actions):
+    if all(_only_type(action) for action in actions) and not parsed.args.get("options"):
         effect = Effect.MODIFIED
     if effect is Effect.HARMLESS and any(action.find(exp.UniqueColumnConstraint) for action in actions):
         effect = Effect.KEYED

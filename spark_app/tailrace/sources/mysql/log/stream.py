@@ -112,7 +112,7 @@ class MysqlStream(LogStream[BinlogConnection]):
         self._temporary = TemporaryTables()
         self._touched: dict[int, Effect] = {}
         self._modified: dict[int, dict[str, NewType]] = {}
-        """Of tables that are MODIFIED."""
+        """The new types of columns, by table."""
         self._written = ""
         """The statement of the open transaction that may have changed rows of any table, for messages."""
         self._plain: frozenset[Name] | None = None
