@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from support.kube import KubeApi
+from support.operator_namespace import OperatorNamespace, install_crds, operator, operator_namespace
 from support.operator_process import OperatorProcess
 from support.resources import replicator, request
-from support.team import Team, install_crds, operator, team
 from support.waiting import until
 
 COUNT = int(os.environ.get("TAILRACE_SOAK_OBJECTS", "1000"))
@@ -35,7 +35,7 @@ def settled(process: OperatorProcess) -> bool:
     return quiet and process.metric("tailrace_operator_queue_length") == 0
 
 
-def observed(place: Team) -> int:
+def observed(place: OperatorNamespace) -> int:
     """Objects whose status is about their newest generation."""
     documents = json.loads(place.kubectl("get", "repl,snapreq", "-o", "json"))["items"]
     return sum(d["status"]["observedGeneration"] == d["metadata"]["generation"] for d in documents)
@@ -45,7 +45,7 @@ def observed(place: Team) -> int:
 def test_a_thousand_idle_objects_cost_little_and_are_up_to_date_soon_after_a_restart(
     kube_api: KubeApi, tmp_path: Path
 ) -> None:
-    with team(kube_api, "load", tmp_path) as place, operator(place) as process:
+    with operator_namespace(kube_api, "load", tmp_path) as place, operator(place) as process:
         for first in range(0, COUNT, 100):
             numbers = range(first, first + 100)
             place.apply(*(replicator(f"shop{n}") for n in numbers))

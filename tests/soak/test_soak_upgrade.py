@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from support.operator_namespace import install_crds
 from support.operator_process import IMAGE, ROOT
 from support.postgres import PostgresServer
 from support.real_replicator import REPL, Cluster, Shop, cluster
-from support.team import install_crds
 from support.waiting import until
 
 OLD_IMAGE = "registry.example/tailrace-spark:0"

@@ -12,10 +12,10 @@ from deltalake.exceptions import TableNotFoundError
 from demo.compare import compare
 from support.kube import KubeApi
 from support.local_kubelet import LocalKubelet
+from support.operator_namespace import OperatorNamespace, install_crds, operator, operator_namespace
 from support.operator_process import ROOT, OperatorProcess
 from support.postgres import PostgresServer
 from support.resources import Json, on_claim
-from support.team import Team, install_crds, operator, team
 from support.waiting import until
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.state import LogState
@@ -98,7 +98,7 @@ class Shop:
 class Cluster:
     """A namespace with its operator and its node."""
 
-    def __init__(self, shop: Shop, place: Team, process: OperatorProcess, kubelet: LocalKubelet) -> None:
+    def __init__(self, shop: Shop, place: OperatorNamespace, process: OperatorProcess, kubelet: LocalKubelet) -> None:
         self.shop, self.place, self.process, self.kubelet = shop, place, process, kubelet
 
     def apply(self, **spec: object) -> str:
@@ -168,7 +168,7 @@ def cluster(shop: Shop, folder: Path, namespace: str, ip: str, tree: Path = ROOT
     with KubeApi(folder / "kube", controllers=True) as kube:
         install_crds(kube, tree / "crds")
         with (
-            team(kube, namespace, folder) as place,
+            operator_namespace(kube, namespace, folder) as place,
             LocalKubelet(kube, namespace, folder, ip) as kubelet,
             operator(place, tree=tree) as process,
         ):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from support.kube import KubeApi
+from support.operator_namespace import OperatorNamespace, install_crds, operator, operator_namespace
 from support.resources import replicator
-from support.team import Team, install_crds, operator, team
 from support.waiting import until
 from tailrace.contract.status import CaptureStatus
 
@@ -18,7 +18,7 @@ def crds(kube_api: KubeApi) -> None:
 
 
 def test_a_driver_that_answers_too_much_is_named_and_holds_up_nobody(kube_api: KubeApi, tmp_path: Path) -> None:
-    with team(kube_api, "answers", tmp_path) as place, operator(place) as process:
+    with operator_namespace(kube_api, "answers", tmp_path) as place, operator(place) as process:
         for name in ("loud", "mute", "shop"):
             place.apply(replicator(name))
         loud, shop = place.driver("loud", "127.0.10.61"), place.driver("shop", "127.0.10.62")
@@ -44,5 +44,5 @@ def test_a_driver_that_answers_too_much_is_named_and_holds_up_nobody(kube_api: K
         assert not [line for line in process.lines() if line["level"] == "error"], process.log
 
 
-def renewal(place: Team) -> str:
+def renewal(place: OperatorNamespace) -> str:
     return str(place.get("lease/tailrace-operator")["spec"]["renewTime"])

@@ -10,9 +10,9 @@ import pytest
 
 from support.api_proxy import ApiProxy
 from support.kube import KubeApi
+from support.operator_namespace import OperatorNamespace, install_crds, operator, operator_namespace
 from support.operator_process import OperatorProcess
 from support.resources import SOURCE, replicator, request
-from support.team import Team, install_crds, operator, team
 from support.waiting import until
 
 STEPS = (
@@ -36,7 +36,7 @@ def proxy(kube_api: KubeApi, tmp_path: Path) -> Iterator[ApiProxy]:
         yield made
 
 
-def through(place: Team, proxy: ApiProxy) -> OperatorProcess:
+def through(place: OperatorNamespace, proxy: ApiProxy) -> OperatorProcess:
     return OperatorProcess(proxy.kubeconfig, place.folder, place.namespace)
 
 
@@ -47,7 +47,7 @@ def test_writes_that_fail_or_whose_answer_is_lost_are_done_again(
     kube_api: KubeApi, tmp_path: Path, proxy: ApiProxy, code: int, after: bool
 ) -> None:
     name = f"fault-{code}-{str(after).lower()}"
-    with team(kube_api, name, tmp_path) as place, through(place, proxy) as process:
+    with operator_namespace(kube_api, name, tmp_path) as place, through(place, proxy) as process:
         faults = [
             proxy.fault("PATCH", "/replicators/shop/status", code, 2, after),
             # A 422 for one of these two is a verdict: it is told, and sent again after a minute.
@@ -68,7 +68,7 @@ def test_writes_that_fail_or_whose_answer_is_lost_are_done_again(
 def test_what_the_api_server_refuses_is_told_and_tried_again(
     kube_api: KubeApi, tmp_path: Path, proxy: ApiProxy
 ) -> None:
-    with team(kube_api, "refused", tmp_path) as place, through(place, proxy):
+    with operator_namespace(kube_api, "refused", tmp_path) as place, through(place, proxy):
         fault = proxy.fault("PATCH", "/statefulsets/", 422)
         place.apply(replicator())
         ready = place.until_reason("repl/shop", "ObjectRefused")
@@ -79,7 +79,7 @@ def test_what_the_api_server_refuses_is_told_and_tried_again(
 def test_cut_watches_go_on_and_nothing_that_happened_meanwhile_is_missed(
     kube_api: KubeApi, tmp_path: Path, proxy: ApiProxy
 ) -> None:
-    with team(kube_api, "cuts", tmp_path) as place, through(place, proxy) as process:
+    with operator_namespace(kube_api, "cuts", tmp_path) as place, through(place, proxy) as process:
         place.apply(replicator("before"))
         until(lambda: place.get("statefulset/before-driver"), "the first")
         lost = proxy.fault("GET", "watch=", 0, 40)
@@ -94,7 +94,7 @@ def test_cut_watches_go_on_and_nothing_that_happened_meanwhile_is_missed(
 
 
 def test_expired_watches_list_again(kube_api: KubeApi, tmp_path: Path, proxy: ApiProxy) -> None:
-    with team(kube_api, "expired", tmp_path) as place, through(place, proxy):
+    with operator_namespace(kube_api, "expired", tmp_path) as place, through(place, proxy):
         place.apply(replicator("before"))
         until(lambda: place.get("statefulset/before-driver"), "the first")
         fault = proxy.fault("GET", "watch=", 410, 30)
@@ -105,7 +105,7 @@ def test_expired_watches_list_again(kube_api: KubeApi, tmp_path: Path, proxy: Ap
         until(lambda: place.get("service/before-driver"), "it lists again and sees", 60)
 
 
-def taken_up(place: Team, name: str) -> bool:
+def taken_up(place: OperatorNamespace, name: str) -> bool:
     return bool(place.get(f"repl/{name}")["metadata"].get("finalizers"))
 
 
@@ -117,7 +117,7 @@ def lacking(name: str) -> dict[str, Any]:
 def test_resources_are_watched_again_when_their_definitions_went_and_came_back(tmp_path: Path) -> None:
     with KubeApi(tmp_path / "own") as kube:
         install_crds(kube)
-        with team(kube, "back", tmp_path) as place, operator(place) as process:
+        with operator_namespace(kube, "back", tmp_path) as place, operator(place) as process:
             place.apply(lacking("before"))
             place.until_reason("repl/before", "SecretNotFound")
             place.kubectl("delete", "repl", "before", "--timeout=30s")
@@ -134,7 +134,7 @@ def test_resources_are_watched_again_when_their_definitions_went_and_came_back(t
 def test_resources_are_watched_again_when_a_right_was_missing_for_a_while(
     kube_api: KubeApi, tmp_path: Path, proxy: ApiProxy
 ) -> None:
-    with team(kube_api, "rightless", tmp_path) as place, through(place, proxy) as process:
+    with operator_namespace(kube_api, "rightless", tmp_path) as place, through(place, proxy) as process:
         place.apply(lacking("before"))
         place.until_reason("repl/before", "SecretNotFound")
         faults = [proxy.fault("GET", f"/{kind}?", 403, 10_000) for kind in ("replicators", "snapshotrequests")]
@@ -151,7 +151,7 @@ def test_resources_are_watched_again_when_a_right_was_missing_for_a_while(
 def test_a_frozen_api_server_is_waited_for_as_long_as_the_lease_lasts(tmp_path: Path) -> None:
     with KubeApi(tmp_path / "own") as kube:
         install_crds(kube)
-        with team(kube, "frozen", tmp_path) as place, operator(place) as process:
+        with operator_namespace(kube, "frozen", tmp_path) as place, operator(place) as process:
             place.apply(replicator())
             until(lambda: place.get("statefulset/shop-driver"), "it works")
             kube.freeze()
@@ -173,7 +173,7 @@ def test_a_frozen_api_server_is_waited_for_as_long_as_the_lease_lasts(tmp_path: 
 
 
 def test_the_second_operator_takes_over_when_the_first_dies(kube_api: KubeApi, tmp_path: Path) -> None:
-    with team(kube_api, "two", tmp_path) as place, operator(place) as first:
+    with operator_namespace(kube_api, "two", tmp_path) as place, operator(place) as first:
         until(lambda: first.metric("tailrace_operator_leader") == 1, "the first leads")
         folder = tmp_path / "second"
         folder.mkdir()
@@ -193,7 +193,7 @@ def test_the_second_operator_takes_over_when_the_first_dies(kube_api: KubeApi, t
 def test_sigkill_at_each_write_ahead_step_leaves_nothing_behind_and_nothing_double(
     kube_api: KubeApi, tmp_path: Path
 ) -> None:
-    with team(kube_api, "killed", tmp_path) as place:
+    with operator_namespace(kube_api, "killed", tmp_path) as place:
         process = operator(place)
         for number, step in enumerate(STEPS):
             name = f"shop{number}"
@@ -228,7 +228,7 @@ ENDINGS = (
 def test_sigkill_at_each_step_of_a_deletion_holds_nothing_up(kube_api: KubeApi, tmp_path: Path) -> None:
     names = [f"shop{number}" for number in range(len(ENDINGS))]
     limit = ("--cleanup-timeout", "8")
-    with team(kube_api, "killed-deleting", tmp_path) as place:
+    with operator_namespace(kube_api, "killed-deleting", tmp_path) as place:
         with operator(place):
             place.apply(*(replicator(name) for name in names))
             for name in names:

@@ -9,9 +9,9 @@ import pytest
 from kubernetes import client
 
 from support.kube import KubeApi
+from support.operator_namespace import OperatorNamespace, install_crds, operator, operator_namespace
 from support.operator_process import DriverDouble
 from support.resources import replicator, template
-from support.team import Team, install_crds, operator, team
 from support.waiting import until
 
 TAINT = "node.kubernetes.io/unreachable"
@@ -25,7 +25,7 @@ def test_a_driver_on_a_lost_node_is_started_on_another(tmp_path: Path) -> None:
         install_crds(kube)
         for name in ("far", "near"):
             kube.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-        with team(kube, "nodes", tmp_path) as place, operator(place) as process:
+        with operator_namespace(kube, "nodes", tmp_path) as place, operator(place) as process:
             place.apply(replicator(driver={"podTemplate": template(tolerations=[SOON])}))
             streams(place, "far", "127.0.10.71").close()
             lost = place.get(POD)["metadata"]["uid"]
@@ -45,7 +45,7 @@ def test_a_driver_on_a_lost_node_is_started_on_another(tmp_path: Path) -> None:
             assert not [line for line in process.lines() if line["level"] == "error"], process.log
 
 
-def streams(place: Team, node: str, ip: str) -> DriverDouble:
+def streams(place: OperatorNamespace, node: str, ip: str) -> DriverDouble:
     """The pod that the StatefulSet's controller made runs on this node."""
     until(lambda: place.get(POD), "its pod")
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
@@ -59,7 +59,7 @@ def streams(place: Team, node: str, ip: str) -> DriverDouble:
     return double
 
 
-def evicted(place: Team) -> bool:
+def evicted(place: OperatorNamespace) -> bool:
     document = place.get(POD)
     reasons = {c.get("reason") for c in document["status"]["conditions"]}
     return "deletionTimestamp" in json.dumps(document["metadata"]) and "DeletionByTaintManager" in reasons

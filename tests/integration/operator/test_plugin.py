@@ -16,9 +16,9 @@ import yaml
 from cluster import places
 from support.kube import KubeApi
 from support.kubectl_plugin import Plugin
+from support.operator_namespace import OperatorNamespace, install_crds, operator, operator_namespace
 from support.operator_process import DriverDouble
 from support.resources import replicator, request
-from support.team import Team, install_crds, operator, team
 from support.waiting import until
 from tailrace.cli.kubectl.applied import Unasked, as_stored
 from tailrace.cli.kubectl.cluster import Cluster
@@ -35,19 +35,19 @@ def crds(kube_api: KubeApi) -> None:
 
 
 @pytest.fixture
-def place(kube_api: KubeApi, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Team]:
+def place(kube_api: KubeApi, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[OperatorNamespace]:
     name = re.sub("[^a-z0-9]+", "-", f"{request.node.name[5:25]}-{request.node.name[-6:]}").strip("-")
-    with team(kube_api, f"plugin-{name}", tmp_path) as made:
+    with operator_namespace(kube_api, f"plugin-{name}", tmp_path) as made:
         yield made
 
 
 @pytest.fixture
-def plugin(place: Team, tmp_path: Path) -> Plugin:
+def plugin(place: OperatorNamespace, tmp_path: Path) -> Plugin:
     return Plugin.installed(tmp_path / "bin", place.kube.kubeconfig, place.namespace)
 
 
 @pytest.fixture
-def driver(place: Team) -> Iterator[DriverDouble]:
+def driver(place: OperatorNamespace) -> Iterator[DriverDouble]:
     """Of a Replicator that streams, with an operator that runs."""
     with operator(place):
         place.apply(replicator())
@@ -58,12 +58,14 @@ def driver(place: Team) -> Iterator[DriverDouble]:
         made.close()
 
 
-def uid(place: Team, name: str) -> str:
+def uid(place: OperatorNamespace, name: str) -> str:
     found = until(lambda: place.get(f"snapreq/{name}"), f"snapreq/{name}")
     return str(found["metadata"]["uid"])
 
 
-def test_the_status_tells_of_snapshots_lag_and_conditions(place: Team, plugin: Plugin, driver: DriverDouble) -> None:
+def test_the_status_tells_of_snapshots_lag_and_conditions(
+    place: OperatorNamespace, plugin: Plugin, driver: DriverDouble
+) -> None:
     place.apply(request("again"), request("other", replicator="later"))
     until(lambda: uid(place, "again") in driver.snapshots, "the driver has it")
     driver.let(uid(place, "again"), rows_done=30, rows_per_second=10.0, seconds_left=7.0)
@@ -82,7 +84,9 @@ def test_the_status_tells_of_snapshots_lag_and_conditions(place: Team, plugin: P
 
 
 @pytest.mark.timeout(180)
-def test_a_watch_shows_each_change_until_it_is_interrupted(place: Team, plugin: Plugin, driver: DriverDouble) -> None:
+def test_a_watch_shows_each_change_until_it_is_interrupted(
+    place: OperatorNamespace, plugin: Plugin, driver: DriverDouble
+) -> None:
     with plugin.start("status", "shop", "--watch") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "shop  Running\n"
@@ -93,7 +97,7 @@ def test_a_watch_shows_each_change_until_it_is_interrupted(place: Team, plugin: 
         assert process.wait(30) == 0
 
 
-def test_names_and_values_that_are_wrong_are_named(place: Team, plugin: Plugin) -> None:
+def test_names_and_values_that_are_wrong_are_named(place: OperatorNamespace, plugin: Plugin) -> None:
     place.apply(replicator("first"), replicator("second"))
     assert (
         "InvalidManifest: there is no Replicator 'shop' (found: first, second). Fix: Correct the name, or choose -n."
@@ -112,7 +116,7 @@ def test_names_and_values_that_are_wrong_are_named(place: Team, plugin: Plugin) 
 
 
 def test_a_snapshot_is_waited_for_and_the_same_id_is_the_same_request(
-    place: Team, plugin: Plugin, driver: DriverDouble
+    place: OperatorNamespace, plugin: Plugin, driver: DriverDouble
 ) -> None:
     same = ("snapshot", "shop", "--tables", "public.orders", "--id", "again")
     with plugin.start(*same, "--wait") as waiting:
@@ -132,7 +136,9 @@ def test_a_snapshot_is_waited_for_and_the_same_id_is_the_same_request(
     assert "has not ended within 1 s" in said
 
 
-def test_what_is_paused_continues_when_it_is_resumed(place: Team, plugin: Plugin, driver: DriverDouble) -> None:
+def test_what_is_paused_continues_when_it_is_resumed(
+    place: OperatorNamespace, plugin: Plugin, driver: DriverDouble
+) -> None:
     place.apply(request("again"))
     until(lambda: uid(place, "again") in driver.snapshots, "the driver has it")
     ident = uid(place, "again")
@@ -154,7 +160,7 @@ def test_what_is_paused_continues_when_it_is_resumed(place: Team, plugin: Plugin
     until(lambda: place.get("statefulset/shop-driver")["spec"]["replicas"] == 1, "the driver is started")
 
 
-def test_of_a_suspended_replicator_it_says_what_helps(place: Team, plugin: Plugin) -> None:
+def test_of_a_suspended_replicator_it_says_what_helps(place: OperatorNamespace, plugin: Plugin) -> None:
     with operator(place):
         place.apply(replicator(suspend=True))
         place.until_reason("repl/shop", "Suspended")
@@ -168,7 +174,9 @@ def test_of_a_suspended_replicator_it_says_what_helps(place: Team, plugin: Plugi
         until(lambda: place.get("statefulset/shop-driver")["spec"]["replicas"] == 1, "the driver is started")
 
 
-def test_tables_that_fail_are_listed_with_their_fault(place: Team, plugin: Plugin, driver: DriverDouble) -> None:
+def test_tables_that_fail_are_listed_with_their_fault(
+    place: OperatorNamespace, plugin: Plugin, driver: DriverDouble
+) -> None:
     fault = Fault(name="NoKey", message="public.a has no primary key", fix="Add one.", where="source")
     table = TableStatus(name="public.a", state="STOPPED", fault=fault)
     driver.change(tables=(table,), tables_total=2, tables_replicating=1, tables_failing=1)
@@ -180,7 +188,7 @@ def test_tables_that_fail_are_listed_with_their_fault(place: Team, plugin: Plugi
 
 
 def test_a_lost_position_is_recovered_by_a_new_number_each_time(
-    place: Team, plugin: Plugin, driver: DriverDouble
+    place: OperatorNamespace, plugin: Plugin, driver: DriverDouble
 ) -> None:
     assert "the position of shop is not lost: it is Running" in plugin("recover", "shop", code=2)
     fault = Fault(name="PositionLost", message="the slot is gone", fix="Create a SnapshotRequest.", where="source")
@@ -194,7 +202,9 @@ def test_a_lost_position_is_recovered_by_a_new_number_each_time(
     assert place.get("repl/shop")["spec"]["recover"] == {"mode": "Resnapshot", "nonce": 1}
 
 
-def test_it_has_the_rights_of_its_user_and_names_those_that_are_missing(place: Team, plugin: Plugin) -> None:
+def test_it_has_the_rights_of_its_user_and_names_those_that_are_missing(
+    place: OperatorNamespace, plugin: Plugin
+) -> None:
     place.apply(replicator())
     place.apply(
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "reader"}},
@@ -218,7 +228,7 @@ def test_it_has_the_rights_of_its_user_and_names_those_that_are_missing(place: T
     assert "(Forbidden)" in said and "Fix: Ask for the cluster's role `view` in that namespace" in said
 
 
-def _as_reader(place: Team) -> Path:
+def _as_reader(place: OperatorNamespace) -> Path:
     found: dict[str, Any] = yaml.safe_load(place.kube.kubeconfig.read_text())
     token = place.kubectl("create", "token", "reader").strip()
     found["users"] = [{"name": user["name"], "user": {"token": token}} for user in found["users"]]
@@ -237,7 +247,7 @@ def test_without_kubectl_it_says_so(plugin: Plugin) -> None:
 
 @pytest.mark.parametrize("way", [(), ("--server-side", "--field-manager=flux")])
 def test_what_a_changed_manifest_would_be_is_what_applying_it_stores(
-    place: Team, monkeypatch: pytest.MonkeyPatch, way: tuple[str, ...]
+    place: OperatorNamespace, monkeypatch: pytest.MonkeyPatch, way: tuple[str, ...]
 ) -> None:
     """Fields that somebody patched stay, those that the file had and has no longer go, and defaults are none of it."""
     monkeypatch.setenv("KUBECONFIG", str(place.kube.kubeconfig))
@@ -265,7 +275,7 @@ def test_what_a_changed_manifest_would_be_is_what_applying_it_stores(
 
 
 def test_what_the_api_server_does_not_take_is_compared_as_the_file_is(
-    place: Team, monkeypatch: pytest.MonkeyPatch
+    place: OperatorNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(place.kube.kubeconfig))
     monkeypatch.setenv("PATH", f"{places.program('kubectl').parent}:{os.environ['PATH']}")

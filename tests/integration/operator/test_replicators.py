@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from support.kube import KubeApi, now
+from support.operator_namespace import CRDS, OperatorNamespace, install_crds, operator, operator_namespace
 from support.operator_process import IMAGE, DriverDouble, OperatorProcess
 from support.resources import SOURCE, replicator, template
-from support.team import CRDS, Team, install_crds, operator, team
 from support.waiting import until
 from tailrace.contract.driver import DropAnswer, DropReport, LastWords
 from tailrace.contract.status import CaptureStatus, Fault, TableStatus
@@ -27,7 +27,7 @@ def crds(kube_api: KubeApi) -> None:
 
 
 def test_a_replicator_comes_up_follows_its_driver_suspends_and_goes(kube_api: KubeApi, tmp_path: Path) -> None:
-    with team(kube_api, "life", tmp_path) as life, operator(life) as process:
+    with operator_namespace(kube_api, "life", tmp_path) as life, operator(life) as process:
         life.apply(replicator())
         driver = life.driver("shop", "127.0.10.1")
         try:
@@ -47,7 +47,7 @@ def test_a_replicator_comes_up_follows_its_driver_suspends_and_goes(kube_api: Ku
         assert not [line for line in process.lines() if line["level"] == "error"], process.log
 
 
-def _shows_what_the_driver_says(life: Team, driver: DriverDouble) -> None:
+def _shows_what_the_driver_says(life: OperatorNamespace, driver: DriverDouble) -> None:
     driver.change(capture=CaptureStatus(alive=True, lag_seconds=400.0, lag_bytes=7, retained_bytes=1 << 20))
     until(lambda: (life.condition("repl/shop", "Lagging") or {}).get("status") == "True", "the lag shows")
     shown = life.kubectl("get", "repl", "shop")
@@ -55,7 +55,7 @@ def _shows_what_the_driver_says(life: Team, driver: DriverDouble) -> None:
     assert life.get("repl/shop")["status"]["capture"]["lagBytes"] == 7
 
 
-def _shows_executors_that_do_not_run(life: Team, process: OperatorProcess) -> None:
+def _shows_executors_that_do_not_run(life: OperatorNamespace, process: OperatorProcess) -> None:
     words = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector."
     life.node.make_executor("shop", words)
     pending = until(lambda: _reason(life, "ExecutorsReady", "PodPending"), "no node takes the executor")
@@ -73,7 +73,7 @@ def _shows_executors_that_do_not_run(life: Team, process: OperatorProcess) -> No
     assert life.get("repl/shop")["status"]["executorsSummary"] == "1/1"
 
 
-def _shows_a_table_that_is_stopped(life: Team, driver: DriverDouble) -> None:
+def _shows_a_table_that_is_stopped(life: OperatorNamespace, driver: DriverDouble) -> None:
     fault = Fault(name="NoKey", message="public.b has no primary key", fix="Add one.", where="source")
     well = TableStatus(name="public.a", state="REPLICATING", read=True)
     stopped = TableStatus(name="public.b", state="STOPPED", fault=fault)
@@ -95,12 +95,12 @@ def _shows_a_table_that_is_stopped(life: Team, driver: DriverDouble) -> None:
     life.kubectl("wait", "repl/shop", "--for=condition=InitialSnapshotCompleted", "--timeout=30s")
 
 
-def _reason(life: Team, kind: str, reason: str) -> Any:
+def _reason(life: OperatorNamespace, kind: str, reason: str) -> Any:
     found = life.condition("repl/shop", kind)
     return found if found is not None and found["reason"] == reason else None
 
 
-def _tells_the_driver_a_new_spec(life: Team, driver: DriverDouble) -> None:
+def _tells_the_driver_a_new_spec(life: OperatorNamespace, driver: DriverDouble) -> None:
     generation = life.get("repl/shop")["metadata"]["generation"]
     driver.change(generation=generation)
     before = life.get("statefulset/shop-driver")["metadata"]["generation"]
@@ -113,7 +113,7 @@ def _tells_the_driver_a_new_spec(life: Team, driver: DriverDouble) -> None:
     assert manifest["metadata"]["generation"] == generation + 1
 
 
-def _is_made_of_what_it_should_be(life: Team) -> None:
+def _is_made_of_what_it_should_be(life: OperatorNamespace) -> None:
     made = life.get("statefulset/shop-driver")
     pod = made["spec"]["template"]["spec"]
     container = pod["containers"][0]
@@ -128,7 +128,7 @@ def _is_made_of_what_it_should_be(life: Team) -> None:
     assert (owner["kind"], owner["name"]) == ("Replicator", "shop")
 
 
-def _suspends_and_resumes(life: Team) -> None:
+def _suspends_and_resumes(life: OperatorNamespace) -> None:
     life.kubectl("patch", "repl", "shop", "--type=merge", "-p", '{"spec":{"suspend":true}}')
     until(lambda: life.get("statefulset/shop-driver")["spec"]["replicas"] == 0, "replicas 0")
     life.until_reason("repl/shop", "Suspending")
@@ -146,7 +146,7 @@ def test_a_rotated_secret_and_a_new_spec_roll_the_driver_and_an_operators_restar
     def template() -> str:
         return str(rolls.get("statefulset/shop-driver")["metadata"]["annotations"]["tailrace.dev/template-hash"])
 
-    with team(kube_api, "rolls", tmp_path) as rolls, operator(rolls) as process:
+    with operator_namespace(kube_api, "rolls", tmp_path) as rolls, operator(rolls) as process:
         rolls.apply(replicator())
         until(lambda: rolls.node.stateful_set("shop"), "the StatefulSet")
         first, generation = template(), rolls.get("statefulset/shop-driver")["metadata"]["generation"]
@@ -163,7 +163,7 @@ def test_a_rotated_secret_and_a_new_spec_roll_the_driver_and_an_operators_restar
 def test_an_invalid_spec_leaves_the_last_valid_one_running(kube_api: KubeApi, tmp_path: Path) -> None:
     """As with CRDs that are older than the operator: their schema lets through what the models refuse."""
     name = "replicators.tailrace.dev"
-    with team(kube_api, "invalid", tmp_path) as invalid, operator(invalid) as process:
+    with operator_namespace(kube_api, "invalid", tmp_path) as invalid, operator(invalid) as process:
         invalid.apply(replicator())
         until(lambda: invalid.node.stateful_set("shop"), "the StatefulSet")
         before = invalid.get("statefulset/shop-driver")["metadata"]
@@ -189,7 +189,7 @@ def test_an_invalid_spec_leaves_the_last_valid_one_running(kube_api: KubeApi, tm
 
 
 def test_a_missing_secret_is_named_and_its_coming_starts_the_driver(kube_api: KubeApi, tmp_path: Path) -> None:
-    with team(kube_api, "missing", tmp_path) as missing, operator(missing):
+    with operator_namespace(kube_api, "missing", tmp_path) as missing, operator(missing):
         missing.apply(replicator(source={**SOURCE, "credentials": {"secretName": "later"}}))
         ready = missing.until_reason("repl/shop", "SecretNotFound")
         assert "'later'" in ready["message"]
@@ -199,7 +199,7 @@ def test_a_missing_secret_is_named_and_its_coming_starts_the_driver(kube_api: Ku
 
 
 def test_a_driver_that_a_person_must_cure_is_stopped_with_its_last_words(kube_api: KubeApi, tmp_path: Path) -> None:
-    with team(kube_api, "stalled", tmp_path) as stalled, operator(stalled):
+    with operator_namespace(kube_api, "stalled", tmp_path) as stalled, operator(stalled):
         stalled.apply(replicator())
         driver = stalled.driver("shop", "127.0.10.2")
         stalled.until_reason("repl/shop", "Streaming")
@@ -219,7 +219,7 @@ def test_a_driver_that_a_person_must_cure_is_stopped_with_its_last_words(kube_ap
         assert {"PositionLost", "DriverEnded"} <= set(events)
 
 
-def fails(place: Team, driver: DriverDouble, code: int, name: str) -> None:
+def fails(place: OperatorNamespace, driver: DriverDouble, code: int, name: str) -> None:
     """Its container ends with this error; the driver is stopped, and its pod goes."""
     driver.close()
     words = LastWords(fault=Fault(name=name, message="no", fix="Ask.", where="source")).to_message()
@@ -228,14 +228,14 @@ def fails(place: Team, driver: DriverDouble, code: int, name: str) -> None:
     place.node.delete_pod("shop")
 
 
-def replicas(place: Team) -> int:
+def replicas(place: OperatorNamespace) -> int:
     return int(place.get("statefulset/shop-driver")["spec"]["replicas"])
 
 
 def test_a_refused_driver_is_tried_again_slowly_and_a_fenced_one_only_for_its_nonce(
     kube_api: KubeApi, tmp_path: Path
 ) -> None:
-    with team(kube_api, "halts", tmp_path) as halts, operator(halts):
+    with operator_namespace(kube_api, "halts", tmp_path) as halts, operator(halts):
         halts.apply(replicator(retry={"halted": "3s"}))
         fails(halts, halts.driver("shop", "127.0.10.14"), 11, "AuthenticationFailed")
         assert "Retried as soon as" in halts.until_reason("repl/shop", "AuthenticationFailed")["message"]
@@ -255,7 +255,7 @@ def test_a_refused_driver_is_tried_again_slowly_and_a_fenced_one_only_for_its_no
 
 def test_a_paused_replicator_is_left_alone_until_it_is_resumed(kube_api: KubeApi, tmp_path: Path) -> None:
     pause = "tailrace.dev/pause-reconciliation"
-    with team(kube_api, "paused", tmp_path) as paused, operator(paused):
+    with operator_namespace(kube_api, "paused", tmp_path) as paused, operator(paused):
         paused.apply(replicator())
         driver = paused.driver("shop", "127.0.10.16")
         try:
@@ -275,7 +275,7 @@ def test_a_paused_replicator_is_left_alone_until_it_is_resumed(kube_api: KubeApi
 def test_a_crash_loop_is_told_in_one_voice_with_warnings_that_count_up(kube_api: KubeApi, tmp_path: Path) -> None:
     words = LastWords(fault=Fault(name="Retry", message="shop-db refuses connections", where="source")).to_message()
     terminated = {"exitCode": 1, "reason": "Error", "message": words, "finishedAt": "2026-01-01T00:00:00Z"}
-    with team(kube_api, "crashes", tmp_path) as crashes, operator(crashes):
+    with operator_namespace(kube_api, "crashes", tmp_path) as crashes, operator(crashes):
         crashes.apply(replicator())
         until(lambda: crashes.node.stateful_set("shop"), "the StatefulSet")
         crashes.node.make_pod("shop")
@@ -294,12 +294,12 @@ def test_a_crash_loop_is_told_in_one_voice_with_warnings_that_count_up(kube_api:
         assert counts == {("Warning", "DriverEnded"): 4, ("Warning", "DriverCrashLoop"): 1}, counts
 
 
-def _restarts(place: Team, more_than: int) -> bool:
+def _restarts(place: OperatorNamespace, more_than: int) -> bool:
     return int(place.get("repl/shop")["status"]["driver"].get("restarts", 0)) > more_than
 
 
 def test_a_dead_and_a_silent_driver_show_within_a_minute(kube_api: KubeApi, tmp_path: Path) -> None:
-    with team(kube_api, "dead", tmp_path) as dead, operator(dead):
+    with operator_namespace(kube_api, "dead", tmp_path) as dead, operator(dead):
         dead.apply(replicator())
         driver = dead.driver("shop", "127.0.10.3")
         dead.until_reason("repl/shop", "Streaming")
@@ -310,7 +310,7 @@ def test_a_dead_and_a_silent_driver_show_within_a_minute(kube_api: KubeApi, tmp_
 
 
 def test_children_that_are_deleted_or_changed_come_back_as_they_were(kube_api: KubeApi, tmp_path: Path) -> None:
-    with team(kube_api, "drift", tmp_path) as drift, operator(drift):
+    with operator_namespace(kube_api, "drift", tmp_path) as drift, operator(drift):
         drift.apply(replicator())
         until(lambda: drift.node.stateful_set("shop"), "the StatefulSet")
         drift.kubectl("delete", "service/shop-driver", "rolebinding/shop-driver", "configmap/shop-driver")
@@ -326,7 +326,10 @@ def test_a_replicator_has_network_policies_while_the_operator_is_told_to_give_th
 ) -> None:
     both = ("networkpolicy/shop-driver", "networkpolicy/shop-executors")
     peers = json.dumps([{"namespaceSelector": {"matchLabels": {"team": "ops"}}}])
-    with team(kube_api, "shielded", tmp_path) as shielded, operator(shielded, "--driver-peers", peers) as process:
+    with (
+        operator_namespace(kube_api, "shielded", tmp_path) as shielded,
+        operator(shielded, "--driver-peers", peers) as process,
+    ):
         shielded.apply(replicator())
         made = [until(lambda what=what: shielded.get(what), what) for what in both]  # type: ignore[misc]  # as above
         assert [len(policy["spec"]["ingress"]) for policy in made] == [2, 1]
@@ -348,20 +351,20 @@ def test_a_replicator_has_network_policies_while_the_operator_is_told_to_give_th
             assert "from" not in policy["spec"]["ingress"][1], "anyone may ask over HTTP"
 
 
-def report(place: Team, name: str, *dropped: str) -> DropReport:
+def report(place: OperatorNamespace, name: str, *dropped: str) -> DropReport:
     """As the data plane says of a whole drop."""
     owner = f"{place.namespace}/{name}@{place.get(f'repl/{name}')['metadata']['uid']}"
     return DropReport(owner=owner, complete=True, dropped=dropped)
 
 
-def events(place: Team, namespace: str | None = None) -> dict[str, str]:
+def events(place: OperatorNamespace, namespace: str | None = None) -> dict[str, str]:
     """Reason and message."""
     found = place.kube.kubectl("-n", namespace or place.namespace, "get", "events", "-o", "json")
     return {e["reason"]: e["message"] for e in json.loads(found)["items"]}
 
 
 def test_a_deleted_replicator_lets_go_after_its_job_and_names_what_stays(kube_api: KubeApi, tmp_path: Path) -> None:
-    with team(kube_api, "gone", tmp_path) as gone, operator(gone, "--cleanup-timeout", "8"):
+    with operator_namespace(kube_api, "gone", tmp_path) as gone, operator(gone, "--cleanup-timeout", "8"):
         gone.apply(replicator(), replicator("kept"))
         until(lambda: gone.node.stateful_set("shop") and gone.node.stateful_set("kept"), "both StatefulSets")
         driver = gone.driver("kept", "127.0.10.5")
@@ -392,7 +395,7 @@ def test_a_deleted_replicator_lets_go_after_its_job_and_names_what_stays(kube_ap
 
 
 def test_what_is_edited_during_a_deletion_reaches_its_job(kube_api: KubeApi, tmp_path: Path) -> None:
-    with team(kube_api, "edited", tmp_path) as place, operator(place) as process:
+    with operator_namespace(kube_api, "edited", tmp_path) as place, operator(place) as process:
         place.apply(replicator())
         until(lambda: place.node.stateful_set("shop"), "the StatefulSet")
         place.kubectl("delete", "repl", "shop", "--wait=false")
@@ -416,7 +419,7 @@ def test_what_is_edited_during_a_deletion_reaches_its_job(kube_api: KubeApi, tmp
 def test_a_driver_whose_secret_is_deleted_with_its_replicator_drops_on_request(
     kube_api: KubeApi, tmp_path: Path
 ) -> None:
-    with team(kube_api, "together", tmp_path) as place, operator(place) as process:
+    with operator_namespace(kube_api, "together", tmp_path) as place, operator(place) as process:
         place.apply(replicator(deletionPolicy="Delete"))
         driver = place.driver("shop", "127.0.10.6")
         try:
@@ -449,7 +452,7 @@ def test_a_namespace_that_is_deleted_is_not_held_up_and_says_what_stays(
     event can be written where the Replicator is: how it ended is told in the operator's namespace."""
     name = f"ending-{how}"
     kube_api.kubectl("create", "namespace", f"home-of-{name}")
-    with team(kube_api, name, tmp_path) as ending, operator(ending) as process:
+    with operator_namespace(kube_api, name, tmp_path) as ending, operator(ending) as process:
         process.kill()
         process.home = f"home-of-{name}"
         process.start()
@@ -495,7 +498,7 @@ def test_a_driver_may_ask_whether_its_own_namespace_is_being_deleted(kube_api: K
     assert not namespace_ends({**place, "POD_NAMESPACE": "other"}), "another one is none of its business"
 
 
-def none_of(place: Team, what: str) -> None:
+def none_of(place: OperatorNamespace, what: str) -> None:
     """A quota that the API server enforces; what its controller would count is put there by the test."""
     hard = {what: "0"}
     head = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "tight"}}
@@ -504,7 +507,7 @@ def none_of(place: Team, what: str) -> None:
     place.kubectl("patch", "resourcequota", "tight", "--subresource=status", "--type=merge", "-p", counted)
 
 
-def refused_pod(place: Team, kind: str, name: str, pod: str) -> str:
+def refused_pod(place: OperatorNamespace, kind: str, name: str, pod: str) -> str:
     """As the controllers of the node-less API server would: try to make the pod, and write the event that they write.
     Returns what the API server said."""
     owner = place.get(f"{kind.lower()}/{name}")
@@ -538,7 +541,7 @@ def event(name: str, about: dict[str, str], reason: str, message: str, at: str) 
 
 
 def test_a_quota_that_refuses_a_secret_is_told(kube_api: KubeApi, tmp_path: Path) -> None:
-    with team(kube_api, "quota-secrets", tmp_path) as quota, operator(quota):
+    with operator_namespace(kube_api, "quota-secrets", tmp_path) as quota, operator(quota):
         none_of(quota, "secrets")
         quota.apply(replicator())
         ready = quota.until_reason("repl/shop", "ObjectRefused")
@@ -548,14 +551,14 @@ def test_a_quota_that_refuses_a_secret_is_told(kube_api: KubeApi, tmp_path: Path
 
 
 def test_a_field_of_a_template_that_kubernetes_does_not_know_is_told(kube_api: KubeApi, tmp_path: Path) -> None:
-    with team(kube_api, "typo", tmp_path) as typo, operator(typo):
+    with operator_namespace(kube_api, "typo", tmp_path) as typo, operator(typo):
         typo.apply(replicator(driver={"podTemplate": template(nodeSelectr={"disk": "ssd"})}))
         ready = typo.until_reason("repl/shop", "ObjectRefused")
         assert ".spec.template.spec.nodeSelectr: field not declared in schema" in ready["message"]
 
 
 def test_a_quota_that_refuses_the_drivers_pod_is_told_until_there_is_room(kube_api: KubeApi, tmp_path: Path) -> None:
-    with team(kube_api, "quota", tmp_path) as quota, operator(quota) as process:
+    with operator_namespace(kube_api, "quota", tmp_path) as quota, operator(quota) as process:
         none_of(quota, "pods")
         quota.apply(replicator())
         until(lambda: quota.node.stateful_set("shop"), "the StatefulSet")
@@ -578,7 +581,7 @@ def test_a_quota_that_refuses_the_drivers_pod_is_told_until_there_is_room(kube_a
 
 def test_an_evicted_driver_is_told_with_the_words_of_its_node(kube_api: KubeApi, tmp_path: Path) -> None:
     """A driver that ends in time leaves a pod that succeeded, and only the kubelet's event says why."""
-    with team(kube_api, "evicted", tmp_path) as place, operator(place):
+    with operator_namespace(kube_api, "evicted", tmp_path) as place, operator(place):
         place.apply(replicator())
         driver = place.driver("shop", "127.0.10.14")
         place.until_reason("repl/shop", "Streaming")
@@ -602,7 +605,7 @@ def test_an_evicted_driver_is_told_with_the_words_of_its_node(kube_api: KubeApi,
 
 
 def test_a_quota_that_refuses_the_clean_ups_pod_is_told(kube_api: KubeApi, tmp_path: Path) -> None:
-    with team(kube_api, "tightend", tmp_path) as quota, operator(quota):
+    with operator_namespace(kube_api, "tightend", tmp_path) as quota, operator(quota):
         quota.apply(replicator())
         driver = quota.driver("shop", "127.0.10.13")
         quota.until_reason("repl/shop", "Streaming")

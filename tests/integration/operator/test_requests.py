@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from support.kube import KubeApi
+from support.operator_namespace import OperatorNamespace, install_crds, operator, operator_namespace
 from support.operator_process import DriverDouble
 from support.resources import replicator, request
-from support.team import Team, install_crds, operator, team
 from support.waiting import until
 from tailrace.contract.driver import LastWords
 from tailrace.contract.manifest import parse
@@ -22,9 +22,11 @@ def crds(kube_api: KubeApi) -> None:
 
 
 @pytest.fixture
-def asking(kube_api: KubeApi, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Team, DriverDouble]]:
+def asking(
+    kube_api: KubeApi, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[tuple[OperatorNamespace, DriverDouble]]:
     """A Replicator that streams; the operator is the test's."""
-    with team(kube_api, "ask-" + request.node.name[5:25].replace("_", "-").strip("-"), tmp_path) as place:
+    with operator_namespace(kube_api, "ask-" + request.node.name[5:25].replace("_", "-").strip("-"), tmp_path) as place:
         with operator(place):
             place.apply(replicator())
             driver = place.driver("shop", "127.0.11.1")
@@ -33,17 +35,17 @@ def asking(kube_api: KubeApi, tmp_path: Path, request: pytest.FixtureRequest) ->
         driver.close()
 
 
-def uid(place: Team, name: str) -> str:
+def uid(place: OperatorNamespace, name: str) -> str:
     return str(place.get(f"snapreq/{name}")["metadata"]["uid"])
 
 
-def state(place: Team, name: str) -> str | None:
+def state(place: OperatorNamespace, name: str) -> str | None:
     found = place.get(f"snapreq/{name}")
     return None if found is None else str(found.get("status", {}).get("state"))
 
 
 def test_several_requests_pause_resume_complete_and_survive_the_operator(
-    asking: tuple[Team, DriverDouble],
+    asking: tuple[OperatorNamespace, DriverDouble],
 ) -> None:
     place, driver = asking
     with operator(place) as process:
@@ -65,7 +67,7 @@ def test_several_requests_pause_resume_complete_and_survive_the_operator(
     assert driver.bodies[one].name == "one"
 
 
-def test_deleting_a_running_request_cancels_it(asking: tuple[Team, DriverDouble]) -> None:
+def test_deleting_a_running_request_cancels_it(asking: tuple[OperatorNamespace, DriverDouble]) -> None:
     place, driver = asking
     with operator(place):
         place.apply(request("again"))
@@ -76,7 +78,7 @@ def test_deleting_a_running_request_cancels_it(asking: tuple[Team, DriverDouble]
 
 
 def test_a_request_that_was_deleted_while_the_operator_was_away_is_stopped_later(
-    asking: tuple[Team, DriverDouble],
+    asking: tuple[OperatorNamespace, DriverDouble],
 ) -> None:
     place, driver = asking
     with operator(place) as process:
@@ -91,7 +93,7 @@ def test_a_request_that_was_deleted_while_the_operator_was_away_is_stopped_later
 
 
 def test_a_request_that_matches_nothing_fails_by_name_and_one_without_replicator_waits(
-    asking: tuple[Team, DriverDouble],
+    asking: tuple[OperatorNamespace, DriverDouble],
 ) -> None:
     place, _ = asking
     with operator(place):
@@ -105,7 +107,7 @@ def test_a_request_that_matches_nothing_fails_by_name_and_one_without_replicator
 
 
 def test_a_resync_of_every_table_brings_back_a_replicator_whose_position_is_lost_and_acts_once(
-    asking: tuple[Team, DriverDouble],
+    asking: tuple[OperatorNamespace, DriverDouble],
 ) -> None:
     place, first = asking
     with operator(place):
@@ -139,7 +141,7 @@ def test_a_resync_of_every_table_brings_back_a_replicator_whose_position_is_lost
         started_with(place, "again")
 
 
-def lose_position(place: Team, driver: DriverDouble) -> None:
+def lose_position(place: OperatorNamespace, driver: DriverDouble) -> None:
     driver.close()
     fault = Fault(name="PositionLost", message="the slot is gone", fix="Create a SnapshotRequest.", where="source")
     place.node.end_pod("shop", 12, LastWords(fault=fault).to_message())
@@ -148,11 +150,11 @@ def lose_position(place: Team, driver: DriverDouble) -> None:
     place.node.delete_pod("shop")
 
 
-def config(place: Team) -> dict[str, str]:
+def config(place: OperatorNamespace) -> dict[str, str]:
     return dict(place.get("configmap/shop-driver")["data"])
 
 
-def started_with(place: Team, name: str) -> None:
+def started_with(place: OperatorNamespace, name: str) -> None:
     """The driver is started, and its next start finds the request."""
     until(lambda: place.get("statefulset/shop-driver")["spec"]["replicas"] == 1, "it is started")
     (found,) = parse(config(place)["resync.yaml"], "the ConfigMap").requests
@@ -164,7 +166,7 @@ def started_with(place: Team, name: str) -> None:
 
 @pytest.mark.parametrize("seam", ["operator.after-apply-child"])
 def test_sigkill_while_a_request_is_handed_over_hands_over_the_same(
-    asking: tuple[Team, DriverDouble], seam: str
+    asking: tuple[OperatorNamespace, DriverDouble], seam: str
 ) -> None:
     """The status says which before the ConfigMap does, and the ConfigMap before the pod is made."""
     place, driver = asking
@@ -177,7 +179,9 @@ def test_sigkill_while_a_request_is_handed_over_hands_over_the_same(
         started_with(place, "all")
 
 
-def test_sigkill_after_each_verb_asks_the_driver_for_nothing_else(asking: tuple[Team, DriverDouble]) -> None:
+def test_sigkill_after_each_verb_asks_the_driver_for_nothing_else(
+    asking: tuple[OperatorNamespace, DriverDouble],
+) -> None:
     place, driver = asking
     place.apply(request("again"))
     ended_by(place, "operator.after-submit-snapshot")
@@ -202,7 +206,7 @@ def test_sigkill_after_each_verb_asks_the_driver_for_nothing_else(asking: tuple[
     assert [body.generation for body in driver.specs] == [generation + 1]
 
 
-def ended_by(place: Team, seam: str) -> None:
+def ended_by(place: OperatorNamespace, seam: str) -> None:
     process = operator(place, seams=f"{seam}=kill")
     process.start()
     assert process.process is not None

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from support.kube import KubeApi
+from support.operator_namespace import OperatorNamespace, install_crds, operator, operator_namespace
 from support.operator_process import DriverDouble, OperatorProcess
 from support.resources import replicator
-from support.team import Team, install_crds, operator, team
 from support.waiting import until
 
 NAMES = [f"shop{n:02}" for n in range(12)]
@@ -23,7 +23,10 @@ def crds(kube_api: KubeApi) -> None:
 
 
 def test_an_upgrade_restarts_a_few_drivers_at_a_time(kube_api: KubeApi, tmp_path: Path) -> None:
-    with team(kube_api, "rollout", tmp_path) as place, operator(place, "--rollout-limit", str(LIMIT)) as process:
+    with (
+        operator_namespace(kube_api, "rollout", tmp_path) as place,
+        operator(place, "--rollout-limit", str(LIMIT)) as process,
+    ):
         place.apply(*(replicator(name) for name in NAMES))
         doubles = {name: place.driver(name, address(name)) for name in NAMES}
         try:
@@ -39,7 +42,7 @@ def test_an_upgrade_restarts_a_few_drivers_at_a_time(kube_api: KubeApi, tmp_path
         assert not [line for line in process.lines() if line["level"] == "error"], process.log
 
 
-def _upgrades(place: Team, process: OperatorProcess) -> None:
+def _upgrades(place: OperatorNamespace, process: OperatorProcess) -> None:
     assert process.stop() == 0
     process.image = NEWER
     process.start()
@@ -48,7 +51,7 @@ def _upgrades(place: Team, process: OperatorProcess) -> None:
     assert ready(place) == set(NAMES) - newer(place), "who waits, streams"
 
 
-def _lets_a_user_restart_his_own(place: Team) -> None:
+def _lets_a_user_restart_his_own(place: OperatorNamespace) -> None:
     """The StatefulSet of one that waits changes at once, and takes no turn."""
     mine = sorted(waiting(place))[0]
     place.kubectl("patch", "repl", mine, "--type=merge", "-p", '{"spec":{"restartNonce":1}}')
@@ -58,7 +61,7 @@ def _lets_a_user_restart_his_own(place: Team) -> None:
     until(lambda: mine in ready(place), "it streams")
 
 
-def _is_as_bounded_after_a_restart_of_the_operator(place: Team, process: OperatorProcess) -> None:
+def _is_as_bounded_after_a_restart_of_the_operator(place: OperatorNamespace, process: OperatorProcess) -> None:
     before = newer(place)
     process.kill()
     process.start()
@@ -66,7 +69,7 @@ def _is_as_bounded_after_a_restart_of_the_operator(place: Team, process: Operato
     assert newer(place) == before
 
 
-def _goes_on_past_one_that_fails(place: Team, doubles: dict[str, DriverDouble]) -> None:
+def _goes_on_past_one_that_fails(place: OperatorNamespace, doubles: dict[str, DriverDouble]) -> None:
     before = newer(place)
     bad = sorted(before - ready(place))[0]
     doubles[bad].close()
@@ -78,7 +81,7 @@ def _goes_on_past_one_that_fails(place: Team, doubles: dict[str, DriverDouble]) 
     place.node.run_pod(bad, address(bad), restarts=1)
 
 
-def _reaches_all(place: Team) -> None:
+def _reaches_all(place: OperatorNamespace) -> None:
     done = {name for name in NAMES if of_new_image(place, name)}
     while done != set(NAMES):
         rolling = until(lambda: newer(place) - done, "somebody's turn")
@@ -90,7 +93,7 @@ def _reaches_all(place: Team) -> None:
     until(lambda: ready(place) == set(NAMES) and not waiting(place), "all stream")
 
 
-def _streams(place: Team, name: str) -> bool:
+def _streams(place: OperatorNamespace, name: str) -> bool:
     return name in ready(place)
 
 
@@ -98,14 +101,14 @@ def address(name: str) -> str:
     return f"127.0.11.{10 + NAMES.index(name)}"
 
 
-def replace_pod(place: Team, name: str) -> None:
+def replace_pod(place: OperatorNamespace, name: str) -> None:
     """As the StatefulSet's controller and a kubelet do."""
     place.node.delete_pod(name)
     place.node.make_pod(name)
     place.node.run_pod(name, address(name))
 
 
-def newer(place: Team) -> set[str]:
+def newer(place: OperatorNamespace) -> set[str]:
     """Those whose StatefulSet has the new image."""
     found = json.loads(place.kubectl("get", "statefulsets", "-o", "json"))["items"]
     return {
@@ -115,19 +118,19 @@ def newer(place: Team) -> set[str]:
     }
 
 
-def of_new_image(place: Team, name: str) -> bool:
+def of_new_image(place: OperatorNamespace, name: str) -> bool:
     return bool(place.get(f"pod/{name}-driver-0")["spec"]["containers"][0]["image"] == NEWER)
 
 
-def ready(place: Team) -> set[str]:
+def ready(place: OperatorNamespace) -> set[str]:
     return _with(place, "Ready")
 
 
-def waiting(place: Team) -> set[str]:
+def waiting(place: OperatorNamespace) -> set[str]:
     return _with(place, "RolloutPending")
 
 
-def _with(place: Team, kind: str) -> set[str]:
+def _with(place: OperatorNamespace, kind: str) -> set[str]:
     found = json.loads(place.kubectl("get", "replicators", "-o", "json"))["items"]
     return {
         r["metadata"]["name"]

@@ -18,7 +18,7 @@ def install_crds(kube: KubeApi, folder: Path = CRDS) -> None:
     kube.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
 
 
-class Team:
+class OperatorNamespace:
     """A namespace of the test's own, with an operator that watches it."""
 
     def __init__(self, kube: KubeApi, namespace: str, folder: Path) -> None:
@@ -69,14 +69,14 @@ class Team:
 
 
 @contextmanager
-def team(kube: KubeApi, name: str, folder: Path) -> Iterator[Team]:
-    made = Team(kube, name, folder)
+def operator_namespace(kube: KubeApi, name: str, folder: Path) -> Iterator[OperatorNamespace]:
+    made = OperatorNamespace(kube, name, folder)
     with closing(made.objects):
         yield made
         made.node.close()
 
 
-def operator(place: Team, *flags: str, seams: str = "", tree: Path = ROOT) -> OperatorProcess:
+def operator(place: OperatorNamespace, *flags: str, seams: str = "", tree: Path = ROOT) -> OperatorProcess:
     made = OperatorProcess(place.kube.kubeconfig, place.folder, place.namespace, *flags, seams=seams)
     made.tree = tree
     return made
