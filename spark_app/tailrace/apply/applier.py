@@ -351,7 +351,7 @@ class Applier:
         try:
             worker = unit.worker or self._made(unit)
             more = True
-            while more and not self._stopping and not self._is_wanted(unit, since):
+            while more and not self._stopping and not self._rests(unit, since):
                 # In this order: what another thread offers meanwhile, the state may not hold.
                 through = self._through
                 try:
@@ -376,8 +376,8 @@ class Applier:
             with self._lock:
                 unit.running = None
 
-    def _is_wanted(self, unit: _Unit, since: float) -> bool:
-        """True if the group has to rest for a moment, so that tables can join it."""
+    def _rests(self, unit: _Unit, since: float) -> bool:
+        """True if the group is to rest for a moment, so that tables can join it."""
         return unit is self._group and self._monotonic() - since > GROUP_SECONDS
 
     def _made(self, unit: _Unit) -> UnitWorker:
