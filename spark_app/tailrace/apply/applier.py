@@ -359,15 +359,14 @@ class Applier:
                 except TableFailed as failed:
                     if unit is not self._group:
                         raise failed.error from None
-                    self._leave(unit.entries[failed.table_id])
-                    self._failed(self._entries[failed.table_id].unit, failed.error, begun)
+                    self._leave(unit.entries[failed.table_id], failed.error, begun)
                 for entry in [entry for entry in unit.entries.values() if not entry.copy.level]:
                     self._leave(entry)
             with self._lock:
                 self._outages.answered(self._monotonic())
             unit.backoff.reset()
             unit.refused = None
-            for entry in unit.entries.values():
+            for entry in () if more else unit.entries.values():
                 entry.behind_since = None
             unit.took = (unit.took + self._monotonic() - since) / 2
         except Exception as error:  # the boundary of one unit: its tables are named in the status and tried again
@@ -387,12 +386,16 @@ class Applier:
         worker.add(entry.copy)
         return worker
 
-    def _leave(self, entry: _Entry) -> None:
-        """A table that cannot be moved with the group continues by itself, and the group without it."""
+    def _leave(self, entry: _Entry, error: Exception | None = None, record: RecordNumber = RecordNumber(-1)) -> None:
+        """A table that cannot be moved with the group continues by itself, and the group without it. `error`: the one
+        that it met on the way to `record`; its pause has begun when another thread may enter the table."""
+        own = _Unit({entry.table.table_id: entry})
+        if error is not None:
+            self._failed(own, error, record)
         with self._lock:
             entry.unit.leave(entry)
-            entry.copy.applied = None
-            _Unit().enter(entry)
+            entry.copy.applied, entry.copy.level = None, True
+            own.enter(entry)
 
     def _ended(self, work: Future[None]) -> None:
         """Errors of a table are reported where they occur; one that is left belongs to no table, and ends the run."""
@@ -427,15 +430,17 @@ class Applier:
         entry.tidied_record = committed
 
     def _failed(self, unit: _Unit, error: Exception, record: RecordNumber, alone: _Entry | None = None) -> None:
-        """`alone`: the table of the unit that the error concerns; None: all of them."""
-        now = self._monotonic()
-        unit.backoff.failed(now)
+        """`alone`: the table that could not be tidied; None: a batch of the unit failed. The group's other tables are
+        not concerned by the former: it is tried again at the next tidying."""
+        now, counts = self._monotonic(), alone is None or unit is not self._group
+        if counts:
+            unit.backoff.failed(now)
+            unit.refused = error if isinstance(error, Stop) else None
         with self._lock:
             told = self._outages.met(error, now)
             if isinstance(error, ChunkLost):
                 self._lost |= {str(chunk.path): chunk for chunk in error.chunks}
-        exhausted = unit.backoff.is_exhausted(now, self._retry_seconds())
-        unit.refused = error if isinstance(error, Stop) else None
+        exhausted = counts and unit.backoff.is_exhausted(now, self._retry_seconds())
         if isinstance(error, NOT_OF_A_TABLE):
             self._fatal = error
         fault = fault_of(error, self._clock())

@@ -89,24 +89,34 @@ class UnitWorker:
         self._limits = limits
         self._lock = RLock()
         self.copies: dict[int, TableCopy] = {}
-        """The tables of the unit, changed only while no batch runs."""
+        """The tables of the unit, changed only while no batch runs; a table may be tidied then."""
+        self._removed: list[int] = []
+        """Tables that the unit has not forgotten yet."""
 
     def add(self, copy: TableCopy) -> None:
         """Let the unit move a table from now on; what is known of its copy counts."""
         self.copies[copy.table_id] = copy
 
     def remove(self, table_id: int) -> None:
+        """The table is moved by another unit, or by none, from now on."""
         self.copies.pop(table_id, None)
-        self._unit.forget(table_id)
+        self._removed.append(table_id)
 
     def advance(self, state: LogState, through: RecordNumber) -> bool:
         """One batch; False: there is nothing more up to record `through`. Raises what the target raises; afterwards the
         target is read again, so that whatever did happen counts."""
         with self._lock:
+            while self._removed:
+                self._unit.forget(self._removed.pop())
             present = [(copy, table) for copy in self.copies.values() if (table := _present(copy, state)) is not None]
             try:
                 with met_at("target"):  # what the change log's storage does not say of itself
                     return self._step(state, present, through)
+            except TableFailed as failed:  # nothing has happened to the others
+                self.copies[failed.table_id].applied = None
+                if isinstance(failed.error, TailraceError) and failed.error.where is None:
+                    failed.error.where = "target"
+                raise
             except BaseException:
                 for copy in self.copies.values():
                     copy.applied = None
@@ -122,7 +132,7 @@ class UnitWorker:
         if known is not None or applied is None or schema.version > applied.schema_version:
             return known
         with self._lock:
-            if copy.applied is None:
+            if copy.applied is None or self.copies.get(table_id) is not copy:
                 return None
             return copy.writers.setdefault(schema.version, self._unit.chunk_writer(schema))
 
@@ -158,7 +168,7 @@ class UnitWorker:
         behind = [copy for copy, _ in present if self._covered(copy) < end]
         slices = {copy.table_id: part for copy in behind if (part := self._cut(state, copy, end)) is not None}
         if slices:
-            self._commit(UnitBatch(end, _ids(present), slices))
+            self._commit(UnitBatch(end, _level_at(end, present), slices))
         for copy, table in present:
             copy.judge(state, table)
             part = slices.get(copy.table_id)
@@ -177,7 +187,8 @@ class UnitWorker:
 
     def _publish(self, state: LogState, present: Sequence[Present], whole: Sequence[Present]) -> None:
         """New copies that are complete take the place of what readers see."""
-        self._commit(UnitBatch(min(self._covered(copy) for copy, _ in present), _ids(present), {}, _ids(whole)))
+        record = min(self._covered(copy) for copy, _ in present)
+        self._commit(UnitBatch(record, _level_at(record, present), {}, frozenset(copy.table_id for copy, _ in whole)))
         self._open(state, whole)
         for copy, table in whole:
             copy.judge(state, table)
@@ -242,8 +253,10 @@ def _present(copy: TableCopy, state: LogState) -> TableLog | None:
     return None if table is None or table.generation != copy.generation else table
 
 
-def _ids(tables: Sequence[Present]) -> frozenset[int]:
-    return frozenset(copy.table_id for copy, _ in tables)
+def _level_at(record: RecordNumber, tables: Sequence[Present]) -> frozenset[int]:
+    """The tables that hold no more than this record: one that has joined and is ahead does not belong to the others
+    before they have come to its record."""
+    return frozenset(c.table_id for c, _ in tables if c.applied is not None and c.applied.applied_record <= record)
 
 
 def _is_whole(copy: TableCopy, table: TableLog, state: LogState) -> bool:

@@ -115,8 +115,8 @@ class UnitBatch:
 
     record: RecordNumber
     tables: frozenset[int]
-    """All tables of the unit. They hold everything up to `record` then: those without a slice have nothing that they
-    lack."""
+    """The tables of the unit that hold everything up to `record` then, and nothing beyond: those without a slice have
+    nothing that they lack."""
     slices: Mapping[int, TableSlice]
     publish: frozenset[int] = frozenset()
     """Tables whose new, complete copies take the place of what readers see. They have no slice, and must be opened
@@ -134,8 +134,8 @@ class TableFailed(Exception):  # it names the table of an error, and is none by 
 class Unit(Protocol):
     """The tables that one commit moves: one, or several. Their single writer, entered by one thread at a time.
 
-    Errors that concern one of several tables are raised as `TableFailed`; after any error the tables are opened again,
-    and what did happen counts then."""
+    An error that concerns one of several tables is raised as `TableFailed`: nothing has happened then, and that table
+    is opened again. Any other is one of all tables, which are opened again, and what did happen counts then."""
 
     def open(self, tables: Mapping[int, Opening], log_id: str) -> Mapping[int, Opened]:
         """Make the tables that are not there, replace those of another generation (`Generation.keeps`: begin, or

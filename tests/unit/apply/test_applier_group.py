@@ -1,16 +1,20 @@
 """Tables that one commit moves together: when a table joins them, and when it leaves."""
 
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
+
+from typing_extensions import override
 
 from support.apply_loop import LIMITS, Journal, Loop, Target, TargetUnit, log, table, worker_of
 from tailrace.apply.progress import Progress
 from tailrace.apply.unit_worker import UnitWorker
 from tailrace.batch.applied import AppliedState
+from tailrace.batch.limits import BatchLimits
+from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import TableLog
-from tailrace.errors import Retry, TargetChanged
+from tailrace.errors import Retry, TargetChanged, TargetRefused
 
 
 def _at(record: int) -> AppliedState:
@@ -20,7 +24,9 @@ def _at(record: int) -> AppliedState:
 class Grouped:
     """An applier over a target whose commits can move all tables; the test brings records."""
 
-    def __init__(self, *tables: int, level: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, *tables: int, level: frozenset[int] = frozenset(), hold: float = 0.0, limits: BatchLimits = LIMITS
+    ) -> None:
         self.now = 100.0
         self.targets = {number: Target() for number in tables}
         self.progress = Progress()
@@ -30,7 +36,8 @@ class Grouped:
             cast(SharedJournal, self.journal),
             self.progress,
             lambda known: worker_of(self.targets[known.table_id], self.progress, known.table_id),
-            group=UnitWorker(self.unit, self.progress, LIMITS),
+            group=UnitWorker(self.unit, self.progress, limits),
+            hold=lambda: hold,
             retry_seconds=lambda: 60.0,
             threads=1,
             clock=lambda: self.now,
@@ -107,6 +114,68 @@ def test_a_table_that_is_ahead_waits_until_the_others_have_come_to_it() -> None:
     one.targets[8].applied.append(_at(11))
     states = table(7, 3, 10, 12), table(8, 3, 12)
     assert one.bring(12, *states) == [(11, {7, 8}, {7}), (12, {7, 8}, {7, 8})]
+    one.loop.stop()
+
+
+def test_a_table_that_is_ahead_is_not_called_level_before_the_others_have_come_to_it() -> None:
+    """A driver that begins in between would show it beside tables that lack half of its last transaction."""
+    one = Grouped(7, 8, level=frozenset({7, 8}), limits=replace(LIMITS, rows=1))
+    one.targets[8].applied.append(_at(11))
+    brought = one.bring(12, table(7, 4, 8, 10, 12), table(8, 12), offers=9)
+    assert brought == [(7, {7}, {7}), (9, {7}, {7}), (11, {7, 8}, {7}), (12, {7, 8}, {7, 8})]
+    one.loop.stop()
+
+
+class Slow(Target):
+    """Each batch takes some time."""
+
+    clock: Grouped
+
+    @override
+    def apply(self, part: TableSlice) -> AppliedState:
+        self.clock.now += 0.6
+        return super().apply(part)
+
+
+def test_a_group_that_rests_between_two_commits_catches_up_without_waiting_for_more_changes() -> None:
+    one = Grouped(7, level=frozenset({7}), hold=10.0, limits=replace(LIMITS, rows=1))
+    one.bring(1, table(7))
+    slow = one.targets[7] = Slow()
+    slow.clock, slow.applied = one, [_at(1)]
+    records = range(2, 42)
+    one.journal.state = log(table(7, *records), number=41)
+    assert not one.loop.is_due(RecordNumber(41))
+    one.now += 11
+    for _ in range(len(records)):
+        one.loop.offer(41, patience=5)
+    assert one.records() == [41] and one.now < 111 + 0.6 * len(records) + 1
+    one.loop.stop()
+
+
+def test_a_table_that_cannot_be_tidied_concerns_no_other() -> None:
+    """What its target refused ended the process, as if every table had been refused."""
+
+    class Refusing(Target):
+        @override
+        def tidy(self, *_: Any) -> None:
+            raise TargetRefused("a lock of somebody else", "")
+
+    one = Grouped(7, 8, level=frozenset({7, 8}))
+    one.targets[8] = Refusing()
+    one.bring(9, table(7, 3), table(8, 3), offers=1)
+    one.loop.tidy_up(5)
+    fault = one.progress.of(8).fault
+    assert fault is not None and fault.name == "TargetRefused" and one.progress.of(7).fault is None
+    assert one.bring(12, table(7, 3, 12), table(8, 3, 12), offers=1) == [(12, {7, 8}, {7, 8})]
+    one.loop.stop()
+
+
+def test_a_failing_table_has_no_other_opened_again() -> None:
+    one = Grouped(7, 8, level=frozenset({7, 8}))
+    one.bring(9, table(7, 3), table(8, 3))
+    one.unit.failing[8] = TargetChanged("s.t8", "somebody changed it", "")
+    one.bring(12, table(7, 3, 12), table(8, 3, 12), offers=1)
+    assert (one.targets[7].opened, one.targets[8].opened) == (1, 1)
     one.loop.stop()
 
 

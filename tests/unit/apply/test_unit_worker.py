@@ -1,6 +1,11 @@
 """One table's worker: chunk files that are lost, and versions that must stay."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
 import pytest
+from typing_extensions import override
 
 from support.apply_loop import CHUNK, LIMITS, Target, Work, alone, log, table
 from support.states import logged, snapshot
@@ -9,10 +14,10 @@ from tailrace.apply.progress import Progress
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.limits import batch_end
 from tailrace.batch.slice import cut
-from tailrace.changelog.records import RecordNumber, Seq, SnapshotPlanned, SnapshotTableFinished
+from tailrace.changelog.records import RecordNumber, Seq, SnapshotPlanned, SnapshotTableFinished, TableSchema
 from tailrace.changelog.state import LoggedChunk, LoggedFinish, SnapshotTable
 from tailrace.snapshot.planner import rereads_of_lost
-from tailrace.targets.api import ChunkLost
+from tailrace.targets.api import ChunkLost, ChunkWriter
 
 
 def test_a_lost_chunk_file_is_told_and_left_out_once_the_journal_orders_it_again() -> None:
@@ -122,3 +127,32 @@ def test_of_a_table_without_a_key_all_files_of_a_reading_are_left_out_if_one_is_
     left = without_lost_chunks(state.model_copy(update={"snapshots": {plan.snapshot_id: ordered}}), part)
     assert left is not None
     assert list(left.chunks) == (others[1:] if keyless else others)
+
+
+def test_a_table_that_is_forgotten_while_it_is_tidied_gives_no_writer() -> None:
+    """Whoever waits for one while a table is compacted would write for a table that is over."""
+    begun, release = Event(), Event()
+
+    class Slow(Work):
+        @override
+        def tidy(self, applied: AppliedState) -> None:
+            begun.set()
+            assert release.wait(20)
+
+    class Over(Target):
+        @override
+        def chunk_writer(self, schema: TableSchema) -> ChunkWriter:
+            raise AssertionError("it has been forgotten")
+
+    worker = alone(Over(work=Slow()), Progress())
+    state = log(table(7, 3))
+    worker.advance(state, RecordNumber(9))
+    with ThreadPoolExecutor(2) as pool:
+        tidied = pool.submit(worker.tidy, 7, state, 1e9)
+        assert begun.wait(10)
+        writer = pool.submit(worker.chunk_writer, 7, table(7).schema)
+        time.sleep(0.2)  # it waits for the lock
+        worker.remove(7)
+        release.set()
+        assert writer.result(10) is None
+        tidied.result(10)

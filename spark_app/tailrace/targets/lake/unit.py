@@ -44,7 +44,7 @@ class LakeUnit:
         return {table_id: Opened(applied, self._table.replacing)}
 
     def forget(self, table_id: int) -> None:
-        self._made = None
+        """Nothing is kept: the unit goes with its table."""
 
     def apply(self, batch: UnitBatch) -> Mapping[int, AppliedState]:
         applied = {table_id: self._table.apply(part) for table_id, part in batch.slices.items()}
