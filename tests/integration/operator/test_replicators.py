@@ -595,7 +595,8 @@ def test_an_evicted_driver_is_told_with_the_words_of_its_node(kube_api: KubeApi,
         error = until(lambda: place.get("repl/shop")["status"].get("lastError"), "it is told")
         assert (error["name"], error["since"], error["fix"]) == ("Evicted", at, "Raise spec.driver.scratch.")
         assert error["message"] == f"pod shop-driver-0 was evicted: {why}"
-        assert place.condition("repl/shop", "Ready")["message"] == f"Waiting for the driver's pod; the last one: {why}."
+        waiting = f"Waiting for the driver's pod; the last one: {why}."
+        until(lambda: place.condition("repl/shop", "Ready")["message"] == waiting, waiting)
         driver = place.driver("shop", "127.0.10.14")
         place.until_reason("repl/shop", "Streaming")
         driver.close()
