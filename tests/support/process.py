@@ -76,7 +76,10 @@ class Program:
         raise AssertionError(f"no process with {part!r} below the driver\n{self.tail()}")
 
     def kill(self) -> None:
-        """SIGKILL to all of it, as by a machine that loses power; waits until all are gone."""
+        """SIGKILL to all of it, as by a machine that loses power; waits until all are gone. Nothing if it has ended:
+        its number, and with it its group, may be another program's by now."""
+        if self.poll() is not None:
+            return
         family = self.family()
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
