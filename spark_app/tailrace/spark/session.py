@@ -18,12 +18,14 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
+from typing_extensions import override
 
 from tailrace import foreign, privacy, targets
 from tailrace.contract.pods import Executors
@@ -259,8 +261,8 @@ def _start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: st
         conf.set(name, value)
     with log_file.open("ab") as sink:
         said = sink.fileno() if forwarder is None else forwarder.pipe
-        output = {"stdout": said, "stderr": sink, "start_new_session": True}
         # The gateway's own session: Ctrl-C is for us, the JVM is ended after the last commit.
+        output = _Launch(stdout=said, stderr=sink, start_new_session=True)
         try:
             gateway = launch_gateway(conf, output)  # type: ignore[no-untyped-call]  # untyped in pyspark
         except (OSError, PySparkException) as error:
@@ -278,6 +280,16 @@ def _start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: st
     context.setLogLevel("WARN")
     targets.open(spec.target).prepare(context)
     return SparkSession(context)
+
+
+class _Launch(dict[str, Any]):
+    """Arguments of `Popen` without what PySpark adds to have the JVM ignore Ctrl-C, which a session of its own does:
+    Python code between fork and exec dies now and then in a process whose libraries have threads by then."""
+
+    @override
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name != "preexec_fn":
+            super().__setitem__(name, value)
 
 
 def _refused(spec: ReplicatorSpec, error: Py4JJavaError) -> TailraceError:
