@@ -67,15 +67,3 @@ def group(columns: Columns) -> tuple[Ints, int]:
 def words(columns: Columns) -> Ints:
     """A number per key; different keys may share one."""
     return key_words(columns).words
-
-
-def contained(candidates: Columns, others: Columns) -> Mask:
-    """Which candidates are among the others."""
-    near = np.isin(words(others), words(candidates))
-    if not near.any():
-        return np.zeros(len(candidates[0]), np.bool_)
-    found = taken(others, np.flatnonzero(near).astype(np.int64))
-    codes, count = group([pa.concat_arrays([a, b]) for a, b in zip(candidates, found, strict=True)])
-    present = np.zeros(count, np.bool_)
-    present[codes[len(candidates[0]) :]] = True
-    return present[codes[: len(candidates[0])]]
