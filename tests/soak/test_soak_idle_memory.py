@@ -17,7 +17,7 @@ from support import memory
 from support.postgres import PostgresServer
 from support.proof.process import Deployment
 from tailrace.cli.client import DriverClient
-from tailrace.driver.run_dir import NotRunning, RunFolder
+from tailrace.driver.process.run_dir import NotRunning, RunFolder
 from tailrace_operator.resources.pods import LEAST_REQUEST
 
 SECONDS = float(os.environ.get("TAILRACE_SOAK_SECONDS", "240"))

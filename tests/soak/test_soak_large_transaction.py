@@ -22,7 +22,7 @@ from support.postgres import PostgresServer
 from support.process import Program
 from support.proof.process import Deployment
 from tailrace.cli.client import DriverClient
-from tailrace.driver.run_dir import NotRunning, RunFolder
+from tailrace.driver.process.run_dir import NotRunning, RunFolder
 
 ROWS = int(os.environ.get("TAILRACE_SOAK_ROWS", "10000000"))
 LIMIT = 4 << 30

@@ -23,7 +23,7 @@ from support.seam_names import checked
 from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody
 from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import SnapshotStatus, Status
-from tailrace.driver.server import Conflict, StatusServer, Unknown
+from tailrace.driver.asking.server import Conflict, StatusServer, Unknown
 from tailrace.errors import InvalidManifest
 
 ROOT = Path(__file__).resolve().parents[2]

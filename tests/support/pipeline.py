@@ -33,7 +33,7 @@ from tailrace.changelog.state import LogState
 from tailrace.contract import manifest
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import Replicator, SnapshotRequestSpec
-from tailrace.driver.control import DriverControl
+from tailrace.driver.asking.control import DriverControl
 from tailrace.errors import Retry, TailraceError
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Tools

@@ -14,7 +14,7 @@ from support.ddl.lake import InMemoryLake
 from support.pipeline import RETRY_SECONDS
 from support.scripted_database import Change
 from support.scripted_runs import Copy, filled
-from tailrace.driver.applied_report import Reporter
+from tailrace.driver.telling.applied_report import Reporter
 from tailrace.errors import Fenced, InvalidManifest, RemovalUnconfirmed, TailraceError, TargetRefused, where_of
 from tailrace.storage.access import StorageRefused
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from demo.postgres_server import PostgresServer
 from tailrace.cli.client import DriverClient
-from tailrace.driver.run_dir import NotRunning, RunFolder
+from tailrace.driver.process.run_dir import NotRunning, RunFolder
 from tailrace.targets.lake.delta.state import DOMAIN
 
 from . import source

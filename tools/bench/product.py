@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from demo.postgres_server import PostgresServer
 from tailrace.cli.client import DriverClient
 from tailrace.contract.resources import Replicator
-from tailrace.driver.run_dir import NotRunning, RunFolder
+from tailrace.driver.process.run_dir import NotRunning, RunFolder
 
 from .measure import Watch, cpu_seconds, machine, until
 

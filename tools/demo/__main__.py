@@ -22,7 +22,7 @@ from demo import shop
 from demo.view import Watch
 from tailrace.cli.client import DriverClient, DriverSilent
 from tailrace.contract.status import Status
-from tailrace.driver.run_dir import NotRunning, RunFolder
+from tailrace.driver.process.run_dir import NotRunning, RunFolder
 
 DEADLINE = 280.0
 """Seconds from the start of replication after which the demo gives up."""

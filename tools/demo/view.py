@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 
 from tailrace.contract.status import Status
-from tailrace.driver.display import render
+from tailrace.driver.telling.display import render
 
 PERIOD = 1.0
 """Seconds between two looks at the status."""

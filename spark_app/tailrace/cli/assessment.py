@@ -1,15 +1,15 @@
 """The report of `tailrace doctor` on the tables: one line each, and the columns that are not copied exactly.
 
-Takes the report of `driver.doctor`; `document` is its form for programs, described in docs/operations.md.
+Takes the report of `driver.asking.doctor`; `document` is its form for programs, described in docs/operations.md.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tailrace.contract.units import size_text
-from tailrace.driver import display
-from tailrace.driver.assessment import BASIS, Reading, copied
-from tailrace.driver.doctor import Report
+from tailrace.driver.asking.assessment import BASIS, Reading, copied
+from tailrace.driver.asking.doctor import Report
+from tailrace.driver.telling import display
 from tailrace.logs import visible
 from tailrace.sources.findings import ColumnSupport, TableSupport
 

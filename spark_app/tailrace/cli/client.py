@@ -26,8 +26,8 @@ from tailrace.contract.driver import (
 )
 from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import Status
-from tailrace.driver.key_lookups import BeingLookedUp
-from tailrace.driver.run_dir import NotRunning, RunFolder
+from tailrace.driver.asking.key_lookups import BeingLookedUp
+from tailrace.driver.process.run_dir import NotRunning, RunFolder
 from tailrace.errors import InvalidManifest, RemovalUnconfirmed, Retry, TailraceError
 
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))

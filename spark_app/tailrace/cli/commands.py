@@ -15,8 +15,9 @@ from tailrace.contract.driver import RetainedLog, SnapshotBody, SpecBody
 from tailrace.contract.manifest import Manifest, load
 from tailrace.contract.resources import EVERY_TABLE, DeletionPolicy, ReplicatorSpec, SnapshotRequest
 from tailrace.contract.units import seconds, size_text
-from tailrace.driver import display, live_spec
-from tailrace.driver.run_dir import NotRunning, RunFolder
+from tailrace.driver.asking import live_spec
+from tailrace.driver.process.run_dir import NotRunning, RunFolder
+from tailrace.driver.telling import display
 from tailrace.errors import InvalidManifest, TailraceError
 from tailrace.logs import visible
 from tailrace.snapshot.planner import request_id
@@ -306,7 +307,7 @@ def retained(options: argparse.Namespace) -> int:
 
 def doctor(options: argparse.Namespace) -> int:
     from tailrace.cli import assessment
-    from tailrace.driver.doctor import examine  # brings the database client, which `status` does without
+    from tailrace.driver.asking.doctor import examine  # brings the database client, which `status` does without
 
     replicator = manifest_of(options).replicator(options.name)
     privacy.configure(replicator.spec.show_values)

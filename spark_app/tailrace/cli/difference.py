@@ -12,7 +12,7 @@ from typing import Any, Literal
 from tailrace import sources
 from tailrace.contract.change import Effect, effect, refusal
 from tailrace.contract.resources import Replicator, ReplicatorSpec, TablesSpec
-from tailrace.driver.live_spec import differences, of_chunks
+from tailrace.driver.asking.live_spec import differences, of_chunks
 from tailrace.errors import RemovalUnconfirmed
 from tailrace.logs import visible
 from tailrace.selection import masks

@@ -1,4 +1,4 @@
-"""The driver's HTTP interface: paths, the token's header, bodies and answers. Server: `tailrace.driver.server`.
+"""The driver's HTTP interface: paths, the token's header, bodies and answers. Server: `tailrace.driver.asking.server`.
 
     GET    /status                     Status, no token
     GET    /metrics                    Prometheus text, no token

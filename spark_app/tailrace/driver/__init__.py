@@ -1,1 +1,1 @@
-"""The driver: starts the parts, runs its loop, serves status and verbs, shuts the parts down."""
+"""The driver: `launch` makes its parts, `driver` runs and shuts them down, `once` knows when `--once` is done."""

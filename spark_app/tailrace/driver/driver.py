@@ -23,18 +23,21 @@ from tailrace.changelog.state import LogState
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.status import TableStatus
 from tailrace.contract.units import seconds
-from tailrace.driver import assessment, display, launch, live_spec, tail
-from tailrace.driver.applied_report import Reporter
-from tailrace.driver.beside import Answer, PositionQuestion, Question
-from tailrace.driver.control import DriverControl, ManifestRequests
-from tailrace.driver.final_drop import FinalDrop
-from tailrace.driver.journal_start import JournalStart
+from tailrace.driver import launch
+from tailrace.driver.asking import assessment, live_spec
+from tailrace.driver.asking.control import DriverControl, ManifestRequests
+from tailrace.driver.asking.final_drop import FinalDrop
+from tailrace.driver.asking.live_spec import LiveSpec
 from tailrace.driver.launch import DriverParts, DriverSettings
-from tailrace.driver.live_spec import LiveSpec
 from tailrace.driver.once import OnceCheck, Verdict
-from tailrace.driver.shutdown import ShutdownRequest
-from tailrace.driver.side_loops import SideLoops
-from tailrace.driver.supervise import CaptureProcess
+from tailrace.driver.process import tail
+from tailrace.driver.process.beside import Answer, PositionQuestion, Question
+from tailrace.driver.process.journal_start import JournalStart
+from tailrace.driver.process.shutdown import ShutdownRequest
+from tailrace.driver.process.side_loops import SideLoops
+from tailrace.driver.process.supervise import CaptureProcess
+from tailrace.driver.telling import display
+from tailrace.driver.telling.applied_report import Reporter
 from tailrace.errors import Fenced, Retry, SourceRefused, Stop, TailraceError
 from tailrace.pace import AT_ONCE, Pace
 from tailrace.seams import seam

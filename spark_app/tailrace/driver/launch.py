@@ -21,13 +21,14 @@ from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import DroppedTable
 from tailrace.contract.resources import Replicator, SnapshotRequest
 from tailrace.contract.units import seconds
-from tailrace.driver import display, live_spec
-from tailrace.driver.control import DriverControl
-from tailrace.driver.live_spec import LiveSpec
-from tailrace.driver.ownership import Ownership
-from tailrace.driver.run_dir import RunFolder
-from tailrace.driver.server import StatusServer
-from tailrace.driver.supervise import CaptureProcess
+from tailrace.driver.asking import live_spec
+from tailrace.driver.asking.control import DriverControl
+from tailrace.driver.asking.live_spec import LiveSpec
+from tailrace.driver.asking.server import StatusServer
+from tailrace.driver.process.ownership import Ownership
+from tailrace.driver.process.run_dir import RunFolder
+from tailrace.driver.process.supervise import CaptureProcess
+from tailrace.driver.telling import display
 from tailrace.errors import InvalidManifest, Retry
 from tailrace.pace import Pace
 from tailrace.reading.runner import SnapshotRunner

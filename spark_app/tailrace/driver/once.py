@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tailrace.apply.progress import TableProgress
 from tailrace.changelog.records import Key, Position, RecordNumber, SnapshotPlanned
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
-from tailrace.driver.status import unread
+from tailrace.driver.telling.status import unread
 from tailrace.errors import Retry
 from tailrace.snapshot import planner
 

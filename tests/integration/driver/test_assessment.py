@@ -7,7 +7,7 @@ from support.pg_source import config_of
 from support.postgres import PostgresServer
 from tailrace.contract.manifest import load
 from tailrace.databases.postgresql.connect import connect
-from tailrace.driver import assessment
+from tailrace.driver.asking import assessment
 
 TABLES = """
 CREATE SCHEMA assessed;

@@ -10,7 +10,7 @@ from support.proof.process import Deployment, status
 from tailrace.changelog.journal import JournalReader
 from tailrace.cli.client import DriverClient
 from tailrace.contract.resources import StorageSpec
-from tailrace.driver.run_dir import RunFolder
+from tailrace.driver.process.run_dir import RunFolder
 from tailrace.storage.store import Storage
 
 

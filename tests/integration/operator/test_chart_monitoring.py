@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from make_manifests import CHART, rendered
 from support.helm import of_kind, only
 from tailrace.contract.status import ApplyStatus, CaptureStatus, SnapshotStatus, Status, TableStatus
-from tailrace.driver.metrics import render
+from tailrace.driver.telling.metrics import render
 from tailrace_operator.handlers.gauges import Gauges
 from tailrace_operator.metrics import REGISTRY
 from tailrace_operator.observe.index import Index

@@ -17,7 +17,7 @@ from support.resources import SOURCE, replicator, template
 from support.waiting import until
 from tailrace.contract.driver import DropAnswer, DropReport, LastWords
 from tailrace.contract.status import CaptureStatus, Fault, TableStatus
-from tailrace.driver.namespace import namespace_ends
+from tailrace.driver.asking.namespace import namespace_ends
 from tailrace_operator.resources import identity, names
 
 

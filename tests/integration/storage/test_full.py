@@ -20,8 +20,8 @@ from tailrace import sources
 from tailrace.changelog.paths import SEGMENTS
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import StorageLocation, StorageSpec
-from tailrace.driver.doctor import _place
-from tailrace.driver.supervise import CaptureProcess
+from tailrace.driver.asking.doctor import _place
+from tailrace.driver.process.supervise import CaptureProcess
 from tailrace.errors import MAKE_ROOM, ROOM_FIRST, OutcomeUnknown, Retry, StorageFull
 from tailrace.faults import fault_of
 from tailrace.storage.store import Storage

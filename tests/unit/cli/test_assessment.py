@@ -2,8 +2,8 @@
 
 from support.doctoring import partial, table
 from tailrace.cli import assessment
-from tailrace.driver.assessment import BASIS
-from tailrace.driver.doctor import Line, Report
+from tailrace.driver.asking.assessment import BASIS
+from tailrace.driver.asking.doctor import Line, Report
 from tailrace.sources.findings import ColumnSupport, TableSize
 
 

@@ -20,9 +20,9 @@ from tailrace.contract.manifest import load
 from tailrace.contract.resources import StorageLocation
 from tailrace.contract.status import Fault, SnapshotStatus, Status, TableStatus
 from tailrace.driver import launch
-from tailrace.driver.control import DriverControl
-from tailrace.driver.run_dir import RunFolder
-from tailrace.driver.server import StatusServer
+from tailrace.driver.asking.control import DriverControl
+from tailrace.driver.asking.server import StatusServer
+from tailrace.driver.process.run_dir import RunFolder
 from tailrace.errors import InvalidManifest
 from tailrace.storage.store import Storage
 

@@ -16,8 +16,8 @@ from tailrace.changelog.records import Key
 from tailrace.changelog.state import TableLog
 from tailrace.cli import client
 from tailrace.cli import main as cli
-from tailrace.driver.run_dir import RunFolder
-from tailrace.driver.server import StatusServer
+from tailrace.driver.asking.server import StatusServer
+from tailrace.driver.process.run_dir import RunFolder
 
 Told = Callable[..., str]
 STATUS = "; `tailrace status` shows its progress\n"

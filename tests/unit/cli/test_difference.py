@@ -12,7 +12,7 @@ from tailrace.cli import main
 from tailrace.cli.difference import FieldChange, SpecDifference, TableChange, table_changes, unconfirmed
 from tailrace.contract.manifest import parse
 from tailrace.contract.resources import Replicator, ReplicatorSpec, TablesSpec
-from tailrace.driver import live_spec
+from tailrace.driver.asking import live_spec
 from tailrace.errors import ReadRefused, TableStop
 from tailrace.sources.api import Table
 from tailrace.sources.postgresql.log.differences import first_stop

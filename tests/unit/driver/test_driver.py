@@ -31,12 +31,14 @@ from tailrace.contract.driver import SpecBody
 from tailrace.contract.manifest import parse
 from tailrace.contract.resources import SnapshotRequest, StorageLocation
 from tailrace.contract.status import Status
-from tailrace.driver import display, driver, launch, live_spec
+from tailrace.driver import driver, launch
+from tailrace.driver.asking import live_spec
+from tailrace.driver.asking.live_spec import LiveSpec
 from tailrace.driver.driver import Driver
-from tailrace.driver.journal_start import JournalStart
 from tailrace.driver.launch import DriverParts, DriverSettings
-from tailrace.driver.live_spec import LiveSpec
-from tailrace.driver.run_dir import RunFolder
+from tailrace.driver.process.journal_start import JournalStart
+from tailrace.driver.process.run_dir import RunFolder
+from tailrace.driver.telling import display
 from tailrace.errors import PositionLost, Retry, StorageFull
 from tailrace.spark import executors_wanted, session
 from tailrace.storage.store import Storage

@@ -17,7 +17,7 @@ from tailrace.changelog.state import HANDLERS
 from tailrace.cli import main as cli
 from tailrace.cli.kubectl import main as plugin
 from tailrace.contract.status import Status
-from tailrace.driver import metrics
+from tailrace.driver.telling import metrics
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = [

@@ -27,6 +27,10 @@ VIOLATIONS = {
         "tailrace.targets.lake.engine.build",
         "tailrace.targets.lake.delta.table",
     ),
+    "The driver answers with what it tells, and neither knows who runs it": (
+        "tailrace.driver.telling.status",
+        "tailrace.driver.asking.control",
+    ),
     "No room but the registry knows a source's product": ("tailrace.capture.loop", "psycopg"),
     "Sources are independent of each other": ("tailrace.sources.mysql.chunks", "tailrace.sources.postgresql.sql"),
     "PostgreSQL's connections and MySQL's are independent of each other": (
@@ -42,7 +46,7 @@ VIOLATIONS = {
         "tailrace.spark.artifacts",
         "yaml",
     ),
-    "The data plane knows nothing of the control plane": ("tailrace.driver.namespace", "kubernetes"),
+    "The data plane knows nothing of the control plane": ("tailrace.driver.asking.namespace", "kubernetes"),
     "The control plane uses nothing of the data plane but the contract": (
         "tailrace_operator.decide.desired",
         "tailrace.faults",

@@ -28,7 +28,7 @@ from tailrace.changelog.state import (
 )
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import SnapshotRequest, SnapshotRequestSpec
-from tailrace.driver.status import unread
+from tailrace.driver.telling.status import unread
 from tailrace.errors import InvalidManifest
 from tailrace.snapshot import planner
 from tailrace.snapshot.planner import Holes

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tailrace.contract.pods import Executors
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.spark_conf import SparkSetting
-from tailrace.driver.run_dir import AlreadyRunning, NotRunning, RunFolder
+from tailrace.driver.process.run_dir import AlreadyRunning, NotRunning, RunFolder
 from tailrace.errors import InvalidManifest, Retry, StorageFull
 from tailrace.selection import masking
 from tailrace.spark import artifacts, jvm_log, session

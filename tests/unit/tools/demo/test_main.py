@@ -8,7 +8,7 @@ from rich.console import Console
 
 from demo.__main__ import Demo, empty
 from tailrace.cli import client
-from tailrace.driver.run_dir import RunFolder
+from tailrace.driver.process.run_dir import RunFolder
 
 
 def test_the_demo_empties_its_own_folder_and_nobody_else_s(tmp_path: Path) -> None:

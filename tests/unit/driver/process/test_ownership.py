@@ -11,7 +11,7 @@ from tailrace.changelog.records import Position
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import StorageLocation
-from tailrace.driver.ownership import PATIENCE, Ownership
+from tailrace.driver.process.ownership import PATIENCE, Ownership
 from tailrace.errors import Fenced, Retry
 from tailrace.storage.store import Storage
 

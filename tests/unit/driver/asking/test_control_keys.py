@@ -8,7 +8,7 @@ import pytest
 from support.scripted_database import Change
 from support.scripted_runs import Copy, filled
 from tailrace.contract.driver import SnapshotBody
-from tailrace.driver.server import Conflict
+from tailrace.driver.asking.server import Conflict
 from tailrace.errors import InvalidManifest
 
 

@@ -21,9 +21,9 @@ from tailrace.changelog.records import Key
 from tailrace.changelog.state import TableLog
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import SnapshotRequest
-from tailrace.driver import key_lookups
-from tailrace.driver.control import DriverControl, ManifestRequests
-from tailrace.driver.key_lookups import BeingLookedUp, KeyLookups, Withdrawn
+from tailrace.driver.asking import key_lookups
+from tailrace.driver.asking.control import DriverControl, ManifestRequests
+from tailrace.driver.asking.key_lookups import BeingLookedUp, KeyLookups, Withdrawn
 from tailrace.errors import InvalidManifest, Locked, Retry
 from tailrace.snapshot.planner import request_id
 from tailrace.sources import api

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from tailrace.contract.change import effect
 from tailrace.contract.driver import SpecAnswer, SpecBody
 from tailrace.contract.resources import Replicator, ReplicatorSpec
-from tailrace.driver.run_dir import writing
+from tailrace.driver.process.run_dir import writing
 from tailrace.errors import InvalidManifest, Retry, TailraceError
 
 PATIENCE = 20.0

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from tailrace.contract.resources import StorageSpec, TargetSpec
-from tailrace.driver.doctor import Line, Report, _failure, _java, _line, _place
+from tailrace.driver.asking.doctor import Line, Report, _failure, _java, _line, _place
 from tailrace.errors import AuthenticationFailed, Retry
 from tailrace.sources.findings import Finding
 

@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from tailrace.driver.shutdown import ShutdownRequest
+from tailrace.driver.process.shutdown import ShutdownRequest
 from tailrace.errors import Retry
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """Has the source translate the keys of SnapshotRequests, on a thread beside the driver's loops: a source may hang.
 
-`driver.control` asks. The source is asked on one thread and one connection, in the order in which the requests came;
+`asking.control` asks. The source is asked on one thread and one connection, in the order in which the requests came;
 the thread ends when nothing is open. One look-up holds up those behind it for as long as the source takes: it reads the
 catalog and computes with the keys, waits for a lock for a few seconds at most, and a dead connection ends in half a
 minute. Longer than that only a source takes that hangs, for all of them.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from tailrace.changelog.records import Key
 from tailrace.changelog.state import TableLog
-from tailrace.driver.server import Conflict
+from tailrace.driver.asking.server import Conflict
 from tailrace.errors import Retry
 from tailrace.snapshot.planner import CanonicalKeys
 

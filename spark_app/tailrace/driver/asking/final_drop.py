@@ -16,9 +16,9 @@ from pathlib import Path
 from tailrace import faults
 from tailrace.contract.driver import DropAnswer, DropReport
 from tailrace.contract.resources import DeletionPolicy, Replicator
-from tailrace.driver.namespace import namespace_ends
-from tailrace.driver.run_dir import RunFolder
-from tailrace.driver.shutdown import ShutdownRequest
+from tailrace.driver.asking.namespace import namespace_ends
+from tailrace.driver.process.run_dir import RunFolder
+from tailrace.driver.process.shutdown import ShutdownRequest
 from tailrace.errors import Fenced, TailraceError
 from tailrace.removal import drop
 from tailrace.sources.api import RemovalStep

@@ -9,7 +9,7 @@ from support.resources import replicator
 from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody
 from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import Status, TableCounters, TableStatus
-from tailrace.driver.server import Conflict, StatusServer, Unknown
+from tailrace.driver.asking.server import Conflict, StatusServer, Unknown
 from tailrace.errors import InvalidManifest, Retry
 
 SPEC = {"replicator": "shop", "tables": ["public.orders"]}

@@ -33,7 +33,7 @@ from tailrace.contract.driver import (
 from tailrace.contract.manifest import invalid
 from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import Status
-from tailrace.driver import metrics
+from tailrace.driver.telling import metrics
 from tailrace.errors import InvalidManifest, Retry, TailraceError
 
 MAX_BODY = 4 << 20

@@ -11,10 +11,10 @@ from tailrace import faults
 from tailrace.contract.driver import MAX_MESSAGE, DropReport, LastWords
 from tailrace.contract.resources import DeletionPolicy, Replicator
 from tailrace.contract.status import Fault
-from tailrace.driver import final_drop, namespace
-from tailrace.driver.final_drop import FinalDrop
-from tailrace.driver.run_dir import RunFolder
-from tailrace.driver.shutdown import ShutdownRequest
+from tailrace.driver.asking import final_drop, namespace
+from tailrace.driver.asking.final_drop import FinalDrop
+from tailrace.driver.process.run_dir import RunFolder
+from tailrace.driver.process.shutdown import ShutdownRequest
 from tailrace.errors import Fenced, Retry
 from tailrace.removal import drop
 from tailrace.sources.api import RemovalStep

@@ -19,7 +19,7 @@ from tailrace.capture import last_fault
 from tailrace.capture.last_fault import write_in_place
 from tailrace.changelog.records import Position
 from tailrace.contract.status import Fault
-from tailrace.driver.run_dir import writing
+from tailrace.driver.process.run_dir import writing
 from tailrace.errors import (
     AuthenticationFailed,
     Fenced,

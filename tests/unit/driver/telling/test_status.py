@@ -36,9 +36,9 @@ from tailrace.changelog.state import (
 )
 from tailrace.contract.status import Fault, SnapshotStatus, SnapshotTableProgress, Status, TableCounters, TableStatus
 from tailrace.contract.status import SnapshotState as SnapshotWord
-from tailrace.driver import display, metrics
-from tailrace.driver.rates import Rate
-from tailrace.driver.status import Moment, assemble
+from tailrace.driver.telling import display, metrics
+from tailrace.driver.telling.rates import Rate
+from tailrace.driver.telling.status import Moment, assemble
 from tailrace.errors import RESYNC
 from tailrace.snapshot.chunks import Phase, TableRun
 from tailrace.snapshot.ranges import Range

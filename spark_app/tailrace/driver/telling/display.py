@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tailrace.contract.status import Fault, SnapshotStatus, Status, TableStatus
-from tailrace.driver.status import total
+from tailrace.driver.telling.status import total
 from tailrace.logs import visible
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from support.doctoring import LIMITED, partial, table
 from support.dropping import journal, manifest
 from support.origins import origin
 from tailrace.contract.manifest import load
-from tailrace.driver import assessment
-from tailrace.driver.doctor import Line, Report
+from tailrace.driver.asking import assessment
+from tailrace.driver.asking.doctor import Line, Report
 from tailrace.sources.findings import ColumnSupport, TableSize
 
 

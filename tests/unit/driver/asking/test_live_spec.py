@@ -12,8 +12,8 @@ from support.resources import replicator
 from tailrace.contract.driver import SpecAnswer, SpecBody
 from tailrace.contract.manifest import parse
 from tailrace.contract.resources import LIVE_FIELDS, OPERATOR_FIELDS, Replicator, ReplicatorSpec
-from tailrace.driver import live_spec
-from tailrace.driver.live_spec import LiveSpec
+from tailrace.driver.asking import live_spec
+from tailrace.driver.asking.live_spec import LiveSpec
 from tailrace.errors import InvalidManifest, Retry, StorageFull
 
 

@@ -1,5 +1,5 @@
 """The report on a Replicator's tables before it starts: tables that are copied, columns that are not exact, and the
-amount that the first snapshot has to read. Made from `driver.doctor`'s report; shown by `tailrace doctor`, and in
+amount that the first snapshot has to read. Made from `asking.doctor`'s report; shown by `tailrace doctor`, and in
 Kubernetes by the driver at its first start."""
 
 import logging
@@ -11,7 +11,7 @@ from tailrace.changelog import first_start
 from tailrace.changelog.journal import JournalReader
 from tailrace.contract.resources import Replicator
 from tailrace.contract.status import Assessment
-from tailrace.driver.doctor import Report, examine
+from tailrace.driver.asking.doctor import Report, examine
 from tailrace.errors import TailraceError, error_line
 from tailrace.sources.findings import TableSupport
 from tailrace.storage.store import Storage

@@ -1,5 +1,5 @@
 """The running driver's operations on snapshots and status, for its HTTP server and main loop
-(`driver.server.Control`)."""
+(`asking.server.Control`)."""
 
 import logging
 import threading
@@ -19,13 +19,13 @@ from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, S
 from tailrace.contract.resources import DeletionPolicy, SnapshotRequest
 from tailrace.contract.status import Assessment, Fault, Status
 from tailrace.demand import DEMAND
-from tailrace.driver.final_drop import FinalDrop
-from tailrace.driver.key_lookups import BeingLookedUp, KeyLookups, Withdrawn
-from tailrace.driver.lateness import Lateness
-from tailrace.driver.live_spec import LiveSpec
-from tailrace.driver.rates import Rates
-from tailrace.driver.server import Conflict, Unknown
-from tailrace.driver.status import Moment, assemble
+from tailrace.driver.asking.final_drop import FinalDrop
+from tailrace.driver.asking.key_lookups import BeingLookedUp, KeyLookups, Withdrawn
+from tailrace.driver.asking.live_spec import LiveSpec
+from tailrace.driver.asking.server import Conflict, Unknown
+from tailrace.driver.telling.lateness import Lateness
+from tailrace.driver.telling.rates import Rates
+from tailrace.driver.telling.status import Moment, assemble
 from tailrace.errors import InvalidManifest, Retry
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.removal.dropped import DroppedCopies

@@ -7,7 +7,7 @@ from tailrace.capture.inbox import Board, Inbox
 from tailrace.capture.protocol import StateAnswer
 from tailrace.capture.server import CaptureServer
 from tailrace.changelog.records import Position, RecordNumber
-from tailrace.driver.tail import newest_record
+from tailrace.driver.process.tail import newest_record
 
 
 def test_the_newest_record_is_that_of_the_moment_and_unknown_without_an_open_journal(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tailrace.driver.shutdown import ShutdownRequest
+from tailrace.driver.process.shutdown import ShutdownRequest
 
 
 def test_a_signal_ends_the_wait_in_order_and_a_second_one_at_once() -> None:

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from tailrace.driver import side_loops
-from tailrace.driver.shutdown import ShutdownRequest
-from tailrace.driver.side_loops import SideLoops
+from tailrace.driver.process import side_loops
+from tailrace.driver.process.shutdown import ShutdownRequest
+from tailrace.driver.process.side_loops import SideLoops
 from tailrace.errors import CorruptLog, Retry
 
 

@@ -5,7 +5,7 @@ from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records import Applied, RecordNumber, Seq
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.status import Fault
-from tailrace.driver.applied_report import Reporter
+from tailrace.driver.telling.applied_report import Reporter
 from tailrace.errors import Retry
 
 

@@ -19,9 +19,9 @@ from tailrace.contract.driver import SnapshotBody, SpecBody
 from tailrace.contract.manifest import parse
 from tailrace.contract.resources import SnapshotRequestSpec
 from tailrace.contract.status import Fault, TableCounters
-from tailrace.driver.control import DriverControl
-from tailrace.driver.live_spec import LiveSpec
-from tailrace.driver.server import Conflict
+from tailrace.driver.asking.control import DriverControl
+from tailrace.driver.asking.live_spec import LiveSpec
+from tailrace.driver.asking.server import Conflict
 from tailrace.errors import InvalidManifest, RemovalUnconfirmed, Retry
 
 BODY = SnapshotBody(name="again", spec=SnapshotRequestSpec(replicator="shop", tables=("s.t7",), chunk_rows=5))
@@ -146,7 +146,7 @@ def test_executors_that_are_wanted_are_told_and_one_while_large_batches_do_witho
     assert driver.status().executors_wanted == 4, "the JVM did not answer"
     driver.want_executors(0)
     assert driver.status().executors_wanted == 0
-    monkeypatch.setattr("tailrace.driver.control.DEMAND", SimpleNamespace(missing=True))
+    monkeypatch.setattr("tailrace.driver.asking.control.DEMAND", SimpleNamespace(missing=True))
     assert driver.status().executors_wanted == 1
     driver.want_executors(4)
     assert driver.status().executors_wanted == 4

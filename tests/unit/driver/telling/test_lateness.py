@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tailrace.contract.status import ApplyStatus, CaptureStatus, SnapshotStatus, Status, TableStatus
-from tailrace.driver.lateness import LASTING_SECONDS, Lateness
+from tailrace.driver.telling.lateness import LASTING_SECONDS, Lateness
 
 READING = SnapshotStatus(id="a", reason="initial", state="Running")
 
