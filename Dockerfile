@@ -43,7 +43,8 @@ RUN python3.11 requirements.py spark postgresql mysql > requirements.txt && pip 
 FROM python AS jars-fetched
 COPY tools/bootstrap.py tools/maven.py tools/mysql_packages.py tools/servers.py tools/
 COPY tools/cluster tools/cluster
-COPY spark_app/tailrace/__init__.py spark_app/tailrace/errors.py spark_app/tailrace/
+COPY spark_app/tailrace/__init__.py spark_app/tailrace/
+COPY spark_app/tailrace/errors/__init__.py spark_app/tailrace/errors/
 COPY spark_app/tailrace/spark/__init__.py spark_app/tailrace/spark/artifacts.py spark_app/tailrace/spark/
 RUN ln -s /opt/tailrace .venv && TAILRACE_CACHE=/jars python3.11 tools/bootstrap.py jars
 

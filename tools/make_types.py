@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from make_crds import ROOT
+from tailrace.changelog.types import arrow_type, element_of, fields_of
 from tailrace.sources.mysql import types as mysql
 from tailrace.sources.postgresql import types as postgresql
 from tailrace.targets.lake.delta.schema import delta_type
 from tailrace.targets.lake.iceberg.schema import iceberg_type
-from tailrace.types import arrow_type, element_of, fields_of
 
 PAGE = ROOT / "docs" / "types.md"
 HEADER = """\

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from typing_extensions import override
 
-from tailrace import privacy
+from tailrace.errors import privacy
 
 FORMS = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")

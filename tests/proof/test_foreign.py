@@ -12,7 +12,7 @@ import pytest
 from support.proof import process
 from support.proof.harness import Begin, Proof
 from support.versions import turns
-from tailrace.faults import TERMINATION_VARIABLE
+from tailrace.contract.faults import TERMINATION_VARIABLE
 
 FENCED = 13
 SETTLED = 5.0

@@ -19,6 +19,7 @@ from support import mysql_shop
 from support.mysql import MYSQL, MysqlServer
 from support.mysql_log import LogRun, config_of
 from tailrace.changelog.records import Position
+from tailrace.changelog.types import arrow_type
 from tailrace.contract.resources import TablesSpec
 from tailrace.databases.mysql.connect import connect
 from tailrace.errors import TailraceError
@@ -36,7 +37,6 @@ from tailrace.sources.mysql.log.tables import Tables
 from tailrace.sources.mysql.log.xa_buffer import XaBuffer
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import OWN
-from tailrace.types import arrow_type
 
 SECONDS = float(os.environ.get("TAILRACE_SOAK_DAMAGED_SECONDS", "600"))
 SEED = int(os.environ.get("TAILRACE_SOAK_DAMAGED_SEED", "0"))

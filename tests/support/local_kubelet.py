@@ -21,8 +21,8 @@ from kubernetes import client
 from support.kube import KubeApi, now
 from support.process import Program, tail
 from support.proof.process import ENVIRONMENT, TAILRACE
+from tailrace.contract.faults import TERMINATION_VARIABLE
 from tailrace.contract.pod_template import CONTAINER
-from tailrace.faults import TERMINATION_VARIABLE
 from tailrace.spark.artifacts import cache_dir
 from tailrace_operator.resources.names import HTTP_PORT
 

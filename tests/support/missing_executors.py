@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 
 from support.folder_lake import FolderTable
 from support.random_log import TABLE, RandomLog, first_schema
-from tailrace import demand
 from tailrace.batch.slice import cut
 from tailrace.contract.pods import Executors
 from tailrace.spark import executors_wanted, session
+from tailrace.targets import demand
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine.part import PartInput, PartResult
 from tailrace.targets.lake.engine.spread import spread

@@ -26,9 +26,9 @@ from tailrace.changelog.state import (
     LogState,
     TableLog,
 )
+from tailrace.changelog.types import arrow_type
 from tailrace.targets.api import WrittenChunk
 from tailrace.targets.lake.files.write import write_file
-from tailrace.types import arrow_type
 
 KeyOf = tuple[object, ...]
 TABLE = 7

@@ -28,13 +28,13 @@ from tailrace.changelog.records import (
 )
 from tailrace.changelog.segments import segment_schema
 from tailrace.changelog.transactions import TransactionStart
+from tailrace.changelog.types import arrow_type
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
 from tailrace.errors import PositionLost, ReadRefused, SourceRefused, TableStop
 from tailrace.selection import filters, masks
 from tailrace.sources import api, findings, patterns
 from tailrace.sources.resyncs import ending, renewal_plan, resyncs
-from tailrace.types import arrow_type
 
 ID = Column(name="id", id=1, source_type="bigint", type="int64", nullable=False, key=0)
 V = Column(name="v", id=2, source_type="text", type="string")

@@ -18,6 +18,7 @@ from tailrace.batch.slice import FinishedSnapshot, TableSlice
 from tailrace.changelog import keys
 from tailrace.changelog.bundles import ObjectAccess
 from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, TableSchema
+from tailrace.changelog.types import arrow_type
 from tailrace.errors import TargetChanged, TargetRefused
 from tailrace.fold.chunk_keys import KEY_ONLY, read_chunk_keys
 from tailrace.fold.decide import Folded, decide
@@ -28,7 +29,6 @@ from tailrace.fold.moved_keys import find_moved_keys
 from tailrace.fold.newest import FROM_BASE
 from tailrace.fold.numbered import NumberedKeys, number_keys
 from tailrace.targets.api import ChunkLost, NeededChunks, Opened, Opening, TableFailed, UnitBatch, WrittenChunk
-from tailrace.types import arrow_type
 
 Row = dict[int, Any]
 """Values by the column's id, which outlives a rename."""

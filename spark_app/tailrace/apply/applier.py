@@ -21,15 +21,15 @@ from threading import Lock
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.apply.publishing import is_read
 from tailrace.apply.unit_worker import TableCopy, UnitWorker
-from tailrace.backoff import Backoff, Outages
 from tailrace.batch.slice import last_record
 from tailrace.changelog.dropped import is_blocked
 from tailrace.changelog.logged import place_of
 from tailrace.changelog.records import ChunkRegistered, RecordNumber, TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import TableLog
+from tailrace.contract.faults import fault_of
 from tailrace.errors import CorruptLog, Fenced, Stop, TableStop, TailraceError
-from tailrace.faults import fault_of
+from tailrace.errors.backoff import Backoff, Outages
 from tailrace.snapshot.planner import still_needed
 from tailrace.targets.api import ChunkLost, ChunkWriter, TableFailed
 

@@ -19,8 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tailrace import privacy
 from tailrace.changelog.records import RecordNumber
+from tailrace.errors import privacy
 
 log = logging.getLogger(__name__)
 

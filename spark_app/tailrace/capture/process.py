@@ -21,18 +21,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tailrace import foreign, logs, privacy, sources
+from tailrace import logs, sources
 from tailrace.capture import last_fault, startup
 from tailrace.capture.inbox import Board, Inbox
 from tailrace.capture.loop import Capture, Timing
 from tailrace.capture.renewal import Renewal
 from tailrace.capture.server import CaptureServer
 from tailrace.contract import manifest
+from tailrace.contract.faults import fault_of
+from tailrace.contract.pace import Pace
 from tailrace.contract.resources import Replicator
 from tailrace.contract.units import seconds
-from tailrace.errors import MAKE_ROOM, Retry, StorageFull, TailraceError, met_at
-from tailrace.faults import fault_of
-from tailrace.pace import Pace
+from tailrace.errors import MAKE_ROOM, Retry, StorageFull, TailraceError, foreign, met_at, privacy
 from tailrace.selection import masks
 from tailrace.sources.api import Interrupted, Patience, Source
 from tailrace.storage.store import Storage

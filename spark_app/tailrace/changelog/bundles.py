@@ -17,10 +17,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from tailrace import privacy
 from tailrace.changelog.paths import bundle_path
 from tailrace.changelog.records import Segment, Seq
-from tailrace.errors import CorruptLog
+from tailrace.errors import CorruptLog, privacy
 from tailrace.storage.store import Storage
 
 SMALL = 8 << 10

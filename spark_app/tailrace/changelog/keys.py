@@ -20,9 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace import privacy
 from tailrace.changelog.records import Key
-from tailrace.errors import CorruptLog
+from tailrace.errors import CorruptLog, privacy
 
 __all__ = ["Key", "column", "columns", "fitting", "keys", "texts"]
 

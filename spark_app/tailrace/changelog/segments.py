@@ -12,14 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tailrace import privacy
 from tailrace.changelog.bundles import RESTORE, ObjectAccess, bundled_rows
 from tailrace.changelog.parquet_batches import batch_rows
 from tailrace.changelog.paths import is_bundle, segment_path
 from tailrace.changelog.records import Segment, Seq, TableSchema
-from tailrace.errors import CorruptLog, NoKey, ValueUnsupported
+from tailrace.changelog.types import arrow_type
+from tailrace.errors import CorruptLog, NoKey, ValueUnsupported, privacy
 from tailrace.storage.store import Storage
-from tailrace.types import arrow_type
 
 SEQ, OP, COMMIT_TS, UNCHANGED, OLD_KEY = "_seq", "_op", "_commit_ts", "_unchanged", "_old_key"
 LOG_COLUMNS = (SEQ, OP, COMMIT_TS, UNCHANGED, OLD_KEY)

@@ -8,9 +8,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tailrace import faults, privacy
 from tailrace.cli import request_options
 from tailrace.cli.client import DriverClient
+from tailrace.contract import faults
 from tailrace.contract.driver import RetainedLog, SnapshotBody, SpecBody
 from tailrace.contract.manifest import Manifest, load
 from tailrace.contract.resources import EVERY_TABLE, DeletionPolicy, ReplicatorSpec, SnapshotRequest
@@ -18,7 +18,7 @@ from tailrace.contract.units import seconds, size_text
 from tailrace.driver.asking import live_spec
 from tailrace.driver.process.run_dir import NotRunning, RunFolder
 from tailrace.driver.telling import display
-from tailrace.errors import InvalidManifest, TailraceError
+from tailrace.errors import InvalidManifest, TailraceError, privacy
 from tailrace.logs import visible
 from tailrace.snapshot.planner import request_id
 from tailrace.storage.secret_files import SECRETS_VARIABLE

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tailrace import __version__, faults, logs
+from tailrace import __version__, logs
 from tailrace.cli import request_options
+from tailrace.contract import faults
 from tailrace.errors import TailraceError
 
 EXAMPLES = """examples:

@@ -15,11 +15,13 @@ from dataclasses import replace
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from tailrace import faults, privacy, sources
+from tailrace import sources
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records import Position, RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState
+from tailrace.contract import faults
+from tailrace.contract.pace import AT_ONCE, Pace
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.status import TableStatus
 from tailrace.contract.units import seconds
@@ -38,8 +40,7 @@ from tailrace.driver.process.side_loops import SideLoops
 from tailrace.driver.process.supervise import CaptureProcess
 from tailrace.driver.telling import display
 from tailrace.driver.telling.applied_report import Reporter
-from tailrace.errors import Fenced, Retry, SourceRefused, Stop, TailraceError
-from tailrace.pace import AT_ONCE, Pace
+from tailrace.errors import Fenced, Retry, SourceRefused, Stop, TailraceError, privacy
 from tailrace.seams import seam
 from tailrace.selection import masks
 from tailrace.sources.api import Source

@@ -19,6 +19,7 @@ from tailrace.apply.unit_worker import UnitWorker
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import DroppedTable
+from tailrace.contract.pace import Pace
 from tailrace.contract.resources import Replicator, SnapshotRequest
 from tailrace.contract.units import seconds
 from tailrace.driver.asking import live_spec
@@ -30,7 +31,6 @@ from tailrace.driver.process.run_dir import RunFolder
 from tailrace.driver.process.supervise import CaptureProcess
 from tailrace.driver.telling import display
 from tailrace.errors import InvalidManifest, Retry
-from tailrace.pace import Pace
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Tools
 from tailrace.removal.dropped import DroppedCopies

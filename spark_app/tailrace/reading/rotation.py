@@ -5,7 +5,7 @@ Kept by the snapshot runner for all of its tables together, because servers lock
 
 from dataclasses import dataclass
 
-from tailrace.backoff import ROTATION_SECONDS
+from tailrace.errors.backoff import ROTATION_SECONDS
 
 PAUSE_SECONDS = 10.0
 """Between two tries, each by one step alone."""

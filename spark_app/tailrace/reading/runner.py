@@ -13,14 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tailrace.apply.progress import Progress
-from tailrace.backoff import Backoff, Outages
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records import Key, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
+from tailrace.contract.faults import fault_of
 from tailrace.contract.resources import SnapshotSpec
 from tailrace.contract.status import Fault
 from tailrace.errors import AuthenticationFailed, Locked, Retry, Stop, TableStop, TailraceError
-from tailrace.faults import fault_of
+from tailrace.errors.backoff import Backoff, Outages
 from tailrace.reading import steps
 from tailrace.reading.messages import (
     ChunkDone,

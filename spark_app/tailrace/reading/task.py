@@ -14,9 +14,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from tailrace import privacy
 from tailrace.changelog.records import Nulled, Position
-from tailrace.errors import Retry, TailraceError
+from tailrace.errors import Retry, TailraceError, privacy
 from tailrace.selection.rows import of_chunk
 from tailrace.sources.api import ChunkRead, ChunkReader, KeyList, KeyRange, Table
 from tailrace.targets.api import ChunkWriter, WrittenChunk

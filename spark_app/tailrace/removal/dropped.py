@@ -14,16 +14,16 @@ from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Literal
 
-from tailrace.backoff import Backoff
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.dropped import due
 from tailrace.changelog.records import CopyRemoval
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import DroppedTable
+from tailrace.contract.faults import fault_of
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.status import Fault
 from tailrace.errors import Fenced, TailraceError
-from tailrace.faults import fault_of
+from tailrace.errors.backoff import Backoff
 from tailrace.seams import seam
 from tailrace.sources.dropped import drops
 from tailrace.targets.api import Admit, TableName, TargetRemoval

@@ -5,9 +5,9 @@ Asked by the catalogs. What a value becomes in such a type is decided by the cod
 
 from collections.abc import Collection
 
+from tailrace.changelog.types import decimal_parts, inner_types
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ReadRefused
-from tailrace.types import decimal_parts, inner_types
 
 _LOGICAL = {"text": "string", "double": "float64"}
 _NESTED = {"list": "list<string>", "struct": 'struct<"":string>'}

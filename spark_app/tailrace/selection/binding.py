@@ -6,6 +6,7 @@ from decimal import Context, Decimal
 from functools import lru_cache
 
 from tailrace.changelog.records import Column
+from tailrace.changelog.types import decimal_parts
 from tailrace.selection.conditions import (
     Comparison,
     Condition,
@@ -19,7 +20,6 @@ from tailrace.selection.conditions import (
     text_of_value,
 )
 from tailrace.selection.parsing import MOST_DIGITS, parsed
-from tailrace.types import decimal_parts
 
 _WIDE = Context(prec=2 * MOST_DIGITS)
 

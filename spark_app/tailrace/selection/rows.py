@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 
 from tailrace.changelog.records import Column, Segment, TableSchema
 from tailrace.changelog.segments import DELETE, INSERT, MOVE, OLD_KEY, OP, UNCHANGED, UPDATE
+from tailrace.changelog.types import arrow_type
 from tailrace.selection.binding import bound
 from tailrace.selection.conditions import Comparison, Condition, IsNull, IsTrue, Joined, Membership, Not
 from tailrace.selection.filters import filter_columns
 from tailrace.selection.masking import masked
-from tailrace.types import arrow_type
 
 Mask = NDArray[np.bool_]
 _COMPARE: Final[Mapping[str, Callable[..., pa.Array]]] = {

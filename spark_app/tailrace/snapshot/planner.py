@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from tailrace import privacy
 from tailrace.changelog import triggers
 from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, SnapshotEnded, SnapshotPlanned
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import SnapshotRequest
-from tailrace.errors import RESYNC, InvalidManifest, with_fix
+from tailrace.errors import RESYNC, InvalidManifest, privacy, with_fix
 from tailrace.sources.patterns import matches
 
 MAX_REPAIR_KEYS = 10_000

@@ -13,9 +13,9 @@ from itertools import chain
 
 from typing_extensions import override
 
-from tailrace import privacy
 from tailrace.changelog.records import ChunkRegistered, Key
 from tailrace.changelog.state import SnapshotTable
+from tailrace.errors import privacy
 
 KEYS_PER_CHUNK = 1000
 """A list of keys goes to the source as parameters of one statement."""

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.types import MAX_PRECISION, arrow_type, decimal_parts
+from tailrace.changelog.types import MAX_PRECISION, arrow_type, decimal_parts
 
 
 class NoSuchNumber(ValueError):

@@ -27,11 +27,11 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from typing_extensions import override
 
-from tailrace import foreign, privacy, targets
+from tailrace import targets
 from tailrace.contract.pods import Executors
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.units import size
-from tailrace.errors import ROOM_FIRST, InvalidManifest, Retry, StorageFull, TailraceError
+from tailrace.errors import ROOM_FIRST, InvalidManifest, Retry, StorageFull, TailraceError, foreign, privacy
 from tailrace.selection import masking
 from tailrace.spark import artifacts, jvm_log
 

@@ -21,7 +21,6 @@ from obstore import exceptions
 from obstore.store import AzureStore, GCSStore, S3Store
 from typing_extensions import override
 
-from tailrace import foreign
 from tailrace.contract.resources import StorageLocation
 from tailrace.errors import (
     MAKE_ROOM,
@@ -31,6 +30,7 @@ from tailrace.errors import (
     StorageFull,
     TailraceError,
     Where,
+    foreign,
     met_at,
 )
 from tailrace.storage import local

@@ -17,13 +17,13 @@ from support.mysql import MysqlServer
 from support.versions import turns
 from tailrace.changelog import keys
 from tailrace.changelog.keys import Key
+from tailrace.changelog.types import arrow_type
 from tailrace.databases.mysql.connect import PROBES, Connection, connect, execute, server_of
 from tailrace.errors import AuthenticationFailed, Locked, NoKey, ReadRefused, Retry, SourceRefused, TableGone
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange
 from tailrace.sources.mysql import catalog, chunks
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.source_config import SourceConfig
-from tailrace.types import arrow_type
 
 UTC = dt.UTC
 WHOLE = KeyRange(None, None)

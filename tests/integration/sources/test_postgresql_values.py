@@ -13,18 +13,17 @@ import pytest
 from support.pg_source import LogReader, chunk_of, config_of, table_of, walk
 from support.postgres import PostgresServer
 from support.versions import turns
-from tailrace import privacy
 from tailrace.changelog.keys import keys as keys_of
+from tailrace.changelog.types import fields_of
 from tailrace.contract.resources import TableOptions
 from tailrace.databases.postgresql.connect import connect
-from tailrace.errors import ValueUnsupported
+from tailrace.errors import ValueUnsupported, privacy
 from tailrace.sources.api import KeyList, KeyRange
 from tailrace.sources.findings import TableSize
 from tailrace.sources.postgresql import binary, chunks
 from tailrace.sources.postgresql.chunks import PgKeys
 from tailrace.sources.postgresql.codec import decode
 from tailrace.sources.postgresql.support import describe
-from tailrace.types import fields_of
 
 ALL = KeyRange(None, None)
 STRICT = TableOptions(match="*.*", on_unsupported="Fail")

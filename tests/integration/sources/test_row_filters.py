@@ -22,11 +22,11 @@ from support.proof.writers import StalledCommits, Writers
 from support.resources import replicator as document_of
 from tailrace import sources
 from tailrace.changelog.records import Column
+from tailrace.changelog.types import arrow_type
 from tailrace.contract.resources import Replicator
 from tailrace.selection.binding import bound
 from tailrace.selection.conditions import Comparison, Condition, IsNull, IsTrue, Joined, Membership, Not, canonical
 from tailrace.selection.rows import passing
-from tailrace.types import arrow_type
 
 Row = dict[str, Any]
 MOMENTS = tuple(datetime(2024, 2, 28, 22 + n, microsecond=n, tzinfo=UTC) for n in range(2))

@@ -19,11 +19,11 @@ from support.scripted_database import Database
 from tailrace import sources
 from tailrace.changelog.paths import SEGMENTS
 from tailrace.changelog.writer import JournalWriter
+from tailrace.contract.faults import fault_of
 from tailrace.contract.resources import StorageLocation, StorageSpec
 from tailrace.driver.asking.doctor import _place
 from tailrace.driver.process.supervise import CaptureProcess
 from tailrace.errors import MAKE_ROOM, ROOM_FIRST, OutcomeUnknown, Retry, StorageFull
-from tailrace.faults import fault_of
 from tailrace.storage.store import Storage
 
 
@@ -119,7 +119,7 @@ def test_capture_is_started_again_while_the_run_directory_is_full_and_says_why_i
     words = StorageFull("file:///log: No space left on device", MAKE_ROOM)
     program = (
         "import os, sys, time; from pathlib import Path; from tailrace.capture import last_fault;"
-        " from tailrace.errors import StorageFull; from tailrace.faults import fault_of;"
+        " from tailrace.errors import StorageFull; from tailrace.contract.faults import fault_of;"
         f" path = Path({str(full / 'capture-fault.json')!r}); last_fault.reserve(path);"
         f" filler = open({str(full / 'filler')!r}, 'ab', buffering=0)\n"
         "try:\n  while True: filler.write(bytes(4096))\nexcept OSError: pass\n"

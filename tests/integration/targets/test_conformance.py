@@ -20,9 +20,9 @@ from tailrace.batch.slice import TableSlice, cut
 from tailrace.changelog.records import RecordNumber, Seq
 from tailrace.changelog.segments import segment_schema, write_segment
 from tailrace.changelog.state import LoggedChunk, LoggedSegment, SegmentList
+from tailrace.changelog.types import arrow_type
 from tailrace.errors import Fenced, Stop, TargetChanged, TargetRefused
 from tailrace.targets.api import ChunkLost, NeededChunks, TableFailed
-from tailrace.types import arrow_type
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """PySpark leaves the sockets of `collect` to the garbage collector."""

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tailrace import privacy
-from tailrace.errors import Retry
+from tailrace.errors import Retry, privacy
 from tailrace.targets.lake.iceberg.java import guarded
 
 CANARY = "CANARY-7f3a"

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.changelog.keys import column, columns, fitting, keys, texts
+from tailrace.changelog.types import arrow_type
 from tailrace.errors import CorruptLog
-from tailrace.types import arrow_type
 
 FORMS: list[tuple[str, object, str]] = [
     ("bool", True, "true"),

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from tailrace.changelog.records import Column, Segment, TableSchema
 from tailrace.changelog.segments import open_segment, segment_schema, write_segment
+from tailrace.changelog.types import arrow_type
 from tailrace.contract.resources import StorageLocation
 from tailrace.errors import CorruptLog, NoKey, ValueUnsupported
 from tailrace.storage.store import NotFound, Storage
-from tailrace.types import arrow_type
 
 LIMITS: dict[str, list[Any]] = {
     "bool": [True, False],

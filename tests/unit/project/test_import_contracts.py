@@ -49,7 +49,7 @@ VIOLATIONS = {
     "The data plane knows nothing of the control plane": ("tailrace.driver.asking.namespace", "kubernetes"),
     "The control plane uses nothing of the data plane but the contract": (
         "tailrace_operator.decide.desired",
-        "tailrace.faults",
+        "tailrace.logs",
     ),
     "Handlers call, acting follows deciding, deciding follows observing": (
         "tailrace_operator.decide.desired",

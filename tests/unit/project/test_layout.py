@@ -20,7 +20,8 @@ def module_files(test: Path) -> Iterator[Path]:
     folder = HOMES.get(room, ROOT / "spark_app" / "tailrace" / room).joinpath(*rest)
     words = test.stem.removeprefix("test_").split("_")
     for number in range(len(words), 0, -1):
-        yield folder / f"{'_'.join(words[:number])}.py"
+        name = "_".join(words[:number])
+        yield from (folder / f"{name}.py", folder / name / "__init__.py")
     if words[0] == "main":
         yield folder / "__main__.py"
 

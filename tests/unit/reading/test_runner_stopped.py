@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from support.snapshot_runs import World, record_finish, runner_over
-from tailrace import backoff
 from tailrace.changelog.records import (
     Event,
     Position,
@@ -25,7 +24,7 @@ from tailrace.changelog.records import (
     TableStopped,
 )
 from tailrace.changelog.state import TableLog
-from tailrace.errors import Retry, TableGone
+from tailrace.errors import Retry, TableGone, backoff
 from tailrace.reading import runner as snapshots
 from tailrace.reading import steps
 from tailrace.reading.runner import SnapshotRunner

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pymysql
 
-from tailrace import privacy
+from tailrace.errors import privacy
 
 START_OVER = (
     "Run `tailrace resync -f <manifest> --all`, then start; in Kubernetes, create a SnapshotRequest with resync: true"

@@ -12,11 +12,10 @@ from typing import Any
 
 import psycopg
 
-from tailrace import privacy
 from tailrace.databases import client_certificate
 from tailrace.databases.secret_files import read_password
 from tailrace.databases.server import ServerConfig
-from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, met_at
+from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, met_at, privacy
 from tailrace.storage.secret_files import file_place
 
 Connection = psycopg.Connection[tuple[Any, ...]]

@@ -6,13 +6,12 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from tailrace import privacy
 from tailrace.changelog import first_start
 from tailrace.changelog.journal import JournalReader
 from tailrace.contract.resources import Replicator
 from tailrace.contract.status import Assessment
 from tailrace.driver.asking.doctor import Report, examine
-from tailrace.errors import TailraceError, error_line
+from tailrace.errors import TailraceError, error_line, privacy
 from tailrace.sources.findings import TableSupport
 from tailrace.storage.store import Storage
 

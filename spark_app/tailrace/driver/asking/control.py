@@ -9,7 +9,6 @@ from functools import partial
 from typing import Protocol
 
 from tailrace.apply.progress import Progress
-from tailrace.backoff import Backoff
 from tailrace.capture.client import CaptureClient
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.records import Key, Position, RecordNumber, SnapshotEnded, SnapshotPlanned, SnapshotSuspended
@@ -18,7 +17,6 @@ from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody
 from tailrace.contract.resources import DeletionPolicy, SnapshotRequest
 from tailrace.contract.status import Assessment, Fault, Status
-from tailrace.demand import DEMAND
 from tailrace.driver.asking.final_drop import FinalDrop
 from tailrace.driver.asking.key_lookups import BeingLookedUp, KeyLookups, Withdrawn
 from tailrace.driver.asking.live_spec import LiveSpec
@@ -27,11 +25,13 @@ from tailrace.driver.telling.lateness import Lateness
 from tailrace.driver.telling.rates import Rates
 from tailrace.driver.telling.status import Moment, assemble
 from tailrace.errors import InvalidManifest, Retry
+from tailrace.errors.backoff import Backoff
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.removal.dropped import DroppedCopies
 from tailrace.seams import seam
 from tailrace.snapshot import planner
 from tailrace.sources import removals
+from tailrace.targets.demand import DEMAND
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tailrace import faults
+from tailrace.contract import faults
 from tailrace.contract.driver import DropAnswer, DropReport
 from tailrace.contract.resources import DeletionPolicy, Replicator
 from tailrace.driver.asking.namespace import namespace_ends

@@ -17,9 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from tailrace import foreign
-from tailrace.errors import ROOM_FIRST, Fenced, InvalidManifest, StorageFull, TailraceError
-from tailrace.faults import in_a_pod
+from tailrace.contract.faults import in_a_pod
+from tailrace.errors import ROOM_FIRST, Fenced, InvalidManifest, StorageFull, TailraceError, foreign
 
 LOCK_TRIES, LOCK_PAUSE = 3, 0.1
 """Seconds between two tries."""

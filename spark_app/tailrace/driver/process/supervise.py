@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from tailrace.backoff import ROTATION_SECONDS
 from tailrace.capture import last_fault
 from tailrace.capture.last_fault import write_in_place
 from tailrace.changelog.records import Position
@@ -30,6 +29,7 @@ from tailrace.errors import (
     StorageFull,
     TailraceError,
 )
+from tailrace.errors.backoff import ROTATION_SECONDS
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ import pymysql
 from tailrace.changelog import keys as key_texts
 from tailrace.changelog.keys import Key
 from tailrace.changelog.records import Nulled, with_nulled
+from tailrace.changelog.types import arrow_type
 from tailrace.databases.mysql import faults
 from tailrace.databases.mysql.connect import Connection, connect, execute, rows, server_of, source_errors
 from tailrace.errors import CorruptLog, Locked, ReadRefused, Retry, TableGone
@@ -27,7 +28,6 @@ from tailrace.sources.mysql.packets import PreparedAnswer
 from tailrace.sources.mysql.source_config import SourceConfig
 from tailrace.sources.mysql.support import sizes
 from tailrace.sources.mysql.visibility import snapshot_text
-from tailrace.types import arrow_type
 
 
 @dataclass(frozen=True)

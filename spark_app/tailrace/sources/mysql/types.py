@@ -6,7 +6,7 @@ value comes out equal, bit for bit, either way.
 
 from dataclasses import dataclass
 
-from tailrace.types import MAX_PRECISION
+from tailrace.changelog.types import MAX_PRECISION
 
 _SIMPLE = {
     "tinyint": "int32",

@@ -15,13 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tailrace import privacy
-from tailrace.errors import CHANGED, RESYNC, ValueUnsupported
+from tailrace.changelog.types import arrow_type, decimal_parts
+from tailrace.errors import CHANGED, RESYNC, ValueUnsupported, privacy
 from tailrace.sources import numerals
 from tailrace.sources.mysql.types import Form
 from tailrace.sources.numerals import NoSuchNumber
 from tailrace.sources.unrepresentable import or_null, way_out, without_unrepresentable
-from tailrace.types import arrow_type, decimal_parts
 
 Ints = NDArray[np.int64]
 Valid = NDArray[np.bool_] | None

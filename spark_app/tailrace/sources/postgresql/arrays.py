@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tailrace.changelog.types import list_type
 from tailrace.sources.numerals import NoSuchNumber
-from tailrace.types import list_type
 
 _OPEN, _CLOSE, _COMMA, _QUOTE, _BACKSLASH = b'{},"\\'
 _NULL = np.frombuffer(b"NULL", dtype=np.uint8)

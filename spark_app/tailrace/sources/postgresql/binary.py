@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tailrace.changelog.types import arrow_type, decimal_parts
 from tailrace.sources.numerals import NoSuchNumber
 from tailrace.sources.postgresql.codec import Reader, content
 from tailrace.sources.postgresql.model import CatalogColumn
-from tailrace.types import arrow_type, decimal_parts
 
 EPOCH_DAYS = 10_957
 """Days from 1970 to 2000, where PostgreSQL counts from."""

@@ -13,6 +13,7 @@ from psycopg import Cursor, sql
 from psycopg.rows import DictRow, dict_row
 
 from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.types import struct_of
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.databases.postgresql.connect import Connection
 from tailrace.errors import NoKey, ReadRefused, TableStop
@@ -24,7 +25,6 @@ from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable
 from tailrace.sources.postgresql.support import is_text, unfit_type
 from tailrace.sources.postgresql.trees import NOTHING, Tree, Trees
 from tailrace.sources.stops import reserved
-from tailrace.types import struct_of
 
 _LOOKS = 5
 """Each sees what others had committed when it began."""

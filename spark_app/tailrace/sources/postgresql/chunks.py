@@ -15,6 +15,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from tailrace.changelog.records import Key, Nulled, Position, with_nulled
+from tailrace.changelog.types import arrow_type
 from tailrace.databases.postgresql.connect import (
     Connection,
     PgConfig,
@@ -46,7 +47,6 @@ from tailrace.sources.postgresql.oldest import oldest
 from tailrace.sources.postgresql.sizes import sizes
 from tailrace.sources.postgresql.too_large import LIMIT, SHORTEN, too_large
 from tailrace.sources.unrepresentable import sets_null
-from tailrace.types import arrow_type
 
 
 @dataclass(frozen=True)

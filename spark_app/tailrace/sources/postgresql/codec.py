@@ -14,13 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace import privacy
-from tailrace.errors import RESYNC, STOP_FIX, SchemaChangeUnsupported, TableStop, ValueUnsupported
+from tailrace.changelog.types import arrow_type, element_of, fields_of
+from tailrace.errors import RESYNC, STOP_FIX, SchemaChangeUnsupported, TableStop, ValueUnsupported, privacy
 from tailrace.sources import numerals
 from tailrace.sources.numerals import NoSuchNumber, all_true
 from tailrace.sources.postgresql import arrays, composites
 from tailrace.sources.unrepresentable import or_null, way_out, without_unrepresentable
-from tailrace.types import arrow_type, element_of, fields_of
 
 _UUID = "^{}$".format("-".join(f"([0-9a-f]{{{digits}}})" for digits in (8, 4, 4, 4, 12)))
 Reader = Callable[[pa.LargeBinaryArray, str], pa.Array]

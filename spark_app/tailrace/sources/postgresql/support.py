@@ -5,13 +5,13 @@ Types and limits are those of `types`, of which the catalog and docs/types.md ar
 
 from collections.abc import Sequence
 
+from tailrace.changelog.types import element_of, inner_types
 from tailrace.errors import TableStop
 from tailrace.selection import as_types
 from tailrace.sources.findings import ColumnSupport, TableSize, TableSupport
 from tailrace.sources.postgresql import types
 from tailrace.sources.postgresql.model import CatalogColumn, PgTable
 from tailrace.sources.unrepresentable import RARE, limited, sets_null
-from tailrace.types import element_of, inner_types
 
 _GENERATED = ("generated columns are not in the log", "Compute them in the target, or in a view over it.")
 

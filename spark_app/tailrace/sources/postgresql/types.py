@@ -1,6 +1,6 @@
 """The types of PostgreSQL's columns: the logical type that log and target have for each. Called by the catalog."""
 
-from tailrace.types import MAX_PRECISION
+from tailrace.changelog.types import MAX_PRECISION
 
 LOGICAL = {
     "bool": "bool",

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable
 from itertools import count
 
 from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.types import element_of, fields_of
 from tailrace.errors import RESYNC, SchemaChangeUnsupported
-from tailrace.types import element_of, fields_of
 
 
 def shown(schema: TableSchema, format: str, reserved: Collection[str], elements: bool) -> TableSchema:

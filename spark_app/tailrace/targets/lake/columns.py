@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.types import inner_types
 from tailrace.errors import TargetChanged
-from tailrace.types import inner_types
 
 COLUMNS = "tailrace.columns"
 """Table property: schema version, field id and physical name of each source column's number, dropped ones included."""

@@ -7,11 +7,10 @@ what.
 import logging
 from concurrent.futures import ThreadPoolExecutor
 
-from tailrace import foreign
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records import ChunkRegistered, TableSchema
-from tailrace.errors import RESYNC, Fenced, TailraceError, TargetChanged
+from tailrace.errors import RESYNC, Fenced, TailraceError, TargetChanged, foreign
 from tailrace.fold.fold_input import FoldInput
 from tailrace.seams import seam
 from tailrace.storage.store import NotFound

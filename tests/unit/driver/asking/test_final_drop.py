@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.resources import replicator
-from tailrace import faults
+from tailrace.contract import faults
 from tailrace.contract.driver import MAX_MESSAGE, DropReport, LastWords
 from tailrace.contract.resources import DeletionPolicy, Replicator
 from tailrace.contract.status import Fault

@@ -12,7 +12,7 @@ from support.origins import origin
 from support.states import keyed, segment, table_log
 from support.states import log_state as log
 from support.states import snapshot as of_plan
-from tailrace import logs, privacy
+from tailrace import logs
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.packed import PackedRows
@@ -39,7 +39,7 @@ from tailrace.contract.status import SnapshotState as SnapshotWord
 from tailrace.driver.telling import display, metrics
 from tailrace.driver.telling.rates import Rate
 from tailrace.driver.telling.status import Moment, assemble
-from tailrace.errors import RESYNC
+from tailrace.errors import RESYNC, privacy
 from tailrace.snapshot.chunks import Phase, TableRun
 from tailrace.snapshot.ranges import Range
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tailrace.changelog.types import arrow_type
 from tailrace.errors import ValueUnsupported
 from tailrace.sources.postgresql.arrays import NoList, lists, split
 from tailrace.sources.postgresql.codec import decode
-from tailrace.types import arrow_type
 
 ELEMENT = st.none() | st.text(
     st.sampled_from('{},"\\ aNUL\n\u00fc\U0001f600') | st.characters(codec="utf-8"), max_size=9

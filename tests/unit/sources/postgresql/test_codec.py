@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace import privacy
-from tailrace.errors import RESYNC, ValueUnsupported
+from tailrace.changelog.types import arrow_type
+from tailrace.errors import RESYNC, ValueUnsupported, privacy
 from tailrace.sources.postgresql.codec import decode
-from tailrace.types import arrow_type
 
 
 @pytest.fixture(autouse=True)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tailrace.changelog.types import arrow_type, fields_of, struct_of
 from tailrace.errors import SchemaChangeUnsupported, ValueUnsupported
 from tailrace.sources.postgresql.codec import decode
 from tailrace.sources.postgresql.composites import NoStruct, split
-from tailrace.types import arrow_type, fields_of, struct_of
 
 FIELD = st.none() | st.text(st.sampled_from('(),"\\\\ a\n\u00fc\U0001f600') | st.characters(codec="utf-8"), max_size=9)
 NAMES = ("a", "b")

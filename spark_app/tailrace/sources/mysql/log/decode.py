@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tailrace.changelog.records import with_nulled
 from tailrace.changelog.segments import segment_schema
+from tailrace.changelog.types import arrow_type
 from tailrace.errors import LogIncomplete, TableGone, TableStop
 from tailrace.sources.api import Changes, TableRows
 from tailrace.sources.log.decode import BlockEvents, Evolved, first_failing
@@ -22,7 +23,6 @@ from tailrace.sources.mysql.log.rows import ROW_IMAGE_FIX, Part, RowForm, Span
 from tailrace.sources.mysql.log.rows import decode as decode_rows
 from tailrace.sources.mysql.log.tables import Tables
 from tailrace.sources.mysql.log.walk import Flags, Places
-from tailrace.types import arrow_type
 
 
 @dataclass

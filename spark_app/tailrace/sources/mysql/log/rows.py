@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tailrace.changelog.records import Nulled, TableSchema, with_nulled
 from tailrace.changelog.segments import DELETE, INSERT, MOVE, UPDATE
+from tailrace.changelog.types import arrow_type
 from tailrace.errors import LogIncomplete
 from tailrace.sources.mysql import values
 from tailrace.sources.mysql.log import json_differences
@@ -28,7 +29,6 @@ from tailrace.sources.mysql.log.events import Kind, UnknownEvent, number, whole
 from tailrace.sources.mysql.log.table_map import JSON, TableMap
 from tailrace.sources.mysql.log.walk import Cells, Documents, Places, walk
 from tailrace.sources.mysql.model import MysqlColumn
-from tailrace.types import arrow_type
 
 INSERTS = frozenset((Kind.WRITE_ROWS, Kind.WRITE_ROWS_V1))
 UPDATES = frozenset((Kind.UPDATE_ROWS, Kind.UPDATE_ROWS_V1, Kind.PARTIAL_UPDATE_ROWS))

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from tailrace.changelog.records import Column, TableSchema, with_nulled
 from tailrace.changelog.segments import DELETE, segment_schema
+from tailrace.changelog.types import arrow_type
 from tailrace.sources.api import TableRows
 from tailrace.sources.log.decode import first_failing
 from tailrace.sources.postgresql import codec
 from tailrace.sources.postgresql.log.blocks import FlatBlock
 from tailrace.sources.postgresql.log.walk import Part
-from tailrace.types import arrow_type
 
 Indexes = NDArray[np.int64]
 

@@ -13,8 +13,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
-from tailrace import privacy
-from tailrace.errors import OutcomeUnknown, Retry
+from tailrace.errors import OutcomeUnknown, Retry, privacy
 from tailrace.targets.lake.delta import log_store
 from tailrace.targets.lake.known_names import known_names
 

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.types import decimal_parts, element_of, fields_of, inner_types, struct_of
 from tailrace.errors import RESYNC, SchemaChangeUnsupported, TargetChanged
 from tailrace.targets.lake import column_names
 from tailrace.targets.lake.columns import COLUMNS, Columns, claimed
 from tailrace.targets.lake.files.layout import physical_field
-from tailrace.types import decimal_parts, element_of, fields_of, inner_types, struct_of
 
 _ID = "delta.columnMapping.id"
 _PHYSICAL = "delta.columnMapping.physicalName"

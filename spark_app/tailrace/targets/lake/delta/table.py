@@ -18,10 +18,9 @@ import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
-from tailrace import privacy
 from tailrace.batch.applied import FIRST, AppliedState, Generation
 from tailrace.changelog.records import TableSchema
-from tailrace.errors import RESYNC, OutcomeUnknown, Retry, TailraceError, TargetChanged, TargetRefused
+from tailrace.errors import RESYNC, OutcomeUnknown, Retry, TailraceError, TargetChanged, TargetRefused, privacy
 from tailrace.seams import seam
 from tailrace.storage.store import NotFound
 from tailrace.targets.api import Admit

@@ -18,8 +18,8 @@ from pyspark import Broadcast, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tailrace import privacy
-from tailrace.demand import DEMAND, PATIENCE, Demand
+from tailrace.errors import privacy
+from tailrace.targets.demand import DEMAND, PATIENCE, Demand
 from tailrace.targets.lake.engine.build import do_part
 from tailrace.targets.lake.engine.divide import Piece, Source, divide, shuffled_keys, to_divide
 from tailrace.targets.lake.engine.part import PartInput, PartResult

@@ -13,8 +13,8 @@ from functools import cached_property
 import pyarrow as pa
 
 from tailrace.changelog.records import TableSchema
+from tailrace.changelog.types import arrow_type, element_of, fields_of, list_type
 from tailrace.errors import SchemaChangeUnsupported
-from tailrace.types import arrow_type, element_of, fields_of, list_type
 
 FIELD_ID = b"PARQUET:field_id"
 

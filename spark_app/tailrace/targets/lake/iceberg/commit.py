@@ -12,13 +12,13 @@ from typing import Any
 
 from pyroaring import BitMap64
 
+from tailrace.changelog.types import element_of, fields_of
 from tailrace.errors import TargetChanged
 from tailrace.targets.lake.files.access import FileAccess, footer_of
 from tailrace.targets.lake.iceberg.files import Tracked, Vector
 from tailrace.targets.lake.iceberg.java import CommitConflict, Java
 from tailrace.targets.lake.iceberg.schema import SchemaStep
 from tailrace.targets.lake.model import NewFile, TableCommit
-from tailrace.types import element_of, fields_of
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from typing_extensions import override
 
-from tailrace import privacy
-from tailrace.errors import OutcomeUnknown, Retry, TailraceError, TargetRefused
+from tailrace.errors import OutcomeUnknown, Retry, TailraceError, TargetRefused, privacy
 from tailrace.targets.lake.known_names import known_names
 
 _PACKAGE = "org.apache.iceberg.exceptions."

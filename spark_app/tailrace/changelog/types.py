@@ -28,7 +28,7 @@ _STRUCT = re.compile(r"struct<(.*)>", re.DOTALL)
 _FIELD = re.compile(r'("(?:[^"\\]|\\.)*"):([a-z0-9_]+(?:\([0-9]+, ?[0-9]+\))?)(?:,|$)')
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 MAX_PRECISION = 38
-"""Digits that Spark, Delta and Iceberg can hold in a decimal."""
+"""Digits that Arrow, Spark and the formats of tables can hold in a decimal."""
 
 
 def decimal_parts(logical: str) -> tuple[int, int] | None:
@@ -72,7 +72,7 @@ def inner_types(logical: str) -> tuple[str, ...]:
 
 
 def list_type(element: pa.DataType, metadata: dict[bytes, bytes] | None = None) -> pa.DataType:
-    """A list type whose elements have the name that Parquet, Delta and Iceberg use."""
+    """A list type whose elements have the name that Parquet and the formats of tables use."""
     return pa.list_(pa.field("element", element, metadata=metadata))
 
 

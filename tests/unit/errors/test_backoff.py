@@ -1,5 +1,5 @@
-from tailrace.backoff import LONGEST_OUTAGE_PAUSE, Backoff, Outages
 from tailrace.errors import Retry, StorageFull, Where, met_at
+from tailrace.errors.backoff import LONGEST_OUTAGE_PAUSE, Backoff, Outages
 
 
 def test_pauses_double_up_to_the_longest_and_are_short_again_after_a_success() -> None:

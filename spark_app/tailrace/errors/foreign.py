@@ -33,7 +33,6 @@ _WORKER_FRAME = re.compile(r'^\s*(File "[^"\n]+", line \d+, in [\w<>.]+)$', re.M
 _WORKER_CLASS = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$", re.MULTILINE)
 FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_TEXT = re.compile("|".join(re.escape(os.strerror(number)) for number in FULL))
-_OWN = ("tailrace.errors.", "tailrace.privacy.Withheld")
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def _of_java(name: str, text: str, _: list[str]) -> Iterator[Cause]:
         lines = [line for line in text.splitlines() if line and not line.startswith((" ", "Traceback"))]
         last = next((f for line in reversed(lines) if (f := _WORKER_CLASS.fullmatch(line)) is not None), None)
         if last is not None:
-            yield Cause(last[1], last[2] or "", last[1].startswith(_OWN))
+            yield Cause(last[1], last[2] or "", last[1].startswith("tailrace.errors."))
 
 
 def _java(error: BaseException) -> list[tuple[str, str, list[str]]] | None:

@@ -13,9 +13,8 @@ from typing_extensions import override
 
 import tailrace
 from support.syntax import tree
-from tailrace import privacy
-from tailrace.errors import TailraceError
-from tailrace.faults import fault_of
+from tailrace.contract.faults import fault_of
+from tailrace.errors import TailraceError, privacy
 from tailrace.targets.lake.delta.log import DeltaLog, DeltaSnapshot
 from tailrace.targets.lake.iceberg.java import guarded
 
@@ -200,7 +199,7 @@ def test_an_exception_that_pyspark_has_turned_into_its_own_names_java_s() -> Non
     [
         (f"KeyError: '{CANARY}'", "KeyError ("),
         ("tailrace.errors.Retry: Retry: the store is away", "tailrace.errors.Retry: Retry: the store is away"),
-        ("tailrace.privacy.Withheld: ValueError (text)", "tailrace.privacy.Withheld: ValueError (text)"),
+        ("tailrace.errors.privacy.Withheld: ValueError (text)", "tailrace.errors.privacy.Withheld: ValueError (text)"),
     ],
 )
 def test_of_a_python_task_the_class_and_the_places_are_told(last: str, told: str) -> None:
@@ -226,7 +225,7 @@ def test_an_internal_error_names_the_place_in_our_code() -> None:
     try:
         privacy.shown(5)  # type: ignore[arg-type]  # the wrong type is what is tested
     except TypeError as error:
-        assert " at privacy.py:" in fault_of(error, 0.0).message
+        assert " at errors/privacy.py:" in fault_of(error, 0.0).message
 
 
 def test_the_system_s_own_words_stay_and_a_library_s_do_not() -> None:
@@ -247,7 +246,7 @@ FOREIGN |= {
 }
 WITHOUT_ROWS = {"manifest.py", "cluster.py", "session.py"}
 """What they read, or start, holds no rows: a manifest, an answer of Kubernetes, a JVM that did not start."""
-THE_TELLERS = {"privacy.py", "foreign.py"}
+THE_TELLERS = {"errors/privacy.py", "errors/foreign.py"}
 
 
 def _caught(handler: ast.ExceptHandler) -> set[str]:

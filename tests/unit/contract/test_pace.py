@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pace import MARGIN, Pace
+from tailrace.contract.pace import MARGIN, Pace
 
 
 @given(st.floats(0.1, 3600.0))

@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from tailrace import faults
 from tailrace.cli.main import main
+from tailrace.contract import faults
 from tailrace.contract.driver import LastWords
+from tailrace.contract.faults import fault_of
 from tailrace.contract.resources import StorageLocation, StorageSpec, TargetSpec
 from tailrace.errors import CorruptLog, Retry, TailraceError, Where, met_at, where_of
-from tailrace.faults import fault_of
 from tailrace.storage.store import Storage
 
 

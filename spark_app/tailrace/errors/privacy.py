@@ -15,8 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 
-from tailrace import foreign
-from tailrace.errors import TailraceError
+from tailrace.errors import TailraceError, foreign
 
 VARIABLE = "TAILRACE_SHOW_VALUES"
 SHOWN = 80

@@ -1,7 +1,7 @@
 import pyarrow as pa
 import pytest
 
-from tailrace.types import arrow_type, decimal_parts
+from tailrace.changelog.types import arrow_type, decimal_parts
 
 
 def test_each_logical_type_has_its_arrow_type() -> None:

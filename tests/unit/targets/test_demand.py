@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tailrace.demand import PATIENCE, WITHOUT, Demand
+from tailrace.targets.demand import PATIENCE, WITHOUT, Demand
 
 
 class Clock:

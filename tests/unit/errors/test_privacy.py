@@ -6,10 +6,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from tailrace import privacy
 from tailrace.changelog import keys
-from tailrace.errors import CorruptLog, Retry, ValueUnsupported
-from tailrace.faults import fault_of
+from tailrace.contract.faults import fault_of
+from tailrace.errors import CorruptLog, Retry, ValueUnsupported, privacy
 from tailrace.logs import JsonFormatter, TextFormatter
 from tailrace.snapshot.ranges import Range
 from tailrace.sources.postgresql import codec

@@ -7,10 +7,10 @@ operator's the container's termination message holds `LastWords` as JSON, so tha
 import os
 from pathlib import Path
 
-from tailrace import foreign, privacy
 from tailrace.contract.driver import DropReport, LastWords, RetainedLog
 from tailrace.contract.status import Fault
-from tailrace.errors import MAKE_ROOM, LogTrimmed, Stop, StorageFull, TableStop, TailraceError, Where, where_of
+from tailrace.errors import MAKE_ROOM, LogTrimmed, Stop, StorageFull, TableStop, TailraceError, Where, foreign, where_of
+from tailrace.errors.privacy import error_text
 
 TERMINATION_VARIABLE = "TAILRACE_TERMINATION_MESSAGE"
 """Environment variable: path of the container's termination message, in a pod of the operator's."""
@@ -28,12 +28,12 @@ def fault_of(error: BaseException, now: float, where: Where = "driver") -> Fault
         fix = "Read it again: `tailrace snapshot -f <manifest> --tables <table>`, or a SnapshotRequest without where."
         return Fault(name=error.name, message=error.message, fix=fix, where=place, since=now)
     if not isinstance(error, TableStop | Stop) and foreign.full(error):
-        text = error.message if isinstance(error, TailraceError) else privacy.error_text(error)
+        text = error.message if isinstance(error, TailraceError) else error_text(error)
         return Fault(name=StorageFull.__name__, message=text, fix=MAKE_ROOM, where=place, since=now)
     if isinstance(error, TailraceError):
         return Fault(name=error.name, message=error.message, fix=error.fix, where=place, since=now)
     at = foreign.place(error)
-    text = privacy.error_text(error) + (f" at {at}" if at else "")
+    text = error_text(error) + (f" at {at}" if at else "")
     fix = "See the log; report the error if it persists."
     return Fault(name="InternalError", message=text, fix=fix, where=place, since=now)
 
