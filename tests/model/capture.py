@@ -6,7 +6,7 @@ from model.source import Source, State, Transaction
 
 from support.transactions import known
 from tailrace.batch.rule import Change, Values
-from tailrace.changelog.records import Seq
+from tailrace.changelog.records.terms import Seq
 from tailrace.snapshot.replay import replay_point
 from tailrace.sources.postgresql.visibility import PgSnapshot
 

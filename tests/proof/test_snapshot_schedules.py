@@ -14,25 +14,17 @@ import pytest
 from support.journals import table_schema
 from support.origins import origin
 from support.states import chunk
-from tailrace.changelog.records import (
-    Applied,
-    Event,
-    Position,
+from tailrace.changelog.records import Event, Record
+from tailrace.changelog.records.snapshots import (
     ReadFailure,
-    Record,
-    RecordNumber,
-    SchemaChanged,
-    Seq,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotSuspended,
     SnapshotTableFinished,
     SnapshotTableStarted,
-    TableAdded,
-    TableRemoved,
-    TableSchema,
-    TableStopped,
 )
+from tailrace.changelog.records.tables import Applied, SchemaChanged, TableAdded, TableRemoved, TableStopped
+from tailrace.changelog.records.terms import Position, RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import LogState, SnapshotState, TableLog, fold
 from tailrace.errors import CorruptLog
 from tailrace.reading.runner import over

@@ -10,7 +10,8 @@ from support.proof import keyless
 from support.proof.harness import Proof
 from support.proof.keyless import NAME, KeylessWriters
 from support.proof.writers import StalledCommits
-from tailrace.changelog.records import ChunkRegistered, Record
+from tailrace.changelog.records import Record
+from tailrace.changelog.records.snapshots import ChunkRegistered
 
 CAPTURE = ("capture.after-segments", "journal.before-create", "journal.after-create", "capture.before-ack")
 """Capture dies; the driver lives on and starts it again."""

@@ -18,7 +18,7 @@ from mysql_packages import RELEASES
 from support import mysql_shop
 from support.mysql import MYSQL, MysqlServer
 from support.mysql_log import LogRun, config_of
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.changelog.types import arrow_type
 from tailrace.contract.resources import TablesSpec
 from tailrace.databases.mysql.connect import connect

@@ -16,7 +16,8 @@ from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.limits import BatchLimits
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.append_list import AppendList
-from tailrace.changelog.records import ChunkRegistered, RecordNumber, Seq, TableSchema
+from tailrace.changelog.records.snapshots import ChunkRegistered
+from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import LoggedChunk, LoggedSegment, LogState, SegmentList, TableLog
 from tailrace.targets.api import ChunkLost, ChunkWriter, NeededChunks, Opened, Opening, TableFailed, UnitBatch
 

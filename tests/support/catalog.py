@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.sources.postgresql.model import CatalogColumn, PgTable
 
 

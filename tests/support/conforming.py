@@ -16,7 +16,7 @@ from support.scripted_target import MemoryDatabase, MemoryUnits
 from tailrace import targets
 from tailrace.batch.applied import FIRST, AppliedState, Generation
 from tailrace.batch.slice import TableSlice, cut
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract.resources import StorageLocation, TargetSpec
 from tailrace.storage.store import Storage
 from tailrace.targets.api import ChunkWriter, Opening, Runtime, Unit, UnitBatch, Units, WrittenChunk

@@ -13,7 +13,7 @@ import pyarrow as pa
 from support.folder_lake import FolderAccess, layout_of
 from support.states import chunk, log_state, table_log
 from support.transactions import known
-from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
+from tailrace.changelog.records.terms import Column, RecordNumber, Seq, TableSchema
 from tailrace.changelog.segments import segment_schema, write_segment
 from tailrace.changelog.state import (
     LoggedChunk,

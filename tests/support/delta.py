@@ -10,7 +10,7 @@ from pyspark.sql import Row, SparkSession
 
 from support.lake import new_location, table_schema
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import RecordNumber, Seq, TableSchema
+from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
 from tailrace.contract.resources import StorageLocation
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.delta.table import DeltaTable

@@ -1,6 +1,6 @@
 """Tables as `tailrace doctor` describes them."""
 
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.sources.findings import ColumnSupport, TableSize, TableSupport
 
 LIMITED = ("holds no NaN", "Copy it as text.")

@@ -7,7 +7,9 @@ from typing import Any
 
 from support.journals import Journal, table_schema
 from tailrace.changelog.paths import record_path
-from tailrace.changelog.records import Applied, Event, Origin, RecordNumber, Seq, TableAdded
+from tailrace.changelog.records import Event, Origin
+from tailrace.changelog.records.tables import Applied, TableAdded
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.cli.main import main
 from tailrace.contract.resources import StorageSpec
 from tailrace.storage.store import Storage

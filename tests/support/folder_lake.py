@@ -13,7 +13,7 @@ from support.lake import LocalFiles
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.bundles import ObjectAccess
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.fold.fold_input import FoldInput
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.files.access import FileAccess

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from support.iceberg import folder_catalog
 from support.lake import table_schema
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import RecordNumber, Seq, TableSchema
+from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
 from tailrace.contract.resources import StorageLocation
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.delta.table import DeltaTable

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
+from tailrace.changelog.records.terms import Column, RecordNumber, Seq, TableSchema
 from tailrace.contract.resources import StorageLocation, TargetSpec
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog

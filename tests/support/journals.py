@@ -6,29 +6,23 @@ from typing import Any
 
 from support.origins import origin as make_origin
 from support.transactions import numbered
-from tailrace.changelog.records import (
-    Applied,
+from tailrace.changelog.records import EpochStarted, Event, Heartbeat, Record, Segment
+from tailrace.changelog.records.snapshots import (
     ChunkRegistered,
-    Column,
-    EpochStarted,
-    Event,
-    Heartbeat,
-    Position,
-    Record,
-    RecordNumber,
-    SchemaChanged,
-    Segment,
-    SegmentsRemoved,
-    Seq,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotTableFinished,
     SnapshotTableStarted,
+)
+from tailrace.changelog.records.tables import (
+    Applied,
+    SchemaChanged,
+    SegmentsRemoved,
     TableAdded,
-    TableSchema,
     TransactionsRemoved,
     Truncated,
 )
+from tailrace.changelog.records.terms import Column, Position, RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import LogState, fold
 
 TABLE_IDS = (1, 2, 3)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.storage.local import aged
 from tailrace.storage.store import AlreadyExists, NotFound
 

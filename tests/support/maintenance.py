@@ -30,7 +30,7 @@ from typing_extensions import override
 from support.iceberg import folder_catalog, local
 from support.lake import table_schema
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import RecordNumber, Seq
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.contract.resources import StorageLocation
 from tailrace.errors import Retry
 from tailrace.seams import SeamFailure

@@ -18,7 +18,9 @@ from support.origins import origin
 from support.transactions import numbered
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import bundle_path, segment_path
-from tailrace.changelog.records import Applied, Position, RecordNumber, Segment, Seq, TableAdded, TableSchema
+from tailrace.changelog.records import Segment
+from tailrace.changelog.records.tables import Applied, TableAdded
+from tailrace.changelog.records.terms import Position, RecordNumber, Seq, TableSchema
 from tailrace.changelog.retention import Ages, Pins
 from tailrace.changelog.trim import trim
 from tailrace.changelog.writer import JournalWriter

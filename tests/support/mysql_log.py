@@ -18,7 +18,7 @@ from support.origins import origin
 from support.segment_files import read_segment
 from tailrace.capture.recorder import Recorder
 from tailrace.changelog.keys import Key
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.changelog.segments import DELETE, MOVE, OLD_KEY, OP, SEQ
 from tailrace.changelog.state import TableLog
 from tailrace.changelog.writer import JournalWriter

@@ -6,7 +6,7 @@ from support import mysql_shop
 from support.mysql import MysqlServer
 from support.pipeline import Pipeline
 from support.resources import replicator as document_of
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 
 
 def follow(replica: MysqlServer, primary: MysqlServer) -> None:

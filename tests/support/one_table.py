@@ -10,7 +10,7 @@ from support.pipeline import Pipeline, lake
 from support.postgres import PostgresServer
 from support.resources import replicator as document_of
 from tailrace import sources
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.contract.resources import Replicator
 
 

@@ -17,7 +17,9 @@ from support.folder_lake import FolderAccess, layout_of
 from support.segment_files import write_bundle
 from support.states import chunk, log_state, logged, table_log
 from tailrace.batch.rule import UNCHANGED, Batch, Change, Chunk, Finish, Op
-from tailrace.changelog.records import ChunkRegistered, Column, RecordNumber, Segment, Seq, TableSchema
+from tailrace.changelog.records import Segment
+from tailrace.changelog.records.snapshots import ChunkRegistered
+from tailrace.changelog.records.terms import Column, RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import (
     LoggedChunk,
     LoggedFinish,

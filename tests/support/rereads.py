@@ -12,7 +12,7 @@ from support.lake import table_schema
 from support.states import chunk
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import FinishedSnapshot, TableSlice
-from tailrace.changelog.records import RecordNumber, Seq
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine.divide import Piece, divide, shuffled_keys, to_divide
 from tailrace.targets.lake.engine.part import PartInput, PartResult

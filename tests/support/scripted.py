@@ -13,19 +13,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from support.scripted_database import PREFIX, Database, Seen
-from tailrace.changelog.records import (
-    Column,
-    Event,
-    Key,
-    Origin,
-    Position,
-    ResumePoint,
-    SchemaChanged,
-    Seq,
-    TableAdded,
-    TableSchema,
-    Truncated,
-)
+from tailrace.changelog.records import Event, Origin
+from tailrace.changelog.records.tables import SchemaChanged, TableAdded, Truncated
+from tailrace.changelog.records.terms import Column, Key, Position, ResumePoint, Seq, TableSchema
 from tailrace.changelog.segments import segment_schema
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.changelog.types import arrow_type

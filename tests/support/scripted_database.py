@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.changelog.transactions import TransactionIds
 
 PREFIX = "memory:"

@@ -17,7 +17,8 @@ from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import FinishedSnapshot, TableSlice
 from tailrace.changelog import keys
 from tailrace.changelog.bundles import ObjectAccess
-from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, TableSchema
+from tailrace.changelog.records.snapshots import ChunkRegistered
+from tailrace.changelog.records.terms import Key, RecordNumber, TableSchema
 from tailrace.changelog.types import arrow_type
 from tailrace.errors import TargetChanged, TargetRefused
 from tailrace.fold.chunk_keys import KEY_ONLY, read_chunk_keys

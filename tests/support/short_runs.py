@@ -20,7 +20,8 @@ from tailrace.capture.requests import ChunkRequests
 from tailrace.capture.retention_job import RetentionJob
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import segment_path
-from tailrace.changelog.records import Applied, Position, Seq, TableAdded
+from tailrace.changelog.records.tables import Applied, TableAdded
+from tailrace.changelog.records.terms import Position, Seq
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.storage.store import NotFound, Storage

@@ -12,13 +12,10 @@ from support.origins import origin
 from support.states import chunk
 from tailrace.apply.progress import Progress
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import (
-    Event,
-    Position,
-    RecordNumber,
-    SnapshotTableStarted,
-    TableAdded,
-)
+from tailrace.changelog.records import Event
+from tailrace.changelog.records.snapshots import SnapshotTableStarted
+from tailrace.changelog.records.tables import TableAdded
+from tailrace.changelog.records.terms import Position, RecordNumber
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter, RecordRefused
 from tailrace.contract.resources import SnapshotSpec, StorageLocation

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from tailrace.changelog.records import ChunkRegistered, Column, RecordNumber, Segment, Seq, SnapshotPlanned, TableSchema
+from tailrace.changelog.records import Segment
+from tailrace.changelog.records.snapshots import ChunkRegistered, SnapshotPlanned
+from tailrace.changelog.records.terms import Column, RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import LoggedSchema, LogState, SnapshotState, SnapshotTable, TableLog
 
 

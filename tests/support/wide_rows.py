@@ -16,7 +16,7 @@ from support.lake import table_schema
 from support.states import log_state, table_log
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import cut
-from tailrace.changelog.records import RecordNumber, Seq
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.segment_list import SegmentList
 from tailrace.changelog.segments import segment_schema, write_segment
 from tailrace.changelog.state import LoggedSegment, LogState

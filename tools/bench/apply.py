@@ -20,7 +20,7 @@ from pyspark.sql import Row, SparkSession
 
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import TableSlice
-from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
+from tailrace.changelog.records.terms import Column, RecordNumber, Seq, TableSchema
 from tailrace.changelog.segments import segment_schema, write_segment
 from tailrace.contract.resources import StorageLocation, TargetSpec
 from tailrace.storage.store import Storage

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from pyspark.sql import SparkSession
 
-from tailrace.changelog.records import Seq
+from tailrace.changelog.records.terms import Seq
 from tailrace.contract.resources import Replicator, TargetSpec
 from tailrace.spark import session
 from tailrace.storage.store import Storage

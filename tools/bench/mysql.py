@@ -22,7 +22,7 @@ from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
 from demo.mysql_server import MYSQL, MysqlServer
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.contract.resources import Replicator
 from tailrace.databases.mysql.connect import Connection, connect
 from tailrace.sources.mysql.log.connection import BinlogConnection, Request

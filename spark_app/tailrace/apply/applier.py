@@ -24,7 +24,8 @@ from tailrace.apply.unit_worker import TableCopy, UnitWorker
 from tailrace.batch.slice import last_record
 from tailrace.changelog.dropped import is_blocked
 from tailrace.changelog.logged import place_of
-from tailrace.changelog.records import ChunkRegistered, RecordNumber, TableSchema
+from tailrace.changelog.records.snapshots import ChunkRegistered
+from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import TableLog
 from tailrace.contract.faults import fault_of

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import TableSlice
-from tailrace.changelog.records import RecordNumber
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.snapshot.planner import replaced_chunks
 from tailrace.targets.api import NeededChunks

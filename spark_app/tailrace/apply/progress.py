@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
-from tailrace.changelog.records import Key, RecordNumber, Seq
+from tailrace.changelog.records.terms import Key, RecordNumber, Seq
 from tailrace.contract.status import Fault, TableCounters
 
 

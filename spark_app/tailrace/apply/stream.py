@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tailrace.changelog.records import RecordNumber
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.errors import privacy
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from tailrace.apply.publishing import read_whole
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.limits import BatchLimits, batch_end
 from tailrace.batch.slice import TableSlice, cut
-from tailrace.changelog.records import Key, RecordNumber, TableSchema
+from tailrace.changelog.records.terms import Key, RecordNumber, TableSchema
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.status import TableCounters
 from tailrace.errors import TailraceError, met_at

@@ -6,7 +6,7 @@ Read by `apply.unit_worker` when it opens a table, kept by the target in the sam
 
 from dataclasses import dataclass
 
-from tailrace.changelog.records import Key, RecordNumber, Seq, TableSchema
+from tailrace.changelog.records.terms import Key, RecordNumber, Seq, TableSchema
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from heapq import merge
 from itertools import groupby, islice, takewhile
 from operator import itemgetter
 
-from tailrace.changelog.records import RecordNumber
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.state import TableLog
 
 

@@ -11,7 +11,9 @@ from itertools import takewhile
 
 from tailrace.batch.applied import AppliedState
 from tailrace.changelog import triggers
-from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, Segment, Seq, TableSchema
+from tailrace.changelog.records import Segment
+from tailrace.changelog.records.snapshots import ChunkRegistered
+from tailrace.changelog.records.terms import Key, RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import LoggedFinish, LoggedSchema, LogState, TableLog
 from tailrace.errors import CorruptLog, LogTrimmed
 

@@ -25,7 +25,9 @@ from tailrace.capture.protocol import (
     StateAnswer,
 )
 from tailrace.capture.requests import ChunkTooOld
-from tailrace.changelog.records import Applied, ChunkRegistered, RecordNumber, Seq
+from tailrace.changelog.records.snapshots import ChunkRegistered
+from tailrace.changelog.records.tables import Applied
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.errors import OutcomeUnknown, Retry, TailraceError
 
 CONNECT_TIMEOUT = 5.0

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tailrace.capture.protocol import Recorded, Request, StateAnswer
-from tailrace.changelog.records import Position, RecordNumber
+from tailrace.changelog.records.terms import Position, RecordNumber
 
 
 @dataclass(frozen=True)

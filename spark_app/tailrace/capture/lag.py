@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from tailrace.capture.inbox import Board
 from tailrace.capture.protocol import StateAnswer
 from tailrace.capture.recorder import Recorder
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.sources.api import Distance
 
 SMOOTHING = 0.3

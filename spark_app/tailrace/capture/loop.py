@@ -21,7 +21,8 @@ from tailrace.capture.requests import ChunkRequests
 from tailrace.capture.retention_job import RetentionJob
 from tailrace.capture.server import refuse_all
 from tailrace.capture.startup import StartContext
-from tailrace.changelog.records import Heartbeat, Position
+from tailrace.changelog.records import Heartbeat
+from tailrace.changelog.records.terms import Position
 from tailrace.changelog.writer import JournalWriter
 from tailrace.errors import Retry
 from tailrace.sources.api import StreamContext

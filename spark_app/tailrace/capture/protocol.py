@@ -9,20 +9,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from tailrace.changelog.records import (
-    Applied,
+from tailrace.changelog.records.snapshots import (
     ChunkRegistered,
-    Closed,
-    CopyRemoval,
-    Position,
-    RecordNumber,
-    Seq,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotSuspended,
     SnapshotTableFinished,
     SnapshotTableStarted,
 )
+from tailrace.changelog.records.tables import Applied, CopyRemoval
+from tailrace.changelog.records.terms import Closed, Position, RecordNumber, Seq
 from tailrace.errors import Where
 
 

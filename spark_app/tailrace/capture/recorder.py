@@ -12,20 +12,10 @@ from dataclasses import dataclass, field
 
 from tailrace.capture.protocol import Recorded
 from tailrace.changelog.record_segments import RecordSegments
-from tailrace.changelog.records import (
-    WRITTEN,
-    ChunkRegistered,
-    Event,
-    Position,
-    Record,
-    RecordNumber,
-    ResumePoint,
-    Segment,
-    Seq,
-    TableAdded,
-    TableFingerprint,
-    Transactions,
-)
+from tailrace.changelog.records import Event, Record, Segment, Transactions
+from tailrace.changelog.records.snapshots import ChunkRegistered
+from tailrace.changelog.records.tables import WRITTEN, TableAdded, TableFingerprint
+from tailrace.changelog.records.terms import Position, RecordNumber, ResumePoint, Seq
 from tailrace.changelog.state import LogState
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.changelog.writer import JournalWriter, RecordRefused

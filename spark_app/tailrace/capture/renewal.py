@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tailrace.changelog.paths import RENEWAL
-from tailrace.changelog.records import Closed
+from tailrace.changelog.records.terms import Closed
 from tailrace.changelog.state import LogState
 from tailrace.contract.manifest import load
 from tailrace.contract.resources import EVERY_TABLE, SnapshotRequest

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from tailrace.capture.inbox import Call, Gone
 from tailrace.capture.protocol import Append, BeginChunk, GetState, Recorded, RegisterChunk, ReportApplied
 from tailrace.capture.recorder import Recorder, Requested
-from tailrace.changelog.records import Applied, ChunkRegistered, Position, RecordNumber, Seq, SeqRanges
+from tailrace.changelog.records.snapshots import ChunkRegistered
+from tailrace.changelog.records.tables import Applied
+from tailrace.changelog.records.terms import Position, RecordNumber, Seq, SeqRanges
 from tailrace.errors import Retry, TailraceError
 from tailrace.snapshot.ranges import BEGIN_AGAIN, misfit
 from tailrace.snapshot.replay import contained_after, contained_through, replay_point

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from tailrace.capture.recorder import Recorder
 from tailrace.capture.requests import ChunkRequests
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.changelog.retention import Ages, Pins
 from tailrace.changelog.trim import sweep, trim, trim_journal
 from tailrace.contract.resources import ReplicatorSpec

@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.changelog.paths import bundle_path
-from tailrace.changelog.records import Segment, Seq
+from tailrace.changelog.records import Segment
+from tailrace.changelog.records.terms import Seq
 from tailrace.errors import CorruptLog, privacy
 from tailrace.storage.store import Storage
 

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Set
 
 from tailrace.changelog.folding import Folding
 from tailrace.changelog.logged import DroppedTable, LogState, TableLog, place_of
-from tailrace.changelog.records import CopyRemoval, RecordNumber
+from tailrace.changelog.records.tables import CopyRemoval
+from tailrace.changelog.records.terms import RecordNumber
 
 KEPT_IDS = 20
 """A copy of a table that so many others have followed is no longer in any of their places."""

@@ -9,7 +9,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tailrace.changelog.logged import KEPT_SNAPSHOTS, LogState, SnapshotState, TableLog, TransactionLog
-from tailrace.changelog.records import Record, RecordNumber, Seq
+from tailrace.changelog.records import Record
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.errors import CorruptLog
 
 NOTHING_PENDING = RecordNumber(1 << 62)

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pydantic import ValidationError
 
 from tailrace.changelog.paths import JOURNAL, number_of, record_path
-from tailrace.changelog.records import Origin, Record, RecordNumber, check_format
+from tailrace.changelog.records import Origin, Record, check_format
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import fold
 from tailrace.errors import CorruptLog

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.changelog.records import Key
+from tailrace.changelog.records.terms import Key
 from tailrace.errors import CorruptLog, privacy
 
 __all__ = ["Key", "column", "columns", "fitting", "keys", "texts"]

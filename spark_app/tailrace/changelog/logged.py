@@ -13,24 +13,23 @@ from typing_extensions import override
 
 from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.packed import PackedRows
-from tailrace.changelog.records import (
+from tailrace.changelog.records import Origin, SourceRenewed, Transactions
+from tailrace.changelog.records.snapshots import (
     ChunkRegistered,
-    Closed,
-    Nulled,
-    Origin,
-    Parts,
-    Position,
     ReadFailure,
-    RecordNumber,
-    ResumePoint,
-    Seq,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotTableFinished,
-    SourceRenewed,
+)
+from tailrace.changelog.records.tables import Parts, TableStopped
+from tailrace.changelog.records.terms import (
+    Closed,
+    Nulled,
+    Position,
+    RecordNumber,
+    ResumePoint,
+    Seq,
     TableSchema,
-    TableStopped,
-    Transactions,
     is_empty,
     is_false,
 )

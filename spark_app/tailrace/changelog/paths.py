@@ -2,7 +2,7 @@
 
 import re
 
-from tailrace.changelog.records import RecordNumber, Seq, TableSchema
+from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
 from tailrace.storage.path_names import encode
 
 JOURNAL = "journal/"

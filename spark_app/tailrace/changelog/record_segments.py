@@ -9,7 +9,8 @@ from secrets import token_hex
 import pyarrow as pa
 
 from tailrace.changelog.bundles import FULL, Bundle, encoded
-from tailrace.changelog.records import Segment, TableSchema
+from tailrace.changelog.records import Segment
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.changelog.segments import segment_of, write_segment
 from tailrace.storage.store import Storage
 

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from heapq import merge
 
 from tailrace.changelog.paths import is_bundle
-from tailrace.changelog.records import RecordNumber, SegmentsRemoved, Seq, TableForgotten, TransactionsRemoved
+from tailrace.changelog.records.tables import SegmentsRemoved, TableForgotten, TransactionsRemoved
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 
 

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 
 from tailrace.changelog.packed import BLOCK, WITHOUT_BLOCKS, PackedRows, block_of, block_text
 from tailrace.changelog.paths import PARTS, ROLLUPS, number_of, part_path, rollup_path
-from tailrace.changelog.records import RecordNumber, check_format
+from tailrace.changelog.records import check_format
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.state import LogState
 from tailrace.errors import CorruptLog, Retry, privacy
 from tailrace.storage.store import NotFound, Storage

@@ -16,7 +16,8 @@ from typing_extensions import override
 
 from tailrace.changelog.packed import WITHOUT_BLOCKS, PackedRows
 from tailrace.changelog.paths import bundle_path, is_bundle, segment_range
-from tailrace.changelog.records import Closed, RecordNumber, Segment, Seq
+from tailrace.changelog.records import Segment
+from tailrace.changelog.records.terms import Closed, RecordNumber, Seq
 
 RECORD, LAST_SEQ, FIRST_SEQ, WRITTEN_AT, ROWS, SIZE, INSERTS, UPDATES, DELETES, VERSION, FLAGS, TOKEN, NAME = range(13)
 BEFORE, AFTER = 13, 14

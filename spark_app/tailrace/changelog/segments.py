@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from tailrace.changelog.bundles import RESTORE, ObjectAccess, bundled_rows
 from tailrace.changelog.parquet_batches import batch_rows
 from tailrace.changelog.paths import is_bundle, segment_path
-from tailrace.changelog.records import Segment, Seq, TableSchema
+from tailrace.changelog.records import Segment
+from tailrace.changelog.records.terms import Seq, TableSchema
 from tailrace.changelog.types import arrow_type
 from tailrace.errors import CorruptLog, NoKey, ValueUnsupported, privacy
 from tailrace.storage.store import Storage

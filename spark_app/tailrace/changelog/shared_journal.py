@@ -5,7 +5,7 @@ from collections.abc import Callable
 from threading import RLock
 
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import RecordNumber
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.state import LogState
 
 LOOK_SECONDS = 60.0

@@ -17,7 +17,7 @@ from tailrace.changelog.logged import (
     SnapshotTable,
     TableLog,
 )
-from tailrace.changelog.records import (
+from tailrace.changelog.records.snapshots import (
     ChunkRegistered,
     ReadFailure,
     SnapshotEnded,
@@ -25,8 +25,8 @@ from tailrace.changelog.records import (
     SnapshotSuspended,
     SnapshotTableFinished,
     SnapshotTableStarted,
-    with_nulled,
 )
+from tailrace.changelog.records.terms import with_nulled
 
 
 def _open_snapshot(work: Folding, snapshot_id: str) -> SnapshotState:

@@ -31,16 +31,8 @@ from tailrace.changelog.logged import (
     TableLog,
     TransactionLog,
 )
-from tailrace.changelog.records import (
-    EpochStarted,
-    Origin,
-    Record,
-    Segment,
-    Seq,
-    SourceRenewed,
-    check_format,
-    with_nulled,
-)
+from tailrace.changelog.records import EpochStarted, Origin, Record, Segment, SourceRenewed, check_format
+from tailrace.changelog.records.terms import Seq, with_nulled
 from tailrace.changelog.snapshot_events import SNAPSHOT_HANDLERS
 from tailrace.changelog.table_events import TABLE_HANDLERS
 from tailrace.errors import CorruptLog

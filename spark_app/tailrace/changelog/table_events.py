@@ -9,27 +9,21 @@ from collections.abc import Mapping
 from tailrace.changelog import dropped
 from tailrace.changelog.folding import Folding, Handler
 from tailrace.changelog.logged import KEPT_RENEWALS, LoggedSchema, LoggedTruncate, TableLog, place_of
-from tailrace.changelog.records import (
+from tailrace.changelog.records import EpochStarted, Heartbeat, Origin, SourceMoved, SourceRenewed
+from tailrace.changelog.records.tables import (
     Applied,
     CopyRemoval,
-    EpochStarted,
-    Heartbeat,
-    Origin,
-    RecordNumber,
     SchemaChanged,
     SegmentsRemoved,
-    Seq,
-    SourceMoved,
-    SourceRenewed,
     TableAdded,
     TableFingerprint,
     TableForgotten,
     TableRemoved,
-    TableSchema,
     TableStopped,
     TransactionsRemoved,
     Truncated,
 )
+from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
 
 
 def _origin(work: Folding, event: Origin) -> None:

@@ -18,7 +18,7 @@ from tailrace.changelog.paths import (
     segment_range,
     segment_table,
 )
-from tailrace.changelog.records import RecordNumber
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.retention import Ages, LogRemoval, Pins, removal
 from tailrace.changelog.rollup import numbers, trim_rollups
 from tailrace.changelog.state import LogState

@@ -1,6 +1,6 @@
 """Logical column types and their Arrow form: the one table that segments, chunk files and targets share.
 
-A logical type is a short text in the journal (`decimal(10,2)`, see `changelog.records.Column.type`). Sources choose it
+A logical type is a short text in the journal (`decimal(10,2)`, `changelog.records.terms.Column.type`). Sources choose it
 from the catalog; everything downstream asks here what it looks like in Arrow.
 """
 

@@ -14,17 +14,8 @@ from tailrace.changelog.journal import (
     parse_record,
 )
 from tailrace.changelog.paths import ROLLUPS, record_path
-from tailrace.changelog.records import (
-    EpochStarted,
-    Event,
-    Origin,
-    Position,
-    Record,
-    RecordNumber,
-    Segment,
-    Seq,
-    Transactions,
-)
+from tailrace.changelog.records import EpochStarted, Event, Origin, Record, Segment, Transactions
+from tailrace.changelog.records.terms import Position, RecordNumber, Seq
 from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import LogState, fold
 from tailrace.errors import CorruptLog, Fenced, OutcomeUnknown, Retry, StorageFull, TailraceError

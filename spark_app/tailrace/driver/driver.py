@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 
 from tailrace import sources
 from tailrace.capture.client import CaptureClient
-from tailrace.changelog.records import Position, RecordNumber
+from tailrace.changelog.records.terms import Position, RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState
 from tailrace.contract import faults

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tailrace.apply.progress import TableProgress
-from tailrace.changelog.records import Key, Position, RecordNumber, SnapshotPlanned
+from tailrace.changelog.records.snapshots import SnapshotPlanned
+from tailrace.changelog.records.terms import Key, Position, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.driver.telling.status import unread
 from tailrace.errors import Retry

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from tailrace.changelog.records import ChunkRegistered
+from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Columns, Ints, Mask, joined, of_texts, taken
 

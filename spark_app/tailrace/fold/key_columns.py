@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.changelog import keys
-from tailrace.changelog.records import Key
+from tailrace.changelog.records.terms import Key
 from tailrace.fold.key_words import canonical, key_words
 
 Columns = list[pa.Array]

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.changelog.paths import is_bundle
-from tailrace.changelog.records import Segment, Seq, TableSchema
+from tailrace.changelog.records import Segment
+from tailrace.changelog.records.terms import Seq, TableSchema
 from tailrace.changelog.segments import open_segment, segment_batches
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Columns, Ints, Mask, flat, joined, typed, words

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from tailrace.changelog.records import ChunkRegistered
+from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.fold.chunk_keys import KEY_ONLY, ChunkRows, read_chunk_keys
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Columns, Ints, Mask

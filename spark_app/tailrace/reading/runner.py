@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from tailrace.apply.progress import Progress
 from tailrace.capture.client import CaptureClient
-from tailrace.changelog.records import Key, RecordNumber
+from tailrace.changelog.records.terms import Key, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.faults import fault_of
 from tailrace.contract.resources import SnapshotSpec

@@ -12,15 +12,13 @@ from pyspark.sql import SparkSession
 from typing_extensions import override
 
 from tailrace.capture.client import CaptureClient
-from tailrace.changelog.records import (
+from tailrace.changelog.records.snapshots import (
     ChunkRegistered,
-    Key,
     ReadFailure,
-    Seq,
     SnapshotTableFinished,
     SnapshotTableStarted,
-    TableSchema,
 )
+from tailrace.changelog.records.terms import Key, Seq, TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import SnapshotTable, TableLog
 from tailrace.contract.resources import TableOptions

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from tailrace.changelog.records import Nulled, Position
+from tailrace.changelog.records.terms import Nulled, Position
 from tailrace.errors import Retry, TailraceError, privacy
 from tailrace.selection.rows import of_chunk
 from tailrace.sources.api import ChunkRead, ChunkReader, KeyList, KeyRange, Table

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from tailrace import targets
 from tailrace.changelog import paths
 from tailrace.changelog.logged import place_of
-from tailrace.changelog.records import Closed
+from tailrace.changelog.records.terms import Closed
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.errors import CorruptLog, StorageFull
 from tailrace.removal import claims

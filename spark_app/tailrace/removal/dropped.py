@@ -16,7 +16,7 @@ from typing import Literal
 
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.dropped import due
-from tailrace.changelog.records import CopyRemoval
+from tailrace.changelog.records.tables import CopyRemoval
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import DroppedTable
 from tailrace.contract.faults import fault_of

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 from decimal import Context, Decimal
 from functools import lru_cache
 
-from tailrace.changelog.records import Column
+from tailrace.changelog.records.terms import Column
 from tailrace.changelog.types import decimal_parts
 from tailrace.selection.conditions import (
     Comparison,

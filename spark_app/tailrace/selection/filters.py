@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from uuid import UUID
 
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ReadRefused
 from tailrace.selection import as_types

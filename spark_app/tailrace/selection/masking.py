@@ -1,6 +1,6 @@
 """Masks: what a column's values are replaced by before a row is written anywhere.
 
-A mask is a short text, which the change log keeps with the column (`changelog.records.Column.mask`): `Redact`,
+A mask is a short text, which the change log keeps with the column (`changelog.records.terms.Column.mask`): `Redact`,
 `Truncate 4`, or `Hash 9f1c2a3b` with the fingerprint of the key that hashes. A source reads a masked column as its
 exact text. The rows of the log and those of chunks are masked by the same function: equal values come out equal.
 
@@ -17,7 +17,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.changelog.records import Column
+from tailrace.changelog.records.terms import Column
 from tailrace.errors import InvalidManifest, Retry
 
 VARIABLE = "TAILRACE_MASK_KEY_FILE"

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract.resources import ReplicatorSpec, TableOptions
 from tailrace.errors import STOP_FIX, InvalidManifest, ReadRefused, SchemaChangeUnsupported
 from tailrace.selection import masking

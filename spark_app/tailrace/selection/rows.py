@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tailrace.changelog.records import Column, Segment, TableSchema
+from tailrace.changelog.records import Segment
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.changelog.segments import DELETE, INSERT, MOVE, OLD_KEY, OP, UNCHANGED, UPDATE
 from tailrace.changelog.types import arrow_type
 from tailrace.selection.binding import bound

@@ -14,7 +14,8 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber
+from tailrace.changelog.records.snapshots import ChunkRegistered
+from tailrace.changelog.records.terms import Key, RecordNumber
 from tailrace.changelog.state import SnapshotTable
 from tailrace.contract.status import Fault
 from tailrace.snapshot.ranges import Gap, IllegalEvent, Range, gaps_of, key_lists

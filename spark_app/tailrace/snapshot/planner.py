@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from random import Random
 
 from tailrace.changelog import triggers
-from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, SnapshotEnded, SnapshotPlanned
+from tailrace.changelog.records.snapshots import ChunkRegistered, SnapshotEnded, SnapshotPlanned
+from tailrace.changelog.records.terms import Key, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import SnapshotRequest

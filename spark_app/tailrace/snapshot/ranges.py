@@ -13,7 +13,8 @@ from itertools import chain
 
 from typing_extensions import override
 
-from tailrace.changelog.records import ChunkRegistered, Key
+from tailrace.changelog.records.snapshots import ChunkRegistered
+from tailrace.changelog.records.terms import Key
 from tailrace.changelog.state import SnapshotTable
 from tailrace.errors import privacy
 

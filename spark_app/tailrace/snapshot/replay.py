@@ -11,7 +11,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from tailrace.changelog.records import RecordNumber, Seq, SeqRanges
+from tailrace.changelog.records.terms import RecordNumber, Seq, SeqRanges
 from tailrace.changelog.state import TableLog, TransactionLog
 from tailrace.sources.visibility import Visibility
 

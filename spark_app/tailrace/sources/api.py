@@ -26,7 +26,8 @@ from typing import Literal, Protocol
 import pyarrow as pa
 from typing_extensions import override
 
-from tailrace.changelog.records import Event, Key, Nulled, Origin, Position, ResumePoint, Seq, TableSchema
+from tailrace.changelog.records import Event, Origin
+from tailrace.changelog.records.terms import Key, Nulled, Position, ResumePoint, Seq, TableSchema
 from tailrace.changelog.state import LogState
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec

@@ -7,7 +7,7 @@ a mask, a row filter, a column that is left out. Such a target is emptied at onc
 
 from collections.abc import Callable, Iterator
 
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.changelog.state import LogState, TableLog
 
 

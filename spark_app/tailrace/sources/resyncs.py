@@ -7,7 +7,9 @@ first look after a restart of the stream adds every table in one record with the
 
 from collections.abc import Iterable
 
-from tailrace.changelog.records import SnapshotPlanned, SourceRenewed, TableRemoved
+from tailrace.changelog.records import SourceRenewed
+from tailrace.changelog.records.snapshots import SnapshotPlanned
+from tailrace.changelog.records.tables import TableRemoved
 from tailrace.changelog.state import LogState
 
 

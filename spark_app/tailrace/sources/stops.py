@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Iterable
 
-from tailrace.changelog.records import Seq, TableSchema, TableStopped
+from tailrace.changelog.records.tables import TableStopped
+from tailrace.changelog.records.terms import Seq, TableSchema
 from tailrace.changelog.segments import LOG_COLUMNS
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import OnSchemaChange, ReplicatorSpec

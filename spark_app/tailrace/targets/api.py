@@ -23,7 +23,8 @@ from pyspark.sql import SparkSession
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.limits import BatchLimits
 from tailrace.batch.slice import TableSlice
-from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, TableSchema
+from tailrace.changelog.records.snapshots import ChunkRegistered
+from tailrace.changelog.records.terms import Key, RecordNumber, TableSchema
 from tailrace.errors import Retry
 from tailrace.storage.access import Access
 from tailrace.storage.store import Storage

@@ -10,7 +10,7 @@ import pytest
 from support.capture import CaptureRun, check_invariants, lsn, source_rows
 from support.postgres import PostgresServer
 from support.waiting import until
-from tailrace.changelog.records import SnapshotPlanned
+from tailrace.changelog.records.snapshots import SnapshotPlanned
 
 SEAMS = ("capture.after-segments", "capture.before-ack", "journal.before-create", "journal.after-create")
 TABLE = """

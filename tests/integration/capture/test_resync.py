@@ -9,7 +9,7 @@ from support.postgres import PostgresServer
 from support.waiting import until
 from tailrace.capture.renewal import Renewal
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import SnapshotPlanned
+from tailrace.changelog.records.snapshots import SnapshotPlanned
 from tailrace.changelog.state import LogState
 from tailrace.contract.resources import StorageLocation
 from tailrace.storage.store import Storage

@@ -11,7 +11,9 @@ from support.postgres import PostgresServer
 from support.transaction_ids import move_transaction_counter
 from support.waiting import until
 from tailrace.capture.requests import ChunkTooOld
-from tailrace.changelog.records import Applied, ChunkRegistered, Seq, SnapshotPlanned, SnapshotTableStarted
+from tailrace.changelog.records.snapshots import ChunkRegistered, SnapshotPlanned, SnapshotTableStarted
+from tailrace.changelog.records.tables import Applied
+from tailrace.changelog.records.terms import Seq
 from tailrace.errors import Retry
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text)"

@@ -15,7 +15,7 @@ from support.postgres import PostgresServer
 from support.resources import replicator as document_of
 from support.waiting import until
 from tailrace.changelog.paths import FIRST_START
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.contract.resources import Replicator
 from tailrace.databases.postgresql.connect import connect
 from tailrace.errors import PositionLost, Retry

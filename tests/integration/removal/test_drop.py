@@ -19,7 +19,8 @@ from support.pg_source import config_of
 from support.postgres import PostgresServer
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import record_path
-from tailrace.changelog.records import EpochStarted, Origin, Position
+from tailrace.changelog.records import EpochStarted, Origin
+from tailrace.changelog.records.terms import Position
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.ownership import made_name
 from tailrace.databases.postgresql.connect import Connection, connect

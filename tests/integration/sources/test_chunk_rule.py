@@ -12,7 +12,7 @@ from support.proof.recorded import RecordedChunk, Recording, Values, position, r
 from support.proof.writers import StalledCommits
 from support.transactions import known
 from tailrace.batch.rule import ApplyRule, Batch, Change, Chunk, TargetState
-from tailrace.changelog.records import Seq
+from tailrace.changelog.records.terms import Seq
 from tailrace.snapshot.replay import replay_point
 from tailrace.sources.postgresql.visibility import PgSnapshot, parse_snapshot
 

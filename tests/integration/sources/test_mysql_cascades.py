@@ -16,7 +16,8 @@ from support.mysql_log import LogRun
 from support.pipeline import Pipeline
 from support.resources import replicator as document_of
 from support.versions import turns
-from tailrace.changelog.records import Position, SnapshotPlanned
+from tailrace.changelog.records.snapshots import SnapshotPlanned
+from tailrace.changelog.records.terms import Position
 
 NATIVE = "mysql-9 native"
 REFUSED = (1062, 1451, 1452, 1761)

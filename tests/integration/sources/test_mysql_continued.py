@@ -12,7 +12,8 @@ from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_log import LogRun, config_of
 from support.resources import replicator
 from support.versions import turns
-from tailrace.changelog.records import Origin, Position
+from tailrace.changelog.records import Origin
+from tailrace.changelog.records.terms import Position
 from tailrace.contract.resources import Replicator
 from tailrace.databases.mysql.connect import connect, server_of
 from tailrace.errors import PositionLost, Retry, SourceRefused

@@ -15,7 +15,7 @@ from support.pipeline import Pipeline
 from support.states import chunk
 from support.versions import turns
 from support.waiting import until
-from tailrace.changelog.records import ChunkRegistered
+from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.state import TableLog
 from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.sources.api import Interrupted, KeyRange, Source

@@ -16,7 +16,7 @@ from support.mysql import MYSQL, MysqlServer
 from support.pipeline import Pipeline
 from support.resources import replicator as document_of
 from support.versions import turns
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.errors import PositionLost, SourceRefused
 
 

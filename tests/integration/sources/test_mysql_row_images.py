@@ -20,7 +20,7 @@ from support.mysql_replicas import copy_of, level
 from support.pipeline import Pipeline, lake
 from support.resources import replicator as document_of
 from support.versions import turns
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.contract.resources import Replicator
 from tailrace.snapshot import planner
 from tailrace.sources.mysql.log.tables import Tables

@@ -16,7 +16,7 @@ from support.mysql import MYSQL, MysqlServer
 from support.mysql_log import LogRun, config_of, source_rows
 from support.mysql_replicas import copy_of, level, read_all
 from support.versions import turns
-from tailrace.changelog.records import Seq
+from tailrace.changelog.records.terms import Seq
 from tailrace.databases.mysql.connect import connect
 from tailrace.snapshot.replay import replay_point
 from tailrace.sources.mysql.log_end import visible_transactions

@@ -17,7 +17,7 @@ from support.pipeline import Pipeline
 from support.resources import replicator as document_of
 from support.versions import turns
 from support.waiting import until
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.databases.mysql.connect import connect
 from tailrace.errors import Locked
 from tailrace.sources.mysql.log_end import visible_transactions

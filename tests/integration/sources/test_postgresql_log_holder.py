@@ -14,7 +14,7 @@ from support.resources import replicator as document_of
 from support.versions import turns
 from tailrace import sources
 from tailrace.capture.client import CaptureClient
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.contract.resources import Replicator
 from tailrace.databases.postgresql.connect import Connection, connect
 from tailrace.sources.api import Distance

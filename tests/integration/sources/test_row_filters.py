@@ -21,7 +21,7 @@ from support.proof import tables
 from support.proof.writers import StalledCommits, Writers
 from support.resources import replicator as document_of
 from tailrace import sources
-from tailrace.changelog.records import Column
+from tailrace.changelog.records.terms import Column
 from tailrace.changelog.types import arrow_type
 from tailrace.contract.resources import Replicator
 from tailrace.selection.binding import bound

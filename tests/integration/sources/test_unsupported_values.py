@@ -23,7 +23,7 @@ from support.postgres import PostgresServer
 from support.resources import replicator as document_of
 from support.versions import turns
 from tailrace import sources
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.contract.resources import SourceSpec
 
 ROWS = 200

@@ -18,7 +18,7 @@ from support.resources import replicator as document_of
 from support.unusual_settings import idle_sessions_hold_nothing, set_unusual, set_unusual_in_postgresql
 from support.versions import turns
 from tailrace import sources
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.contract.resources import Replicator
 from tailrace.databases.postgresql.connect import connect
 

@@ -12,7 +12,8 @@ from support.origins import origin
 from support.s3 import S3Server
 from support.store_contract import StoreContract
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import Heartbeat, Position
+from tailrace.changelog.records import Heartbeat
+from tailrace.changelog.records.terms import Position
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Credentials, StorageLocation
 from tailrace.errors import Fenced, OutcomeUnknown, Retry

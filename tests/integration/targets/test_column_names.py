@@ -15,7 +15,7 @@ from support.postgres import PostgresServer
 from support.spark import by_spark
 from support.versions import turns
 from tailrace.batch.applied import AppliedState, Generation
-from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
+from tailrace.changelog.records.terms import Column, RecordNumber, Seq, TableSchema
 from tailrace.contract.resources import StorageLocation
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.delta.table import DeltaTable

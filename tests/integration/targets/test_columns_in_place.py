@@ -13,7 +13,7 @@ from demo.compare import READERS
 from support.iceberg import folder_catalog, local
 from support.versions import turns
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
+from tailrace.changelog.records.terms import Column, RecordNumber, Seq, TableSchema
 from tailrace.contract.resources import StorageLocation
 from tailrace.errors import TargetChanged
 from tailrace.storage.store import Storage

@@ -17,7 +17,7 @@ from support.states import log_state, table_log
 from tailrace.batch.applied import Generation
 from tailrace.batch.rule import ApplyRule, TargetState
 from tailrace.batch.slice import TableSlice, cut
-from tailrace.changelog.records import RecordNumber, Seq
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.segments import segment_schema, write_segment
 from tailrace.changelog.state import LoggedChunk, LoggedSegment, SegmentList
 from tailrace.changelog.types import arrow_type

@@ -17,7 +17,7 @@ from support.delta import COLUMNS, LOG, SCHEMA, Target, read_by_delta_rs
 from support.killed import killed_at
 from support.lake import table_schema
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import RecordNumber, Seq
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, TailraceError, TargetChanged, TargetRefused
 from tailrace.storage.store import NotFound, Storage
 from tailrace.targets.lake.delta import log as delta_log

@@ -10,7 +10,7 @@ from support.apply_loop import CHUNK, table
 from support.folder_lake import NotedAccess
 from support.rereads import divided, reread
 from tailrace.batch.limits import BatchLimits, batch_end
-from tailrace.changelog.records import RecordNumber
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.state import LoggedChunk, TableLog
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine.part import PartInput, PartResult

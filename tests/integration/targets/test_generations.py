@@ -14,7 +14,7 @@ from support.generations import LOG, Place, random_schema, write
 from support.lake import table_schema
 from support.versions import turns
 from tailrace.batch.applied import Generation
-from tailrace.changelog.records import RecordNumber, Seq
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.errors import TargetChanged
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.iceberg.cleanup import RESTED_SECONDS

@@ -9,7 +9,7 @@ from pyiceberg.table import StaticTable
 
 from support.iceberg import LOG, Orders, local, random_rows
 from tailrace.batch.applied import AppliedState, Generation
-from tailrace.changelog.records import Column, RecordNumber, Seq
+from tailrace.changelog.records.terms import Column, RecordNumber, Seq
 from tailrace.errors import ForeignChange, Retry, TargetChanged, TargetRefused
 from tailrace.targets.lake.model import TableCommit
 

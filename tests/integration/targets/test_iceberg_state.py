@@ -10,7 +10,7 @@ import pytest
 
 from support.iceberg import LOG, Orders, create_namespace_late, local, random_rows
 from tailrace.batch.applied import Generation
-from tailrace.changelog.records import RecordNumber, Seq
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, TargetChanged
 from tailrace.seams import SeamFailure
 from tailrace.targets.lake.iceberg import small

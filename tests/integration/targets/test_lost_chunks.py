@@ -14,7 +14,8 @@ from support.iceberg import folder_catalog, local
 from support.versions import turns
 from tailrace.batch.applied import FIRST
 from tailrace.batch.slice import TableSlice, cut
-from tailrace.changelog.records import ChunkRegistered, RecordNumber
+from tailrace.changelog.records.snapshots import ChunkRegistered
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.state import LoggedChunk
 from tailrace.contract.resources import StorageLocation
 from tailrace.storage.store import Storage

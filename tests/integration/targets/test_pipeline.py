@@ -20,7 +20,7 @@ from support.scripted_runs import Copy, by_key, filled, manifest
 from support.versions import turns
 from tailrace.apply.applier import _Unit
 from tailrace.batch.slice import TableSlice
-from tailrace.changelog.records import RecordNumber
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.contract.resources import Replicator
 from tailrace.errors import Retry, TargetRefused
 from tailrace.targets.lake.table import LakeTable

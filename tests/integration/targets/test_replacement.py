@@ -14,7 +14,7 @@ from support.generations import LOG, SAMPLES, STRUCT, Place, write
 from support.lake import table_schema
 from support.versions import turns
 from tailrace.batch.applied import AppliedState, Generation
-from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
+from tailrace.changelog.records.terms import Column, RecordNumber, Seq, TableSchema
 from tailrace.errors import Retry, TargetChanged
 from tailrace.targets.lake.files import write as files
 from tailrace.targets.lake.files.layout import Layout

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from support.folder_lake import FolderAccess
 from tailrace.batch.applied import FIRST, AppliedState, Generation
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.errors import SchemaChangeUnsupported, TargetRefused
 from tailrace.storage.store import Storage
 from tailrace.targets.api import NeededChunks

@@ -18,7 +18,8 @@ from tailrace.apply.unit_worker import UnitWorker
 from tailrace.batch.limits import BatchLimits, batch_end
 from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.logged import DroppedTable, place_of
-from tailrace.changelog.records import RecordNumber, SnapshotPlanned
+from tailrace.changelog.records.snapshots import SnapshotPlanned
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LoggedChunk, LogState, SegmentList, TableLog
 from tailrace.errors import CorruptLog, ForeignChange, InvalidManifest, Retry, TargetRefused, met_at

@@ -12,7 +12,7 @@ from tailrace.apply.progress import Progress
 from tailrace.apply.unit_worker import UnitWorker
 from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.logged import DroppedTable, place_of
-from tailrace.changelog.records import RecordNumber
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LoggedChunk, LogState, TableLog
 from tailrace.errors import Retry

@@ -11,7 +11,7 @@ from tailrace.apply.unit_worker import UnitWorker
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.limits import BatchLimits
 from tailrace.batch.slice import TableSlice
-from tailrace.changelog.records import RecordNumber, Seq
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import TableLog
 from tailrace.errors import Retry, TargetChanged, TargetRefused

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from tailrace.apply.stream import ApplyStream
-from tailrace.changelog.records import RecordNumber
+from tailrace.changelog.records.terms import RecordNumber
 
 
 class Query:

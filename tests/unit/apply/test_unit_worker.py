@@ -14,7 +14,8 @@ from tailrace.apply.progress import Progress
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.limits import batch_end
 from tailrace.batch.slice import cut
-from tailrace.changelog.records import RecordNumber, Seq, SnapshotPlanned, SnapshotTableFinished, TableSchema
+from tailrace.changelog.records.snapshots import SnapshotPlanned, SnapshotTableFinished
+from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import LoggedChunk, LoggedFinish, SnapshotTable
 from tailrace.snapshot.planner import rereads_of_lost
 from tailrace.targets.api import ChunkLost, ChunkWriter

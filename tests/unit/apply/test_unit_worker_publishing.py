@@ -11,15 +11,8 @@ from tailrace.apply.publishing import read_whole
 from tailrace.apply.unit_worker import PATIENCE
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
-from tailrace.changelog.records import (
-    Key,
-    ReadFailure,
-    RecordNumber,
-    Seq,
-    SnapshotPlanned,
-    SnapshotTableFinished,
-    TableSchema,
-)
+from tailrace.changelog.records.snapshots import ReadFailure, SnapshotPlanned, SnapshotTableFinished
+from tailrace.changelog.records.terms import Key, RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import LoggedFinish, LogState, SnapshotState, SnapshotTable, TableLog
 
 READ = {"read_record": RecordNumber(2)}

@@ -12,7 +12,7 @@ from tailrace.apply.applier import TIDY_SECONDS
 from tailrace.apply.progress import Progress
 from tailrace.apply.unit_worker import UnitWorker
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import RecordNumber, Seq
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.errors import Retry

@@ -11,15 +11,9 @@ from support.states import logged, table_log
 from tailrace.batch import slice as table_slice
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import TableSlice
-from tailrace.changelog.records import (
-    Column,
-    RecordNumber,
-    Seq,
-    SnapshotEnded,
-    SnapshotPlanned,
-    TableSchema,
-    TableStopped,
-)
+from tailrace.changelog.records.snapshots import SnapshotEnded, SnapshotPlanned
+from tailrace.changelog.records.tables import TableStopped
+from tailrace.changelog.records.terms import Column, RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import (
     LoggedChunk,
     LoggedFinish,

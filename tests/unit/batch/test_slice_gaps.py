@@ -11,19 +11,14 @@ from support import states
 from support.journals import Journal, table_schema
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import cut
-from tailrace.changelog.records import (
-    Applied,
-    RecordNumber,
-    SchemaChanged,
-    SegmentsRemoved,
-    Seq,
+from tailrace.changelog.records.snapshots import (
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotTableFinished,
     SnapshotTableStarted,
-    TableAdded,
-    TableStopped,
 )
+from tailrace.changelog.records.tables import Applied, SchemaChanged, SegmentsRemoved, TableAdded, TableStopped
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.errors import LogTrimmed
 from tailrace.snapshot.planner import due_snapshots
 

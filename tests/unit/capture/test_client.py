@@ -8,7 +8,7 @@ import pytest
 
 from tailrace.capture.client import CaptureClient, CaptureGone
 from tailrace.capture.protocol import Answer, StateAnswer
-from tailrace.changelog.records import Position, RecordNumber
+from tailrace.changelog.records.terms import Position, RecordNumber
 
 
 def test_closing_a_client_ends_the_wait_of_another_thread_for_an_answer(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import threading
 from tailrace.capture.inbox import OLD, Board
 from tailrace.capture.process import end_when_stuck
 from tailrace.capture.protocol import StateAnswer
-from tailrace.changelog.records import Position, RecordNumber
+from tailrace.changelog.records.terms import Position, RecordNumber
 
 
 def test_a_measurement_that_is_not_repeated_grows_old() -> None:

@@ -2,7 +2,7 @@
 
 from tailrace.capture import lag
 from tailrace.capture.lag import Behind
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 
 
 def test_under_steady_writing_the_lag_is_what_capture_is_behind_and_does_not_grow() -> None:

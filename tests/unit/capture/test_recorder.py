@@ -9,19 +9,10 @@ import pytest
 from support.journals import table_schema
 from support.origins import origin
 from tailrace.capture.recorder import Recorder, Requested
-from tailrace.changelog.records import (
-    Heartbeat,
-    Position,
-    RecordNumber,
-    ResumePoint,
-    Seq,
-    SnapshotPlanned,
-    TableAdded,
-    TableFingerprint,
-    TableRemoved,
-    TableStopped,
-    Truncated,
-)
+from tailrace.changelog.records import Heartbeat
+from tailrace.changelog.records.snapshots import SnapshotPlanned
+from tailrace.changelog.records.tables import TableAdded, TableFingerprint, TableRemoved, TableStopped, Truncated
+from tailrace.changelog.records.terms import Position, RecordNumber, ResumePoint, Seq
 from tailrace.changelog.segments import COMMIT_TS, OLD_KEY, OP, SEQ, UNCHANGED, segment_schema
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.changelog.writer import JournalWriter

@@ -11,7 +11,8 @@ from tailrace.capture import requests as capture_requests
 from tailrace.capture.inbox import Call
 from tailrace.capture.protocol import RegisterChunk
 from tailrace.capture.requests import ChunkRequests, ChunkTooOld
-from tailrace.changelog.records import ChunkRegistered, Column, Position, Seq, TableSchema
+from tailrace.changelog.records.snapshots import ChunkRegistered
+from tailrace.changelog.records.terms import Column, Position, Seq, TableSchema
 from tailrace.changelog.state import LoggedSchema
 from tailrace.sources.postgresql.visibility import PgSnapshot
 

@@ -15,7 +15,7 @@ from tailrace.capture import retention_job
 from tailrace.capture.recorder import Recorder
 from tailrace.capture.requests import ChunkRequests
 from tailrace.capture.retention_job import LogCleaner, RetentionJob
-from tailrace.changelog.records import Position, Seq
+from tailrace.changelog.records.terms import Position, Seq
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import ReplicatorSpec, StorageLocation
 from tailrace.errors import OutcomeUnknown, Retry

@@ -18,7 +18,8 @@ from support.scripted_runs import manifest
 from tailrace.capture import startup
 from tailrace.changelog import first_start
 from tailrace.changelog.paths import FIRST_START
-from tailrace.changelog.records import Heartbeat, Origin, Position, ResumePoint
+from tailrace.changelog.records import Heartbeat, Origin
+from tailrace.changelog.records.terms import Position, ResumePoint
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, SourceRefused

@@ -15,7 +15,8 @@ from tailrace.capture import startup
 from tailrace.capture.renewal import Renewal
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import DROPPED
-from tailrace.changelog.records import EpochStarted, Position
+from tailrace.changelog.records import EpochStarted
+from tailrace.changelog.records.terms import Position
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Replicator
 from tailrace.errors import SourceRefused

@@ -9,7 +9,7 @@ from tailrace.capture.recorder import Recorder
 from tailrace.capture.requests import ChunkRequests
 from tailrace.capture.retention_job import RetentionJob
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.changelog.writer import ROLLUP_AT_END, JournalWriter
 from tailrace.contract.resources import ReplicatorSpec, StorageLocation
 from tailrace.errors import OutcomeUnknown

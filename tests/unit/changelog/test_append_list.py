@@ -9,14 +9,9 @@ from support.journals import Journal, table_schema
 from support.states import chunk
 from tailrace.changelog import append_list
 from tailrace.changelog.append_list import AppendList
-from tailrace.changelog.records import (
-    Applied,
-    RecordNumber,
-    Seq,
-    SnapshotPlanned,
-    SnapshotTableStarted,
-    TableAdded,
-)
+from tailrace.changelog.records.snapshots import SnapshotPlanned, SnapshotTableStarted
+from tailrace.changelog.records.tables import Applied, TableAdded
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.state import LogState, fold
 
 

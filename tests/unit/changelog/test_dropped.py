@@ -6,18 +6,9 @@ import pytest
 
 from support.journals import Journal, table_schema
 from tailrace.changelog.dropped import KEPT_IDS, due, is_blocked
-from tailrace.changelog.records import (
-    Applied,
-    CopyRemoval,
-    Event,
-    RecordNumber,
-    Seq,
-    SourceRenewed,
-    TableAdded,
-    TableForgotten,
-    TableRemoved,
-    TableSchema,
-)
+from tailrace.changelog.records import Event, SourceRenewed
+from tailrace.changelog.records.tables import Applied, CopyRemoval, TableAdded, TableForgotten, TableRemoved
+from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import LogState, fold
 
 PLACE = ("public", "t")

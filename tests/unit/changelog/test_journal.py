@@ -14,7 +14,9 @@ from support.transactions import numbered
 from tailrace.changelog import writer
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import record_path
-from tailrace.changelog.records import Column, Heartbeat, Position, ResumePoint, Seq, TableAdded, TableSchema
+from tailrace.changelog.records import Heartbeat
+from tailrace.changelog.records.tables import TableAdded
+from tailrace.changelog.records.terms import Column, Position, ResumePoint, Seq, TableSchema
 from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter, RecordRefused

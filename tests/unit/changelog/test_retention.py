@@ -17,24 +17,22 @@ from support.transactions import numbered
 from tailrace.changelog import writer
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import bundle_path, record_path, rollup_path, segment_path
-from tailrace.changelog.records import (
-    Applied,
-    Event,
-    Heartbeat,
-    Origin,
-    Position,
-    RecordNumber,
-    SegmentsRemoved,
-    Seq,
+from tailrace.changelog.records import Event, Heartbeat, Origin
+from tailrace.changelog.records.snapshots import (
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotTableFinished,
     SnapshotTableStarted,
+)
+from tailrace.changelog.records.tables import (
+    Applied,
+    SegmentsRemoved,
     TableAdded,
     TableRemoved,
     TransactionsRemoved,
     Truncated,
 )
+from tailrace.changelog.records.terms import Position, RecordNumber, Seq
 from tailrace.changelog.retention import Ages, Pins, floor, removal
 from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.state import LogState, SegmentList, fold

@@ -3,15 +3,9 @@
 from random import Random
 
 from support.journals import Journal, table_schema
-from tailrace.changelog.records import (
-    Applied,
-    RecordNumber,
-    Seq,
-    SnapshotPlanned,
-    TableAdded,
-    TableForgotten,
-    TableRemoved,
-)
+from tailrace.changelog.records.snapshots import SnapshotPlanned
+from tailrace.changelog.records.tables import Applied, TableAdded, TableForgotten, TableRemoved
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.retention import Ages, Pins, removal
 from tailrace.changelog.state import LogState, fold
 

@@ -14,16 +14,9 @@ from tailrace.changelog import writer
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.packed import BLOCK
 from tailrace.changelog.paths import PARTS, part_path, record_path, segment_path
-from tailrace.changelog.records import (
-    Column,
-    Position,
-    Segment,
-    SegmentsRemoved,
-    Seq,
-    TableAdded,
-    TableSchema,
-    TransactionsRemoved,
-)
+from tailrace.changelog.records import Segment
+from tailrace.changelog.records.tables import SegmentsRemoved, TableAdded, TransactionsRemoved
+from tailrace.changelog.records.terms import Column, Position, Seq, TableSchema
 from tailrace.changelog.rollup import Rollups, numbers, trim_rollups
 from tailrace.changelog.trim import KEPT_ROLLUPS
 from tailrace.changelog.writer import ROLLUP_AT_END, JournalWriter

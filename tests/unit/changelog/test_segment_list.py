@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from tailrace.changelog.paths import is_bundle
-from tailrace.changelog.records import RecordNumber, Segment, Seq
+from tailrace.changelog.records import Segment
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.segment_list import LoggedSegment, SegmentList
 
 BYTES = 200

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.changelog.records import Column, Segment, TableSchema
+from tailrace.changelog.records import Segment
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.changelog.segments import open_segment, segment_schema, write_segment
 from tailrace.changelog.types import arrow_type
 from tailrace.contract.resources import StorageLocation

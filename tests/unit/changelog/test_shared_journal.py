@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from support.origins import origin
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import Position, RecordNumber
+from tailrace.changelog.records.terms import Position, RecordNumber
 from tailrace.changelog.shared_journal import LOOK_SECONDS, SharedJournal
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import StorageLocation

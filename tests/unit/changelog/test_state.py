@@ -12,34 +12,36 @@ from support import states
 from support.journals import Journal, table_schema
 from support.transactions import numbered
 from tailrace.changelog.records import (
-    Applied,
-    ChunkRegistered,
     EpochStarted,
     Event,
     Heartbeat,
-    Position,
-    ReadFailure,
     Record,
-    RecordNumber,
-    SchemaChanged,
     Segment,
-    SegmentsRemoved,
-    Seq,
+    SourceMoved,
+    SourceRenewed,
+    Transactions,
+)
+from tailrace.changelog.records.snapshots import (
+    ChunkRegistered,
+    ReadFailure,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotSuspended,
     SnapshotTableFinished,
     SnapshotTableStarted,
-    SourceMoved,
-    SourceRenewed,
+)
+from tailrace.changelog.records.tables import (
+    Applied,
+    SchemaChanged,
+    SegmentsRemoved,
     TableAdded,
     TableFingerprint,
     TableRemoved,
     TableStopped,
-    Transactions,
     TransactionsRemoved,
     Truncated,
 )
+from tailrace.changelog.records.terms import Position, RecordNumber, Seq
 from tailrace.changelog.state import KEPT_SNAPSHOTS, LogState, fold
 from tailrace.errors import CorruptLog
 

@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.changelog.records import Seq, Transactions
+from tailrace.changelog.records import Transactions
+from tailrace.changelog.records.terms import Seq
 from tailrace.changelog.state import TransactionLog
 from tailrace.changelog.transactions import TransactionStart
 

@@ -12,7 +12,8 @@ from typing_extensions import override
 from support.origins import origin as make_origin
 from support.resources import replicator, request
 from tailrace.capture.renewal import Renewal
-from tailrace.changelog.records import EpochStarted, Position
+from tailrace.changelog.records import EpochStarted
+from tailrace.changelog.records.terms import Position
 from tailrace.changelog.writer import JournalWriter
 from tailrace.cli import main as cli
 from tailrace.cli.client import DriverClient

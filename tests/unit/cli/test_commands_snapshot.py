@@ -12,7 +12,7 @@ import pytest
 
 from support.resources import request
 from support.scripted_runs import Copy, filled
-from tailrace.changelog.records import Key
+from tailrace.changelog.records.terms import Key
 from tailrace.changelog.state import TableLog
 from tailrace.cli import client
 from tailrace.cli import main as cli

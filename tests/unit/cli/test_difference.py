@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from support.resources import replicator
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.cli import main
 from tailrace.cli.difference import FieldChange, SpecDifference, TableChange, table_changes, unconfirmed
 from tailrace.contract.manifest import parse

@@ -24,7 +24,7 @@ from tailrace.capture.inbox import Board, Inbox
 from tailrace.capture.protocol import StateAnswer
 from tailrace.capture.renewal import Renewal
 from tailrace.capture.server import CaptureServer
-from tailrace.changelog.records import Position, RecordNumber
+from tailrace.changelog.records.terms import Position, RecordNumber
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.driver import SpecBody

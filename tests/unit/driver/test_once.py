@@ -2,15 +2,9 @@ from collections.abc import Iterator
 
 from support.states import keyed, log_state, snapshot, table_log
 from tailrace.apply.progress import TableProgress
-from tailrace.changelog.records import (
-    Position,
-    ReadFailure,
-    RecordNumber,
-    Seq,
-    SnapshotEnded,
-    SnapshotPlanned,
-    TableStopped,
-)
+from tailrace.changelog.records.snapshots import ReadFailure, SnapshotEnded, SnapshotPlanned
+from tailrace.changelog.records.tables import TableStopped
+from tailrace.changelog.records.terms import Position, RecordNumber, Seq
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.driver.once import OnceCheck
 from tailrace.errors import Retry

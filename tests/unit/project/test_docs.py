@@ -12,7 +12,8 @@ from typing import cast
 import tailrace
 from support import error_names
 from support.syntax import tree
-from tailrace.changelog.records import Closed, EpochStarted, Heartbeat, Origin, Record
+from tailrace.changelog.records import EpochStarted, Heartbeat, Origin, Record
+from tailrace.changelog.records.terms import Closed
 from tailrace.changelog.state import HANDLERS
 from tailrace.cli import main as cli
 from tailrace.cli.kubectl import main as plugin

@@ -14,7 +14,9 @@ from typing_extensions import override
 
 from support.journals import table_schema
 from support.snapshot_runs import World, record_finish, runner_over
-from tailrace.changelog.records import Event, RecordNumber, SchemaChanged, Seq
+from tailrace.changelog.records import Event
+from tailrace.changelog.records.tables import SchemaChanged
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import SnapshotSpec
 from tailrace.errors import AuthenticationFailed, Locked, Retry, met_at

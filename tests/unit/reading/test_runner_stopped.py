@@ -13,16 +13,10 @@ from typing import Any
 import pytest
 
 from support.snapshot_runs import World, record_finish, runner_over
-from tailrace.changelog.records import (
-    Event,
-    Position,
-    Seq,
-    SnapshotEnded,
-    SnapshotPlanned,
-    TableAdded,
-    TableRemoved,
-    TableStopped,
-)
+from tailrace.changelog.records import Event
+from tailrace.changelog.records.snapshots import SnapshotEnded, SnapshotPlanned
+from tailrace.changelog.records.tables import TableAdded, TableRemoved, TableStopped
+from tailrace.changelog.records.terms import Position, Seq
 from tailrace.changelog.state import TableLog
 from tailrace.errors import Retry, TableGone, backoff
 from tailrace.reading import runner as snapshots

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.errors import Retry
 from tailrace.reading import task
 from tailrace.reading.task import ChunkTask, perform

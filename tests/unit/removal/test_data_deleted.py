@@ -20,16 +20,9 @@ from tailrace import sources
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.packed import BLOCK
 from tailrace.changelog.paths import DROPPED, RENEWAL, SEGMENTS, record_path
-from tailrace.changelog.records import (
-    Applied,
-    EpochStarted,
-    Event,
-    Position,
-    RecordNumber,
-    Seq,
-    TableAdded,
-    TableRemoved,
-)
+from tailrace.changelog.records import EpochStarted, Event
+from tailrace.changelog.records.tables import Applied, TableAdded, TableRemoved
+from tailrace.changelog.records.terms import Position, RecordNumber, Seq
 from tailrace.changelog.writer import JournalWriter
 from tailrace.errors import StorageFull
 from tailrace.removal import data as drop_data

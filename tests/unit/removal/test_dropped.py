@@ -15,7 +15,9 @@ from tailrace import targets
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.dropped import is_blocked
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import CopyRemoval, Event, Position, TableAdded, TableRemoved
+from tailrace.changelog.records import Event
+from tailrace.changelog.records.tables import CopyRemoval, TableAdded, TableRemoved
+from tailrace.changelog.records.terms import Position
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import Replicator

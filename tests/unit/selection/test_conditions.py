@@ -2,7 +2,7 @@
 
 import pytest
 
-from tailrace.changelog.records import Column
+from tailrace.changelog.records.terms import Column
 from tailrace.selection import conditions
 from tailrace.selection.binding import bound
 from tailrace.selection.conditions import ConditionRefused

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tailrace.changelog.records import Column, TableAdded, TableSchema
+from tailrace.changelog.records.tables import TableAdded
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ReadRefused
 from tailrace.selection.filters import changed, filter_columns, filtered

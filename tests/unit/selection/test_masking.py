@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tailrace.changelog.records import Column
+from tailrace.changelog.records.terms import Column
 from tailrace.errors import InvalidManifest, Retry
 from tailrace.selection import masking
 

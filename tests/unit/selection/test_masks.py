@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from support.resources import replicator
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.contract.resources import Replicator, ReplicatorSpec, TableOptions
 from tailrace.errors import InvalidManifest, SchemaChangeUnsupported
 from tailrace.selection import masking, masks

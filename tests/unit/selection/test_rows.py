@@ -13,7 +13,7 @@ from model.schedules import schedule
 from model.world import World
 
 from tailrace.batch.rule import UNCHANGED, ApplyRule, Change, Op, Values
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.changelog.segments import segment_schema, write_segment
 from tailrace.contract.resources import StorageLocation
 from tailrace.selection.rows import of_chunk, of_log, passing

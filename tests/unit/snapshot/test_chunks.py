@@ -4,7 +4,8 @@ import pytest
 
 from support.states import chunk
 from tailrace.changelog.append_list import AppendList
-from tailrace.changelog.records import ChunkRegistered, Key, RecordNumber, SnapshotTableFinished
+from tailrace.changelog.records.snapshots import ChunkRegistered, SnapshotTableFinished
+from tailrace.changelog.records.terms import Key, RecordNumber
 from tailrace.changelog.state import SnapshotTable
 from tailrace.contract.status import Fault
 from tailrace.snapshot import chunks as c

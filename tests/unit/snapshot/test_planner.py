@@ -6,20 +6,16 @@ import pytest
 from support.journals import Journal, table_schema
 from support.states import chunk, keyed, logged, snapshot, table_log
 from support.states import log_state as log
-from tailrace.changelog.records import (
+from tailrace.changelog.records.snapshots import (
     ChunkRegistered,
-    Key,
     ReadFailure,
-    RecordNumber,
-    SchemaChanged,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotTableFinished,
     SnapshotTableStarted,
-    TableAdded,
-    TableForgotten,
-    TableRemoved,
 )
+from tailrace.changelog.records.tables import SchemaChanged, TableAdded, TableForgotten, TableRemoved
+from tailrace.changelog.records.terms import Key, RecordNumber
 from tailrace.changelog.state import (
     LoggedChunk,
     LogState,

@@ -5,7 +5,8 @@ import random
 import pytest
 
 from support import states
-from tailrace.changelog.records import ChunkRegistered, Key
+from tailrace.changelog.records.snapshots import ChunkRegistered
+from tailrace.changelog.records.terms import Key
 from tailrace.changelog.state import SnapshotTable
 from tailrace.snapshot.ranges import IllegalEvent, gaps_of, misfit
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from support.states import logged, table_log
 from support.transactions import ids, known, pairs
-from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
+from tailrace.changelog.records.terms import Column, RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import TableLog, TransactionLog
 from tailrace.errors import CorruptLog
 from tailrace.snapshot.replay import contained_after, contained_through, replay_point

@@ -6,7 +6,7 @@ import pytest
 
 from support.journals import table_schema
 from support.states import table_log
-from tailrace.changelog.records import Column, RecordNumber, TableSchema
+from tailrace.changelog.records.terms import Column, RecordNumber, TableSchema
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.sources.hidden import must_hide
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract.ownership import made_name
 from tailrace.contract.resources import SourceSpec, TableOptions, TablesSpec
 from tailrace.databases.postgresql.connect import PgConfig

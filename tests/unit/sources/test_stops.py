@@ -5,7 +5,7 @@ import pytest
 from support.journals import table_schema
 from support.resources import replicator
 from support.states import table_log
-from tailrace.changelog.records import Seq
+from tailrace.changelog.records.terms import Seq
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import Replicator
 from tailrace.errors import NoKey, SchemaChangeUnsupported, TableStop, ValueUnsupported, met_at

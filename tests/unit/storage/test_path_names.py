@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from support.lake import table_schema
 from tailrace.changelog.paths import segment_path, segment_range
-from tailrace.changelog.records import Seq
+from tailrace.changelog.records.terms import Seq
 from tailrace.storage.path_names import LONGEST, decode, encode, table_folder
 
 NAMES = st.text(

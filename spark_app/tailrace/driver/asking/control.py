@@ -11,7 +11,8 @@ from typing import Protocol
 from tailrace.apply.progress import Progress
 from tailrace.capture.client import CaptureClient
 from tailrace.capture.protocol import StateAnswer
-from tailrace.changelog.records import Key, Position, RecordNumber, SnapshotEnded, SnapshotPlanned, SnapshotSuspended
+from tailrace.changelog.records.snapshots import SnapshotEnded, SnapshotPlanned, SnapshotSuspended
+from tailrace.changelog.records.terms import Key, Position, RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody

@@ -18,7 +18,8 @@ from tailrace.capture.admission import check_manifest, check_product
 from tailrace.capture.renewal import Renewal
 from tailrace.changelog import first_start
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import Origin, ResumePoint, TableSchema
+from tailrace.changelog.records import Origin
+from tailrace.changelog.records.terms import ResumePoint, TableSchema
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator, StorageSpec, TargetSpec
 from tailrace.errors import CorruptLog, OutcomeUnknown, Retry, Stop, TableStop, TailraceError

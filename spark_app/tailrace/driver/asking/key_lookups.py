@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tailrace.changelog.records import Key
+from tailrace.changelog.records.terms import Key
 from tailrace.changelog.state import TableLog
 from tailrace.driver.asking.server import Conflict
 from tailrace.errors import Retry

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.changelog.state import LogState
 from tailrace.errors import Retry
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tailrace.capture import last_fault
 from tailrace.capture.last_fault import write_in_place
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.contract.status import Fault
 from tailrace.driver.process.run_dir import writing
 from tailrace.errors import (

@@ -7,7 +7,7 @@ there yet is a request, several in a second, for as long as the Replicator lives
 from collections.abc import Callable
 
 from tailrace.capture.client import CaptureClient
-from tailrace.changelog.records import RecordNumber
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.errors import Retry
 
 ANSWER_SECONDS = 1.0

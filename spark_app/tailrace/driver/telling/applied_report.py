@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.capture.client import CaptureClient
-from tailrace.changelog.records import Applied
+from tailrace.changelog.records.tables import Applied
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.errors import Retry
 

@@ -10,7 +10,8 @@ from functools import cached_property
 from tailrace.apply.progress import TableProgress
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.dropped import due
-from tailrace.changelog.records import Position, ReadFailure, RecordNumber
+from tailrace.changelog.records.snapshots import ReadFailure
+from tailrace.changelog.records.terms import Position, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.status import (
     ApplyStatus,

@@ -12,7 +12,9 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from tailrace.changelog.records import Event, SchemaChanged, Seq, TableSchema, Truncated
+from tailrace.changelog.records import Event
+from tailrace.changelog.records.tables import SchemaChanged, Truncated
+from tailrace.changelog.records.terms import Seq, TableSchema
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.errors import TableStop
 from tailrace.sources.api import Changes, TableRows

@@ -2,7 +2,7 @@
 
 from typing import Any, Generic, Protocol, TypeVar
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.sources.log.blocks import BlockBuilder
 from tailrace.sources.log.tables import StreamTables
 

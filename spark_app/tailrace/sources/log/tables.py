@@ -6,7 +6,7 @@ Used by the decoder, by the look at the catalog, and by capture for the version 
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 
 
 @dataclass

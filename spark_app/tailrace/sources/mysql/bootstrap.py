@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from pymysql.err import MySQLError
 
-from tailrace.changelog.records import Origin, Position, ResumePoint
+from tailrace.changelog.records import Origin
+from tailrace.changelog.records.terms import Position, ResumePoint
 from tailrace.contract.resources import Replicator
 from tailrace.databases.mysql import faults
 from tailrace.databases.mysql.connect import (

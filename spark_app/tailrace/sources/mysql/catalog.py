@@ -9,7 +9,7 @@ from typing import Any
 
 import pymysql
 
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.databases.mysql import faults
 from tailrace.databases.mysql.connect import Connection, execute, rows

@@ -13,7 +13,7 @@ import pymysql
 
 from tailrace.changelog import keys as key_texts
 from tailrace.changelog.keys import Key
-from tailrace.changelog.records import Nulled, with_nulled
+from tailrace.changelog.records.terms import Nulled, with_nulled
 from tailrace.changelog.types import arrow_type
 from tailrace.databases.mysql import faults
 from tailrace.databases.mysql.connect import Connection, connect, execute, rows, server_of, source_errors

@@ -5,7 +5,7 @@ The chunk rule (docs/dev/design.md#the-chunk-rule) needs what a read sees *befor
 transaction is in the log before others see it, and in the executed set only after.
 """
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.databases.mysql.connect import Connection, execute, server_of, source_errors
 from tailrace.errors import SourceRefused
 from tailrace.sources.mysql.position import Numbering

@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import TableStop
 from tailrace.sources.mysql.types import NUMBERS, ColumnType, Form
@@ -38,7 +38,7 @@ class MysqlColumn:
     """Computed by the server from other columns."""
     copied: bool
     mask: str | None = None
-    """The mask, as in `changelog.records.Column`."""
+    """The mask, as in `changelog.records.terms.Column`."""
     of_session: bool = False
     """Computed by each session that reads or writes the row, and not by all alike: never copied."""
 

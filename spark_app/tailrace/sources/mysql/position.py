@@ -6,7 +6,7 @@ here is the server's own plus its `Numbering.shift`, which the origin keeps (`bo
 
 from dataclasses import dataclass
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 
 OFFSET_BITS = 40
 """A file can be as large as one transaction: larger than 4 GiB, less than 1 TiB."""

@@ -5,7 +5,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tailrace.changelog.records import Origin, Position
+from tailrace.changelog.records import Origin
+from tailrace.changelog.records.terms import Position
 from tailrace.contract import resources
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
 from tailrace.databases.mysql.connect import Connection, connect, source_errors

@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 from typing_extensions import override
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.errors import CorruptLog
 from tailrace.sources.mysql.log.events import Kind
 from tailrace.sources.mysql.log.framing import Event

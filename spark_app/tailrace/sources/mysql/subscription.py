@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from tailrace.changelog.records import Origin, ResumePoint
+from tailrace.changelog.records import Origin
+from tailrace.changelog.records.terms import ResumePoint
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 from tailrace.databases.mysql.connect import Connection, server_of

@@ -18,7 +18,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.changelog.transactions import TransactionIds
 from tailrace.errors import CorruptLog, Retry
 from tailrace.sources.mysql.gtid import GtidSet

@@ -3,7 +3,8 @@
 Capture's start asks before it takes anything over, `tailrace doctor` asks the same without taking it.
 """
 
-from tailrace.changelog.records import Origin, Position
+from tailrace.changelog.records import Origin
+from tailrace.changelog.records.terms import Position
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 from tailrace.databases.postgresql.connect import Connection

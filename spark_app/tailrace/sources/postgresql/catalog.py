@@ -12,7 +12,7 @@ import psycopg
 from psycopg import Cursor, sql
 from psycopg.rows import DictRow, dict_row
 
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.changelog.types import struct_of
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.databases.postgresql.connect import Connection

@@ -14,7 +14,7 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
-from tailrace.changelog.records import Key, Nulled, Position, with_nulled
+from tailrace.changelog.records.terms import Key, Nulled, Position, with_nulled
 from tailrace.changelog.types import arrow_type
 from tailrace.databases.postgresql.connect import (
     Connection,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from psycopg.rows import dict_row
 
-from tailrace.changelog.records import Parts
+from tailrace.changelog.records.tables import Parts
 from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.databases.postgresql.connect import Connection, source_errors
 from tailrace.sources.postgresql.catalog import discover

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from tailrace.changelog import keys
-from tailrace.changelog.records import Key
+from tailrace.changelog.records.terms import Key
 from tailrace.errors import ValueUnsupported
 from tailrace.sources.postgresql.codec import decode
 from tailrace.sources.postgresql.model import CatalogColumn

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from psycopg import sql
 
-from tailrace.changelog.records import Key
+from tailrace.changelog.records.terms import Key
 from tailrace.errors import Retry
 from tailrace.sources.postgresql.key_text import server_text
 from tailrace.sources.postgresql.model import CatalogColumn, Operators, PgTable

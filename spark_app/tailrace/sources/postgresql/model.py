@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from psycopg import sql
 
-from tailrace.changelog.records import Column, Parts, TableSchema
+from tailrace.changelog.records.tables import Parts
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import TableStop
 
@@ -51,7 +52,7 @@ class CatalogColumn:
     has_missing: bool
     """Rows older than the column show a constant that the log never carried: a column added so needs a re-read."""
     mask: str | None = None
-    """The mask, as in `changelog.records.Column`."""
+    """The mask, as in `changelog.records.terms.Column`."""
     padded: int | None = None
     """Length of a `character(n)`, or of a domain over one: its values are filled up with blanks."""
     nested: str | None = None

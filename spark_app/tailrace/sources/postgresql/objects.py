@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.databases.postgresql.connect import Connection, PgConfig, connect, source_errors
 from tailrace.errors import ReadRefused, SourceRefused, TableStop
 from tailrace.sources.api import Distance

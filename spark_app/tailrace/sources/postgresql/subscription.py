@@ -9,7 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from tailrace.changelog.records import Origin, Position, ResumePoint
+from tailrace.changelog.records import Origin
+from tailrace.changelog.records.terms import Position, ResumePoint
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 from tailrace.databases.postgresql.connect import Connection, PgConfig

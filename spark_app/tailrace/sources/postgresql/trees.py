@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from psycopg.rows import DictRow, dict_row
 
-from tailrace.changelog.records import Parts
+from tailrace.changelog.records.tables import Parts
 from tailrace.databases.postgresql.connect import Connection
 from tailrace.sources.postgresql.model import FileNodes
 

@@ -7,7 +7,7 @@ stopped by name, with the bytes written as `\\xff`.
 
 from psycopg import sql
 
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.databases.postgresql.connect import Connection
 from tailrace.errors import ValueUnsupported
 from tailrace.sources.postgresql.model import PgTable

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tailrace.changelog.keys import fitting
-from tailrace.changelog.records import Key, TableSchema
+from tailrace.changelog.records.terms import Key, TableSchema
 from tailrace.errors import TailraceError
 from tailrace.targets.api import WrittenChunk
 from tailrace.targets.lake.files.access import FileAccess

@@ -4,7 +4,7 @@ in case from another, and one that is written like something inside another colu
 from collections.abc import Collection, Iterable
 from itertools import count
 
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.changelog.types import element_of, fields_of
 from tailrace.errors import RESYNC, SchemaChangeUnsupported
 

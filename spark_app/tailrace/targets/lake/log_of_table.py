@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from tailrace.changelog.records import RecordNumber
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.errors import TableStop
 from tailrace.storage.store import NotFound, Storage
 from tailrace.targets.api import TableOwner

@@ -11,7 +11,7 @@ from typing import Protocol
 from pyroaring import BitMap64
 
 from tailrace.batch.applied import FIRST, AppliedState, Generation
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.errors import TargetChanged, TargetRefused
 from tailrace.storage.path_names import table_folder
 from tailrace.targets.lake.columns import Columns

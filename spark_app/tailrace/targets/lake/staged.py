@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from tailrace.batch.applied import AppliedState, Generation
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.errors import RESYNC, Retry, SchemaChangeUnsupported, TailraceError, TargetChanged
 from tailrace.seams import seam
 from tailrace.storage.store import AlreadyExists, NotFound

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import Key, RecordNumber, Seq
+from tailrace.changelog.records.terms import Key, RecordNumber, Seq
 from tailrace.errors import TargetRefused
 
 FORMAT = 3

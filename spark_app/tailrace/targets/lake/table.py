@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
-from tailrace.changelog.records import ChunkRegistered, TableSchema
+from tailrace.changelog.records.snapshots import ChunkRegistered
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.errors import RESYNC, Fenced, TailraceError, TargetChanged, foreign
 from tailrace.fold.fold_input import FoldInput
 from tailrace.seams import seam

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.targets.api import NeededChunks, Opened, Opening, UnitBatch
 from tailrace.targets.lake.chunk_writer import LakeChunkWriter
 from tailrace.targets.lake.table import LakeTable

@@ -12,7 +12,8 @@ from support.states import keyed, log_state, snapshot, table_log
 from tailrace.apply.progress import TableProgress
 from tailrace.capture.client import CaptureClient, CaptureGone
 from tailrace.capture.protocol import StateAnswer
-from tailrace.changelog.records import Position, RecordNumber, SnapshotPlanned
+from tailrace.changelog.records.snapshots import SnapshotPlanned
+from tailrace.changelog.records.terms import Position, RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, SnapshotTable, TableLog
 from tailrace.contract.driver import SnapshotBody, SpecBody

@@ -17,7 +17,7 @@ from support.pipeline import Pipeline
 from support.scripted import ScriptedKeys, ScriptedSource
 from support.scripted_runs import filled, manifest
 from support.waiting import until
-from tailrace.changelog.records import Key
+from tailrace.changelog.records.terms import Key
 from tailrace.changelog.state import TableLog
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import SnapshotRequest

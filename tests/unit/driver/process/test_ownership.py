@@ -7,7 +7,7 @@ import pytest
 
 from support.origins import origin
 from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import StorageLocation

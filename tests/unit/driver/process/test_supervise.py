@@ -10,7 +10,7 @@ import pytest
 
 from support.waiting import until
 from tailrace.capture import last_fault
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.driver.process import supervise
 from tailrace.driver.process.supervise import CaptureProcess, is_capture
 from tailrace.errors import MAKE_ROOM, AuthenticationFailed, Fenced, PositionLost

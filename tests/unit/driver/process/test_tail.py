@@ -6,7 +6,7 @@ from tailrace.capture.client import CaptureClient
 from tailrace.capture.inbox import Board, Inbox
 from tailrace.capture.protocol import StateAnswer
 from tailrace.capture.server import CaptureServer
-from tailrace.changelog.records import Position, RecordNumber
+from tailrace.changelog.records.terms import Position, RecordNumber
 from tailrace.driver.process.tail import newest_record
 
 

@@ -2,7 +2,8 @@ from typing import cast
 
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.capture.client import CaptureClient
-from tailrace.changelog.records import Applied, RecordNumber, Seq
+from tailrace.changelog.records.tables import Applied
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.status import Fault
 from tailrace.driver.telling.applied_report import Reporter

@@ -16,16 +16,9 @@ from tailrace import logs
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.packed import PackedRows
-from tailrace.changelog.records import (
-    Position,
-    ReadFailure,
-    RecordNumber,
-    Seq,
-    SnapshotEnded,
-    SnapshotPlanned,
-    SnapshotTableFinished,
-    TableStopped,
-)
+from tailrace.changelog.records.snapshots import ReadFailure, SnapshotEnded, SnapshotPlanned, SnapshotTableFinished
+from tailrace.changelog.records.tables import TableStopped
+from tailrace.changelog.records.terms import Position, RecordNumber, Seq
 from tailrace.changelog.state import (
     LoggedSegment,
     LogState,

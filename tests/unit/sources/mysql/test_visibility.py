@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tailrace.changelog.records import Position, Seq, Transactions
+from tailrace.changelog.records import Transactions
+from tailrace.changelog.records.terms import Position, Seq
 from tailrace.changelog.state import TransactionLog
 from tailrace.changelog.transactions import TransactionIds, TransactionStart
 from tailrace.errors import CorruptLog, Retry

@@ -6,7 +6,7 @@ import pytest
 
 from support.origins import origin as make_origin
 from support.resources import replicator
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, SourceRefused
 from tailrace.sources.postgresql.admission import check_origin, check_position, check_slot

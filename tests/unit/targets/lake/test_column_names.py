@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.lake import table_schema
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.errors import SchemaChangeUnsupported
 from tailrace.targets.lake import column_names
 from tailrace.targets.lake.delta import schema as delta_schema

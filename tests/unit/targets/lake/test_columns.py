@@ -1,7 +1,7 @@
 """Which field of the target is which column of the source: kept, read back, and numbered as Iceberg numbers."""
 
 from support.lake import table_schema
-from tailrace.changelog.records import Column
+from tailrace.changelog.records.terms import Column
 from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.iceberg.schema import PresentField, first_columns, present_fields, schema_json, unforeseen
 

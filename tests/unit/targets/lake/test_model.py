@@ -4,7 +4,7 @@ import pytest
 
 from support.journals import table_schema
 from tailrace.batch.applied import Generation
-from tailrace.changelog.records import RecordNumber, Seq
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.errors import TargetChanged, TargetRefused
 from tailrace.targets.lake.model import belongs
 

@@ -10,7 +10,7 @@ from pyroaring import BitMap64
 from support.folder_lake import FolderAccess
 from support.lake import table_schema
 from tailrace.batch.applied import Generation
-from tailrace.changelog.records import Column, RecordNumber, Seq
+from tailrace.changelog.records.terms import Column, RecordNumber, Seq
 from tailrace.errors import Fenced, Retry, SchemaChangeUnsupported, TargetChanged
 from tailrace.targets.lake.files import write as files
 from tailrace.targets.lake.files.layout import FIELD_ID, Layout

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import RecordNumber, Seq
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.errors import TargetRefused
 from tailrace.targets.lake.delta import state as delta_state
 from tailrace.targets.lake.iceberg import state as iceberg_state

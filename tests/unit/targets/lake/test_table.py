@@ -14,7 +14,7 @@ from support.folder_lake import FolderAccess
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import TableSlice, cut
 from tailrace.changelog.append_list import AppendList
-from tailrace.changelog.records import RecordNumber, Seq
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.state import LoggedChunk, LoggedFinish
 from tailrace.storage.store import NotFound
 from tailrace.targets.api import ChunkLost, NeededChunks

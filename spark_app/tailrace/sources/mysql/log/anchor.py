@@ -8,7 +8,7 @@ from contextlib import closing
 
 from pymysql.err import MySQLError
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.databases.mysql import faults
 from tailrace.databases.mysql.connect import Connection, connect, execute, server_of, source_errors
 from tailrace.errors import PositionLost, Retry

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.sources.mysql.log import events, fast_path
 from tailrace.sources.mysql.log.block_builder import BlockBuilder, Blocks
 from tailrace.sources.mysql.log.blocks import TRUNCATE, UNCERTAIN, RowEvent

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from tailrace.changelog.records import with_nulled
+from tailrace.changelog.records.terms import with_nulled
 from tailrace.changelog.segments import segment_schema
 from tailrace.changelog.types import arrow_type
 from tailrace.errors import LogIncomplete, TableGone, TableStop

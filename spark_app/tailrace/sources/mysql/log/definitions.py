@@ -9,7 +9,8 @@ import json
 from collections.abc import Collection
 from dataclasses import astuple
 
-from tailrace.changelog.records import Column, Parts, TableSchema
+from tailrace.changelog.records.tables import Parts
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.errors import CorruptLog
 from tailrace.sources.mysql.cascades import Cascade
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from tailrace.changelog.records import Position, TableFingerprint
+from tailrace.changelog.records.tables import TableFingerprint
+from tailrace.changelog.records.terms import Position
 from tailrace.changelog.segments import MOVE, OP
 from tailrace.databases.mysql.connect import Connection, source_errors
 from tailrace.sources.api import Changes

@@ -7,7 +7,7 @@ catalog at a place behind which the log has nothing (docs/decisions/0076-wider-c
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.selection.filters import filter_columns
 from tailrace.sources.mysql.log.statements import NewType
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable

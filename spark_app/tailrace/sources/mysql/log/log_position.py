@@ -5,7 +5,7 @@ Used by the assembler, which tells every event that has an end in its file.
 
 from dataclasses import dataclass
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.sources.mysql.log.connection import lost
 from tailrace.sources.mysql.log.framing import Event
 from tailrace.sources.mysql.log.walk import Places

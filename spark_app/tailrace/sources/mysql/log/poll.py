@@ -9,17 +9,9 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from tailrace.changelog.records import (
-    CopyRemoval,
-    Event,
-    Position,
-    SchemaChanged,
-    Seq,
-    TableAdded,
-    TableFingerprint,
-    TableRemoved,
-    TableSchema,
-)
+from tailrace.changelog.records import Event
+from tailrace.changelog.records.tables import CopyRemoval, SchemaChanged, TableAdded, TableFingerprint, TableRemoved
+from tailrace.changelog.records.terms import Position, Seq, TableSchema
 from tailrace.contract.resources import Replicator
 from tailrace.databases.mysql.connect import Connection, source_errors
 from tailrace.errors import LogIncomplete, ReadRefused, TableStop

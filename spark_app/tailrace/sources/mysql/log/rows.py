@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tailrace.changelog.records import Nulled, TableSchema, with_nulled
+from tailrace.changelog.records.terms import Nulled, TableSchema, with_nulled
 from tailrace.changelog.segments import DELETE, INSERT, MOVE, UPDATE
 from tailrace.changelog.types import arrow_type
 from tailrace.errors import LogIncomplete

@@ -12,7 +12,8 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tailrace.changelog.records import Position, ResumePoint, SchemaChanged, Seq
+from tailrace.changelog.records.tables import SchemaChanged
+from tailrace.changelog.records.terms import Position, ResumePoint, Seq
 from tailrace.contract.resources import Replicator
 from tailrace.databases.mysql.connect import Connection, connect, execute, server_of, source_errors
 from tailrace.databases.mysql.faults import START_OVER

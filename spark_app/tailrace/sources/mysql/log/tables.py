@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing_extensions import override
 
 from tailrace.changelog.logged import LoggedSchema, TableLog
-from tailrace.changelog.records import Column, Parts, TableSchema
+from tailrace.changelog.records.tables import Parts
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import RESYNC, STOP_FIX, LogIncomplete, SchemaChangeUnsupported, TableStop
 from tailrace.selection import filters

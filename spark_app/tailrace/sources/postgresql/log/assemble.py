@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tailrace.changelog.records import Column, TableSchema, with_nulled
+from tailrace.changelog.records.terms import Column, TableSchema, with_nulled
 from tailrace.changelog.segments import DELETE, segment_schema
 from tailrace.changelog.types import arrow_type
 from tailrace.sources.api import TableRows

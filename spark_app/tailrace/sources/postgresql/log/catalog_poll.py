@@ -11,11 +11,10 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from tailrace.changelog.records import (
+from tailrace.changelog.records import Event, Heartbeat
+from tailrace.changelog.records.tables import (
     WRITTEN,
     CopyRemoval,
-    Event,
-    Heartbeat,
     SchemaChanged,
     TableAdded,
     TableFingerprint,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tailrace.changelog.records import Position, ResumePoint, TableSchema
+from tailrace.changelog.records.terms import Position, ResumePoint, TableSchema
 from tailrace.errors import NoKey, Retry, TableStop
 from tailrace.sources.api import Changes, Sink, TableRows
 from tailrace.sources.log.decode import BlockEvents, Evolved

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from tailrace.changelog.records import Parts, TableSchema
+from tailrace.changelog.records.tables import Parts
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.errors import STOP_FIX, SchemaChangeUnsupported, TableGone, TableStop
 from tailrace.selection.filters import WHERE_CHANGED, shown
 from tailrace.selection.masks import described

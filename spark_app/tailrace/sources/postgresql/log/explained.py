@@ -6,7 +6,8 @@ holds comes by the stream. Where that is not proven, the difference stands.
 
 from dataclasses import dataclass
 
-from tailrace.changelog.records import WRITTEN, Seq
+from tailrace.changelog.records.tables import WRITTEN
+from tailrace.changelog.records.terms import Seq
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.sources.postgresql.log.differences import Difference, as_change
 from tailrace.sources.postgresql.log.rejoin import Rejoin

@@ -10,7 +10,7 @@ comes back. Where that leaves one possibility, it is the proof; where it leaves 
 
 from collections.abc import Collection, Mapping, Sequence
 
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.selection.as_types import requested
 from tailrace.selection.filters import filter_columns
 from tailrace.selection.masks import mask_of

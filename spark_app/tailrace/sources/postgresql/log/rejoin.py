@@ -11,7 +11,7 @@ chain of renames, and not when a table was dropped and made again.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.sources.postgresql.log.tables import Captured

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 import psycopg
 from psycopg import pq
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.databases.postgresql.connect import (
     Connection,
     PgConfig,

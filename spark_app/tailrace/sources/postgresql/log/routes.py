@@ -11,7 +11,7 @@ has never had a row by then needs no chunk: the new connection brings them all.
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from tailrace.changelog.records import Parts
+from tailrace.changelog.records.tables import Parts
 from tailrace.sources.postgresql.model import PgTable
 
 DECIDES_AGAIN = 150000

@@ -13,7 +13,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.contract.resources import Replicator
 from tailrace.databases.postgresql.connect import Connection, PgConfig
 from tailrace.errors import SourceRefused

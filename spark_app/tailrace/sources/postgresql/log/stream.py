@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.contract.resources import Replicator, ReplicatorSpec
 from tailrace.databases.postgresql.connect import Connection, PgConfig
 from tailrace.sources.api import Distance, StreamContext

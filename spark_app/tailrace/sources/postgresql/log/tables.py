@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 
-from tailrace.changelog.records import Column, Parts, TableSchema
+from tailrace.changelog.records.tables import Parts
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import STOP_FIX, NoKey, SchemaChangeUnsupported, TableGone, TableStop
 from tailrace.selection.masks import require_own

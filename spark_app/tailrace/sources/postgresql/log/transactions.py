@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Protocol
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.sources.log.blocks import BlockBuilder
 from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.blocks import MessageBlock

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.errors import SourceRefused
 from tailrace.sources.postgresql import columnar
 from tailrace.sources.postgresql.log import pgoutput

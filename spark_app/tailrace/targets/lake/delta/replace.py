@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta.actions import Action, LiveFile, Plan, new_add, plan, uri_of
 from tailrace.targets.lake.delta.replay import State

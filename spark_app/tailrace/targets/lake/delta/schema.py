@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.changelog.types import decimal_parts, element_of, fields_of, inner_types, struct_of
 from tailrace.errors import RESYNC, SchemaChangeUnsupported, TargetChanged
 from tailrace.targets.lake import column_names

@@ -19,7 +19,7 @@ from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
 from tailrace.batch.applied import FIRST, AppliedState, Generation
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.errors import RESYNC, OutcomeUnknown, Retry, TailraceError, TargetChanged, TargetRefused, privacy
 from tailrace.seams import seam
 from tailrace.storage.store import NotFound

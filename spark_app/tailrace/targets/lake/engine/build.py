@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tailrace.changelog import keys
-from tailrace.changelog.records import Key
+from tailrace.changelog.records.terms import Key
 from tailrace.fold.chunk_keys import read_chunk_keys
 from tailrace.fold.decide import decide
 from tailrace.fold.fold_input import MovedKeys

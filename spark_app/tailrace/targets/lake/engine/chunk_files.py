@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tailrace.changelog.parquet_batches import BATCH_ROWS
-from tailrace.changelog.records import ChunkRegistered
+from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.fold.key_columns import Columns, Ints, typed
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.files.access import parquet

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.batch.slice import FinishedSnapshot
-from tailrace.changelog.records import Seq
+from tailrace.changelog.records.terms import Seq
 from tailrace.fold.chunk_keys import KEY_ONLY, ChunkKeys, requested
 from tailrace.fold.key_columns import Columns, Ints, flat, taken
 from tailrace.fold.log_rows import SegmentRows, first_needed, segment_rows

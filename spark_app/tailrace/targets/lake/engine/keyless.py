@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from tailrace.changelog.records import Seq, SeqRanges
+from tailrace.changelog.records.terms import Seq, SeqRanges
 from tailrace.errors import RESYNC, TargetChanged
 from tailrace.fold.counted import RowCounts
 from tailrace.fold.key_columns import Ints, Mask

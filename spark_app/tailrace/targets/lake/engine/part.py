@@ -10,7 +10,7 @@ from functools import cached_property
 from pyroaring import BitMap64
 
 from tailrace.batch.slice import TableSlice
-from tailrace.changelog.records import Key
+from tailrace.changelog.records.terms import Key
 from tailrace.fold.fold_input import FoldInput
 from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.layout import Layout

@@ -12,7 +12,8 @@ import numpy as np
 from pyroaring import BitMap64
 
 from tailrace.batch.slice import FinishedSnapshot
-from tailrace.changelog.records import Segment, Seq
+from tailrace.changelog.records import Segment
+from tailrace.changelog.records.terms import Seq
 from tailrace.fold.key_columns import Columns, Ints, Mask, joined, taken
 from tailrace.fold.log_rows import segment_rows
 from tailrace.targets.lake.engine.chunk_files import key_batches

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.changelog.types import arrow_type, element_of, fields_of, list_type
 from tailrace.errors import SchemaChangeUnsupported
 

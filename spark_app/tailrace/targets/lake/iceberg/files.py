@@ -12,7 +12,7 @@ from typing import Any
 
 from pyroaring import BitMap64
 
-from tailrace.changelog.records import Column
+from tailrace.changelog.records.terms import Column
 from tailrace.errors import RESYNC, ForeignChange
 from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.files.access import FileAccess, read_range

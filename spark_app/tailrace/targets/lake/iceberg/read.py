@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tailrace.changelog.records import Column
+from tailrace.changelog.records.terms import Column
 from tailrace.errors import RESYNC, ForeignChange, TargetChanged, TargetRefused
 from tailrace.storage.store import NotFound
 from tailrace.targets.lake.columns import COLUMNS, Columns

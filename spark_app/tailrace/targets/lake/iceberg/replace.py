@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.errors import RESYNC, TargetChanged
 from tailrace.targets.lake.columns import COLUMNS, Columns
 from tailrace.targets.lake.files.access import FileAccess

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from tailrace.batch.applied import FIRST, AppliedState, Generation
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.errors import OutcomeUnknown, Retry, TargetRefused
 from tailrace.seams import seam
 from tailrace.targets.api import Admit

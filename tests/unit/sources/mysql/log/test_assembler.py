@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.sources.mysql.log.assembler import Assembler
 from tailrace.sources.mysql.log.blocks import EventBlock
 from tailrace.sources.mysql.log.events import Kind, Query

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.errors import CorruptLog
 from tailrace.sources.mysql.log import definitions
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, number_of

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.errors import TailraceError
 from tailrace.sources.mysql.log import fast_path, framing
 from tailrace.sources.mysql.log.assembler import Assembler

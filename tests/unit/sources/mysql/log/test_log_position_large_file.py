@@ -8,7 +8,7 @@ from typing_extensions import override
 from unit.sources.mysql.log import test_assembler
 from unit.sources.mysql.log.test_assembler import END, file, gtid, mariadb_prepared, mysql_gtid, row
 
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.errors import PositionLost
 from tailrace.sources.mysql.log.assembler import Assembler
 from tailrace.sources.mysql.log.blocks import EventBlock

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.errors import LogIncomplete, TailraceError
 from tailrace.sources.mysql.log import rows
 from tailrace.sources.mysql.log.columns import Buffer, column

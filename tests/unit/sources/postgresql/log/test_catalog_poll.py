@@ -14,20 +14,10 @@ from support.pgoutput_messages import insert, relation
 from support.transactions import numbered
 from tailrace.capture.recorder import Recorder
 from tailrace.changelog.dropped import due
-from tailrace.changelog.records import (
-    Applied,
-    Column,
-    Parts,
-    Position,
-    ResumePoint,
-    Seq,
-    SnapshotEnded,
-    SnapshotPlanned,
-    SourceRenewed,
-    TableForgotten,
-    TableSchema,
-    Truncated,
-)
+from tailrace.changelog.records import SourceRenewed
+from tailrace.changelog.records.snapshots import SnapshotEnded, SnapshotPlanned
+from tailrace.changelog.records.tables import Applied, Parts, TableForgotten, Truncated
+from tailrace.changelog.records.terms import Column, Position, ResumePoint, Seq, TableSchema
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import StorageLocation, TableOptions, TablesSpec
 from tailrace.errors import NoKey, ReadRefused, SchemaChangeUnsupported, TableStop

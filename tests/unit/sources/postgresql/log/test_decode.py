@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support import pgoutput_messages as pg
 from support.catalog import catalog_table
 from support.pgoutput_messages import UNCHANGED
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import Retry, TailraceError
 from tailrace.sources.api import Changes

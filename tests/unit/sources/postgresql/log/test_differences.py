@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.errors import SchemaChangeUnsupported
 from tailrace.sources.postgresql.fingerprint import KINDS
 from tailrace.sources.postgresql.log.differences import (

@@ -9,7 +9,8 @@ import pytest
 
 from support import pgoutput_messages as pg
 from support.catalog import catalog_table
-from tailrace.changelog.records import Column, Parts, TableSchema
+from tailrace.changelog.records.tables import Parts
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.contract.resources import Mask, TableOptions
 from tailrace.errors import ReadRefused, SchemaChangeUnsupported
 from tailrace.sources.log.decode import Evolved

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.sources.postgresql.log.rejoin import bares
 from tailrace.sources.postgresql.model import PgTable
 

@@ -6,7 +6,7 @@ import pytest
 
 from support.catalog import catalog_table
 from support.lake import table_schema
-from tailrace.changelog.records import Parts
+from tailrace.changelog.records.tables import Parts
 from tailrace.sources.postgresql.log.routes import Moved, Pauses, Routes
 from tailrace.sources.postgresql.model import PgTable
 

@@ -8,7 +8,7 @@ import pytest
 
 from support import pgoutput_messages as pg
 from support.catalog import catalog_table
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.errors import NoKey, SchemaChangeUnsupported
 from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.tables import CapturedTables, CatalogNow, check_places

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import pgoutput_messages as pg
-from tailrace.changelog.records import Position
+from tailrace.changelog.records.terms import Position
 from tailrace.errors import SourceRefused
 from tailrace.sources.postgresql.log import pgoutput, transactions
 from tailrace.sources.postgresql.log.blocks import MessageBlock

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from support.lake import LocalFiles, new_location, table_schema
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
+from tailrace.changelog.records.terms import Column, RecordNumber, Seq, TableSchema
 from tailrace.contract.resources import StorageLocation
 from tailrace.errors import ForeignChange, Retry, SchemaChangeUnsupported, TargetChanged, TargetRefused
 from tailrace.storage.store import Storage

@@ -11,7 +11,7 @@ import pytest
 from support.counted_log import SCHEMA, TABLE, CountedLog
 from support.folder_lake import FolderTable
 from tailrace.batch.slice import TableSlice, cut
-from tailrace.changelog.records import RecordNumber
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.errors import TargetChanged
 from tailrace.targets.lake.engine import keyless
 from tailrace.targets.lake.engine.keyless import build_keyless

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from support.lake import LocalFiles, new_location, table_schema
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.errors import TargetChanged
 from tailrace.storage.store import NotFound
 from tailrace.targets.lake.files import locate

@@ -10,7 +10,7 @@ from pyroaring import BitMap64
 
 from support.counted_log import SCHEMA, Row
 from support.folder_lake import NotedAccess, layout_of
-from tailrace.changelog.records import Column
+from tailrace.changelog.records.terms import Column
 from tailrace.fold.row_digests import digests
 from tailrace.targets.lake.files.index import IndexCache
 from tailrace.targets.lake.files.layout import Layout

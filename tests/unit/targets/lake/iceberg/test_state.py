@@ -4,7 +4,7 @@ import pytest
 from pyroaring import BitMap64
 
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import Column, RecordNumber, Seq, TableSchema
+from tailrace.changelog.records.terms import Column, RecordNumber, Seq, TableSchema
 from tailrace.errors import ForeignChange, SchemaChangeUnsupported, TargetChanged
 from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.files.vectors import PuffinBlob
