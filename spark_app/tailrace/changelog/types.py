@@ -1,7 +1,7 @@
 """Logical column types and their Arrow form: the one table that segments, chunk files and targets share.
 
-A logical type is a short text in the journal (`decimal(10,2)`, `changelog.records.terms.Column.type`). Sources choose it
-from the catalog; everything downstream asks here what it looks like in Arrow.
+A logical type is a short text in the journal (`decimal(10,2)`, see `records.terms.Column.type`). Sources choose it from
+the catalog; everything downstream asks here what it looks like in Arrow.
 """
 
 import json
