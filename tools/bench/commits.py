@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from tailrace.changelog.records.terms import Seq
 from tailrace.contract.resources import Replicator, TargetSpec
+from tailrace.places import Places
 from tailrace.spark import session
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.delta.table import DeltaTable
@@ -131,7 +132,8 @@ def main() -> None:
 
 def measure(folder: Path, format: str, tables: int, commits: int) -> None:
     (folder / "run").mkdir(parents=True)
-    spark = session.start(replicator(folder, format).spec, folder / "run", folder / "run" / "spark.log")
+    spec = replicator(folder, format).spec
+    spark = session.start(spec, Places(spec).target, folder / "run", folder / "run" / "spark.log")
     try:
         bench, pid = Commits(spark, folder, format, tables), jvm_pid(spark)
         for _ in range(commits // 2):

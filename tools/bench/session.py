@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tailrace.contract.resources import Replicator
+from tailrace.places import Places
 from tailrace.spark import artifacts
 from tailrace.spark.session import settings
 from tailrace.targets.lake.delta import log_store as delta_log_store
@@ -21,7 +22,7 @@ def start(replicator: Replicator, folder: Path) -> SparkSession:
     full compiler, an Iceberg catalog over the same folder as Tailrace's."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    values = settings(replicator.spec, folder, {}) | {
+    values = settings(replicator.spec, Places(replicator.spec).target.spark(), folder, {}) | {
         "spark.master": "local[2]",
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}/spark -Duser.timezone=UTC",

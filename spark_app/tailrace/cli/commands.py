@@ -198,10 +198,10 @@ def _resync_at_start(options: argparse.Namespace, manifest: Manifest, request: S
     from tailrace.capture.admission import check_manifest  # brings the clients of database and storage
     from tailrace.capture.renewal import Renewal
     from tailrace.changelog.journal import JournalReader
-    from tailrace.storage.store import Storage
+    from tailrace.places import Places
 
     replicator = manifest.replicator(options.name)
-    storage = Storage.open(replicator.spec.storage)
+    storage = Places(replicator.spec).storage
     state = JournalReader.open(storage).state
     if state.origin is None:
         raise InvalidManifest(
@@ -308,10 +308,11 @@ def retained(options: argparse.Namespace) -> int:
 def doctor(options: argparse.Namespace) -> int:
     from tailrace.cli import assessment
     from tailrace.driver.asking.doctor import examine  # brings the database client, which `status` does without
+    from tailrace.places import Places
 
     replicator = manifest_of(options).replicator(options.name)
     privacy.configure(replicator.spec.show_values)
-    report = examine(replicator, secrets_folder())
+    report = examine(replicator, Places(replicator.spec, "tailrace doctor", secrets_folder()))
     if options.json:
         print(json.dumps(assessment.document(report)))
         return report.exit_code

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tailrace import sources
 from tailrace.contract.change import Effect, effect, refusal
 from tailrace.contract.resources import Replicator, ReplicatorSpec, TablesSpec
 from tailrace.driver.asking.live_spec import differences, of_chunks
 from tailrace.errors import RemovalUnconfirmed
 from tailrace.logs import visible
+from tailrace.places import Places
 from tailrace.selection import masks
 from tailrace.sources import removals
 from tailrace.sources.api import Session, Table
@@ -99,7 +99,7 @@ def compare(old: Replicator, new: Replicator, secrets: Path | None) -> SpecDiffe
     formed = of_chunks(before) != of_chunks(after) or before.mask_key != after.mask_key
     if not formed or found.needed == "refused":
         return found
-    with sources.open(before.source, "tailrace diff", secrets).session() as session:
+    with Places(before, "tailrace diff", secrets).source.session() as session:
         masks.configure(before, secrets)
         was = {table.name: table for table in session.tables(before.tables, before.options)}
         masks.configure(after, secrets)

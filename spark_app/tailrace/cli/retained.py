@@ -7,13 +7,13 @@ operator has a CronJob ask (docs/decisions/0066).
 import logging
 from pathlib import Path
 
-from tailrace import sources
 from tailrace.capture.admission import check_product
 from tailrace.changelog import first_start
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records import Origin
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
+from tailrace.places import Places
 from tailrace.storage.store import Storage
 
 log = logging.getLogger(__name__)
@@ -22,14 +22,14 @@ log = logging.getLogger(__name__)
 def retained_bytes(replicator: Replicator, secrets: Path | None) -> int | None:
     """None: the source keeps none. Reads the change log, which names what Tailrace has in the source. A Replicator that
     has never got so far has nothing there, nor has one whose manifest names another Replicator's change log."""
-    storage = Storage.open(replicator.spec.storage)
+    places = Places(replicator.spec, "tailrace retained", secrets)
+    storage = places.storage
     origin, owner = _found(storage)
     if origin is None or not ownership.may_go_to(owner, replicator):
         log.warning("there is no change log of this Replicator at %s", storage.root)
         return None
     check_product(replicator, origin)
-    source = sources.open(replicator.spec.source, "tailrace retained", secrets)
-    with source.subscription(replicator, storage.root) as subscription:
+    with places.source.subscription(replicator, storage.root) as subscription:
         return subscription.retained_bytes(origin)
 
 

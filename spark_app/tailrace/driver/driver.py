@@ -15,7 +15,6 @@ from dataclasses import replace
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from tailrace import sources
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records.terms import Position, RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
@@ -41,13 +40,12 @@ from tailrace.driver.process.supervise import CaptureProcess
 from tailrace.driver.telling import display
 from tailrace.driver.telling.applied_report import Reporter
 from tailrace.errors import Fenced, Retry, SourceRefused, Stop, TailraceError, privacy
+from tailrace.places import Places
 from tailrace.seams import seam
 from tailrace.selection import masks
 from tailrace.sources.api import Source
 from tailrace.spark import class_archive, executors_wanted, session
 from tailrace.spark.session import OnDemand
-from tailrace.storage.store import Storage
-from tailrace.targets import places
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +66,7 @@ def run(settings: DriverSettings) -> int:
         log.warning("spec.suspend is true: nothing is started, and %s", settings.replicator.spec.source.unread_log)
         return 0
     privacy.configure(settings.replicator.spec.show_values)
-    places.require(settings.replicator.spec)
+    Places(settings.replicator.spec).require()
     settings.folder.take()
     try:
         settings.folder.refuse_if_fenced()
@@ -86,6 +84,7 @@ class Driver:
         self._live = LiveSpec(settings.replicator)
         self._folder = settings.folder
         self._name = settings.replicator.metadata.name
+        self._places = Places(self._spec, f"tailrace {self._name}", settings.secrets)
         self._control = control = DriverControl(self._name)
         control.live, control.suspended = self._live, self._spec.apply.suspend
         control.client = CaptureClient(self._folder.socket, timeout=60)
@@ -135,12 +134,12 @@ class Driver:
         return code
 
     def _work(self, capture: CaptureProcess, view: display.Paced) -> int:
-        source = sources.open(self._spec.source, f"tailrace {self._name}", self._settings.secrets)
+        source = self._places.source
         self._control.position_text = source.text
         if self._settings.once and not self._has_work(source, capture, view):
             return self._stopped_early()
         folder, options = self._folder, class_archive.java_options()
-        spark = OnDemand(lambda: session.start(self._spec, folder.path, folder.spark_log, options))
+        spark = OnDemand(lambda: session.start(self._spec, self._places.target, folder.path, folder.spark_log, options))
         try:
             if not self._settings.once and not self._started(spark, capture):
                 return self._stopped_early()
@@ -158,7 +157,7 @@ class Driver:
                     self._live,
                     self._folder,
                     progress,
-                    source,
+                    self._places,
                     capture=capture,
                     spark=spark,
                     journal=journal,
@@ -207,7 +206,7 @@ class Driver:
 
     def _journal(self, capture: CaptureProcess, view: display.Paced, spark: OnDemand) -> SharedJournal | None:
         """Wait for record 0, or for the stream to start over, and show what it waits for; None: a signal came first."""
-        storage, socket = Storage.open(self._spec.storage), self._folder.socket
+        storage, socket = self._places.storage, self._folder.socket
         start = JournalStart(storage, self._settings.resync, lambda: launch.claimed(socket) >= 0)
         while not self._ending.is_set():
             self._look_after(capture)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tailrace import targets
 from tailrace.apply.applier import Applier
 from tailrace.apply.progress import Progress
 from tailrace.apply.stream import ApplyStream
@@ -31,12 +30,11 @@ from tailrace.driver.process.run_dir import RunFolder
 from tailrace.driver.process.supervise import CaptureProcess
 from tailrace.driver.telling import display
 from tailrace.errors import InvalidManifest, Retry
+from tailrace.places import Places
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Tools
 from tailrace.removal.dropped import DroppedCopies
-from tailrace.sources.api import Source
 from tailrace.spark.session import OnDemand
-from tailrace.storage.store import Storage
 from tailrace.targets.api import Runtime
 
 log = logging.getLogger(__name__)
@@ -150,7 +148,7 @@ def parts(
     live: LiveSpec,
     folder: RunFolder,
     progress: Progress,
-    source: Source,
+    places: Places,
     *,
     capture: CaptureProcess,
     spark: OnDemand,
@@ -159,7 +157,6 @@ def parts(
 ) -> DriverParts:
     """All that needs the journal, and the session at times. What of the spec may change while they work, they ask
     `live` for."""
-    spec = live.spec
 
     def changes() -> SparkSession:
         """The session, for jobs of the calling thread that are the changes'."""
@@ -168,8 +165,8 @@ def parts(
         return session
 
     ownership = Ownership(journal, lambda: claimed(folder.socket))
-    target = targets.open(spec.target)
-    units = target.units(Runtime(Storage.open(spec.storage), ownership.check, changes))
+    target = places.target
+    units = target.units(Runtime(places.storage, ownership.check, changes))
     group = units.group()
     applier = Applier(
         journal,
@@ -180,7 +177,7 @@ def parts(
         hold=lambda: pace().hold,
     )
     tools = Tools(
-        anywhere=source,
+        anywhere=places.source,
         options=lambda: live.spec.options,
         socket=folder.socket,
         spark=spark.session,
@@ -200,7 +197,7 @@ def parts(
     dropped = DroppedCopies(
         journal,
         CaptureClient(folder.socket, timeout=RECORD_SECONDS),
-        lambda: targets.open(spec.target).removal(spark.session),
+        lambda: target.removal(spark.session),
         ownership.check,
         spec=lambda: live.spec,
         is_done_with=lambda table: applier.is_done_with(table.place) and not _reads(runner, table),

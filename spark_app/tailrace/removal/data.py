@@ -13,14 +13,15 @@ from typing import Literal
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
-from tailrace import targets
 from tailrace.changelog import paths
 from tailrace.changelog.logged import place_of
 from tailrace.changelog.records.terms import Closed
-from tailrace.contract.resources import ReplicatorSpec
 from tailrace.errors import CorruptLog, StorageFull
+from tailrace.places import Places
 from tailrace.removal import claims
 from tailrace.removal.claims import Known
+from tailrace.spark import class_archive, session
+from tailrace.spark.session import OnDemand
 from tailrace.storage.probe import PROBES
 from tailrace.storage.store import NotFound, Storage
 from tailrace.targets.api import TableName, TargetRemoval
@@ -47,9 +48,9 @@ class Proven(Closed):
     """Schema and name."""
 
 
-def drop(known: Known, storage: Storage, run_dir: Path, by_now: Callable[[], Known]) -> Iterator[Line]:
+def drop(known: Known, places: Places, run_dir: Path, by_now: Callable[[], Known]) -> Iterator[Line]:
     """`by_now` reads the change log once more: what another writer has started to fill since `known` was read stays."""
-    target = targets.open(known.replicator.spec.target)
+    storage, target = places.storage, places.target
     before = _of_this_log(noted(storage), known)
     why = _not_ours(known, before)
     if why is not None:
@@ -59,7 +60,7 @@ def drop(known: Known, storage: Storage, run_dir: Path, by_now: Callable[[], Kno
     if before is None and (known.log is None or known.log.origin is None):
         yield f"change log {storage.root}", "absent", ""
         return
-    spark = _SparkOnDemand(known.replicator.spec, run_dir)
+    spark = OnDemand(lambda: _start_spark(places, run_dir))
     tables = target.removal(spark.session)
     try:
         note = yield from _prove(known, before, tables)
@@ -69,7 +70,7 @@ def drop(known: Known, storage: Storage, run_dir: Path, by_now: Callable[[], Kno
         if why is None:
             why = yield from _drop_tables(note, storage, tables)
     finally:
-        spark.close()
+        spark.stop()
     if why is not None:
         storage.delete(paths.DROPPED)
         yield f"change log {storage.root}", "kept", why
@@ -187,26 +188,7 @@ def _places(known: Known) -> list[TableName]:
     return [*map(place_of, log.tables.values()), *log.forgotten_tables, *(d.place for d in log.dropped)]
 
 
-class _SparkOnDemand:
+def _start_spark(places: Places, run_dir: Path) -> SparkSession:
     """A session for as long as the deletion takes, if the target asks for one."""
-
-    def __init__(self, spec: ReplicatorSpec, run_dir: Path) -> None:
-        self._spec = spec
-        self._run_dir = run_dir
-        self._session: SparkSession | None = None
-
-    def session(self) -> SparkSession:
-        if self._session is None:
-            from tailrace.spark import class_archive, session
-
-            self._run_dir.mkdir(parents=True, exist_ok=True)
-            log_file = self._run_dir / "spark.log"
-            self._session = session.start(self._spec, self._run_dir, log_file, class_archive.java_options())
-        return self._session
-
-    def close(self) -> None:
-        if self._session is not None:
-            from tailrace.spark import session
-
-            session.stop(self._session)
-            self._session = None
+    run_dir.mkdir(parents=True, exist_ok=True)
+    return session.start(places.spec, places.target, run_dir, run_dir / "spark.log", class_archive.java_options())

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tailrace import sources
 from tailrace.changelog import first_start
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records import EpochStarted
@@ -22,6 +21,7 @@ from tailrace.contract import ownership
 from tailrace.contract.driver import DropReport
 from tailrace.contract.resources import DeletionPolicy, Replicator
 from tailrace.errors import CorruptLog, TailraceError
+from tailrace.places import Places
 from tailrace.removal import claims
 from tailrace.removal import data as drop_data
 from tailrace.removal.claims import Known
@@ -36,10 +36,10 @@ class _TakenOver(Exception):
 
 def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: bool) -> Iterator[RemovalStep]:
     """Does it and reports each step. The source first: a log that is no longer read fills its disk."""
-    storage = Storage.open(replicator.spec.storage)
+    places = Places(replicator.spec, "tailrace drop", secrets)
+    storage = places.storage
     found = _read(storage, replicator)
-    source = sources.open(replicator.spec.source, "tailrace drop", secrets)
-    with source.subscription(replicator, storage.root) as subscription:
+    with places.source.subscription(replicator, storage.root) as subscription:
         if isinstance(found, TailraceError):
             # Another may have taken the log over, and what it has in the source: only the log says so. Tried again
             # later.
@@ -51,7 +51,7 @@ def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: b
         known = found
         yield from subscription.remove(lambda: _proof(_known(_read(storage, replicator))))
     if data:
-        lines = drop_data.drop(known, storage, run_dir, lambda: _known(_read(storage, replicator)))
+        lines = drop_data.drop(known, places, run_dir, lambda: _known(_read(storage, replicator)))
         yield from (RemovalStep(*line) for line in lines)
     elif known.log is not None and claims.foreign(known) is None and not known.log.released:
         yield from _release(storage, known)
@@ -63,7 +63,7 @@ def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: b
 def release(replicator: Replicator, secrets: Path | None, run_dir: Path) -> Iterator[RemovalStep]:
     """Drops nothing, and releases the change log to the next Replicator that starts with it. Where there is none yet,
     nothing could be continued, and what a first start has made would be useless in the source: there it is `drop`."""
-    storage = Storage.open(replicator.spec.storage)
+    storage = Places(replicator.spec).storage
     known = _known(_read(storage, replicator))
     if known.log is None:
         yield from drop(replicator, secrets, run_dir, data=False)

@@ -17,6 +17,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from tailrace.contract.resources import ReplicatorSpec
+from tailrace.places import Places
 from tailrace.spark import artifacts, session
 
 ARCHIVE, MADE_FOR = "classes.jsa", "spark-home"
@@ -86,9 +87,9 @@ def _make(archive: Path, scratch: Path) -> None:
             "storage": {"location": (scratch / "log").as_uri()},
         }
     )
-    run_dir = scratch / "run"
+    run_dir, options = scratch / "run", f'"-XX:ArchiveClassesAtExit={archive}"'
     run_dir.mkdir()
-    spark = session.start(spec, run_dir, run_dir / "spark.log", f'"-XX:ArchiveClassesAtExit={archive}"')
+    spark = session.start(spec, Places(spec).target, run_dir, run_dir / "spark.log", options)
     try:
         _exercise(spark, scratch)
     finally:

@@ -27,13 +27,13 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from typing_extensions import override
 
-from tailrace import targets
 from tailrace.contract.pods import Executors
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.units import size
 from tailrace.errors import ROOM_FIRST, InvalidManifest, Retry, StorageFull, TailraceError, foreign, privacy
 from tailrace.selection import masking
 from tailrace.spark import artifacts, jvm_log
+from tailrace.targets.api import SparkNeeds, Target
 
 log = logging.getLogger(__name__)
 
@@ -80,13 +80,16 @@ SMALL_STEPS = {
 """Settings that make many small tasks and commits cheap (docs/decisions/0061)."""
 
 
-def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str], boot: str = "") -> dict[str, str]:
+def settings(
+    spec: ReplicatorSpec, needs: SparkNeeds, run_dir: Path, environment: Mapping[str, str], boot: str = ""
+) -> dict[str, str]:
     """Spark's configuration. `spec.spark_conf` has other names than all that is set here (`contract.spark_conf`).
+    `needs`: the target's.
     `environment` has the master and the options of the place where the driver runs (`TAILRACE_SPARK_MASTER`,
     `TAILRACE_SPARK_CONF_<NAME>` with `_` for `.`): the operator sets them, and no user. `boot` is new with every start
     of the driver: on Kubernetes its executors carry it in their names."""
     memory = size(spec.driver.memory) >> 20
-    master, needs = _master(spec, environment), targets.open(spec.target).spark()
+    master = _master(spec, environment)
     values = {
         "spark.master": master,
         "spark.app.name": "tailrace",
@@ -216,11 +219,11 @@ def utf8_paths(environment: Mapping[str, str]) -> dict[str, str]:
     return {} if re.search("utf-?8", given, re.IGNORECASE) else {"LC_ALL": "C.UTF-8"}
 
 
-def start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: str = "") -> SparkSession:
+def start(spec: ReplicatorSpec, target: Target, run_dir: Path, log_file: Path, java_options: str = "") -> SparkSession:
     """Start the JVM, with `java_options` beside those of the settings; what it logs and prints goes to `log_file`. Its
     scratch files are in the run directory: a disk that is too small for them is named (`StorageFull`)."""
     try:
-        return _start(spec, run_dir, log_file, java_options)
+        return _start(spec, target, run_dir, log_file, java_options)
     except Exception as error:
         if not foreign.full(error):
             raise
@@ -240,7 +243,7 @@ def _no_settings(run_dir: Path) -> Path:
     return own
 
 
-def _start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: str) -> SparkSession:
+def _start(spec: ReplicatorSpec, target: Target, run_dir: Path, log_file: Path, java_options: str) -> SparkSession:
     forget_leftovers(run_dir)
     scratch(run_dir).mkdir(parents=True, exist_ok=True)
     (run_dir / "pools.xml").write_text(POOLS)
@@ -250,7 +253,7 @@ def _start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: st
     # Variables of the pod would bring settings past what `spec.sparkConf` refuses.
     os.environ |= {"PYSPARK_SUBMIT_ARGS": "pyspark-shell", "SPARK_CONF_DIR": str(_no_settings(run_dir))}
     os.environ |= utf8_paths(os.environ)
-    values = settings(spec, run_dir, os.environ, boot=secrets.token_hex(4))
+    values = settings(spec, target.spark(), run_dir, os.environ, boot=secrets.token_hex(4))
     values["spark.driver.extraJavaOptions"] += f" {java_options}"
     if values["spark.master"].startswith(KUBERNETES):
         os.environ["SPARK_LOCAL_IP"] = values["spark.driver.host"]
@@ -278,7 +281,7 @@ def _start(spec: ReplicatorSpec, run_dir: Path, log_file: Path, java_options: st
     except Py4JJavaError as error:
         raise _refused(spec, error) from error
     context.setLogLevel("WARN")
-    targets.open(spec.target).prepare(context)
+    target.prepare(context)
     return SparkSession(context)
 
 

@@ -13,10 +13,12 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from tailrace.contract.resources import ReplicatorSpec
+from tailrace.places import Places
 from tailrace.spark import session
 
 folder = Path(sys.argv[2])
-spark = session.start(ReplicatorSpec.model_validate_json(sys.argv[1]), folder, folder / "spark.log")
+spec = ReplicatorSpec.model_validate_json(sys.argv[1])
+spark = session.start(spec, Places(spec).target, folder, folder / "spark.log")
 print(spark.sparkContext.master, spark.sparkContext.parallelize(range(8), 2).map(lambda n: n * n).sum())
 session.stop(spark)
 """

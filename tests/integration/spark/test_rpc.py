@@ -17,6 +17,7 @@ SESSION = """
 import sys
 from pathlib import Path
 from tailrace.contract.resources import ReplicatorSpec
+from tailrace.places import Places
 from tailrace.spark import session
 
 folder = Path(sys.argv[1])
@@ -24,7 +25,7 @@ place = {"location": f"file://{folder}/lake"}
 spec = ReplicatorSpec.model_validate({
     "source": {"type": "postgresql", "host": "h", "database": "d", "username": "u"}, "tables": {"include": ["a.b"]},
     "target": {"type": "delta", **place}, "storage": {"location": f"file://{folder}/log"}})
-spark = session.start(spec, folder, folder / "spark.log")
+spark = session.start(spec, Places(spec).target, folder, folder / "spark.log")
 pairs = spark.sparkContext.parallelize(range(200), 4).map(lambda n: (n % 7, n)).reduceByKey(lambda a, b: a + b, 4)
 assert sum(total for _, total in pairs.collect()) == 19900
 print(spark.sparkContext.getConf().get("spark.driver.port"), spark.sparkContext._gateway.proc.pid, flush=True)

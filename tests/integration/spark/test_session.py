@@ -46,9 +46,11 @@ DIES = """
 import json, os, signal, sys
 from pathlib import Path
 from tailrace.contract.resources import ReplicatorSpec
+from tailrace.places import Places
 from tailrace.spark import session
 run_dir = Path(sys.argv[1])
-spark = session.start(ReplicatorSpec.model_validate_json(sys.argv[2]), run_dir, run_dir / "spark.log")
+spec = ReplicatorSpec.model_validate_json(sys.argv[2])
+spark = session.start(spec, Places(spec).target, run_dir, run_dir / "spark.log")
 assert spark.range(10).repartition(2).count() == 10
 java = spark._jvm.java.lang.System.getProperty
 buffer = spark.sparkContext._jsc.hadoopConfiguration().get("hadoop.tmp.dir")
@@ -94,10 +96,12 @@ SAYS = """
 import json, sys
 from pathlib import Path
 from tailrace.contract.resources import ReplicatorSpec
+from tailrace.places import Places
 from tailrace.spark import class_archive, session
 run_dir, options = Path(sys.argv[1]), class_archive.java_options()
 assert options, "make setup has made no archive"
-spark = session.start(ReplicatorSpec.model_validate_json(sys.argv[2]), run_dir, run_dir / "spark.log", options)
+spec = ReplicatorSpec.model_validate_json(sys.argv[2])
+spark = session.start(spec, Places(spec).target, run_dir, run_dir / "spark.log", options)
 conf = spark.sparkContext.getConf()
 names = ("spark.network.timeout", "spark.authenticate", "spark.eventLog.enabled", "spark.executor.memoryOverhead")
 print(json.dumps([conf.get(name) for name in names]))
@@ -131,9 +135,11 @@ LOOKS = """
 import json, sys, urllib.request
 from pathlib import Path
 from tailrace.contract.resources import ReplicatorSpec
+from tailrace.places import Places
 from tailrace.spark import session
 run_dir = Path(sys.argv[1])
-spark = session.start(ReplicatorSpec.model_validate_json(sys.argv[2]), run_dir, run_dir / "spark.log")
+spec = ReplicatorSpec.model_validate_json(sys.argv[2])
+spark = session.start(spec, Places(spec).target, run_dir, run_dir / "spark.log")
 assert spark.sparkContext.parallelize(range(8), 2).count() == 8
 address = spark.sparkContext.uiWebUrl
 with urllib.request.urlopen(f"{address}/api/v1/applications", timeout=60) as answer:
@@ -171,10 +177,12 @@ import json, sys
 from pathlib import Path
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.errors import TailraceError
+from tailrace.places import Places
 from tailrace.spark import session
 run_dir = Path(sys.argv[1])
 try:
-    session.start(ReplicatorSpec.model_validate_json(sys.argv[2]), run_dir, run_dir / "spark.log")
+    spec = ReplicatorSpec.model_validate_json(sys.argv[2])
+    session.start(spec, Places(spec).target, run_dir, run_dir / "spark.log")
 except TailraceError as error:
     print(json.dumps([error.exit_code, error.message, error.fix]))
 """

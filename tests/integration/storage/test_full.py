@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -20,10 +22,11 @@ from tailrace import sources
 from tailrace.changelog.paths import SEGMENTS
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.faults import fault_of
-from tailrace.contract.resources import StorageLocation, StorageSpec
+from tailrace.contract.resources import ReplicatorSpec, StorageLocation, StorageSpec
 from tailrace.driver.asking.doctor import _place
 from tailrace.driver.process.supervise import CaptureProcess
 from tailrace.errors import MAKE_ROOM, ROOM_FIRST, OutcomeUnknown, Retry, StorageFull
+from tailrace.places import Places
 from tailrace.storage.store import Storage
 
 
@@ -57,7 +60,8 @@ def test_a_write_without_room_is_named_with_its_place_and_leaves_nothing(full: P
 
 def test_doctor_is_not_ready_while_a_disk_is_full(full: Path) -> None:
     """A file of a few bytes finds room in a page that is left."""
-    (line,) = _place("storage", StorageSpec(location=f"file://{full}"))
+    spec = SimpleNamespace(storage=StorageSpec(location=f"file://{full}"))
+    (line,) = _place(Places(cast(ReplicatorSpec, spec)), "storage")
     assert (line.level, line.fix) == ("fail", MAKE_ROOM) and "StorageFull" in line.message
 
 
@@ -146,9 +150,10 @@ def test_spark_that_finds_no_room_for_its_scratch_files_is_told_as_a_full_disk(f
     (full / "filler").write_bytes(bytes(2 << 20))
     path = manifest(full.parent, {"host": "127.0.0.1"})
     program = (
-        "from pathlib import Path; from tailrace.contract import manifest; from tailrace.spark import session;"
-        f" run = Path({str(full)!r});"
-        f" session.start(manifest.load(Path({str(path)!r})).replicator(None).spec, run, run / 'spark.log')"
+        "from pathlib import Path; from tailrace.contract import manifest; from tailrace.places import Places;"
+        f" from tailrace.spark import session; run = Path({str(full)!r});"
+        f" spec = manifest.load(Path({str(path)!r})).replicator(None).spec;"
+        " session.start(spec, Places(spec).target, run, run / 'spark.log')"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     *_, last = ended.stderr.splitlines()

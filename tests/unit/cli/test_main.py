@@ -78,6 +78,12 @@ def test_what_is_wrong_with_the_command_is_told_before_pyspark_is_imported(wrong
     assert done.stdout == "2 False\n", done.stderr
 
 
+def test_what_asks_the_source_alone_does_without_pyspark() -> None:
+    script = "import sys; from tailrace.cli import difference, retained; print('pyspark' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=ENVIRONMENT)
+    assert done.stdout == "False\n", done.stderr
+
+
 @pytest.mark.parametrize(
     ("command", "code"),
     [

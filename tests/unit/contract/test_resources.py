@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from support.resources import POD, RIGHT, TEMPLATES, UNKNOWN, WRONG, Refused, replicator
 from tailrace.contract.resources import Replicator, SnapshotRequest, StorageLocation, TargetSpec
+from tailrace.places import Places
 from tailrace.spark.session import settings
 
 KINDS: dict[str, type[Replicator] | type[SnapshotRequest]] = {
@@ -63,4 +64,5 @@ def test_what_concerns_pods_changes_nothing_outside_kubernetes(tmp_path: Path) -
     plain = POD.keys() - {"cores", "memory"}
     given = Replicator.model_validate(replicator(driver=POD, executors=POD, image="x", serviceAccountName="y"))
     bare = Replicator.model_validate(replicator(driver={k: v for k, v in POD.items() if k not in plain}))
-    assert settings(given.spec, tmp_path, {}) == settings(bare.spec, tmp_path, {})
+    needs = Places(given.spec).target.spark()
+    assert settings(given.spec, needs, tmp_path, {}) == settings(bare.spec, needs, tmp_path, {})

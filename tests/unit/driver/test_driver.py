@@ -33,7 +33,6 @@ from tailrace.contract.resources import SnapshotRequest, StorageLocation
 from tailrace.contract.status import Status
 from tailrace.driver import driver, launch
 from tailrace.driver.asking import live_spec
-from tailrace.driver.asking.live_spec import LiveSpec
 from tailrace.driver.driver import Driver
 from tailrace.driver.launch import DriverParts, DriverSettings
 from tailrace.driver.process.journal_start import JournalStart
@@ -134,8 +133,8 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **faults: Exception) 
 def log_in(folder: Path, made: Driver) -> None:
     """The change log is there."""
     storage = StorageLocation.model_validate({"location": f"file://{folder}/log"})
-    given = made._live.replicator
-    made._live = LiveSpec(given.model_copy(update={"spec": given.spec.model_copy(update={"storage": storage})}))
+    spec = made._spec.model_copy(update={"storage": storage})
+    made._places = dataclasses.replace(made._places, spec=spec)
 
 
 def test_a_jvm_that_cannot_stop_does_not_hide_what_ended_the_run(
@@ -348,7 +347,7 @@ def test_a_start_waits_for_capture_to_begin_the_stream_again(tmp_path: Path, mon
     wait = Driver._journal
     made, done = ready(tmp_path, monkeypatch)
     log_in(tmp_path, made)
-    storage = Storage.open(made._spec.storage)
+    storage = made._places.storage
     JournalWriter.create(storage, origin(), Position(1), "capture")
     Renewal(id="again", request="again").write(storage)
     monkeypatch.setattr(driver, "STEP_SECONDS", 0.01)
@@ -390,13 +389,13 @@ def test_a_start_that_waits_asks_the_storage_for_the_next_record_alone(
             with super().errors(path, writing):
                 yield
 
-    storage = Storage.open(made._spec.storage)
+    storage = made._places.storage
     if written:
         journal = JournalWriter.create(storage, origin(), Position(1), "capture")
         for number in range(written):
             journal.append(Position(2 + number))
         Renewal(id="again", request="again").write(storage)
-    monkeypatch.setattr(Storage, "open", lambda *_: Counting(storage.access))
+    monkeypatch.setattr(made, "_places", SimpleNamespace(storage=Counting(storage.access)))
     monkeypatch.setattr(driver, "STEP_SECONDS", 0.0)
     by_turn: list[int] = []
 

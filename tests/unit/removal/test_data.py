@@ -12,10 +12,10 @@ from support.resources import replicator
 from support.states import log_state, table_log
 from tailrace.changelog.paths import DROPPED
 from tailrace.changelog.state import TableLog
-from tailrace.contract.resources import Replicator, ReplicatorSpec
+from tailrace.contract.resources import Replicator
+from tailrace.places import Places
 from tailrace.removal import data
 from tailrace.removal.claims import Known
-from tailrace.storage.store import Storage
 from tailrace.targets.lake.iceberg.state import STATE
 from tailrace.targets.lake.removal import LakeRemoval
 
@@ -53,7 +53,7 @@ def test_a_table_that_a_user_keeps_under_another_name_in_the_catalog_is_kept_wit
     known: Known, tmp_path: Path
 ) -> None:
     """`ALTER TABLE … RENAME` leaves the files where they are."""
-    lines = list(data.drop(known, _storage(known.replicator.spec), tmp_path / "run", lambda: known))
+    lines = list(data.drop(known, Places(known.replicator.spec), tmp_path / "run", lambda: known))
     assert [(line[1], line[2]) for line in lines[:-1]] == [("kept", "the catalog has no such table")] * 2
     assert _files(tmp_path) == {(name, file) for name in NAMES for file in ("00003-aa.metadata.json", "part.parquet")}
 
@@ -61,16 +61,12 @@ def test_a_table_that_a_user_keeps_under_another_name_in_the_catalog_is_kept_wit
 def test_of_tables_without_an_entry_a_repeated_deletion_completes_those_that_it_had_begun(
     known: Known, tmp_path: Path
 ) -> None:
-    storage = _storage(known.replicator.spec)
+    places = Places(known.replicator.spec)
     note = data.Proven(owner="shop", log_id="log", epoch=-1, tables=(("public", "items"),))
-    storage.put(DROPPED, note.model_dump_json().encode())
-    lines = {line[0].rpartition("/")[2]: line[1] for line in data.drop(known, storage, tmp_path / "run", lambda: known)}
+    places.storage.put(DROPPED, note.model_dump_json().encode())
+    lines = {line[0].rpartition("/")[2]: line[1] for line in data.drop(known, places, tmp_path / "run", lambda: known)}
     assert (lines["orders"], lines["items"]) == ("kept", "dropped")
     assert {name for name, _ in _files(tmp_path)} == {"orders"}
-
-
-def _storage(spec: ReplicatorSpec) -> Storage:
-    return Storage.open(spec.storage)
 
 
 def _files(folder: Path) -> set[tuple[str, str]]:

@@ -2,6 +2,7 @@ import errno
 import os
 import subprocess
 import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.spark_conf import SparkSetting
 from tailrace.driver.process.run_dir import AlreadyRunning, NotRunning, RunFolder
 from tailrace.errors import InvalidManifest, Retry, StorageFull
+from tailrace.places import Places
 from tailrace.selection import masking
 from tailrace.spark import artifacts, jvm_log, session
 from tailrace.storage.access import hadoop_options
@@ -34,11 +36,15 @@ def spec(**target: object) -> ReplicatorSpec:
     )
 
 
+def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str], boot: str = "") -> dict[str, str]:
+    return session.settings(spec, Places(spec).target.spark(), run_dir, environment, boot)
+
+
 def test_chunks_have_slots_beyond_the_cores_so_that_changes_never_wait_for_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(artifacts, "spark_jars", lambda *names: ",".join(names))
-    values = session.settings(spec(), tmp_path, {})
+    values = settings(spec(), tmp_path, {})
     assert values["spark.master"] == "local[5]"
     assert values["spark.driver.memory"] == "1024m"
     assert values["spark.driver.bindAddress"] == "127.0.0.1"
@@ -51,7 +57,7 @@ def test_the_place_may_name_another_master_and_options(tmp_path: Path, monkeypat
         "TAILRACE_SPARK_CONF_spark_driver_host": "10.0.0.7",
         SECRET_FILE: "/secret",
     }
-    values = session.settings(spec(), tmp_path, given)
+    values = settings(spec(), tmp_path, given)
     assert (values["spark.master"], values["spark.driver.host"]) == ("k8s://https://api", "10.0.0.7")
 
 
@@ -69,7 +75,7 @@ def test_on_kubernetes_executors_reach_the_driver_at_its_pod_s_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(artifacts, "spark_jars", lambda *names: "local:/jars/a.jar,local:/jars/b.jar")
-    values = session.settings(spec(), tmp_path, IN_A_POD, boot="0123abcd")
+    values = settings(spec(), tmp_path, IN_A_POD, boot="0123abcd")
     assert (values["spark.driver.host"], values["spark.driver.bindAddress"]) == ("10.244.0.9", "10.244.0.9")
     assert (values["spark.driver.port"], values["spark.driver.blockManager.port"]) == ("7078", "7079")
     assert values["spark.kubernetes.driver.pod.name"] == "shop-driver-0"
@@ -84,21 +90,21 @@ def test_on_kubernetes_executors_reach_the_driver_at_its_pod_s_address(
 def test_executors_are_told_where_the_mask_key_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifacts, "spark_jars", lambda *names: "/jars/a.jar")
     given = IN_A_POD | {masking.VARIABLE: "/etc/tailrace/secrets/mask/maskKey"}
-    found = session.settings(spec(), tmp_path, given)
+    found = settings(spec(), tmp_path, given)
     assert found[f"spark.executorEnv.{masking.VARIABLE}"] == "/etc/tailrace/secrets/mask/maskKey"
-    assert not [name for name in session.settings(spec(), tmp_path, IN_A_POD) if "MASK" in name]
+    assert not [name for name in settings(spec(), tmp_path, IN_A_POD) if "MASK" in name]
 
 
 def test_spark_s_processes_authenticate_and_encrypt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifacts, "spark_jars", lambda *names: "/jars/a.jar")
     for place in ({}, IN_A_POD):
-        values = session.settings(spec(), tmp_path, place)
+        values = settings(spec(), tmp_path, place)
         for name in ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled"):
             assert values[name] == "true"
         assert values["spark.network.crypto.saslFallback"] == "false"
         assert values["spark.network.crypto.cipher"] == "AES/GCM/NoPadding"
     assert values["spark.authenticate.secret.file"] == "/etc/tailrace/spark/secret"
-    values = session.settings(spec(), tmp_path, {})
+    values = settings(spec(), tmp_path, {})
     assert not [name for name in values if name.startswith("spark.authenticate.secret")], "Spark makes one in memory"
 
 
@@ -109,7 +115,7 @@ def test_without_a_secret_file_spark_is_not_started_on_kubernetes(
     monkeypatch.setattr(artifacts, "spark_jars", lambda *names: "/jars/a.jar")
     given = {name: value for name, value in IN_A_POD.items() if name != SECRET_FILE}
     with pytest.raises(InvalidManifest, match=f"{SECRET_FILE} is not set.* upgrade the operator"):
-        session.settings(spec(), tmp_path, given)
+        settings(spec(), tmp_path, given)
 
 
 @pytest.mark.parametrize("none", [Executors(max=0), Executors(count=0), Executors(max=0, count=3)])
@@ -118,7 +124,7 @@ def test_without_executors_the_driver_s_pod_does_the_work_itself(
 ) -> None:
     monkeypatch.setattr(artifacts, "spark_jars", lambda *names: "/jars/a.jar")
     alone = spec().model_copy(update={"executors": none})
-    assert session.settings(alone, tmp_path, IN_A_POD)["spark.master"] == "local[5]"
+    assert settings(alone, tmp_path, IN_A_POD)["spark.master"] == "local[5]"
 
 
 def test_executors_come_when_they_are_needed_and_none_is_kept_for_what_it_holds(
@@ -128,7 +134,7 @@ def test_executors_come_when_they_are_needed_and_none_is_kept_for_what_it_holds(
     some = spec().model_copy(update={"executors": Executors(min=1, max=4, cores=2)})
     prefix = "spark.dynamicAllocation."
     for given, least, most, slots in ((spec(), "0", "1", "3"), (some, "1", "4", "3")):
-        values = session.settings(given, tmp_path, IN_A_POD)
+        values = settings(given, tmp_path, IN_A_POD)
         assert values["spark.executor.cores"] == slots
         assert {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)} == {
             "enabled": "true",
@@ -140,7 +146,7 @@ def test_executors_come_when_they_are_needed_and_none_is_kept_for_what_it_holds(
             "cachedExecutorIdleTimeout": "60s",
             "shuffleTracking.timeout": "60s",
         }
-    assert not [name for name in session.settings(spec(), tmp_path, {}) if name.startswith(prefix)], "on a laptop"
+    assert not [name for name in settings(spec(), tmp_path, {}) if name.startswith(prefix)], "on a laptop"
 
 
 def test_every_start_on_kubernetes_names_its_executors_anew_and_not_too_long(
@@ -148,11 +154,11 @@ def test_every_start_on_kubernetes_names_its_executors_anew_and_not_too_long(
 ) -> None:
     monkeypatch.setattr(artifacts, "spark_jars", lambda *names: "/jars/a.jar")
     pod = IN_A_POD | {"POD_NAME": "a" * 37 + "-driver-0"}
-    one, two = (session.settings(spec(), tmp_path, pod, boot=boot) for boot in ("0123abcd", "4567cdef"))
+    one, two = (settings(spec(), tmp_path, pod, boot=boot) for boot in ("0123abcd", "4567cdef"))
     for name in ("spark.app.id", "spark.kubernetes.executor.podNamePrefix"):
         assert one[name] != two[name]
     assert one["spark.kubernetes.executor.podNamePrefix"] == "a" * 37 + "-0123abcd"
-    assert "spark.app.id" not in session.settings(spec(), tmp_path, {})
+    assert "spark.app.id" not in settings(spec(), tmp_path, {})
 
 
 @pytest.mark.parametrize("environment", [{}, IN_A_POD])
@@ -161,9 +167,9 @@ def test_a_users_settings_reach_spark_whatever_the_place(
 ) -> None:
     monkeypatch.setattr(artifacts, "spark_jars", lambda *names: "/jars/a.jar")
     chosen = {"spark.network.timeout": "300s", "spark.rpc.message.maxSize": "256"}
-    plain = session.settings(spec(), tmp_path, environment)
-    settings = tuple(SparkSetting(name=name, value=value) for name, value in chosen.items())
-    given = session.settings(spec().model_copy(update={"spark_conf": settings}), tmp_path, environment)
+    plain = settings(spec(), tmp_path, environment)
+    users = tuple(SparkSetting(name=name, value=value) for name, value in chosen.items())
+    given = settings(spec().model_copy(update={"spark_conf": users}), tmp_path, environment)
     assert given == plain | chosen
 
 
@@ -173,7 +179,7 @@ def test_no_secret_reaches_the_configuration_that_becomes_the_jvm_s_command_line
     monkeypatch.setattr(artifacts, "spark_jars", lambda *names: ",".join(names))
     keys = tmp_path / "keys"
     keys.write_text("accessKeyId=AKIA\nsecretAccessKey=hush\n")
-    values = session.settings(spec(location="s3://lake/shop", credentials={"file": str(keys)}), tmp_path, {})
+    values = settings(spec(location="s3://lake/shop", credentials={"file": str(keys)}), tmp_path, {})
     assert "hush" not in str(values)
     assert values["spark.jars"] == "lake,s3"
 
@@ -206,7 +212,7 @@ def test_a_jvm_that_cannot_start_is_named_with_what_it_needs(tmp_path: Path, mon
     for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "")
     with pytest.raises(Retry, match="JVM did not start") as caught:
-        session.start(spec(), tmp_path, tmp_path / "spark.log")
+        session.start(spec(), Places(spec()).target, tmp_path, tmp_path / "spark.log")
     assert "Java 17" in caught.value.fix and "spark.log" in caught.value.fix
 
 

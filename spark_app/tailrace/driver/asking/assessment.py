@@ -12,8 +12,8 @@ from tailrace.contract.resources import Replicator
 from tailrace.contract.status import Assessment
 from tailrace.driver.asking.doctor import Report, examine
 from tailrace.errors import TailraceError, error_line, privacy
+from tailrace.places import Places
 from tailrace.sources.findings import TableSupport
-from tailrace.storage.store import Storage
 
 log = logging.getLogger(__name__)
 
@@ -59,10 +59,11 @@ def copied(report: Report, table: TableSupport) -> bool:
 def before_first_start(replicator: Replicator, secrets: Path | None, now: float) -> Assessment | None:
     """Nothing is made in the source yet. None: it has started before, or cannot be assessed, which capture will say."""
     try:
-        storage = Storage.open(replicator.spec.storage)
+        places = Places(replicator.spec, "tailrace doctor", secrets)
+        storage = places.storage
         if JournalReader.open(storage).state.origin is not None or first_start.read(storage) is not None:
             return None
-        found = summary(examine(replicator, secrets), now)
+        found = summary(examine(replicator, places), now)
     except TailraceError as error:
         log.info("the tables were not assessed: %s", error)
         return None

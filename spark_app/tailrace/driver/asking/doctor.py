@@ -13,7 +13,6 @@ from typing import Literal
 
 from typing_extensions import override
 
-from tailrace import sources, targets
 from tailrace.capture.admission import check_manifest, check_product
 from tailrace.capture.renewal import Renewal
 from tailrace.changelog import first_start
@@ -21,16 +20,16 @@ from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records import Origin
 from tailrace.changelog.records.terms import ResumePoint, TableSchema
 from tailrace.contract import ownership
-from tailrace.contract.resources import Replicator, StorageSpec, TargetSpec
+from tailrace.contract.resources import Replicator
 from tailrace.errors import CorruptLog, OutcomeUnknown, Retry, Stop, TableStop, TailraceError
 from tailrace.logs import visible
+from tailrace.places import Places
 from tailrace.selection import masks
 from tailrace.sources import removals
 from tailrace.sources.api import Subscription
 from tailrace.sources.findings import Finding, TableSupport
 from tailrace.sources.patterns import idle
-from tailrace.storage.store import Storage
-from tailrace.targets import places
+from tailrace.targets.api import Target
 
 LOG = "change log"
 REFUSED = 10
@@ -74,34 +73,32 @@ class Report:
         return max((line.exit_code for line in self.lines), default=0)
 
 
-def examine(replicator: Replicator, secrets: Path | None) -> Report:
+def examine(replicator: Replicator, places: Places) -> Report:
     """Source first, then storage and target."""
     lines: list[Line] = []
     tables: Sequence[TableSupport] = ()
     try:
-        found, tables = _source(replicator, secrets)
+        found, tables = _source(replicator, places)
         lines += found
     except (Stop, Retry) as error:
         lines.append(_failure("source", error))
     try:
-        places.require_apart(replicator.spec)
+        places.require_apart()
     except TailraceError as error:
         lines.append(_failure("places", error))
-    for subject, config in (("storage", replicator.spec.storage), ("target", replicator.spec.target)):
-        lines += _place(subject, config)
+    lines += [*_place(places, "storage"), *_place(places, "target")]
     lines += _java()
     return Report(tuple(lines), tuple(tables))
 
 
-def _source(replicator: Replicator, secrets: Path | None) -> tuple[list[Line], Sequence[TableSupport]]:
+def _source(replicator: Replicator, places: Places) -> tuple[list[Line], Sequence[TableSupport]]:
     spec = replicator.spec
-    log = _Log.read(replicator)
-    masks.configure(spec, secrets)
-    source = sources.open(spec.source, "tailrace doctor", secrets)
-    with source.subscription(replicator, log.root) as subscription:
+    log = _Log.read(places)
+    masks.configure(spec, places.secrets)
+    with places.source.subscription(replicator, log.root) as subscription:
         found = subscription.examine(log.origin, log.renewing)
         unmatched = next((f for f in found.findings if f.name == "tables" and not found.tables), None)
-        named = list(in_target(spec.target, [table.schema for table in found.tables if not table.stopped]))
+        named = list(in_target(places.target, [table.schema for table in found.tables if not table.stopped]))
         refused = sum(line.level == "fail" for line in named)
         lines = [_line(f, refused) for f in found.findings if f is not unmatched] + named
         try:
@@ -137,9 +134,8 @@ def _unmatched(patterns: Sequence[str], unmatched: Finding | None) -> Line:
     return Line("fail", "tables", f"no table matches {', '.join(patterns)}", fix)
 
 
-def in_target(config: TargetSpec, schemas: Sequence[TableSchema]) -> Iterator[Line]:
+def in_target(target: Target, schemas: Sequence[TableSchema]) -> Iterator[Line]:
     """Tables that the source can give, and the target cannot hold, or not under the source's names of columns."""
-    target = targets.open(config)
     for schema in schemas:
         try:
             shown = target.shown(schema)
@@ -167,10 +163,10 @@ class _Log:
     corrupt: CorruptLog | None = None
 
     @staticmethod
-    def read(replicator: Replicator) -> "_Log":
-        root = replicator.spec.storage.location
+    def read(places: Places) -> "_Log":
+        root = places.spec.storage.location
         try:
-            storage = Storage.open(replicator.spec.storage, os.environ)
+            storage = places.storage
             root = storage.root
             asked, reader = Renewal.read(storage), JournalReader.open(storage)
             if reader.state.origin is not None:
@@ -222,18 +218,17 @@ def _change_log(replicator: Replicator, log: _Log, subscription: Subscription) -
     yield Line("ok", LOG, f"{root} continues after record {log.reader.state.number}")
 
 
-def _place(subject: str, config: StorageSpec | TargetSpec) -> Iterator[Line]:
+def _place(places: Places, subject: Literal["storage", "target"]) -> Iterator[Line]:
+    place = places.spec.storage.location if subject == "storage" else places.target.place
     try:
-        same = places.examine(config)
+        same = places.examine(subject)
     except TailraceError as error:
         yield _failure(subject, error)
         return
     if same:
-        yield Line("ok", subject, f"{config.location} can be written and read")
+        yield Line("ok", subject, f"{place} can be written and read")
     else:
-        yield Line(
-            "fail", subject, f"{config.location} returns other bytes than were written", "Check the storage service."
-        )
+        yield Line("fail", subject, f"{place} returns other bytes than were written", "Check the storage service.")
 
 
 def _java() -> Iterator[Line]:

@@ -1,23 +1,29 @@
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Literal, cast
 
 import pytest
 
-from tailrace.contract.resources import StorageSpec, TargetSpec
+from tailrace.contract.resources import ReplicatorSpec, StorageSpec, TargetSpec
 from tailrace.driver.asking.doctor import Line, Report, _failure, _java, _line, _place
 from tailrace.errors import AuthenticationFailed, Retry
+from tailrace.places import Places
 from tailrace.sources.findings import Finding
 
 
+def places(**spec: StorageSpec | TargetSpec) -> Places:
+    return Places(cast(ReplicatorSpec, SimpleNamespace(**spec)))
+
+
 def test_a_place_is_tried_and_left_without_a_file(tmp_path: Path) -> None:
-    (line,) = _place("storage", StorageSpec(location=f"file://{tmp_path}/log"))
+    (line,) = _place(places(storage=StorageSpec(location=f"file://{tmp_path}/log")), "storage")
     assert (line.level, line.exit_code) == ("ok", 0)
     assert not list(tmp_path.rglob("*"))
 
 
 def test_a_place_that_cannot_be_written_fails_with_its_fix(tmp_path: Path) -> None:
     (tmp_path / "log").touch()
-    (line,) = _place("storage", StorageSpec(location=f"file://{tmp_path}/log"))
+    (line,) = _place(places(storage=StorageSpec(location=f"file://{tmp_path}/log")), "storage")
     assert (line.level, line.exit_code) == ("fail", 10)
     assert f"{tmp_path}/log" in line.message and line.fix
 
@@ -28,26 +34,26 @@ def test_a_catalog_without_address_or_with_unreadable_keys_is_found_before_a_sta
         ({"type": "jdbc"}, 2, "catalog.uri"),
         ({"type": "rest", "uri": "https://c", "credentials": {"file": f"{tmp_path}/none"}}, 10, f"{tmp_path}/none"),
     ):
-        (line,) = _place("target", TargetSpec.model_validate(place | {"catalog": catalog}))
+        (line,) = _place(places(target=TargetSpec.model_validate(place | {"catalog": catalog})), "target")
         assert (line.level, line.exit_code) == ("fail", exit_code)
         assert part in line.message and line.fix
 
 
 def test_a_target_where_spark_cannot_write_is_found_before_a_start() -> None:
-    (line,) = _place("target", TargetSpec(type="delta", location="gs://lake/shop"))
+    (line,) = _place(places(target=TargetSpec(type="delta", location="gs://lake/shop")), "target")
     assert line.level == "fail" and "gs://lake/shop" in line.message
 
 
 def test_a_storage_setting_that_no_client_can_use_is_found_before_a_start() -> None:
     config = StorageSpec(location="s3://lake/log", endpoint="http://10.0.0.7:9000")
-    (line,) = _place("storage", config)
+    (line,) = _place(places(storage=config), "storage")
     assert (line.level, line.exit_code) == ("fail", 2)
     assert "10.0.0.7" in line.message and "pathStyle" in line.fix
 
 
 @pytest.mark.parametrize("place", ["storage", "target"])
 def test_a_secret_name_outside_kubernetes_is_told_with_the_field_that_serves_there(
-    place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    place: Literal["storage", "target"], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TAILRACE_SECRETS", str(tmp_path / "secrets"))
     given: dict[str, Any] = {
@@ -55,12 +61,8 @@ def test_a_secret_name_outside_kubernetes_is_told_with_the_field_that_serves_the
         "region": "eu-central-1",
         "credentials": {"secretName": "lake-keys"},
     }
-    config = (
-        StorageSpec.model_validate(given)
-        if place == "storage"
-        else TargetSpec.model_validate(given | {"type": "delta"})
-    )
-    (line,) = _place(place, config)
+    storage, target = StorageSpec.model_validate(given), TargetSpec.model_validate(given | {"type": "delta"})
+    (line,) = _place(places(storage=storage, target=target), place)
     assert (line.level, line.exit_code) == ("fail", 10)
     assert "credentials.secretName 'lake-keys' is not mounted" in line.message
     assert line.fix == "In Kubernetes, create the Secret. Elsewhere, use credentials.file."

@@ -5,10 +5,10 @@ from support.origins import origin
 from support.resources import replicator
 from support.states import log_state, table_log
 from tailrace.changelog.state import TableLog
-from tailrace.contract.resources import Replicator, StorageLocation
+from tailrace.contract.resources import Replicator
+from tailrace.places import Places
 from tailrace.removal import data as drop_data
 from tailrace.removal.claims import Known
-from tailrace.storage.store import Storage
 from tailrace.targets.lake.target import location
 
 ORIGIN = origin()
@@ -26,10 +26,10 @@ def test_of_the_change_log_s_location_only_its_own_folders_are_deleted(tmp_path:
     for path in foreign:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    storage = Storage.open(StorageLocation.model_validate(place))
+    places = Places(Replicator.model_validate(document).spec)
     log = log_state(number=0, origin=ORIGIN.model_copy(update={"owner": "shop"}), owner="shop")
-    known = Known(Replicator.model_validate(document), storage.root, log)
-    assert [line[1] for line in drop_data.drop(known, storage, tmp_path, lambda: known)] == ["dropped"]
+    known = Known(Replicator.model_validate(document), places.storage.root, log)
+    assert [line[1] for line in drop_data.drop(known, places, tmp_path, lambda: known)] == ["dropped"]
     assert sorted(p for p in (tmp_path / "lake").rglob("*") if p.is_file()) == sorted(foreign)
 
 

@@ -7,7 +7,7 @@ import pytest
 from support.resources import replicator
 from tailrace.contract.resources import Replicator, ReplicatorSpec
 from tailrace.errors import InvalidManifest
-from tailrace.targets import places
+from tailrace.places import Places
 
 
 def _spec(target: str, storage: str) -> ReplicatorSpec:
@@ -31,7 +31,7 @@ def _spec(target: str, storage: str) -> ReplicatorSpec:
 )
 def test_target_and_change_log_may_not_share_a_folder(target: str, storage: str) -> None:
     with pytest.raises(InvalidManifest, match="location"):
-        places.require_apart(_spec(target, storage))
+        Places(_spec(target, storage)).require_apart()
 
 
 @pytest.mark.parametrize(
@@ -39,11 +39,11 @@ def test_target_and_change_log_may_not_share_a_folder(target: str, storage: str)
     [("file:///x/lake", "file:///x/lake2"), ("s3://a/x", "s3://b/x"), ("s3://lake/shop", "s3://lake/_tailrace/shop")],
 )
 def test_places_side_by_side_are_fine(target: str, storage: str) -> None:
-    places.require_apart(_spec(target, storage))
+    Places(_spec(target, storage)).require_apart()
 
 
 def test_a_link_does_not_hide_that_two_places_are_one(tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "lake")
     with pytest.raises(InvalidManifest, match="are nested"):
-        places.require_apart(_spec(f"file://{tmp_path}/lake", f"file://{tmp_path}/link/log"))
+        Places(_spec(f"file://{tmp_path}/lake", f"file://{tmp_path}/link/log")).require_apart()

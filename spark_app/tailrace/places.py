@@ -1,0 +1,84 @@
+"""The places of a Replicator, opened once from its spec and handed to who uses them: source, target and change log.
+
+The driver and `tailrace doctor` try target and change log before anything is made: apart from each other, and writable.
+So faults that require manual action are reported in seconds. Nothing is left behind.
+"""
+
+import logging
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tailrace import sources
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace.errors import InvalidManifest, Retry
+from tailrace.sources.api import Source
+from tailrace.storage.access import Access, resolve
+from tailrace.storage.probe import probe
+from tailrace.storage.store import Storage
+
+if TYPE_CHECKING:
+    from tailrace.targets.api import Target
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Each is opened when it is first asked for, so that the fault of one does not hide another's."""
+
+    spec: ReplicatorSpec
+    who: str = "tailrace"
+    """The name that the source shows for our connections."""
+    secrets: Path | None = None
+
+    @cached_property
+    def source(self) -> Source:
+        return sources.open(self.spec.source, self.who, self.secrets)
+
+    @cached_property
+    def target(self) -> "Target":
+        from tailrace import targets  # brings pyspark, which those that ask the source alone do without
+
+        return targets.open(self.spec.target)
+
+    @cached_property
+    def storage(self) -> Storage:
+        """The change log's."""
+        return Storage.open(self.spec.storage)
+
+    def require(self) -> None:
+        """Raises the faults that require manual action. A store that cannot be reached just now is none of that: it is
+        warned of, and who needs it tries again."""
+        self.require_apart()
+        for subject in ("storage", "target"):
+            try:
+                self.examine(subject)
+            except Retry as error:
+                log.warning("%s could not be probed: %s", subject, error)
+
+    def examine(self, subject: Literal["storage", "target"]) -> bool:
+        """True if the place returns what is written to it. A change log needs exclusive creation, too."""
+        return self.target.examine() if subject == "target" else probe(self.spec.storage, exclusive=True)
+
+    def require_apart(self) -> None:
+        """Target and change log each have a folder of their own: what tidies one would meet the other's files."""
+        target = self.target
+        if target.folder is None:
+            return
+        one, other = _parts(target.folder), _parts(resolve(self.spec.storage, os.environ))
+        common = min(len(one), len(other))
+        if one[:common] == other[:common]:
+            how = "are the same folder" if len(one) == len(other) else "are nested"
+            raise InvalidManifest(
+                f"target.location {target.place} and storage.location {self.spec.storage.location} {how}",
+                "Give each its own folder, side by side.",
+            )
+
+
+def _parts(access: Access) -> tuple[str, ...]:
+    """A place as a path from its root down; links in a local path are followed."""
+    prefix = str(Path(access.prefix or "/").resolve()) if access.scheme == "file" else access.prefix
+    return access.scheme, access.endpoint or "", access.bucket, *filter(None, prefix.split("/"))
