@@ -14,7 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from support.ddl.fork_server import LOOKS_OFTEN, Forked, ForkServer, looks
+from support.ddl.fork_server import LOOKS_OFTEN, ForkServer, looks
+from support.forks import Forked
 from support.postgres import PostgresServer
 from support.seam_names import checked
 from support.segment_files import read_segment

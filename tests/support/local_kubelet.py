@@ -226,7 +226,7 @@ class LocalKubelet:
 
     def _tell_end(self, pod: LocalPod) -> None:
         assert pod.process is not None
-        code = pod.process.process.returncode
+        code = pod.process.wait(1)
         words = pod.words.read_text() if pod.words.exists() else ""
         if not words and code:
             words = pod.process.tail(MESSAGE_BYTES)

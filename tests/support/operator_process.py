@@ -4,6 +4,7 @@
 with a driver's pod; the pod's HTTP side is the data plane's real server on a loopback address of its own.
 """
 
+import atexit
 import base64
 import json
 import os
@@ -11,12 +12,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
 from kubernetes import client
 
 from demo.ports import free_port
+from support.forks import Forked, Forks
 from support.kube import KubeApi, now
 from support.process import Program
 from support.seam_names import checked
@@ -29,6 +32,14 @@ from tailrace.errors import InvalidManifest
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "registry.example/tailrace-spark:1"
 Json = dict[str, Any]
+
+
+@cache
+def operators() -> Forks:
+    """What every operator of this run is forked from: its imports take more CPU time than most tests' operators do."""
+    made = Forks("support.forked_operator")
+    atexit.register(made.close)
+    return made
 
 
 class OperatorProcess:
@@ -69,9 +80,14 @@ class OperatorProcess:
             "TAILRACE_SPARK_IMAGE": self.image,
             "TAILRACE_SEAMS": checked(self._seams if seams is None else seams),
         }
-        command = [sys.executable, "-m", "tailrace_operator", "--namespace", self._namespace]
-        command += ["--listen", f"127.0.0.1:{self.port}", *self._flags]
-        self.process = Program.start(command, self.log_file, env=environment, cwd=self._folder)
+        arguments = ["--namespace", self._namespace, "--listen", f"127.0.0.1:{self.port}", *self._flags]
+        if self.tree == ROOT:
+            forks = operators()
+            pid = forks.fork("run", self.log_file, arguments, environment, str(self._folder))
+            self.process = Program(Forked(forks, pid), self.log_file)
+        else:
+            command = [sys.executable, "-m", "tailrace_operator", *arguments]
+            self.process = Program.start(command, self.log_file, env=environment, cwd=self._folder)
 
     @property
     def log_file(self) -> Path:

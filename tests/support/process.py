@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import psutil
 
+from support.forks import Forked
 from support.waiting import until
 
 
@@ -22,7 +23,7 @@ def tail(log: Path, characters: int) -> str:
 class Program:
     """A process and all that it starts."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     output: Path
 
     @classmethod
@@ -86,8 +87,8 @@ class Program:
         for process in family:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        psutil.wait_procs(family, timeout=20)
         self.process.wait(20)
+        psutil.wait_procs(family, timeout=20)
 
     def until(self, condition: Callable[[], object], timeout: float, what: str, pause: float = 0.3) -> None:
         """Poll `condition()` while the process runs; fail naming `what`."""
