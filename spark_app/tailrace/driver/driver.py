@@ -9,7 +9,7 @@ Called by `tailrace run`. Returns the exit code, or raises the error whose exit 
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 
 from py4j.protocol import Py4JError
@@ -36,7 +36,6 @@ from tailrace.driver.process.beside import Answer, PositionQuestion, Question
 from tailrace.driver.process.journal_start import JournalStart
 from tailrace.driver.process.shutdown import ShutdownRequest
 from tailrace.driver.process.side_loops import SideLoops
-from tailrace.driver.process.supervise import CaptureProcess
 from tailrace.driver.telling import display
 from tailrace.driver.telling.applied_report import Reporter
 from tailrace.errors import Fenced, Retry, SourceRefused, Stop, TailraceError, privacy
@@ -108,155 +107,147 @@ class Driver:
     def run(self) -> int:
         self._ending.listen()
         server = launch.server(self._settings, self._control)
-        capture = launch.capture_process(self._settings)
-        view = display.Paced(display.choose(self._settings.json, self._settings.log_format), self._control.status)
+        self._capture = launch.capture_process(self._settings)
+        shown = display.choose(self._settings.json, self._settings.log_format)
+        self._view = display.Paced(shown, self._control.status)
         try:
             if faults.in_a_pod():
                 given = self._settings.replicator, self._settings.secrets
                 self._control.assessment = assessment.before_first_start(*given, time.time())
-            capture.start()
-            code = self._work(capture, view)
+            self._capture.start()
+            code = self._work()
         except TailraceError as error:
             self._control.fault, self._control.stopped = faults.fault_of(error, time.time()), isinstance(error, Stop)
-            self._show_last(view)
+            self._show_last()
             raise
         finally:
             self._ending.set()
-            capture.stop()
+            self._capture.stop()
             try:
                 self._final_drop.carry_out()
             finally:
                 server.close()
                 self._folder.retract()
                 self._folder.release()
-                view.close()  # last: a terminal that is gone must not keep capture alive
+                self._view.close()  # last: a terminal that is gone must not keep capture alive
         self._ending.log_summary(self._failing)
         return code
 
-    def _work(self, capture: CaptureProcess, view: display.Paced) -> int:
-        source = self._places.source
-        self._control.position_text = source.text
-        if self._settings.once and not self._has_work(source, capture, view):
-            return self._stopped_early()
-        folder, options = self._folder, class_archive.java_options()
-        spark = OnDemand(lambda: session.start(self._spec, self._places.target, folder.path, folder.spark_log, options))
+    def _work(self) -> int:
+        self._control.position_text = self._places.source.text
+        place = self._places.target, self._folder.path, self._folder.spark_log, class_archive.java_options()
+        self._spark = OnDemand(lambda: session.start(self._spec, *place))
         try:
-            if not self._settings.once and not self._started(spark, capture):
-                return self._stopped_early()
-            journal = self._journal(capture, view, spark)
-            if journal is None:
-                return self._stopped_early()
-            self._control.journal = journal
-            self._control.position_text = lambda position: bound(source, journal).text(position)
-            ask = PositionQuestion(lambda state: self._position_now(source, state))
-            once = OnceCheck(ask) if self._settings.once else None
-            progress = self._control.progress
-            # A catalog may hang as well.
-            made = Question(
-                lambda: launch.parts(
-                    self._live,
-                    self._folder,
-                    progress,
-                    self._places,
-                    capture=capture,
-                    spark=spark,
-                    journal=journal,
-                    pace=lambda: self._pace_now,
-                ),
-                "target",
-            )
-            if not self._answered(made, capture, view):
-                return self._stopped_early()
-            parts = made.answer()
-            self._control.runner, self._control.dropped = parts.runner, parts.dropped
-            try:
-                return self._loop(parts, view, once)
-            finally:
-                self._take_down(parts, view)
+            for parts in self._start():
+                if parts is not None:
+                    try:
+                        return self._loop(parts)
+                    finally:
+                        self._take_down(parts)
+                if self._ending.is_set():
+                    break
+            return self._stopped_early()
         finally:
-            spark.abandon(capture.pid)
+            self._spark.abandon(self._capture.pid)
             if not self._ending.forced:
-                without_jvm_errors("Spark", spark.stop)
+                without_jvm_errors("Spark", self._spark.stop)
 
-    def _has_work(self, source: Source, capture: CaptureProcess, view: display.Paced) -> bool:
-        """Asks `position_at_start`, whose refusals then come before Spark starts. False: a signal came first."""
-        question = Question(lambda: position_at_start(source, self._spec), "position-at-start")
-        if self._answered(question, capture, view):
-            question.answer()
-            return True
-        return False
+    # ---- starting: a method for each state ----
 
-    def _answered(self, question: Question[Answer], capture: CaptureProcess, view: display.Paced) -> bool:
-        """Waits step by step. False: a signal came first."""
-        while not self._ending.is_set():
-            if question.answered(ANSWER_SECONDS):
-                return True
-            self._look_after(capture)
-            view.show()
-        return False
+    def _start(self) -> Iterator[DriverParts | None]:
+        """The states, in order. Each yields while it waits: there a signal may end it. The last yields the parts."""
+        yield from self._ask_position() if self._settings.once else self._start_spark()
+        journal = yield from self._await_journal()
+        yield from self._make_parts(journal)
 
-    def _started(self, spark: OnDemand, capture: CaptureProcess) -> bool:
-        """False: a signal came first. What capture refuses, it refuses long before Spark is up."""
-        spark.begin()
-        while not self._ending.is_set():
-            if spark.started(START_LOOK_SECONDS) is not None:
-                return True
-            capture.check()
-        return False
+    def _ask_position(self) -> Iterator[None]:
+        """What the source refuses is then known before Spark starts."""
+        question = Question(lambda: position_at_start(self._places.source, self._spec), "position-at-start")
+        yield from self._answered(question)
+        question.answer()
 
-    def _journal(self, capture: CaptureProcess, view: display.Paced, spark: OnDemand) -> SharedJournal | None:
-        """Wait for record 0, or for the stream to start over, and show what it waits for; None: a signal came first."""
-        storage, socket = self._places.storage, self._folder.socket
-        start = JournalStart(storage, self._settings.resync, lambda: launch.claimed(socket) >= 0)
-        while not self._ending.is_set():
-            self._look_after(capture)
+    def _start_spark(self) -> Iterator[None]:
+        """What capture refuses, it refuses long before Spark is up."""
+        self._spark.begin()
+        yield
+        while self._spark.started(START_LOOK_SECONDS) is None:
+            self._capture.check()
+            yield
+
+    def _await_journal(self) -> Generator[None, None, SharedJournal]:
+        """Waits for record 0, or for the stream to start over, and shows what it waits for."""
+        socket = self._folder.socket
+        start = JournalStart(self._places.storage, self._settings.resync, lambda: launch.claimed(socket) >= 0)
+        while True:
+            yield
+            self._look_after_capture()
             look = Question(start.look, "journal-start")
-            if not self._answered(look, capture, view):
-                break
+            yield from self._answered(look)
             try:
                 reader = look.answer()
                 if reader is not None:
-                    return SharedJournal(reader, tail.newest_record(self._tail_client))
-                spark.begin()  # everything is to be read
+                    return SharedJournal(reader, lambda: tail.newest_record(self._tail_client))
+                self._spark.begin()  # everything is to be read
             except Retry as error:
                 log.warning("%s", error)
-            view.show()
+            self._view.show()
             self._ending.wait(STEP_SECONDS)
-        return None
 
-    def _look_after(self, capture: CaptureProcess) -> None:
-        capture.check()
+    def _make_parts(self, journal: SharedJournal) -> Iterator[DriverParts | None]:
+        """Asks the target's catalog, which may hang as well."""
+        control, places = self._control, self._places
+        control.journal = journal
+        control.position_text = lambda position: bound(places.source, journal.state).text(position)
+        given = self._live, self._folder, control.progress, places
+        made = Question(
+            lambda: launch.parts(*given, spark=self._spark, journal=journal, pace=lambda: self._pace_now), "target"
+        )
+        yield from self._answered(made)
+        parts = made.answer()
+        control.runner, control.dropped = parts.runner, parts.dropped
+        yield parts
+
+    def _answered(self, question: Question[Answer]) -> Iterator[None]:
+        yield
+        while not question.answered(ANSWER_SECONDS):
+            self._look_after_capture()
+            self._view.show()
+            yield
+
+    # ---- running ----
+
+    def _look_after_capture(self) -> None:
+        self._capture.check()
         answer = self._control.ask_capture()
         if answer is not None:
-            capture.works(answer.position)
-        self._control.capture_fault = capture.fault
+            self._capture.works(answer.position)
+        self._control.capture_fault = self._capture.fault
 
-    def _take_down(self, parts: DriverParts, view: display.Paced) -> None:
+    def _take_down(self, parts: DriverParts) -> None:
         """Commits under way end; nothing is waited for when that was asked twice."""
         self._ending.set()
         if self._final_drop.namespace_ends:
             self._ending.force()  # the pod has little time, and the source comes first
         if self._ending.forced:
             return
-        parts.spark.abandon(parts.capture.pid)  # or those that wait for it would be waited for
+        self._spark.abandon(self._capture.pid)  # or those that wait for it would be waited for
         without_jvm_errors("the apply stream", parts.stream.stop)
         parts.runner.stop()
         parts.applier.stop()
         self._side_loops.join(10)
         self._reporter.report(parts.journal.state, force=True)
         self._failing = [t for t in self._control.status().tables if t.state in ("FAILING", "STOPPED")]
-        self._show_last(view)
+        self._show_last()
 
-    def _show_last(self, view: display.Paced) -> None:
+    def _show_last(self) -> None:
         try:
-            view.show(last=True)
+            self._view.show(last=True)
         except OSError as error:
             log.warning("the last status could not be shown: %s", error)
 
-    # ---- running ----
-
-    def _loop(self, parts: DriverParts, view: display.Paced, once: OnceCheck | None) -> int:
+    def _loop(self, parts: DriverParts) -> int:
         control, requests = self._control, ManifestRequests(self._settings.requests)
+        once = OnceCheck(PositionQuestion(self._position_now)) if self._settings.once else None
         self.last_step_at = time.monotonic()
         control.loops = {"the main loop": self, "the snapshot planner": parts.runner}
         waits_for = ""
@@ -266,8 +257,8 @@ class Driver:
         self._live.accepts = True
         while not self._ending.wait(STEP_SECONDS):
             self.last_step_at = time.monotonic()
-            self._look_after(parts.capture)
-            spark = parts.spark.started()
+            self._look_after_capture()
+            spark = self._spark.started()
             if spark is not None:
                 session.check(spark, self._folder.spark_log)
             self._side_loops.check()
@@ -277,7 +268,7 @@ class Driver:
             if not self._spec.apply.suspend:
                 self._keep_applying(parts, state.number)
             self._reporter.report(state)
-            view.show()
+            self._view.show()
             if once is not None:
                 verdict = once.look(state, control.progress.all(), unaccepted)
                 if verdict.done:
@@ -296,10 +287,10 @@ class Driver:
         start("journal-tail", lambda: self._tail(parts), lambda: self._pace_now.look)
         start("snapshot-requests", lambda: requests.step(self._control), lambda: STEP_SECONDS)
         start("dropped-tables", parts.dropped.step, lambda: STEP_SECONDS)
-        start("executors-wanted", lambda: self._want_executors(parts.spark), lambda: COUNT_SECONDS)
+        start("executors-wanted", self._want_executors, lambda: COUNT_SECONDS)
 
-    def _want_executors(self, spark: OnDemand) -> None:
-        started = spark.started()
+    def _want_executors(self) -> None:
+        started = self._spark.started()
         if started is not None:
             self._control.want_executors(executors_wanted.of(started)())
 
@@ -328,7 +319,7 @@ class Driver:
         if not self._live.take(offer):
             return
         if capture_starts_again:
-            parts.capture.stop()  # first: the next driver would take it for one that works by the kept spec
+            self._capture.stop()  # first: the next driver would take it for one that works by the kept spec
         refused = None
         try:
             live_spec.keep(self._folder.path, offer.replicator)
@@ -336,7 +327,7 @@ class Driver:
         except TailraceError as error:
             refused = error
         if capture_starts_again:
-            parts.capture.start_again()
+            self._capture.start_again()
             self._control.ask_capture()  # what the last one said is over
         self._live.settle(offer, refused)
         parts.runner.release()
@@ -360,9 +351,8 @@ class Driver:
         interval = None if apply.suspend or self._settings.once else self._pace_now.look
         without_jvm_errors("the apply stream", lambda: parts.stream.follow(interval))
 
-    def _position_now(self, source: Source, state: LogState) -> Position:
-        assert state.origin is not None, "there is a journal from record 0 on, which holds it"
-        return position_at_start(source.bound_to(state.origin), self._spec)
+    def _position_now(self, state: LogState) -> Position:
+        return position_at_start(bound(self._places.source, state), self._spec)
 
     def _stopped_early(self) -> int:
         """Stopped by a signal. Other runs end only so; for `--once` it is a failure: the copy is not complete."""
@@ -395,11 +385,10 @@ def without_jvm_errors(what: str, stop: Callable[[], None]) -> None:
         log.warning("%s did not stop cleanly: %s", what, privacy.error_text(error))
 
 
-def bound(source: Source, journal: SharedJournal) -> Source:
+def bound(source: Source, state: LogState) -> Source:
     """The source as the change log knows it now."""
-    origin = journal.state.origin
-    assert origin is not None, "there is a journal from record 0 on, which holds it"
-    return source.bound_to(origin)
+    assert state.origin is not None, "there is a journal from record 0 on, which holds it"
+    return source.bound_to(state.origin)
 
 
 def position_at_start(source: Source, spec: ReplicatorSpec) -> Position:

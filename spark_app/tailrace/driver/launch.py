@@ -71,12 +71,10 @@ class DriverSettings:
 class DriverParts:
     """The parts that run while the driver runs."""
 
-    capture: CaptureProcess
     applier: Applier
     runner: SnapshotRunner
     stream: ApplyStream
     journal: SharedJournal
-    spark: OnDemand
     dropped: DroppedCopies
 
 
@@ -150,7 +148,6 @@ def parts(
     progress: Progress,
     places: Places,
     *,
-    capture: CaptureProcess,
     spark: OnDemand,
     journal: SharedJournal,
     pace: Callable[[], Pace],
@@ -202,7 +199,7 @@ def parts(
         spec=lambda: live.spec,
         is_done_with=lambda table: applier.is_done_with(table.place) and not _reads(runner, table),
     )
-    return DriverParts(capture, applier, runner, stream, journal, spark, dropped)
+    return DriverParts(applier, runner, stream, journal, dropped)
 
 
 def _reads(runner: SnapshotRunner, table: DroppedTable) -> bool:

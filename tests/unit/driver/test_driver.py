@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +25,7 @@ from tailrace.capture.protocol import StateAnswer
 from tailrace.capture.renewal import Renewal
 from tailrace.capture.server import CaptureServer
 from tailrace.changelog.records.terms import Position, RecordNumber
+from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.driver import SpecBody
@@ -41,6 +42,8 @@ from tailrace.driver.telling import display
 from tailrace.errors import PositionLost, Retry, StorageFull
 from tailrace.spark import executors_wanted, session
 from tailrace.storage.store import Storage
+
+AWAIT_JOURNAL = Driver._await_journal
 
 
 class Fake:
@@ -118,16 +121,35 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **faults: Exception) 
     monkeypatch.setattr(session, "check", lambda spark, log_file: None)
     monkeypatch.setattr(executors_wanted, "of", lambda spark: lambda: None)
     monkeypatch.setattr(session, "stop", lambda spark: spark.stop())
-    names = ("applier", "runner", "stream", "journal", "spark", "dropped")
-    parts = DriverParts(*(cast(Any, fake(name)()) for name in ("capture", *names)))
+    names = ("applier", "runner", "stream", "journal", "dropped")
+    parts = DriverParts(*(cast(Any, fake(name)()) for name in names))
     monkeypatch.setattr(launch, "parts", lambda *arguments, **more: parts)
-    monkeypatch.setattr(Driver, "_journal", lambda self, capture, view, spark: parts.journal)
+
+    def no_wait(made: Driver) -> Generator[None, None, SharedJournal]:
+        yield
+        return parts.journal
+
+    monkeypatch.setattr(Driver, "_await_journal", no_wait)
     folder = RunFolder(tmp_path)
     folder.take()
     document = parse(json.dumps(replicator()), "m")
     made = Driver(DriverSettings(document.replicator(), (), folder, secrets=tmp_path))
+    made._capture = fake("capture")()
     monkeypatch.setattr(made._ending, "listen", lambda: None)  # the test run's own handlers stay
     return made, done
+
+
+def awaited(made: Driver, view: Fake) -> SharedJournal | None:
+    """The change log that the driver's start waits for; None: something ended the wait."""
+    made._capture, made._spark = (cast(Any, Fake(name, [], {})) for name in ("capture", "spark"))
+    made._view = cast(Any, view)
+    state = AWAIT_JOURNAL(made)
+    while not made._ending.is_set():
+        try:
+            next(state)
+        except StopIteration as ended:
+            return cast(SharedJournal, ended.value)
+    return None
 
 
 def log_in(folder: Path, made: Driver) -> None:
@@ -302,7 +324,6 @@ def test_the_main_loop_turns_while_the_source_hangs_over_the_position_of_once(
 def test_a_signal_ends_a_start_whose_source_storage_or_target_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hanging: str
 ) -> None:
-    wait = Driver._journal
     made, done = ready(tmp_path, monkeypatch)
     hangs = threading.Event()
     if hanging == "source":
@@ -312,7 +333,7 @@ def test_a_signal_ends_a_start_whose_source_storage_or_target_hangs(
         monkeypatch.setattr(launch, "parts", lambda *_, **__: hangs.wait(60))
     else:
         log_in(tmp_path, made)
-        monkeypatch.setattr(Driver, "_journal", wait)
+        monkeypatch.setattr(Driver, "_await_journal", AWAIT_JOURNAL)
         monkeypatch.setattr(JournalStart, "look", lambda self: hangs.wait(60))
     threading.Timer(1.5, made._ending.on_signal, (15, None)).start()
     begun = time.monotonic()
@@ -324,9 +345,8 @@ def test_a_signal_ends_a_start_whose_source_storage_or_target_hangs(
 
 
 def test_a_start_that_waits_shows_for_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wait = Driver._journal
     made, done = ready(tmp_path, monkeypatch)
-    monkeypatch.setattr(Driver, "_journal", wait)
+    monkeypatch.setattr(Driver, "_await_journal", AWAIT_JOURNAL)
     log_in(tmp_path, made)
     shown: list[str] = []
     view = Fake("view", done, {})
@@ -344,7 +364,6 @@ def test_a_start_that_waits_shows_for_what(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_start_waits_for_capture_to_begin_the_stream_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until then the journal's origin may name another server, and what is read from this one would be refused."""
-    wait = Driver._journal
     made, done = ready(tmp_path, monkeypatch)
     log_in(tmp_path, made)
     storage = made._places.storage
@@ -362,7 +381,7 @@ def test_a_start_waits_for_capture_to_begin_the_stream_again(tmp_path: Path, mon
 
     threading.Timer(0.5, begin).start()
     try:
-        found = wait(made, *(cast(Any, Fake(name, done, {})) for name in ("capture", "view", "spark")))
+        found = awaited(made, Fake("view", done, {}))
     finally:
         assert made._control.watch is not None
         made._control.watch.close()
@@ -376,7 +395,6 @@ def test_a_start_that_waits_asks_the_storage_for_the_next_record_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
 ) -> None:
     """However long it waits, and however long the journal is."""
-    wait = Driver._journal
     made, done = ready(tmp_path, monkeypatch)
     log_in(tmp_path, made)
     asked: list[str] = []
@@ -406,7 +424,7 @@ def test_a_start_that_waits_asks_the_storage_for_the_next_record_alone(
 
     view = Fake("view", done, {})
     monkeypatch.setattr(view, "show", show)
-    assert wait(made, cast(Any, Fake("capture", done, {})), cast(Any, view), cast(Any, Fake("spark", done, {}))) is None
+    assert awaited(made, view) is None
     made._folder.release()
     assert by_turn[-1] - by_turn[0] == 19, asked[by_turn[0] :][:10]
 
@@ -423,7 +441,7 @@ def test_capture_starts_again_only_for_what_it_reads_and_between_chunks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, done = ready(tmp_path, monkeypatch)
-    parts = launch.parts(cast(Any, None), cast(Any, None), cast(Any, None), cast(Any, None), capture=cast(Any, None),
+    parts = launch.parts(cast(Any, None), cast(Any, None), cast(Any, None), cast(Any, None),
                          spark=cast(Any, None), journal=cast(Any, None), pace=cast(Any, None))  # fmt: skip
     takes(made, parts, snapshot={"parallelism": 5})
     assert done == ["runner release", "stream follow 0.25"]
@@ -451,7 +469,7 @@ def test_a_spec_that_cannot_be_kept_is_refused_and_the_old_one_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, done = ready(tmp_path, monkeypatch)
-    parts = launch.parts(cast(Any, None), cast(Any, None), cast(Any, None), cast(Any, None), capture=cast(Any, None),
+    parts = launch.parts(cast(Any, None), cast(Any, None), cast(Any, None), cast(Any, None),
                          spark=cast(Any, None), journal=cast(Any, None), pace=cast(Any, None))  # fmt: skip
 
     def full(folder: Path, kept: object) -> bool:

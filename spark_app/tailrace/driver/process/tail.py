@@ -4,8 +4,6 @@ Given to the `SharedJournal` that all of the driver reads by. On an object store
 there yet is a request, several in a second, for as long as the Replicator lives.
 """
 
-from collections.abc import Callable
-
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.errors import Retry
@@ -14,14 +12,10 @@ ANSWER_SECONDS = 1.0
 """Capture answers at once, whatever it waits for. Where it does not, the storage is asked."""
 
 
-def newest_record(client: CaptureClient) -> Callable[[], RecordNumber | None]:
+def newest_record(client: CaptureClient) -> RecordNumber | None:
     """The number of the newest durable record; None: there is no capture, or it has not opened the journal."""
-
-    def ask() -> RecordNumber | None:
-        try:
-            record = client.state().record
-        except Retry:
-            return None
-        return record if record >= 0 else None
-
-    return ask
+    try:
+        record = client.state().record
+    except Retry:
+        return None
+    return record if record >= 0 else None

@@ -14,16 +14,15 @@ def test_the_newest_record_is_that_of_the_moment_and_unknown_without_an_open_jou
     board, records = Board(), [41]
     server = CaptureServer(tmp_path / "c.sock", Inbox(), board)
     with CaptureClient(tmp_path / "c.sock") as client:
-        newest = newest_record(client)
-        assert newest() is None, "nobody listens"
+        assert newest_record(client) is None, "nobody listens"
         server.start()
         try:
-            assert newest() is None, "the journal is not open"
+            assert newest_record(client) is None, "the journal is not open"
             board.show(
                 StateAnswer(record=RecordNumber(41), epoch=0, position=Position(7)), lambda: RecordNumber(records[-1])
             )
-            assert newest() == 41
+            assert newest_record(client) == 41
             records.append(42)  # the board is written once a second, records more often
-            assert newest() == 42
+            assert newest_record(client) == 42
         finally:
             server.stop()
