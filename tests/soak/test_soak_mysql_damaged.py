@@ -33,7 +33,7 @@ from tailrace.sources.mysql.log.executed import Executed
 from tailrace.sources.mysql.log.framing import Event
 from tailrace.sources.mysql.log.log_position import StartingPoint
 from tailrace.sources.mysql.log.statements import KnownTables, effects
-from tailrace.sources.mysql.log.tables import Tables
+from tailrace.sources.mysql.log.tables import CapturedTables
 from tailrace.sources.mysql.log.xa_buffer import XaBuffer
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import OWN
@@ -52,7 +52,7 @@ class Sink:
 
     def __init__(self, found: list[MysqlTable], collations: dict[int, str], mariadb: bool) -> None:
         by_id = {table.id: table for table in found}
-        self.tables = Tables(by_id.get, collations, mariadb)
+        self.tables = CapturedTables(by_id.get, collations, mariadb)
         for table in found:
             self.tables.add(table.schema.model_copy(update={"version": 1}), table=table)
         self._decoder = Decoder(self.tables)

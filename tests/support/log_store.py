@@ -16,7 +16,7 @@ from pyspark.java_gateway import launch_gateway
 
 from support.proof.process import ENVIRONMENT
 from tailrace.spark import artifacts
-from tailrace.targets.lake.delta import log_store as delta_log_store
+from tailrace.targets.lake.delta import classes
 
 
 class LogStore:
@@ -82,7 +82,7 @@ def main(kind: str, folder: str, hadoop: str) -> None:
     conf = SparkConf(loadDefaults=False)
     conf.set("spark.jars", artifacts.spark_jars("lake", "s3")).set("spark.master", "local[1]")
     gateway: Any = launch_gateway(conf, {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL})  # type: ignore[no-untyped-call]  # untyped in pyspark
-    delta_log_store.install(gateway.jvm, Path(folder))
+    classes.install(gateway.jvm, Path(folder))
     store = LogStore(gateway.jvm, kind, Path(folder).name, json.loads(hadoop))
     print("ready", flush=True)
     for line in sys.stdin:

@@ -12,7 +12,7 @@ from support.s3 import S3Server
 from tailrace.spark import artifacts
 from tailrace.spark.session import SMALL_STEPS
 from tailrace.targets.lake import spark as lake
-from tailrace.targets.lake.delta import log_store as delta_log_store
+from tailrace.targets.lake.delta import classes
 
 S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
@@ -54,8 +54,8 @@ def start_session(folder: Path) -> SparkSession:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     jvm: Any = session._jvm
-    delta_log_store.install(jvm, folder / "classes")
-    jvm.java.lang.System.setProperty(delta_log_store.CLASS, "installed")
+    classes.install(jvm, folder / "classes")
+    jvm.java.lang.System.setProperty(classes.CLASS, "installed")
     return session
 
 

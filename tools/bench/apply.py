@@ -24,7 +24,7 @@ from tailrace.changelog.records.terms import Column, RecordNumber, Seq, TableSch
 from tailrace.changelog.segments import segment_schema, write_segment
 from tailrace.contract.resources import StorageLocation, TargetSpec
 from tailrace.storage.store import Storage
-from tailrace.targets.lake.delta import log_store
+from tailrace.targets.lake.delta import classes
 from tailrace.targets.lake.delta.table import DeltaTable
 from tailrace.targets.lake.engine.spread import spread
 from tailrace.targets.lake.files.layout import Layout
@@ -94,7 +94,7 @@ class Bench:
 
     def delta(self) -> Side:
         place = self.folder / "delta"
-        log_store.ensure(self.spark._jvm)  # Spark's own statements come below
+        classes.ensure(self.spark._jvm)  # Spark's own statements come below
         side = Side("Delta", DeltaTable(lambda: self.spark, self.lake, f"{place.as_uri()}/orders"),
                     f"delta.`{place}/orders`", f"delta.`{place}/copy`")  # fmt: skip
         self._fill(side)

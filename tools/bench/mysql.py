@@ -25,7 +25,7 @@ from demo.mysql_server import MYSQL, MysqlServer
 from tailrace.changelog.records.terms import Position
 from tailrace.contract.resources import Replicator
 from tailrace.databases.mysql.connect import Connection, connect
-from tailrace.sources.mysql.log.connection import BinlogConnection, Request
+from tailrace.sources.mysql.log.connection import LogConnection, Request
 from tailrace.sources.mysql.log.framing import Event, EventBatch
 from tailrace.sources.mysql.log_end import log_end
 from tailrace.sources.mysql.packets import PreparedAnswer
@@ -112,7 +112,7 @@ def drain(server: MysqlServer, executed: str, to: Position) -> float:
         nonlocal reached
         reached = Position(file + event[4])
 
-    stream = BinlogConnection(session(server), Request(READER_ID, executed), mariadb=False)
+    stream = LogConnection(session(server), Request(READER_ID, executed), mariadb=False)
     with closing(stream):
         begun = time.process_time()
         while reached < to:

@@ -11,7 +11,7 @@ from tailrace.contract.resources import Replicator
 from tailrace.places import Places
 from tailrace.spark import artifacts
 from tailrace.spark.session import settings
-from tailrace.targets.lake.delta import log_store as delta_log_store
+from tailrace.targets.lake.delta import classes
 
 ICEBERG = "bench"
 """Name of the Iceberg catalog that Spark's own statements use."""
@@ -40,7 +40,7 @@ def start(replicator: Replicator, folder: Path) -> SparkSession:
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    delta_log_store.install(session._jvm, folder / "classes")
+    classes.install(session._jvm, folder / "classes")
     return session
 
 

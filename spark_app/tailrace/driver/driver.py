@@ -161,13 +161,13 @@ class Driver:
         yield from self._make_parts(journal)
 
     def _ask_position(self) -> Iterator[None]:
-        """What the source refuses is then known before Spark starts."""
+        """Refusals of the source come before Spark starts."""
         question = Question(lambda: position_at_start(self._places.source, self._spec), "position-at-start")
         yield from self._answered(question)
         question.answer()
 
     def _start_spark(self) -> Iterator[None]:
-        """What capture refuses, it refuses long before Spark is up."""
+        """Refusals of capture come long before Spark is up."""
         self._spark.begin()
         yield
         while self._spark.started(START_LOOK_SECONDS) is None:

@@ -11,9 +11,9 @@ def open(spec: resources.SourceSpec, who: str, secrets: Path | None = None) -> S
     Secret `name` is mounted as `name/<key>`."""
     match spec.type:  # each brings its database client
         case "postgresql":
-            from tailrace.sources.postgresql.source import PostgresSource
+            from tailrace.sources.postgresql.source import PgSource
 
-            return PostgresSource.of(spec, who, secrets)
+            return PgSource.of(spec, who, secrets)
         case "mysql":
             from tailrace.sources.mysql.source import MysqlSource
 

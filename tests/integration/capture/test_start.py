@@ -20,7 +20,7 @@ from tailrace.contract.resources import Replicator
 from tailrace.databases.postgresql.connect import connect
 from tailrace.errors import PositionLost, Retry
 from tailrace.sources.api import CreatedByOther, Patience
-from tailrace.sources.postgresql.log.replication import LogConnection
+from tailrace.sources.postgresql.log.connection import LogConnection
 from tailrace.sources.postgresql.names import Names
 from tailrace.sources.postgresql.subscription import PgSubscription
 

@@ -26,7 +26,7 @@ from tailrace.contract.ownership import made_name
 from tailrace.databases.postgresql.connect import Connection, connect
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql import removal
-from tailrace.sources.postgresql.log.replication import LogConnection, release_slot
+from tailrace.sources.postgresql.log.connection import LogConnection, release_slot
 from tailrace.sources.postgresql.names import DATABASE, SYSTEM
 
 MADE, NAMESAKE = made_name("web-shop", UID), made_name("web-shop", OTHER)

@@ -17,7 +17,7 @@ from tailrace.changelog.records.terms import Position
 from tailrace.contract.resources import Replicator
 from tailrace.databases.mysql.connect import connect, server_of
 from tailrace.errors import PositionLost, Retry, SourceRefused
-from tailrace.sources.mysql import bootstrap
+from tailrace.sources.mysql import admission
 from tailrace.sources.mysql.log import anchor
 from tailrace.sources.mysql.position import OWN, file_of, offset_of
 from tailrace.sources.mysql.state import Anchor, SourceState
@@ -37,14 +37,14 @@ def of(server: MysqlServer) -> Origin:
     """The origin that a change log of it has."""
     with closing(connect(config_of(server))) as connection:
         found = server_of(connection)
-    identity = {bootstrap.PRODUCT: found.product, bootstrap.SERVER: found.identity}
+    identity = {admission.PRODUCT: found.product, admission.SERVER: found.identity}
     return Origin(log_id="l", source="mysql", identity=identity, owner="o")
 
 
 def check(server: MysqlServer, run: LogRun) -> None:
     """What every start looks at."""
     with closing(connect(config_of(server))) as connection:
-        bootstrap.check_point(config_of(server), connection, of(server), run.journal.state.resume_point)
+        admission.check_point(config_of(server), connection, of(server), run.journal.state.resume_point)
 
 
 def captured(server: MysqlServer, folder: Path) -> LogRun:
@@ -107,10 +107,10 @@ def test_a_log_that_leaves_databases_out_by_now_is_not_continued(server: MysqlSe
 
 def test_a_beginning_has_an_anchor_that_is_found_again(server: MysqlServer) -> None:
     with closing(connect(config_of(server))) as connection:
-        point = bootstrap.end_of_log(config_of(server), connection)
+        point = admission.end_of_log(config_of(server), connection)
         assert SourceState.read(point.source_state).anchor is not None
         server.script("INSERT INTO d.t VALUES (1, 1)", "FLUSH LOGS")
-        bootstrap.check_point(config_of(server), connection, of(server), point)
+        admission.check_point(config_of(server), connection, of(server), point)
 
 
 def restored(server: MysqlServer, folder: Path, run: Callable[[], LogRun]) -> LogRun:
@@ -249,7 +249,7 @@ def check_at(server: MysqlServer, run: LogRun, known: Anchor) -> None:
     point = run.journal.state.resume_point
     state = replace(SourceState.read(point.source_state), anchor=known)
     with closing(connect(config_of(server))) as connection:
-        bootstrap.check_point(config_of(server), connection, of(server), point._replace(source_state=str(state)))
+        admission.check_point(config_of(server), connection, of(server), point._replace(source_state=str(state)))
 
 
 def test_a_state_of_an_older_change_log_has_no_anchor(server: MysqlServer, tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_state_of_an_older_change_log_has_no_anchor(server: MysqlServer, tmp_p
     state = SourceState.read(run.journal.state.source_state)
     point = run.journal.state.resume_point._replace(source_state=state.done)
     with closing(connect(config_of(server))) as connection:
-        bootstrap.check_point(config_of(server), connection, of(server), point)
+        admission.check_point(config_of(server), connection, of(server), point)
 
 
 @pytest.mark.parametrize("server", [MARIADB_NEWEST], indirect=True)

@@ -23,7 +23,7 @@ from support.versions import turns
 from tailrace.changelog.records.terms import Position
 from tailrace.contract.resources import Replicator
 from tailrace.snapshot import planner
-from tailrace.sources.mysql.log.tables import Tables
+from tailrace.sources.mysql.log.tables import CapturedTables
 
 COLUMNS = (
     "id int AUTO_INCREMENT PRIMARY KEY, v int DEFAULT 7, w int, b text, c longblob, j json, k json,"
@@ -283,16 +283,16 @@ def test_the_first_version_of_row_events_does_not_make_a_server_mariadb(tmp_path
 def test_one_look_tells_the_indexes_of_a_table_for_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with MysqlServer(MARIADB_NEWEST) as server:
         server.script("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY, v int, w int)")
-        looks, look = list[int](), Tables.has_one_unique_index
+        looks, look = list[int](), CapturedTables.has_one_unique_index
 
-        def counted(tables: Tables, table_id: int) -> bool | None:
+        def counted(tables: CapturedTables, table_id: int) -> bool | None:
             looks.append(table_id)
             return look(tables, table_id)
 
         with LogRun(server, tmp_path) as run:
             server.execute("INSERT INTO d.t VALUES (1, 1, 1)")
             run.catch_up()
-            monkeypatch.setattr(Tables, "has_one_unique_index", counted)
+            monkeypatch.setattr(CapturedTables, "has_one_unique_index", counted)
             server.script(MINIMAL, "UPDATE d.t SET v = 2")
             server.script(MINIMAL, "XA START 'x'", "UPDATE d.t SET w = 2", "XA END 'x'", "XA PREPARE 'x'")
             time.sleep(0.2)

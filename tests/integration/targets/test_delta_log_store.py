@@ -5,7 +5,7 @@ from pathlib import Path
 
 from support.log_store import Writer
 from support.s3 import S3Server
-from tailrace.targets.lake.delta.log_store import CLASS
+from tailrace.targets.lake.delta.classes import CLASS
 
 VERSIONS = 80
 

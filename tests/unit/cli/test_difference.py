@@ -17,7 +17,7 @@ from tailrace.errors import ReadRefused, TableStop
 from tailrace.sources.api import Table
 from tailrace.sources.postgresql.log.differences import first_stop
 from tailrace.sources.postgresql.model import CatalogColumn, PgTable
-from tailrace.sources.postgresql.source import PostgresSession
+from tailrace.sources.postgresql.source import PgSession
 
 
 def resource(**spec: Any) -> Replicator:
@@ -85,7 +85,7 @@ def table(name: str, *columns: Column, stop: TableStop | None = None) -> PgTable
 
 def changes(spec: ReplicatorSpec, was: PgTable | None, now: PgTable | None) -> list[TableChange]:
     """As a session of PostgreSQL judges them: this question takes no connection."""
-    session = PostgresSession(cast(Any, None))
+    session = PgSession(cast(Any, None))
     before: dict[str, Table] = {was.name: was} if was else {}
     return list(table_changes(session, spec, before, {now.name: now} if now else {}))
 

@@ -32,14 +32,14 @@ def test_no_two_public_classes_have_the_same_name() -> None:
     wrong = [
         f"{name}: {', '.join(modules)}"
         for name, modules in found.items()
-        if len(modules) > 1 and name not in SAME_THING_TWICE and not of_different_sources(modules)
+        if len(modules) > 1 and name not in SAME_THING_TWICE and not of_different_products(modules)
     ]
     assert not wrong, "give each a name that a reader can tell apart:\n" + "\n".join(wrong)
 
 
-def of_different_sources(modules: list[str]) -> bool:
-    """Source products have the same nouns (`sources/<product>/`), and none can import another."""
-    products = [match[1] for module in modules if (match := re.search(r"/sources/(\w+)/", module))]
+def of_different_products(modules: list[str]) -> bool:
+    """Source products, and the formats of the lake, have the same nouns, and none can import another."""
+    products = [m[1] for module in modules if (m := re.search(r"/(?:sources/|lake/(?=delta|iceberg))(\w+)/", module))]
     return len(set(products)) == len(modules)
 
 

@@ -16,7 +16,7 @@ from tailrace.databases.mysql.connect import Connection, execute, rows
 from tailrace.errors import NoKey, ReadRefused, TableStop
 from tailrace.selection import as_types, filters, masks
 from tailrace.sources import patterns
-from tailrace.sources.mysql import charsets, keys, sql, types
+from tailrace.sources.mysql import charsets, refused_keys, sql, types
 from tailrace.sources.mysql.generated import is_generated, of_session
 from tailrace.sources.mysql.merges import note_merges
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, number_of, quoted
@@ -171,7 +171,7 @@ def _key(columns: list[Row], indexes: list[Row]) -> tuple[str, list[str]]:
     NULL, the shortest. A prefix of a column would not do: two rows may have equal ones in a unique index of another.
     Nor would MariaDB's hashes of longer texts than it sorts by."""
     computed = {c["column_name"] for c in columns if is_generated(c)}
-    long = {c["column_name"] for c in columns if (c["character_octet_length"] or 0) > keys.MOST_SORTED}
+    long = {c["column_name"] for c in columns if (c["character_octet_length"] or 0) > refused_keys.MOST_SORTED}
     unique: dict[str, list[Row]] = {}
     for part in indexes:
         unique.setdefault(part["index_name"], []).append(part)
@@ -276,4 +276,4 @@ def _stop(name: str, row: Row, columns: Sequence[MysqlColumn], options: TableOpt
     for column, found in ((c, unsupported(c)) for c in columns if c.copied):
         if found is not None:
             return ReadRefused(name, f"column {column.name!r} of {name} has {found[0]}", found[1])
-    return keys.refused(name, columns) or masks.misnamed(name, options, {c.name for c in columns})
+    return refused_keys.refused(name, columns) or masks.misnamed(name, options, {c.name for c in columns})

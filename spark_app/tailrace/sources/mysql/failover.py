@@ -1,4 +1,4 @@
-"""The check that the log of another server continues what was read of the one before it. Called by `bootstrap`.
+"""The check that the log of another server continues what was read of the one before it. Called by `admission`.
 
 What was read is applied; what was not is applied after it, in the new log's order. So in the new log nothing that was
 not read may stand before something that was: `Unread before read` (docs/decisions/0068). Two things may, for they do
@@ -21,7 +21,7 @@ from tailrace.sources.api import Interrupted
 from tailrace.sources.mysql import sql
 from tailrace.sources.mysql.gtid import GtidSet, MariaPosition
 from tailrace.sources.mysql.log import anchor, events
-from tailrace.sources.mysql.log.connection import BinlogConnection, Request
+from tailrace.sources.mysql.log.connection import LogConnection, Request
 from tailrace.sources.mysql.log.events import Kind, Transaction
 from tailrace.sources.mysql.log.framing import Event
 from tailrace.sources.mysql.position import OWN
@@ -236,7 +236,7 @@ def _each(new: NewLog, file: tuple[str, int], take: Callable[[Transaction], bool
         encrypted = dict(execute(connection, "SHOW VARIABLES LIKE 'binlog_encryption'")).get("binlog_encryption")
         hidden = _ENCRYPTION_HEADER if encrypted == "ON" else 0
         place = file[0], anchor.FIRST
-        with closing(BinlogConnection(connection, Request(0, place=place), mariadb)) as log:
+        with closing(LogConnection(connection, Request(0, place=place), mariadb)) as log:
             reader = _Reader(file, take)
             try:
                 while True:

@@ -1,7 +1,7 @@
 """Places in the binary log: number of the file, and the offset in it.
 
 Files are counted on over the servers that a change log has been read from, so that positions only grow: a file's number
-here is the server's own plus its `Numbering.shift`, which the origin keeps (`bootstrap.failed_over`).
+here is the server's own plus its `Numbering.shift`, which the origin keeps (`admission.failed_over`).
 """
 
 from dataclasses import dataclass

@@ -12,7 +12,7 @@ from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
 from tailrace.databases.mysql.connect import Connection, connect, source_errors
 from tailrace.errors import TableStop, met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
-from tailrace.sources.mysql import bootstrap, catalog, chunks, log_end
+from tailrace.sources.mysql import admission, catalog, chunks, log_end
 from tailrace.sources.mysql.log.tables import followed
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import Numbering
@@ -38,7 +38,7 @@ class MysqlSource:
         return self.config.numbering.text(position)
 
     def bound_to(self, origin: Origin) -> "MysqlSource":
-        return MysqlSource(bootstrap.bound(self.config, origin))
+        return MysqlSource(admission.bound(self.config, origin))
 
     @contextmanager
     def session(self) -> Iterator["MysqlSession"]:

@@ -3,7 +3,7 @@ the log.
 
 A position is a place in one server's log, and a server can be replaced at its address, restored from a backup, or lose
 the end of its log in a crash: a place alone would then mean other changes. The anchor is a digest of an event that was
-read shortly before the position; `bootstrap` asks the server for that very event before anything is continued.
+read shortly before the position; `admission` asks the server for that very event before anything is continued.
 """
 
 from dataclasses import dataclass

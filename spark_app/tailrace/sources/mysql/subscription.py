@@ -17,7 +17,7 @@ from tailrace.databases.mysql.connect import Connection, server_of
 from tailrace.sources import patterns
 from tailrace.sources.api import Patience, RemovalProof, RemovalStep, StreamContext
 from tailrace.sources.findings import Examination, TableSize, refuse
-from tailrace.sources.mysql import bootstrap, preflight
+from tailrace.sources.mysql import admission, preflight
 from tailrace.sources.mysql.catalog import discover, of_other_case
 from tailrace.sources.mysql.facts import Facts, observe
 from tailrace.sources.mysql.log.stream import MysqlStream
@@ -42,24 +42,24 @@ class MysqlSubscription:
         self, origin: Origin, point: ResumePoint, renewing: bool, stopping: threading.Event | None = None
     ) -> None:
         if not renewing:
-            bootstrap.check_server(origin, server_of(self._connection))
-            bootstrap.check_point(self._config, self._connection, origin, point, stopping)
+            admission.check_server(origin, server_of(self._connection))
+            admission.check_point(self._config, self._connection, origin, point, stopping)
 
     def prepare(self, log_id: str, noted: Origin | None) -> Origin:
         self._require_fit()
-        identity = bootstrap.identity(server_of(self._connection), self._replicator, log_id)
+        identity = admission.identity(server_of(self._connection), self._replicator, log_id)
         return Origin(log_id=log_id, source="mysql", identity=identity, owner=ownership.owner(self._replicator))
 
     def begin(self, origin: Origin, patience: Patience) -> ResumePoint:
-        return bootstrap.end_without_prepared(self._config, self._connection, patience)
+        return admission.end_without_prepared(self._config, self._connection, patience)
 
     def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], ResumePoint]:
         self._require_fit()
-        identity = bootstrap.identity(server_of(self._connection), self._replicator, origin.log_id)
+        identity = admission.identity(server_of(self._connection), self._replicator, origin.log_id)
         return identity, self.begin(origin, patience)
 
     def failed_over(self, origin: Origin, point: ResumePoint) -> tuple[dict[str, str], ResumePoint] | None:
-        found = bootstrap.failed_over(self._config, self._connection, origin, point)
+        found = admission.failed_over(self._config, self._connection, origin, point)
         if found is not None:
             facts = self._require_fit()
             # Databases whose tables were all left out are in the patterns only.
@@ -70,13 +70,13 @@ class MysqlSubscription:
 
     def resume(self, origin: Origin, point: ResumePoint) -> None:
         """A predecessor that is still connected reads on without use; the server ends it when it cannot write to it."""
-        bootstrap.check_point(self._config, self._connection, origin, point)
+        admission.check_point(self._config, self._connection, origin, point)
         # Unlike other settings, what keeps changes out of the log shows in no event of it.
         refuse(replace(f, fix=f"{f.fix} {_LEFT_OUT}") for f in preflight.binary_log(observe(self._connection, ())))
 
     def stream(self, origin: Origin, context: StreamContext) -> MysqlStream:
-        config = bootstrap.bound(self._config, origin)
-        server_id = int(origin.identity[bootstrap.SERVER_ID])
+        config = admission.bound(self._config, origin)
+        server_id = int(origin.identity[admission.SERVER_ID])
         return MysqlStream(config, self._connection, self._replicator, server_id, context)
 
     def examine(self, origin: Origin | None, renewing: bool) -> Examination:

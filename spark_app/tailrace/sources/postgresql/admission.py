@@ -11,7 +11,7 @@ from tailrace.databases.postgresql.connect import Connection
 from tailrace.errors import PositionLost, SourceRefused
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql import publication
-from tailrace.sources.postgresql.log.replication import lost, lsn_text
+from tailrace.sources.postgresql.log.connection import lost, lsn_text
 from tailrace.sources.postgresql.names import DATABASE, PUBLICATION, SLOT, SYSTEM, TIMELINE, Names, slot_text
 
 

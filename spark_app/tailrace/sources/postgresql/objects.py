@@ -16,8 +16,8 @@ from tailrace.errors import ReadRefused, SourceRefused, TableStop
 from tailrace.sources.api import Distance
 from tailrace.sources.postgresql import locks
 from tailrace.sources.postgresql.catalog import CatalogHorizon
-from tailrace.sources.postgresql.log.replication import lsn_value
-from tailrace.sources.postgresql.log.transactions import MARKER_PREFIX
+from tailrace.sources.postgresql.log.assembler import MARKER_PREFIX
+from tailrace.sources.postgresql.log.connection import lsn_value
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.publication import GENERATED_SINCE, grant, harmful
 

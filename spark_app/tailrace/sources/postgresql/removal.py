@@ -18,7 +18,7 @@ from tailrace.databases.postgresql.connect import Connection
 from tailrace.sources.api import NAMED_BY_USER, RemovalProof, RemovalStep
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql import publication
-from tailrace.sources.postgresql.log.replication import release_slot
+from tailrace.sources.postgresql.log.connection import release_slot
 from tailrace.sources.postgresql.names import DATABASE, PUBLICATION, SLOT, SYSTEM, Names, publication_text, slot_text
 
 Kind = Literal["slot", "publication"]

@@ -14,20 +14,20 @@ from tailrace.databases.postgresql.connect import Connection, PgConfig, connect,
 from tailrace.errors import TableStop, met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
 from tailrace.sources.postgresql import admission, catalog, chunks, objects, preflight
+from tailrace.sources.postgresql.log.connection import lsn_text
 from tailrace.sources.postgresql.log.differences import first_stop
-from tailrace.sources.postgresql.log.replication import lsn_text
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.subscription import PgSubscription
 from tailrace.sources.postgresql.visibility import PgSnapshot, parse_snapshot
 
 
 @dataclass(frozen=True)
-class PostgresSource:
+class PgSource:
     config: PgConfig
 
     @staticmethod
-    def of(spec: resources.SourceSpec, who: str, secrets: Path | None = None) -> "PostgresSource":
-        return PostgresSource(PgConfig.of(spec, who[:MAX_IDENTIFIER], secrets))
+    def of(spec: resources.SourceSpec, who: str, secrets: Path | None = None) -> "PgSource":
+        return PgSource(PgConfig.of(spec, who[:MAX_IDENTIFIER], secrets))
 
     @property
     def place(self) -> str:
@@ -36,16 +36,16 @@ class PostgresSource:
     def text(self, position: Position) -> str:
         return lsn_text(position)
 
-    def bound_to(self, origin: Origin) -> "PostgresSource":
-        return PostgresSource(self.config.bound_to(*admission.bound(origin)))
+    def bound_to(self, origin: Origin) -> "PgSource":
+        return PgSource(self.config.bound_to(*admission.bound(origin)))
 
     @contextmanager
-    def session(self) -> Iterator["PostgresSession"]:
+    def session(self) -> Iterator["PgSession"]:
         with met_at("source"), connect(self.config) as connection:
-            yield PostgresSession(connection)
+            yield PgSession(connection)
 
-    def reader(self) -> "PostgresReader":
-        return PostgresReader(self.config)
+    def reader(self) -> "PgReader":
+        return PgReader(self.config)
 
     @contextmanager
     def subscription(self, replicator: Replicator, root: str) -> Iterator[PgSubscription]:
@@ -57,7 +57,7 @@ class PostgresSource:
 
 
 @dataclass(frozen=True)
-class PostgresReader:
+class PgReader:
     config: PgConfig
 
     def read(self, table: Table, part: KeyRange | KeyList, where: str | None, write: Writer) -> ChunkRead:
@@ -66,7 +66,7 @@ class PostgresReader:
 
 
 @dataclass(frozen=True)
-class PostgresSession:
+class PgSession:
     connection: Connection
 
     def log_end(self) -> Position:

@@ -21,7 +21,7 @@ from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.catalog import discover, of_other_case
 from tailrace.sources.postgresql.facts import observe
 from tailrace.sources.postgresql.log import start
-from tailrace.sources.postgresql.log.replication import release_slot
+from tailrace.sources.postgresql.log.connection import release_slot
 from tailrace.sources.postgresql.log.stream import PgStream
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.names import Names

@@ -10,7 +10,7 @@ from pyspark import SparkContext
 from tailrace.contract import resources
 from tailrace.storage.access import hadoop_options
 from tailrace.targets.api import SparkNeeds
-from tailrace.targets.lake.delta import log_store
+from tailrace.targets.lake.delta import classes
 
 SETTINGS = {
     "spark.sql.extensions": (
@@ -22,7 +22,7 @@ SETTINGS = {
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
     # Otherwise Delta's checksums list the table's files, for which a new or opened table is queried by Spark.
     "spark.databricks.delta.allFilesInCrc.enabled": "false",
-    **log_store.SETTINGS,
+    **classes.SETTINGS,
 }
 """Settings for both formats: one archive of classes serves them."""
 

@@ -1,7 +1,7 @@
 import pytest
 
 from tailrace.errors import PositionLost, Retry
-from tailrace.sources.postgresql.log.replication import unsendable
+from tailrace.sources.postgresql.log.connection import unsendable
 from tailrace.sources.postgresql.too_large import too_large
 
 

@@ -1,4 +1,4 @@
-"""Asks the server for one event of its log by the place where it begins. Called by `bootstrap` and `stream`, with a
+"""Asks the server for one event of its log by the place where it begins. Called by `admission` and `stream`, with a
 connection of its own that reads as `mysqlbinlog` does: without a server id, so that no other reader is disturbed.
 """
 
@@ -13,7 +13,7 @@ from tailrace.databases.mysql import faults
 from tailrace.databases.mysql.connect import Connection, connect, execute, server_of, source_errors
 from tailrace.errors import PositionLost, Retry
 from tailrace.sources.mysql import sql
-from tailrace.sources.mysql.log.connection import BinlogConnection, Request
+from tailrace.sources.mysql.log.connection import LogConnection, Request
 from tailrace.sources.mysql.log.events import UnknownEvent
 from tailrace.sources.mysql.log.framing import Event
 from tailrace.sources.mysql.position import Numbering, file_of, offset_of
@@ -48,7 +48,7 @@ def anchor_at(config: SourceConfig, file: str, at: Position) -> Anchor | None:
     with closing(connection):
         mariadb = server_of(connection).product != "mysql"
         place = file, offset_of(at)
-        with closing(BinlogConnection(connection, Request(0, place=place), mariadb)) as log:
+        with closing(LogConnection(connection, Request(0, place=place), mariadb)) as log:
             event = _first(log)
     return None if event is None else Anchor.of(at, event)
 
@@ -67,7 +67,7 @@ def ended(connection: Connection, file: str, at: Position) -> bool:
     return bool(rest) and rest[-1][2] in _ENDS
 
 
-def _first(log: BinlogConnection) -> Event | None:
+def _first(log: LogConnection) -> Event | None:
     """The first event that has a place in the file: those before it the server makes up for a reader that begins."""
     found: list[Event] = []
     until = time.monotonic() + PATIENCE

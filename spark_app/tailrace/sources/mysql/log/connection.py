@@ -66,7 +66,7 @@ class Request:
     """Name of a file and an offset below 4 GiB: from there to the end, whatever the state."""
 
 
-class BinlogConnection:
+class LogConnection:
     """Reads events in stretches that the caller bounds."""
 
     def __init__(self, connection: "Connection[Any]", request: Request, mariadb: bool) -> None:

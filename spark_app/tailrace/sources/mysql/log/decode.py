@@ -21,7 +21,7 @@ from tailrace.sources.mysql.log.blocks import TRUNCATE, UNCERTAIN, EventBlock
 from tailrace.sources.mysql.log.columns import Buffer
 from tailrace.sources.mysql.log.rows import ROW_IMAGE_FIX, Part, RowForm, Span
 from tailrace.sources.mysql.log.rows import decode as decode_rows
-from tailrace.sources.mysql.log.tables import Tables
+from tailrace.sources.mysql.log.tables import CapturedTables
 from tailrace.sources.mysql.log.walk import Flags, Places
 
 
@@ -34,11 +34,11 @@ class _Pass(BlockEvents):
     ends: Places
     spans: list[Span] = field(default_factory=list)
     alone: dict[int, bool | None] = field(default_factory=dict)
-    """Answers of `Tables.has_one_unique_index`: one look for each table of the block."""
+    """Answers of `CapturedTables.has_one_unique_index`: one look for each table of the block."""
 
 
 class Decoder:
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: CapturedTables) -> None:
         self._tables = tables
         self._unknown = set[int]()
 

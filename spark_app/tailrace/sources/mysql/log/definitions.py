@@ -2,7 +2,7 @@
 process before it knew: rows that were logged before a change of the table are read as the table was then, and a column
 that a statement added is not taken for one that came without.
 
-Called by `poll`, which records it with every look that matters, and by the stream when it takes the tables over.
+Called by `catalog_poll`, which records it with each look that matters, and by the stream when it takes the tables over.
 """
 
 import json

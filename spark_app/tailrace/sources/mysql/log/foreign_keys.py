@@ -22,7 +22,7 @@ from tailrace.sources.mysql.cascades import Cascade, cascades_of
 from tailrace.sources.mysql.log.blocks import UNCERTAIN, EventBlock
 from tailrace.sources.mysql.log.definitions import with_cascades
 from tailrace.sources.mysql.log.rows import DELETES, UPDATES
-from tailrace.sources.mysql.log.tables import Captured, Tables
+from tailrace.sources.mysql.log.tables import Captured, CapturedTables
 from tailrace.sources.mysql.model import identity, number_of
 
 _NOTHING_BELOW = 1 << 1 | 1 << 4
@@ -39,7 +39,7 @@ class LogEnds:
 
 class ForeignKeys:
     def __init__(
-        self, connection: Connection, tables: Tables, ends: LogEnds, may_be_read: Callable[[int], bool]
+        self, connection: Connection, tables: CapturedTables, ends: LogEnds, may_be_read: Callable[[int], bool]
     ) -> None:
         self._connection = connection
         self._tables = tables

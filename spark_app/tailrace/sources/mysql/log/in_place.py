@@ -1,7 +1,7 @@
 """Columns that an ALTER TABLE … MODIFY made wider: every value stays what it is, so no row is read again.
 
-Pure; asked by `poll` behind the statement. The proof has two sides that must agree: the statement's text, and the
-catalog at a place behind which the log has nothing (docs/decisions/0076-wider-columns-stay.md).
+Pure; asked by `catalog_poll` behind the statement. The proof has two sides that must agree: the statement's text, and
+the catalog at a place behind which the log has nothing (docs/decisions/0076-wider-columns-stay.md).
 """
 
 from collections.abc import Mapping

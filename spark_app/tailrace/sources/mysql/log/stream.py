@@ -1,6 +1,6 @@
 """The binary log as a `ChangeStream`: connection, assembler, decoder and the looks at the catalog, wired up.
 
-    BinlogConnection ─> Assembler ─> Decoder ─> Sink
+    LogConnection ─> Assembler ─> Decoder ─> Sink
                             │ statements          ^
                             └──> CatalogPoll ─────┘
 
@@ -26,14 +26,14 @@ from tailrace.sources.mysql.log import events, texts
 from tailrace.sources.mysql.log.anchor import FIRST, ended, files
 from tailrace.sources.mysql.log.assembler import Assembler
 from tailrace.sources.mysql.log.blocks import EventBlock
+from tailrace.sources.mysql.log.catalog_poll import CatalogPoll, StreamProgress
 from tailrace.sources.mysql.log.collations import charsets
-from tailrace.sources.mysql.log.connection import BinlogConnection, Request
+from tailrace.sources.mysql.log.connection import LogConnection, Request
 from tailrace.sources.mysql.log.decode import Decoder
 from tailrace.sources.mysql.log.executed import Executed
 from tailrace.sources.mysql.log.foreign_keys import ForeignKeys, LogEnds
 from tailrace.sources.mysql.log.framing import Event, EventBatch
 from tailrace.sources.mysql.log.log_position import StartingPoint
-from tailrace.sources.mysql.log.poll import CatalogPoll, StreamProgress
 from tailrace.sources.mysql.log.statements import (
     STRENGTH,
     Effect,
@@ -47,7 +47,7 @@ from tailrace.sources.mysql.log.statements import (
     modified_columns,
 )
 from tailrace.sources.mysql.log.table_map import YEARS_HAVE_A_SIGN, head_of
-from tailrace.sources.mysql.log.tables import Tables
+from tailrace.sources.mysql.log.tables import CapturedTables
 from tailrace.sources.mysql.log.temporary import TemporaryTables
 from tailrace.sources.mysql.log.xa_buffer import XaBuffer
 from tailrace.sources.mysql.log_end import log_end, prepared, visible_transactions
@@ -62,9 +62,9 @@ from tailrace.sources.stops import stands_still
 log = logging.getLogger(__name__)
 
 
-class MysqlStream(LogStream[BinlogConnection]):
+class MysqlStream(LogStream[LogConnection]):
     _assembler: Assembler
-    _tables: Tables
+    _tables: CapturedTables
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class MysqlStream(LogStream[BinlogConnection]):
         self._mariadb = server.product != "mysql"
         self._charsets = charsets(connection)
         early = not self._mariadb and server.version < YEARS_HAVE_A_SIGN
-        self._tables = Tables(
+        self._tables = CapturedTables(
             self._lookup,
             self._charsets,
             self._mariadb,
@@ -174,7 +174,7 @@ class MysqlStream(LogStream[BinlogConnection]):
         self._look()
         self._assembler.tables_changed()
         request = Request(self._server_id, self._executed.place)
-        self._log = BinlogConnection(connect(self._config), request, self._mariadb)
+        self._log = LogConnection(connect(self._config), request, self._mariadb)
         log.info("reading the log of %s", self._config.place)
 
     def read(self, most_bytes: int, most_seconds: float) -> bool:

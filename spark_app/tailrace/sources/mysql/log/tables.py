@@ -78,7 +78,7 @@ class Captured(StreamTable):
         return [name for name in added if name in self.announced or name not in before]
 
 
-class Tables(StreamTables[Captured]):
+class CapturedTables(StreamTables[Captured]):
     """All tables of the journal that are captured or stopped."""
 
     def __init__(

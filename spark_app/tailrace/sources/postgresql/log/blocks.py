@@ -1,4 +1,4 @@
-"""A block of raw messages. Filled by `transactions.Assembler`, decoded as one by `decode.Decoder`.
+"""A block of raw messages. Filled by `assembler.Assembler`, decoded as one by `decode.Decoder`.
 
 Beside rows it holds the Relation messages that are in effect for what follows them, and TRUNCATE messages.
 """

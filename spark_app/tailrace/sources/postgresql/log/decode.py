@@ -15,8 +15,8 @@ from tailrace.errors import NoKey, Retry, TableStop
 from tailrace.sources.api import Changes, Sink, TableRows
 from tailrace.sources.log.decode import BlockEvents, Evolved
 from tailrace.sources.postgresql.log import pgoutput
-from tailrace.sources.postgresql.log.assemble import assemble, first_undecodable
 from tailrace.sources.postgresql.log.blocks import TAKEN_BACK, FlatBlock, MessageBlock, big_endian_32
+from tailrace.sources.postgresql.log.rows import assemble, first_undecodable
 from tailrace.sources.postgresql.log.tables import CapturedTables
 from tailrace.sources.postgresql.log.walk import HEADER, TUPLE, Form, Part, first_without_key, walk
 

@@ -1,6 +1,6 @@
 """Streamed transactions that are not decided yet, kept by top-level xid.
 
-Filled by `transactions.Assembler` between Stream Start and Stop. A Stream Abort of a subtransaction discards its
+Filled by `assembler.Assembler` between Stream Start and Stop. A Stream Abort of a subtransaction discards its
 messages, of the top level everything; at Stream Commit what remains is replayed in order.
 """
 
@@ -23,7 +23,7 @@ class StreamedTransaction(UndecidedTransaction[bytes]):
     aborted: set[bytes] = field(default_factory=set)
     """Xids as they stand in the messages."""
     relation_arrivals: list[int] = field(default_factory=list)
-    """Arrival number of each Relation message, in order (see `transactions.Relations`)."""
+    """Arrival number of each Relation message, in order (see `assembler.Relations`)."""
 
     def replay(self) -> Iterator[list[bytes]]:
         """Batch by batch, without their xids, the messages of subtransactions that were not aborted, and every

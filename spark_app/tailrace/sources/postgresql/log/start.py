@@ -25,7 +25,7 @@ from tailrace.sources.postgresql import admission, preflight, publication
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.facts import observe
-from tailrace.sources.postgresql.log.replication import release_slot
+from tailrace.sources.postgresql.log.connection import release_slot
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.names import Names
 

@@ -20,13 +20,13 @@ from tailrace.sources.log.stream import LogStream
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.admission import check_slot
 from tailrace.sources.postgresql.catalog import table_by_oid
+from tailrace.sources.postgresql.log.assembler import Assembler
 from tailrace.sources.postgresql.log.catalog_poll import CatalogPoll, PollContext
+from tailrace.sources.postgresql.log.connection import LogConnection, release_slot
 from tailrace.sources.postgresql.log.decode import Decoder, Decoding
 from tailrace.sources.postgresql.log.pgoutput import extend_xid
-from tailrace.sources.postgresql.log.replication import LogConnection, release_slot
 from tailrace.sources.postgresql.log.spill import Spill
 from tailrace.sources.postgresql.log.tables import CapturedTables, CatalogNow
-from tailrace.sources.postgresql.log.transactions import Assembler
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.names import Names
 from tailrace.sources.postgresql.oldest import LogHolder

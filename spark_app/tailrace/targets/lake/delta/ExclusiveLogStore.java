@@ -27,7 +27,7 @@ import org.apache.hadoop.fs.Path;
  *
  * Delta calls `write` once for each version of a table. A hard link fails if the name is taken, as does a PUT with
  * `If-None-Match`; Delta's own stores look whether the name is there and then overwrite it. Compiled at the driver's
- * start by Spark's Janino (`delta_log_store.py`), hence no generics and no lambdas.
+ * start by Spark's Janino (`classes.py`), hence no generics and no lambdas.
  */
 public class ExclusiveLogStore extends io.delta.storage.HadoopFileSystemLogStore {
     public ExclusiveLogStore(Configuration conf) {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tailrace.storage.store import NotFound
-from tailrace.targets.lake.delta.actions import Action, uri_of
+from tailrace.targets.lake.delta.commit import Action, uri_of
 from tailrace.targets.lake.delta.state import DOMAIN
 from tailrace.targets.lake.files import cleanup
 from tailrace.targets.lake.files.access import FileAccess

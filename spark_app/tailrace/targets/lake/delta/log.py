@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from tailrace.errors import OutcomeUnknown, Retry, privacy
-from tailrace.targets.lake.delta import log_store
+from tailrace.targets.lake.delta import classes
 from tailrace.targets.lake.known_names import known_names
 
 Action = dict[str, Any]
@@ -88,7 +88,7 @@ class DeltaLog:
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         self._spark = spark
-        log_store.ensure(spark._jvm)
+        classes.ensure(spark._jvm)
         jvm = known_names(spark._jvm)
         self._jvm = jvm
         self._delta: Any = jvm.org.apache.spark.sql.delta

@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.targets.lake.delta import schema as delta_schema
-from tailrace.targets.lake.delta.actions import Action, LiveFile, Plan, new_add, plan, uri_of
+from tailrace.targets.lake.delta.commit import Action, LiveFile, Plan, new_add, plan, uri_of
 from tailrace.targets.lake.delta.replay import State
 from tailrace.targets.lake.delta.stats import INDEXED_COLUMNS
 from tailrace.targets.lake.files.access import FileAccess, footer_of

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tailrace.storage.store import NotFound
-from tailrace.targets.lake.delta.actions import uri_of
+from tailrace.targets.lake.delta.commit import uri_of
 from tailrace.targets.lake.delta.log import Action
 from tailrace.targets.lake.files.access import FileAccess
 

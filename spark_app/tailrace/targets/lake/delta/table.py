@@ -30,8 +30,8 @@ from tailrace.targets.lake.delta import cleanup as delta_cleanup
 from tailrace.targets.lake.delta import foreign as delta_foreign
 from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta import state as delta_state
-from tailrace.targets.lake.delta.actions import Action, LiveFile, Plan, new_add, plan, uri_of
 from tailrace.targets.lake.delta.cleanup import CurrentTable, DeltaCleaner
+from tailrace.targets.lake.delta.commit import Action, LiveFile, Plan, new_add, plan, uri_of
 from tailrace.targets.lake.delta.direct_log import DirectLog, LogGap
 from tailrace.targets.lake.delta.log import DeltaLog, DeltaSnapshot, makes_tables_otherwise
 from tailrace.targets.lake.delta.protocol import NEW, is_direct, settled

@@ -1,6 +1,6 @@
 """One Iceberg commit: what changes by file (pure), then the same as one Java transaction.
 
-`IcebergTable.commit` calls `work_out`, writes the vectors, and lets `Builder` fill the transaction. Every change of
+`IcebergTable.commit` calls `plan`, writes the vectors, and lets `Builder` fill the transaction. Every change of
 rows is one `RowDelta` (a TRUNCATE removes every file in it), compaction one `RewriteFiles`; schema and properties go
 into the same transaction, so the catalog sees a single swap of metadata.
 """
@@ -15,18 +15,18 @@ from pyroaring import BitMap64
 from tailrace.changelog.types import element_of, fields_of
 from tailrace.errors import TargetChanged
 from tailrace.targets.lake.files.access import FileAccess, footer_of
-from tailrace.targets.lake.iceberg.files import Tracked, Vector
+from tailrace.targets.lake.iceberg.files import LiveFile, Vector
 from tailrace.targets.lake.iceberg.java import CommitConflict, Java
 from tailrace.targets.lake.iceberg.schema import SchemaStep
 from tailrace.targets.lake.model import NewFile, TableCommit
 
 
 @dataclass(frozen=True)
-class Work:
+class Plan:
     """A commit by file: what comes, what goes, which vectors are new."""
 
     add: Sequence[NewFile] = ()
-    remove: Sequence[Tracked] = ()
+    remove: Sequence[LiveFile] = ()
     vectors: Mapping[str, BitMap64] = field(default_factory=dict)
     """Whole new vectors by data file, of present and of added files."""
     raws: Mapping[str, str] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Work:
         return self.raws.get(path, path)
 
 
-def work_out(change: TableCommit, files: Mapping[str, Tracked]) -> Work:
+def plan(change: TableCommit, files: Mapping[str, LiveFile]) -> Plan:
     """Files with no live row left are removed or not added at all; vectors that say nothing new are passed over."""
     if change.clear and change.marks:
         raise ValueError("a clearing commit marks nothing: every file goes")
@@ -58,10 +58,10 @@ def work_out(change: TableCommit, files: Mapping[str, Tracked]) -> Work:
     add = [new for new in change.add if len(new.dead) < new.rows]
     vectors |= {new.path: new.dead for new in add if new.dead}
     kept = [(raw, vector) for raw, vector in replaced if vector is not None]
-    return Work(add, list(gone.values()), vectors, raws, kept, not change.data_change)
+    return Plan(add, list(gone.values()), vectors, raws, kept, not change.data_change)
 
 
-def _live(files: Mapping[str, Tracked], path: str) -> Tracked:
+def _live(files: Mapping[str, LiveFile], path: str) -> LiveFile:
     if path not in files:
         raise CommitConflict(f"{path} is not a live file of the version last read", "Read the table and locate again.")
     return files[path]
@@ -85,7 +85,7 @@ class Builder:
         metrics = self.java.metrics(footer_of(self.access, new.path), self.metrics)
         return self._data(new.path, new.size).withMetrics(metrics).build()
 
-    def removed(self, tracked: Tracked) -> Any:
+    def removed(self, tracked: LiveFile) -> Any:
         """Iceberg finds a file to remove by its path."""
         return self._data(tracked.raw, tracked.file.size).withRecordCount(tracked.file.rows).build()
 
@@ -124,7 +124,7 @@ def check_unpartitioned(table: str, staged: Any) -> None:
         )
 
 
-def row_delta(transaction: Any, java: Java, base: int | None, live: Sequence[str], work: Work) -> Any:
+def row_delta(transaction: Any, java: Java, base: int | None, live: Sequence[str], work: Plan) -> Any:
     """The operation with every validation that Iceberg has: whatever anybody did to the rows since `base` refuses it.
 
     All live files are named as needed, not only the marked ones: a foreign DELETE of a whole file must not slip under
@@ -140,7 +140,7 @@ def row_delta(transaction: Any, java: Java, base: int | None, live: Sequence[str
     return delta.validateDeletedFiles().validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
 
 
-def fill(operation: Any, builder: Builder, work: Work, vectors: Mapping[str, Vector]) -> list[Any]:
+def fill(operation: Any, builder: Builder, work: Plan, vectors: Mapping[str, Vector]) -> list[Any]:
     """Put the files into a RowDelta or RewriteFiles; gives the added Java data files in order."""
     add_rows, add_deletes, remove_rows, remove_deletes = _methods(operation, work.rewrite)
     added = [builder.added(new) for new in work.add]

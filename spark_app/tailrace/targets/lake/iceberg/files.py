@@ -36,7 +36,7 @@ class Vector:
 
 
 @dataclass(frozen=True)
-class Tracked:
+class LiveFile:
     """A live data file and its present vector."""
 
     file: DataFile
@@ -79,9 +79,9 @@ def vector_of(table: str, doc: Mapping[str, Any]) -> Vector:
     return Vector(doc["file-path"], doc["file-size-in-bytes"], blob)
 
 
-def plan(
+def live_files(
     java: Java, table: Any, name: str, *, keys: tuple[Column, ...], columns: Columns, access: FileAccess
-) -> tuple[dict[str, Tracked], set[int]]:
+) -> tuple[dict[str, LiveFile], set[int]]:
     """Every live file of the current version, vectors read; and the data sequence numbers of files and vectors."""
     found, sequences = listed(java, table, name, keys=keys, columns=columns)
     return _with_dead_rows(found, access), sequences
@@ -89,10 +89,10 @@ def plan(
 
 def listed(
     java: Java, table: Any, name: str, *, keys: tuple[Column, ...], columns: Columns
-) -> tuple[dict[str, Tracked], set[int]]:
+) -> tuple[dict[str, LiveFile], set[int]]:
     """Lists the files by the table's metadata alone: no file is read, and no row is known to be dead."""
     specs, parser = table.specs(), java.iceberg.ContentFileParser
-    found: dict[str, Tracked] = {}
+    found: dict[str, LiveFile] = {}
     sequences: set[int] = set()
     tasks = _planned(java, table, {columns.ids[column.id] for column in keys if column.id in columns.ids})
     try:
@@ -106,7 +106,7 @@ def listed(
                 sequences.add(delete.dataSequenceNumber())
                 vector = vector_of(name, json.loads(parser.toJson(delete, specs.get(delete.specId()))))
             known = data_file(doc, keys, columns)
-            found[known.path] = Tracked(known, doc["file-path"], vector)
+            found[known.path] = LiveFile(known, doc["file-path"], vector)
     finally:
         tasks.close()
     return found, sequences
@@ -119,7 +119,7 @@ def _planned(java: Java, table: Any, keys: Collection[int]) -> Any:
     return scan.includeColumnStats(java.strings(names)).planFiles() if names else scan.planFiles()
 
 
-def _with_dead_rows(files: dict[str, Tracked], access: FileAccess) -> dict[str, Tracked]:
+def _with_dead_rows(files: dict[str, LiveFile], access: FileAccess) -> dict[str, LiveFile]:
     marked = [(path, tracked.vector) for path, tracked in files.items() if tracked.vector is not None]
 
     def dead(item: tuple[str, Vector]) -> BitMap64:

@@ -11,7 +11,7 @@ from tailrace.targets.lake.columns import COLUMNS, Columns
 from tailrace.targets.lake.files.access import FileAccess, footer_of
 from tailrace.targets.lake.files.layout import FIELD_ID
 from tailrace.targets.lake.iceberg import state as iceberg_state
-from tailrace.targets.lake.iceberg.files import Tracked, plan
+from tailrace.targets.lake.iceberg.files import LiveFile, live_files
 from tailrace.targets.lake.iceberg.java import Java, guarded
 from tailrace.targets.lake.iceberg.schema import PresentField, field_ids, present_fields, unlike
 from tailrace.targets.lake.iceberg.state import Broken, IcebergSnapshot, StoredSummary
@@ -32,7 +32,7 @@ class Version:
     """Iceberg's number of the columns as they are."""
     fields: frozenset[int] = frozenset()
     """Ids of the fields that the table has."""
-    files: Mapping[str, Tracked] = field(default_factory=dict)
+    files: Mapping[str, LiveFile] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Reader:
             return Version(None, self._with_holes(mirror.stored), columns, last_id, schema_id, field_ids(present))
         found = iceberg_state.walk(self.name, snapshot_id, self.snapshot)
         with guarded(self.name, "listing the files of"):
-            files, sequences = plan(
+            files, sequences = live_files(
                 self.java, self.table, self.name, keys=self.keys, columns=columns, access=self.access
             )
         self._check_names(columns, present, files)
@@ -78,7 +78,7 @@ class Reader:
             stored = iceberg_state.decode(found.state or "", self.name)
         return Version(snapshot_id, self._with_holes(stored), columns, last_id, schema_id, field_ids(present), files)
 
-    def _check_names(self, columns: Columns, present: Sequence[PresentField], files: Mapping[str, Tracked]) -> None:
+    def _check_names(self, columns: Columns, present: Sequence[PresentField], files: Mapping[str, LiveFile]) -> None:
         """Others' compaction writes columns under their present names, and we read files by the first ones. Where the
         two differ (a renamed column), prove each file."""
         renamed = unlike(columns, present)

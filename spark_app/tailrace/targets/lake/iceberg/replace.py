@@ -17,8 +17,8 @@ from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.iceberg import schema as iceberg_schema
 from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.iceberg.clock import clock_named
-from tailrace.targets.lake.iceberg.commit import Builder, Work, check_unpartitioned, fill, row_delta, type_of
-from tailrace.targets.lake.iceberg.files import Tracked, Vector, listed
+from tailrace.targets.lake.iceberg.commit import Builder, Plan, check_unpartitioned, fill, row_delta, type_of
+from tailrace.targets.lake.iceberg.files import LiveFile, Vector, listed
 from tailrace.targets.lake.iceberg.java import CommitConflict, Java, guarded
 from tailrace.targets.lake.iceberg.state import Mirror, StoredSummary
 from tailrace.targets.lake.model import Replacement
@@ -62,7 +62,7 @@ def replace(
         transaction.commitTransaction()
 
 
-_Present = tuple[int | None, Mapping[str, Tracked]]
+_Present = tuple[int | None, Mapping[str, LiveFile]]
 
 
 def _present(java: Java, table: Any, name: str, by: Replacement) -> _Present:
@@ -80,7 +80,7 @@ def _rows(builder: Builder, transaction: Any, present: _Present, by: Replacement
     if not by.files:
         return transaction.newDelete().deleteFromRowFilter(builder.java.iceberg.expressions.Expressions.alwaysTrue())
     kept = [(tracked.raw, tracked.vector) for tracked in found.values() if tracked.vector is not None]
-    work = Work(by.files, list(found.values()), {f.path: f.dead for f in by.files if f.dead}, replaced=kept)
+    work = Plan(by.files, list(found.values()), {f.path: f.dead for f in by.files if f.dead}, replaced=kept)
     operation = row_delta(transaction, builder.java, base, [], work)
     fill(operation, builder, work, vectors)
     return operation

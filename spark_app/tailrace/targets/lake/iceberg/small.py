@@ -6,7 +6,7 @@ from typing import Any
 
 from tailrace.targets.lake.files.access import FileAccess, footer_of
 from tailrace.targets.lake.iceberg import state as iceberg_state
-from tailrace.targets.lake.iceberg.commit import Work
+from tailrace.targets.lake.iceberg.commit import Plan
 from tailrace.targets.lake.iceberg.files import Vector
 from tailrace.targets.lake.iceberg.java import footer_bytes
 from tailrace.targets.lake.iceberg.read import Version
@@ -19,7 +19,7 @@ MERGED = 1000
 """Manifests are merged up to so many files: one is written whole when a file goes."""
 
 
-def is_small(work: Work) -> bool:
+def is_small(work: Plan) -> bool:
     return len(work.add) + len(work.remove) + len(work.vectors) <= FILES
 
 
@@ -27,7 +27,7 @@ def request(
     access: FileAccess,
     base: Version,
     uuid: str,
-    work: Work,
+    work: Plan,
     *,
     vectors: Mapping[str, Vector],
     summary: Mapping[str, str],

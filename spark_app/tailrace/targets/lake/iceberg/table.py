@@ -30,14 +30,14 @@ from tailrace.targets.lake.iceberg.cleanup import AT_ONCE, IcebergCleaner
 from tailrace.targets.lake.iceberg.clock import clock_named
 from tailrace.targets.lake.iceberg.commit import (
     Builder,
-    Work,
+    Plan,
     check_unpartitioned,
     evolve,
     fill,
+    plan,
     row_delta,
-    work_out,
 )
-from tailrace.targets.lake.iceberg.files import Tracked, Vector, absolute, data_file
+from tailrace.targets.lake.iceberg.files import LiveFile, Vector, absolute, data_file
 from tailrace.targets.lake.iceberg.java import CommitConflict, MissingTable, guarded
 from tailrace.targets.lake.iceberg.read import Reader, Version
 from tailrace.targets.lake.iceberg.replace import mirrored
@@ -155,7 +155,7 @@ class IcebergTable:
         self._replace(Replacement(state, schema, columns, ()))
 
     def _replace(self, by: Replacement) -> None:
-        vectors = self._write_vectors(Work(vectors={file.path: file.dead for file in by.files if file.dead}))
+        vectors = self._write_vectors(Plan(vectors={file.path: file.dead for file in by.files if file.dead}))
         stored = self._store(by.applied, StoredSummary(by.applied))
         seam("iceberg.before-replace")
         self._admit()
@@ -221,7 +221,7 @@ class IcebergTable:
 
     def commit(self, change: TableCommit) -> None:
         base = self._known()
-        work, nonce = work_out(change, base.files), self._new_id()
+        work, nonce = plan(change, base.files), self._new_id()
         stored = self._store(change.applied, base.stored)
         vectors = self._write_vectors(work)
         # Dying up to here leaves only files that no version names.
@@ -263,7 +263,7 @@ class IcebergTable:
         self,
         base: Version,
         change: TableCommit,
-        work: Work,
+        work: Plan,
         *,
         vectors: dict[str, Vector],
         stored: StoredSummary,
@@ -305,7 +305,7 @@ class IcebergTable:
         return committed, Version(committed.id, stored, columns, last_id, schema_id, fields, files)
 
     def _small(
-        self, base: Version, work: Work, vectors: Mapping[str, Vector], stored: StoredSummary, entries: dict[str, str]
+        self, base: Version, work: Plan, vectors: Mapping[str, Vector], stored: StoredSummary, entries: dict[str, str]
     ) -> tuple[IcebergSnapshot, Version] | None:
         """The commit without Iceberg's transaction; None: what others did to the table's columns wants that."""
         reader, table_uuid = self._open()
@@ -330,17 +330,17 @@ class IcebergTable:
         self,
         base: Version,
         columns: Columns,
-        work: Work,
+        work: Plan,
         described: Sequence[Mapping[str, Any]],
         vectors: Mapping[str, Vector],
-    ) -> dict[str, Tracked]:
+    ) -> dict[str, LiveFile]:
         """`described`: the added files as Iceberg's JSON."""
         files = dict(base.files)
         for tracked in work.remove:
             del files[tracked.file.path]
         for doc in described:
             known = data_file(doc, self._open()[0].keys, columns)
-            files[known.path] = Tracked(known, doc["file-path"])
+            files[known.path] = LiveFile(known, doc["file-path"])
         for path, vector in vectors.items():
             files[path] = replace(files[path], file=replace(files[path].file, dead=work.vectors[path]), vector=vector)
         return files
@@ -351,7 +351,7 @@ class IcebergTable:
             update = update.set(COLUMNS, columns.to_json())
         update.commit()
 
-    def _operation(self, transaction: Any, work: Work, base: Version) -> Any:
+    def _operation(self, transaction: Any, work: Plan, base: Version) -> Any:
         if not work.rewrite:
             return row_delta(
                 transaction, self._java, base.snapshot, [tracked.raw for tracked in base.files.values()], work
@@ -406,7 +406,7 @@ class IcebergTable:
         self._access.create(path, text.encode())
         return StoredSummary(applied, path, digest)
 
-    def _write_vectors(self, work: Work) -> dict[str, Vector]:
+    def _write_vectors(self, work: Plan) -> dict[str, Vector]:
         if not work.vectors:
             return {}
         data, blobs = puffin_file({work.raw(file): dead for file, dead in work.vectors.items()})

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from tailrace.errors import PositionLost, SourceRefused
-from tailrace.sources.mysql.log.connection import BinlogConnection
+from tailrace.sources.mysql.log.connection import LogConnection
 from tailrace.sources.mysql.log.events import HEADER, Kind
 from tailrace.sources.mysql.log.framing import FULL_PACKET, Event
 
@@ -45,7 +45,7 @@ def packets(events: Iterable[bytes]) -> bytes:
 
 def read(data: bytes, part: int) -> list[int]:
     """The sizes of the events that a connection makes of it."""
-    log = object.__new__(BinlogConnection)  # which begins with a server's answers
+    log = object.__new__(LogConnection)  # which begins with a server's answers
     log._buffer, log._awaited, log._long, log._checksums = bytearray(), 0, [], True
     log._socket = Socket(data, part)
     sizes: list[int] = []

@@ -24,7 +24,7 @@ from tailrace.storage.store import Storage
 from tailrace.targets.lake.delta import foreign as delta_foreign
 from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta import state as delta_state
-from tailrace.targets.lake.delta.actions import LiveFile, new_add, path_of, plan, uri_of
+from tailrace.targets.lake.delta.commit import LiveFile, new_add, path_of, plan, uri_of
 from tailrace.targets.lake.delta.protocol import NEW
 from tailrace.targets.lake.delta.replay import State, replay
 from tailrace.targets.lake.delta.stats import PREFIX, bounds, dumps, file_stats, loads

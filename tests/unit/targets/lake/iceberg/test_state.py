@@ -8,8 +8,8 @@ from tailrace.changelog.records.terms import Column, RecordNumber, Seq, TableSch
 from tailrace.errors import ForeignChange, SchemaChangeUnsupported, TargetChanged
 from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.files.vectors import PuffinBlob
-from tailrace.targets.lake.iceberg.commit import work_out
-from tailrace.targets.lake.iceberg.files import Tracked, Vector
+from tailrace.targets.lake.iceberg.commit import plan
+from tailrace.targets.lake.iceberg.files import LiveFile, Vector
 from tailrace.targets.lake.iceberg.java import CommitConflict
 from tailrace.targets.lake.iceberg.schema import PresentField, SchemaStep, evolution, first_columns
 from tailrace.targets.lake.iceberg.state import (
@@ -68,16 +68,16 @@ def test_state_and_mirror_come_back_as_they_were_stored() -> None:
     assert decode_mirror(encode_mirror(Mirror(STORED, 12, 4)), "t") == Mirror(STORED, 12, 4)
 
 
-def _tracked(path: str, dead: list[int]) -> Tracked:
+def _tracked(path: str, dead: list[int]) -> LiveFile:
     vector = Vector("v", 9, PuffinBlob(4, 5, len(dead))) if dead else None
-    return Tracked(DataFile(path, 3, 100, BitMap64(dead)), path, vector)
+    return LiveFile(DataFile(path, 3, 100, BitMap64(dead)), path, vector)
 
 
 def test_a_commit_removes_dead_files_and_replaces_vectors_that_grew() -> None:
     files = {"a": _tracked("a", [0]), "b": _tracked("b", [1]), "c": _tracked("c", [])}
     marks = {"a": BitMap64([0, 1, 2]), "b": BitMap64([1, 2]), "c": BitMap64()}
     add = [NewFile("n", 2, 10, BitMap64([1])), NewFile("all-dead", 1, 10, BitMap64([0]))]
-    work = work_out(TableCommit(AppliedState("log"), add, marks), files)
+    work = plan(TableCommit(AppliedState("log"), add, marks), files)
     assert [tracked.file.path for tracked in work.remove] == ["a"]
     assert work.vectors == {"b": BitMap64([1, 2]), "n": BitMap64([1])}
     assert [path for path, _ in work.replaced] == ["a", "b"]
@@ -86,9 +86,9 @@ def test_a_commit_removes_dead_files_and_replaces_vectors_that_grew() -> None:
 
 def test_marks_on_a_file_that_is_not_live_or_that_forget_dead_rows_are_refused() -> None:
     with pytest.raises(CommitConflict):
-        work_out(TableCommit(AppliedState("log"), (), {"x": BitMap64([0])}), {})
+        plan(TableCommit(AppliedState("log"), (), {"x": BitMap64([0])}), {})
     with pytest.raises(ValueError, match="dead already"):
-        work_out(TableCommit(AppliedState("log"), (), {"a": BitMap64([1])}), {"a": _tracked("a", [0])})
+        plan(TableCommit(AppliedState("log"), (), {"a": BitMap64([1])}), {"a": _tracked("a", [0])})
 
 
 def _table(version: int, *columns: tuple[int, str, str]) -> TableSchema:

@@ -6,7 +6,7 @@ import pytest
 
 from tailrace.databases.postgresql.connect import Connection
 from tailrace.errors import PositionLost, Retry, SourceRefused
-from tailrace.sources.postgresql.log.replication import release_slot, start_error
+from tailrace.sources.postgresql.log.connection import release_slot, start_error
 
 
 @pytest.mark.parametrize(

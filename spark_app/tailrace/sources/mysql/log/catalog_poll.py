@@ -22,7 +22,7 @@ from tailrace.sources.mysql.catalog import PRIMARY, TRANSACTIONAL, discover, hid
 from tailrace.sources.mysql.log.definitions import announced, with_announced
 from tailrace.sources.mysql.log.in_place import only_wider
 from tailrace.sources.mysql.log.statements import Effect, NewType
-from tailrace.sources.mysql.log.tables import Captured, Tables, followed
+from tailrace.sources.mysql.log.tables import Captured, CapturedTables, followed
 from tailrace.sources.mysql.model import MysqlTable, quoted
 from tailrace.sources.patterns import selected
 from tailrace.sources.resyncs import ending, former_places, renewal_plan, resyncs
@@ -49,7 +49,7 @@ class CatalogPoll:
         self,
         replicator: Replicator,
         connection: Connection,
-        tables: Tables,
+        tables: CapturedTables,
         context: StreamContext,
         progress: StreamProgress,
     ) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tailrace.sources.mysql.keys import refused
 from tailrace.sources.mysql.model import MysqlColumn
+from tailrace.sources.mysql.refused_keys import refused
 from tailrace.sources.mysql.types import ColumnType, Form
 
 MEMBERS = ",".join(f"'m{i}'" for i in range(63))

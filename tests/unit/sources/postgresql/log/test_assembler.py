@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from support import pgoutput_messages as pg
 from tailrace.changelog.records.terms import Position
 from tailrace.errors import SourceRefused
-from tailrace.sources.postgresql.log import pgoutput, transactions
+from tailrace.sources.postgresql.log import assembler as log_assembler
+from tailrace.sources.postgresql.log import pgoutput
+from tailrace.sources.postgresql.log.assembler import Assembler
 from tailrace.sources.postgresql.log.blocks import MessageBlock
 from tailrace.sources.postgresql.log.spill import Spill
-from tailrace.sources.postgresql.log.transactions import Assembler
 
 
 class Collect:
@@ -201,7 +202,7 @@ def test_a_transaction_is_divided_from_its_first_full_block_to_its_commit(tmp_pa
 def test_a_streams_announcement_counts_after_its_commit_unless_a_newer_one_was_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
-    monkeypatch.setattr(transactions, "MANY_RELATIONS", many)
+    monkeypatch.setattr(log_assembler, "MANY_RELATIONS", many)
     sink = Collect()
     assembler = Assembler(sink, Spill(tmp_path / "spill"), lambda xid: xid, 1 << 20)
     old, new = pg.relation(1, ["id"], ["id"]), pg.relation(1, ["id", "v"], ["id"])
@@ -219,14 +220,14 @@ def test_a_streams_announcement_counts_after_its_commit_unless_a_newer_one_was_m
 
 def test_announcements_are_kept_for_undecided_streams_alone(tmp_path: Path) -> None:
     """A source may describe any number of tables that come and go."""
-    relations = transactions.Relations()
+    relations = log_assembler.Relations()
     assembler = Assembler(Collect(), Spill(tmp_path / "spill"), lambda xid: xid, 1 << 20)
     assembler._relations = relations
-    for number in range(1, 5 * transactions.MANY_RELATIONS):
+    for number in range(1, 5 * log_assembler.MANY_RELATIONS):
         for message in (pg.begin(number), pg.relation(number, ["id"], ["id"]), pg.commit(10 * number)):
             assembler.feed(message)
         assembler.builder.cut()
-        assert len(relations) <= transactions.MANY_RELATIONS + 1
+        assert len(relations) <= log_assembler.MANY_RELATIONS + 1
 
 
 @pytest.mark.parametrize(
