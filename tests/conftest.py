@@ -108,10 +108,19 @@ def s3(s3_server: S3Server) -> S3Server:
 
 
 @pytest.fixture(scope="session")
-def kube_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeApi]:
-    """A Kubernetes API without nodes, shared: a test works in a namespace, or on resources, of its own."""
+def resting_kube_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeApi]:
     with KubeApi(tmp_path_factory.mktemp("kube")) as api:
+        api.rest()
         yield api
+
+
+@pytest.fixture(scope="module")
+def kube_api(resting_kube_api: KubeApi) -> Iterator[KubeApi]:
+    """A Kubernetes API without nodes, shared: a test works in a namespace, or on resources, of its own. It takes no
+    CPU time while tests of modules without it run."""
+    resting_kube_api.go_on()
+    yield resting_kube_api
+    resting_kube_api.rest()
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,8 @@ PACKAGES = (ROOT / "spark_app" / "tailrace", ROOT / "operator" / "tailrace_opera
 def defined() -> frozenset[str]:
     """Every name that the product calls `seam` with. `ValueError`: one is put together at run time."""
     found = set()
-    for path in (path for package in PACKAGES for path in package.rglob("*.py")):
+    paths = [path for package in PACKAGES for path in package.rglob("*.py")]
+    for path in (path for path in paths if "seam(" in path.read_text()):
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "seam":
                 (name,) = node.args

@@ -1,6 +1,7 @@
 """The tests' Kubernetes API is a real one."""
 
 import json
+import time
 
 import pytest
 from kubernetes import client
@@ -60,3 +61,14 @@ def test_a_custom_resource_gets_its_defaults_and_its_rules_refuse(kube_api: Kube
     assert kube_api.kubectl("get", "probes", "small", "-o", "jsonpath={.spec}") == '{"size":7}'
     with pytest.raises(AssertionError, match="make it smaller"):
         kube_api.apply(probe("large", {"size": 11}))
+
+
+def test_one_that_rested_takes_no_time_and_then_goes_on(kube_api: KubeApi) -> None:
+    kube_api.kubectl("create", "namespace", "before")
+    kube_api.rest()
+    spent = [program.cpu_seconds() for program in kube_api.programs]
+    time.sleep(2)
+    assert [program.cpu_seconds() for program in kube_api.programs] == spent
+    kube_api.go_on()
+    assert "before" in kube_api.kubectl("get", "namespaces", "-o", "name")
+    kube_api.kubectl("create", "namespace", "after")
