@@ -6,7 +6,9 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from functools import partial
+from contextlib import closing
+from copy import deepcopy
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import make_manifests
 from make_manifests import CHART, INSTALL, rendered
 from support.helm import helm, only
 from support.kube import KubeApi
+from support.kube_objects import KubeObjects
 from support.observed import of_cron_job, of_driver
 from support.process import Program
 from support.resources import POD, replicator, request
@@ -37,6 +40,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeApi]:
 # ---- Pod Security ----
 
 
+@cache
 def pods() -> dict[str, Json]:
     """Every kind of pod that the chart or the operator makes."""
     chart = make_manifests.rendered()
@@ -73,7 +77,7 @@ def test_every_pod_is_admitted_under_restricted_pod_security(api: KubeApi, restr
 
 
 def test_a_pod_with_more_rights_is_not(api: KubeApi, restricted: str) -> None:
-    spec = pods()["operator"]
+    spec = deepcopy(pods()["operator"])
     spec["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
     assert "violates PodSecurity" in admit(api, restricted, spec)
 
@@ -208,15 +212,16 @@ def test_the_operator_finds_its_rights_enough_in_either_scope(api: KubeApi, tmp_
     api.apply(keys | {"stringData": {"password": "x"}}, shop, again)
     process = release.start()
     try:
-        for kind in CHILDREN:
-            until(partial(made, api, space, kind), f"a {kind}")
+        with closing(KubeObjects(api.kubeconfig)) as objects:
+            for kind in CHILDREN:
+                until(partial(objects.get, space, kind, "shop-driver"), f"a {kind}")
         for kind, name in (("repl", "shop"), ("snapreq", "again")):
             api.kubectl("-n", space, "wait", "--for=condition=Reconciling", f"{kind}/{name}", "--timeout=30s")
         finalizers = ("-n", space, "get", "repl,snapreq", "-o", "jsonpath={.items[*].metadata.finalizers[0]}")
         assert api.kubectl(*finalizers).split() == ["tailrace.dev/finalizer"] * 2
         assert "LAST SEEN" in api.kubectl("-n", space, "get", "events")
     finally:
-        process.stop(30)
+        assert process.stop(30) == 0
     said = release.log.read_text()
     assert "forbidden" not in said.lower(), said[-3000:]
     # The one driver role may be handed on, no other.
@@ -232,7 +237,3 @@ def test_the_operator_finds_its_rights_enough_in_either_scope(api: KubeApi, tmp_
     assert release.can("create", "leases", release.namespace)
     assert not release.can("create", "leases", space)
     assert not release.can("get", "leases", release.namespace), "of others"
-
-
-def made(api: KubeApi, space: str, kind: str) -> bool:
-    return "shop-driver" in api.kubectl("-n", space, "get", kind, "-o", "name")

@@ -148,28 +148,27 @@ def test_resources_are_watched_again_when_a_right_was_missing_for_a_while(
         assert process.get("/healthz") == (200, "ok")
 
 
-def test_a_frozen_api_server_is_waited_for_as_long_as_the_lease_lasts(tmp_path: Path) -> None:
-    with KubeApi(tmp_path / "own") as kube:
-        install_crds(kube)
-        with operator_namespace(kube, "frozen", tmp_path) as place, operator(place) as process:
-            place.apply(replicator())
-            until(lambda: place.get("statefulset/shop-driver"), "it works")
-            kube.freeze()
-            time.sleep(4)
-            assert process.get("/healthz") == (200, "ok"), "the API server's trouble is not the operator's"
-            kube.thaw()
-            place.apply(replicator("later"))
-            until(lambda: place.get("statefulset/later-driver"), "it goes on")
-            kube.freeze()
-            try:
-                assert process.process is not None
-                assert process.process.wait(60) == 1, "without its lease it ends before another may begin"
-            finally:
-                kube.thaw()
-            assert "LeaseLost" in process.log
-            process.start()
-            place.apply(replicator("last"))
-            until(lambda: place.get("statefulset/last-driver"), "the kubelet's next one goes on")
+def test_a_frozen_api_server_is_waited_for_as_long_as_the_lease_lasts(kube_api: KubeApi, tmp_path: Path) -> None:
+    with operator_namespace(kube_api, "frozen", tmp_path) as place, operator(place) as process:
+        place.apply(replicator())
+        until(lambda: place.get("statefulset/shop-driver"), "it works")
+        kube_api.freeze()
+        time.sleep(4)
+        health = process.get("/healthz")
+        kube_api.thaw()
+        assert health == (200, "ok"), "the API server's trouble is not the operator's"
+        place.apply(replicator("later"))
+        until(lambda: place.get("statefulset/later-driver"), "it goes on")
+        kube_api.freeze()
+        try:
+            assert process.process is not None
+            assert process.process.wait(60) == 1, "without its lease it ends before another may begin"
+        finally:
+            kube_api.thaw()
+        assert "LeaseLost" in process.log
+        process.start()
+        place.apply(replicator("last"))
+        until(lambda: place.get("statefulset/last-driver"), "the kubelet's next one goes on")
 
 
 def test_the_second_operator_takes_over_when_the_first_dies(kube_api: KubeApi, tmp_path: Path) -> None:
@@ -241,6 +240,6 @@ def test_sigkill_at_each_step_of_a_deletion_holds_nothing_up(kube_api: KubeApi, 
             code = process.process.wait(90)
             assert code == -9, f"{step}: {code}: {process.log[-2000:]}"
         with operator(place, *limit):
-            until(lambda: not place.kubectl("get", "repl", "-o", "name"), "all are released", 90)
+            until(lambda: not place.objects.objects(place.namespace, "repl"), "all are released", 90)
         events = json.loads(place.kubectl("get", "events", "-o", "json"))["items"]
         assert {e["involvedObject"]["name"] for e in events if e["reason"] == "NothingKnown"} == set(names)
