@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from support.delta import COLUMNS, Target, read_by_delta_rs
+from support.delta import COLUMNS, Target
 from support.lake import table_schema
 from support.versions import turns
 from tailrace.contract.resources import StorageLocation
@@ -35,7 +35,7 @@ def target(spark: SparkSession, tmp_path: Path) -> Target:
     """With a checkpoint at each fourth version."""
     target = Target(spark, tmp_path)
     target.apply(1, {1: "first"})
-    target.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointInterval' = '4', 'team' = 'lake')")
+    target.set_properties({"delta.checkpointInterval": "4", "team": "lake"})
     target.table = target.reopen()
     return target
 
@@ -64,7 +64,7 @@ def test_neither_commits_nor_checkpoints_are_spark_jobs(target: Target, spark: S
     assert pointer["version"] == 16 == target.table.refresh().applied_record + 1
     snapshot = delta_log.DeltaLog(spark, target.location).update()
     assert snapshot is not None and snapshot.checkpoint() == 16
-    assert target.rows() == read_by_delta_rs(target.location) == {1: "15", 14: "14", 15: "15"}
+    assert target.rows() == target.rows_by_spark() == {1: "15", 14: "14", 15: "15"}
 
 
 def content(path: Path) -> list[str]:
@@ -246,12 +246,11 @@ def test_whoever_dies_between_the_parts_of_a_checkpoint_leaves_a_whole_table(
         target.table.refresh()
         target.table.expire(0)
     assert checkpoints(target.location)[-1] == 12 and target.table.refresh() == target.state(11)
-    assert target.rows() == read_by_delta_rs(target.location) == {10: "d", 11: "d"}
-    assert len(read_by_spark(spark, target.location)) == len(read_by_rust(target.location)) == 2
+    assert target.rows() == target.rows_by_spark() == {10: "d", 11: "d"}
 
 
 def test_deltas_own_checkpoints_stay_where_a_table_wants_what_ours_lack(target: Target) -> None:
-    target.sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpoint.writeStatsAsStruct' = 'true')")
+    target.set_properties({"delta.checkpoint.writeStatsAsStruct": "true"})
     target.table = target.reopen()
     target.apply(2, {2: "b"})
     assert checkpoints(target.location) == [4]
