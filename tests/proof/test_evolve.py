@@ -1,10 +1,11 @@
 """`onSchemaChange: Evolve`: whatever happens to the columns and the key of a table, it ends as the table is then."""
 
+import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
+from itertools import count, zip_longest
 from pathlib import Path
 from random import Random
 
@@ -39,9 +40,15 @@ LATER_ROWS = ROWS.replace("b)", "n)").replace("'y'", "'3'")
 """After a change, by which `b` may be gone."""
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer(18) as started:
+        yield started
+
+
 @pytest.fixture
-def one(tmp_path: Path, fork_server: ForkServer, postgres: PostgresServer) -> Iterator[InProcess]:
-    with in_process(postgres, fork_server, tmp_path, f"evolve{next(NUMBERS)}", onSchemaChange="Evolve") as one:
+def one(tmp_path: Path, fork_server: ForkServer, server: PostgresServer) -> Iterator[InProcess]:
+    with in_process(server, fork_server, tmp_path, f"evolve{next(NUMBERS)}", onSchemaChange="Evolve") as one:
         one.sql("CREATE SCHEMA s")
         one.sql(TABLE)
         one.sql(FIRST_ROWS)
@@ -72,56 +79,74 @@ def verdict(one: InProcess) -> Verdict:
     return verify(one, one.settle())
 
 
-def altered(one: InProcess, parts: tuple[str, ...], rows: str, seen_by: str) -> None:
+Parts = tuple[str, ...]
+
+
+def of_table(number: int, text: str) -> str:
+    """The same for `s.t<number>`; the first is `s.t`."""
+    return re.sub(r"(?<=\bs\.)t\b|\bt(?=_pkey)", f"t{number or ''}", text)
+
+
+def seen_together(changes: Sequence[Parts], seen_by: str) -> Sequence[Sequence[Parts]]:
+    """Which of the changes happen at once, to a table each: after a kill all, since one look finds them all. With no
+    look, rows are the first of each table's changes only if it has them alone."""
+    return [changes] if seen_by == "kill" else [[parts] for parts in changes]
+
+
+def altered(one: InProcess, changes: Sequence[Parts], rows: str, seen_by: str) -> None:
     """Rows before and after each part. It is first seen by the rows, with no look, or by a process that was down."""
-    for number, part in enumerate(parts):
-        one.sql(rows.format(100 + number, 10 + number))
+    for number, parts in enumerate(zip_longest(*changes)):
+        there = [(table, part) for table, part in enumerate(parts) if part is not None]
+        for table, _ in there:
+            one.sql(of_table(table, rows.format(100 + number, 10 + number)))
         if seen_by == "kill":
             one.stop(kill=True)
         one.gate(seen_by == "rows")
-        one.sql(part)
-        one.sql(rows.format(200 + number, 15 + number))
+        for table, part in there:
+            one.sql(of_table(table, part))
+            one.sql(of_table(table, rows.format(200 + number, 15 + number)))
         if seen_by == "kill":
             one.start()
         one.turn()
-        assert verdict(one) == Verdict((), {}), part
+        assert verdict(one) == Verdict((), {}), parts
 
 
-def begin_anew(one: InProcess) -> None:
-    one.sql("DROP TABLE s.t")
-    one.sql(TABLE)
-    one.sql(FIRST_ROWS)
+def begin_anew(one: InProcess, tables: int = 1) -> None:
+    """So many tables as at the beginning, `s.t` among them."""
+    for number in range(tables):
+        for text in ("DROP TABLE IF EXISTS s.t", TABLE, FIRST_ROWS):
+            one.sql(of_table(number, text))
     assert verdict(one) == Verdict((), {})
 
 
-@pytest.mark.postgres(18)
 @pytest.mark.parametrize("killed", turns(False, True))
 def test_every_change_of_form_is_followed(one: InProcess, killed: bool) -> None:
-    for change in CHANGES:
-        one.sql(ROWS.format(100, 10))
-        one.sql(change)
-        one.sql(LATER_ROWS.format(200, 11))
-        if killed:
-            one.turn()
-            one.stop(kill=True)
-            one.sql(LATER_ROWS.format(300, 12))
-            one.start()
-        assert verdict(one) == Verdict((), {}), change
-        begin_anew(one)
+    """Each in a table of its own."""
+    begin_anew(one, len(CHANGES))
+    for table, change in enumerate(CHANGES):
+        for text in (ROWS.format(100, 10), change, LATER_ROWS.format(200, 11)):
+            one.sql(of_table(table, text))
+    if killed:
+        one.turn()
+        one.stop(kill=True)
+        for table in range(len(CHANGES)):
+            one.sql(of_table(table, LATER_ROWS.format(300, 12)))
+        one.start()
+    assert verdict(one) == Verdict((), {})
 
 
-@pytest.mark.postgres(18)
 @pytest.mark.parametrize("seen_by", turns("rows", "kill"))
 def test_dropped_and_renamed_columns_are_followed_and_no_row_is_read_again(one: InProcess, seen_by: str) -> None:
     """By the first row in the new form before anybody looks, and by a process that was down meanwhile: each a half.
     (All, by looks and rows in any order: `tests/soak/test_soak_in_place.py`.)"""
-    for parts in IN_PLACE[seen_by == "kill" :: 2]:
+    for changes in seen_together(IN_PLACE[seen_by == "kill" :: 2], seen_by):
+        begin_anew(one, len(changes))
         before = reads(one.settle())
-        altered(one, parts, OTHER_ROWS, seen_by)
-        assert reads(one.settle()) == before, parts
-        versions = next(t for t in one.settle().tables.values() if not t.removed).schema.version
-        assert versions > len(parts)
-        begin_anew(one)
+        altered(one, changes, OTHER_ROWS, seen_by)
+        after = one.settle()
+        assert reads(after) == before, changes
+        for table, parts in enumerate(changes):
+            assert after.tables[one.table_id(f"t{table or ''}")].schema.version > len(parts)
 
 
 RETYPED = (
@@ -136,16 +161,15 @@ RETYPED = (
 """What other rows than those of the log must be read again for, and nothing starts over."""
 
 
-@pytest.mark.postgres(18)
 @pytest.mark.parametrize("seen_by", turns("rows", "kill"))
 def test_columns_of_another_type_have_their_rows_read_again_and_the_target_keeps_its_others(
     one: InProcess, seen_by: str
 ) -> None:
-    for parts in RETYPED:
+    for changes in seen_together(RETYPED, seen_by):
+        begin_anew(one, len(changes))
         before, _ = reads(one.settle())
-        altered(one, parts, TYPED_ROWS, seen_by)
-        assert reads(one.settle())[0] == before, parts
-        begin_anew(one)
+        altered(one, changes, TYPED_ROWS, seen_by)
+        assert reads(one.settle())[0] == before, changes
 
 
 WAITING = (
@@ -167,9 +191,8 @@ def nobody_confirms(server: PostgresServer) -> Iterator[psycopg.Connection]:
             connection.execute("SELECT pg_reload_conf()")
 
 
-@pytest.mark.postgres(18)
 def test_a_commit_that_waits_for_a_standby_is_in_the_log_before_the_catalog_shows_it(
-    one: InProcess, postgres: PostgresServer
+    one: InProcess, server: PostgresServer
 ) -> None:
     """Whoever asks the catalog in between is told the columns from before the change."""
     one.sql(f"ALTER DATABASE {one.database} SET synchronous_commit = local")
@@ -177,7 +200,7 @@ def test_a_commit_that_waits_for_a_standby_is_in_the_log_before_the_catalog_show
         session.close()
     one.stop()
     one.start()
-    with nobody_confirms(postgres) as connection:
+    with nobody_confirms(server) as connection:
         for change in WAITING:
             one.sql("SET synchronous_commit = on", "waiting")
             one.gate(True)
@@ -195,7 +218,6 @@ def test_a_commit_that_waits_for_a_standby_is_in_the_log_before_the_catalog_show
             assert verdict(one) == Verdict((), {}), change
 
 
-@pytest.mark.postgres(18)
 def test_what_cannot_be_copied_stays_stopped_until_it_can(one: InProcess) -> None:
     """The new form is refused itself: nothing goes round in circles, and what the source mends is followed."""
     one.sql("ALTER TABLE s.t DROP CONSTRAINT t_pkey, DROP COLUMN b")
@@ -205,7 +227,6 @@ def test_what_cannot_be_copied_stays_stopped_until_it_can(one: InProcess) -> Non
     assert verdict(one) == Verdict((), {})
 
 
-@pytest.mark.postgres(18)
 def test_a_table_has_a_policy_of_its_own(one: InProcess) -> None:
     one.stop()
     one.spec["options"] = [{"match": "s.t", "onSchemaChange": "EvolveAdditive"}]
@@ -226,7 +247,6 @@ ADDED = (
 )
 
 
-@pytest.mark.postgres(18)
 @pytest.mark.parametrize("seen_by", turns("rows", "look", "kill"))
 def test_a_table_that_is_to_stand_still_stops_at_every_change_of_its_columns(one: InProcess, seen_by: str) -> None:
     """Before anything of the new form is applied; another policy goes on."""
@@ -254,7 +274,6 @@ def test_a_table_that_is_to_stand_still_stops_at_every_change_of_its_columns(one
         begin_anew(one)
 
 
-@pytest.mark.postgres(18)
 def test_a_table_that_is_to_stand_still_takes_the_columns_that_its_options_name(one: InProcess) -> None:
     one.stop()
     one.spec |= {"onSchemaChange": "Stop", "options": [{"match": "s.t", "columns": ["id", "a"]}]}
@@ -317,12 +336,11 @@ def read_again(one: InProcess, random: Random, kills: int, change: str | None = 
     return looked
 
 
-@pytest.mark.postgres(18)
 def test_readers_see_the_table_as_it_was_until_it_has_been_read_again(one: InProcess) -> None:
     """Whatever is killed, and whatever else happens to its form meanwhile."""
     random, looks = Random(5), list[int]()
     one.stop()
-    one.spec["snapshot"] = {"chunkRows": 3, "parallelism": 1}
+    one.spec["snapshot"] = {"chunkRows": 5, "parallelism": 1}
     one.start()
     one.sql("INSERT INTO s.t SELECT g, 'a' || g, 'b' || g, g FROM generate_series(21, 100) g")
     assert verdict(one) == Verdict((), {})

@@ -19,8 +19,9 @@ two looks."""
 PAUSES = "pauses"
 """Of a run folder: the longest random pause, in seconds, between any two steps of a look at the catalog."""
 POLL_SECONDS = 0.15
-LOOKS_OFTEN = {"poll": POLL_SECONDS, "rarest_poll": POLL_SECONDS}
-"""Of `capture.loop.Timing`: nothing waits seconds for a look at the catalog."""
+LOOKS_OFTEN = {"poll": POLL_SECONDS, "rarest_poll": 4 * POLL_SECONDS}
+"""Of `capture.loop.Timing`: nothing waits seconds for a look at the catalog, and hundreds of tables are not looked at
+all the time."""
 QUICK = {**LOOKS_OFTEN, "record": 0.02, "step": 0.03, "waiting_heartbeat": 0.03}
 
 

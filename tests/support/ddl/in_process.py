@@ -31,6 +31,8 @@ from tailrace.storage.store import NotFound, Storage
 
 PATIENCE = 240.0
 """Seconds after which something that must happen counts as never happening."""
+PAUSE = 0.05
+"""Seconds between two rounds: each asks every table whether something is left to do."""
 QUIET_LOOKS = 3
 """Looks at the catalog, one after the other, that found nothing to say: there is nothing left to do."""
 REFUSALS = (2, 10, 11, 12, 13)
@@ -277,16 +279,17 @@ class InProcess:
     def _told(self) -> int:
         """Events of the journal that say something."""
         count = 0
-        for path in (self.folder / "log" / "journal").glob("[0-9]*.json"):
-            if path not in self._counted:
-                events = json.loads(path.read_text())["events"]
-                self._counted[path] = sum(e["kind"] not in SILENT for e in events)
-            count += self._counted[path]
+        with os.scandir(self.folder / "log" / "journal") as found:
+            for name, path in ((file.name, file.path) for file in found):
+                if name not in self._counted and name[0].isdigit() and name.endswith(".json"):
+                    events = json.loads(Path(path).read_text())["events"]
+                    self._counted[name] = sum(e["kind"] not in SILENT for e in events)
+                count += self._counted.get(name, 0)
         return count
 
     @property
-    def _counted(self) -> dict[Path, int]:
-        found: dict[Path, int] = self.__dict__.setdefault("_counts", {})
+    def _counted(self) -> dict[str, int]:
+        found: dict[str, int] = self.__dict__.setdefault("_counts", {})
         return found
 
     def _until(self, condition: Callable[[], bool], what: str, work: Callable[[], object] = lambda: None) -> None:
@@ -298,7 +301,7 @@ class InProcess:
             self._alive()
             if time.monotonic() > end:
                 raise Broken(f"not within {PATIENCE:.0f} s: {what}\n{self._story()}\n{self.tail()}")
-            time.sleep(0.01)
+            time.sleep(PAUSE)
 
     def _story(self) -> str:
         if self.driver is None:
