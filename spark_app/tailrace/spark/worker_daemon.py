@@ -17,7 +17,7 @@ from pathlib import Path
 SPARKS = ("pyspark.zip", "py4j-", "spark-core")
 """The beginnings of the names of Spark's own archives."""
 OF_TASKS = ("pyarrow.compute", "tailrace.selection.rows", "tailrace.sources.api", "tailrace.targets.api")
-"""What `tailrace.reading.task` imports; the client of the database comes with the task."""
+"""Imports of `tailrace.reading.task`; the client of the database comes with the task."""
 
 
 def without_archives(path: list[str]) -> list[str]:
