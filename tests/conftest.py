@@ -154,12 +154,12 @@ def capture(fork_server: "ForkServer", postgres: PostgresServer, tmp_path: Path)
 @pytest.fixture
 def prove(postgres: PostgresServer, tmp_path: Path) -> Iterator["Begin"]:
     """Begins proving runs on the test's server; whatever they leave running is ended."""
-    from support.proof.harness import Proof
+    from support.proof.harness import ROWS, Proof
 
     begun: list[Proof] = []
 
-    def begin(format: str, seed: int, **spec: object) -> Proof:
-        begun.append(Proof.begin(postgres, tmp_path, format, seed, **spec))
+    def begin(format: str, seed: int, *, rows: int = ROWS, **spec: object) -> Proof:
+        begun.append(Proof.begin(postgres, tmp_path, format, seed, rows=rows, **spec))
         return begun[-1]
 
     yield begin

@@ -3,7 +3,7 @@
 import pytest
 
 from support.postgres import PostgresServer
-from support.proof.harness import Begin, Proof
+from support.proof.harness import SMALL, Begin, Proof
 from support.proof.process import status
 from support.proof.writers import StalledCommits
 from support.versions import turns
@@ -15,7 +15,7 @@ def test_an_open_transaction_at_the_start_and_commits_that_are_logged_and_not_vi
     postgres: PostgresServer, prove: Begin, format: str
 ) -> None:
     """One begun before the slot is committed after it; commits stall while rows are read again."""
-    proof = prove(format, seed=3, snapshot={"chunkRows": 15, "parallelism": 3})
+    proof = prove(format, seed=3, rows=SMALL, snapshot={"chunkRows": 15, "parallelism": 3})
     with postgres.connect(autocommit=False) as old:
         old.execute("INSERT INTO proof.single VALUES (9001, 1), (9002, 2)")
         old.execute("UPDATE proof.single SET v = -5 WHERE id = (SELECT min(id) FROM proof.single)")
@@ -27,7 +27,7 @@ def test_an_open_transaction_at_the_start_and_commits_that_are_logged_and_not_vi
     run.until(proof.completed(3), 200, "the initial snapshots")
     run.until(lambda: not proof.differences("proof.single"), 200, "the transaction's rows to be in the target")
     stalls = StalledCommits(postgres.connect, seed=3)
-    writers = proof.writers(seed=3, count=6, pause=0.01, truncate=True)
+    writers = proof.writers(seed=3, count=6, truncate=True)
     stalls.start()
     for number in range(2):
         proof.ask(f"again-{number}", tables=["proof.*"], chunkRows=7 + number)

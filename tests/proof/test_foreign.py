@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.proof import process
-from support.proof.harness import Begin, Proof
+from support.proof.harness import SMALL, Begin, Proof
 from support.versions import turns
 from tailrace.contract.faults import TERMINATION_VARIABLE
 
@@ -33,7 +33,7 @@ def test_a_driver_commits_nothing_once_another_has_taken_over_and_it_ends_and_st
     """As when a node that was cut off comes back: its driver, held just before a commit, must not write beside the one
     that took its place, nor take it back when the kubelet starts its container again."""
     monkeypatch.setitem(process.ENVIRONMENT, TERMINATION_VARIABLE, str(tmp_path / "last-words"))
-    proof = prove(format, seed=25, snapshot=FEW_CHUNKS)
+    proof = prove(format, seed=25, rows=SMALL, snapshot=FEW_CHUNKS)
     seam = f"{format}.before-commit"
     first = proof.deployment.start(seams=f"{seam}=hold@2")
     held = proof.deployment.marks / seam

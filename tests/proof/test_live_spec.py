@@ -64,8 +64,8 @@ def test_a_running_driver_takes_every_change_a_killed_one_the_next_time_and_the_
     prove: Begin, format: str
 ) -> None:
     """At the start some columns are left out. To leave out others later stops the table until it is started over."""
-    narrow = {"options": [{"match": "proof.single", "columns": ["v", "big2"]}]}
-    random, proof = Random(5), prove(format, seed=11, snapshot=FAST, **narrow)
+    narrow = [{"match": "proof.single", "columns": ["v", "big2"]}]
+    random, proof = Random(5), prove(format, seed=11, snapshot=FAST, options=narrow)
     writers = proof.writers(seed=11, count=2)
     killed_between_the_kept_spec_and_capture_s_restart(proof)
     run = proof.deployment.start()  # beside a capture of the old spec, had it not been ended first

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from support.proof.harness import Begin
+from support.proof.harness import SMALL, Begin
 from support.versions import turns
 
 CONFIGURATION = 10
@@ -29,7 +29,7 @@ def test_a_checkpoint_costs_nothing_rows_that_went_without_a_word_go_and_a_lost_
 ) -> None:
     """T12's rule in place: a complete snapshot removes what it did not find, changes under way or not. Without its log
     a target is refused."""
-    proof = prove(format, seed=9, snapshot={"chunkRows": 150})
+    proof = prove(format, seed=9, rows=SMALL, snapshot={"chunkRows": 150})
     proof.server.execute(PARTS)
     proof.deployment.once()
     proof.assert_equal("proof.parts")

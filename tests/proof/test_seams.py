@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from support.proof.harness import Begin
+from support.proof.harness import SMALL, Begin
 from support.versions import turns
 
 START = ("capture.after-publication", "capture.after-slot", "capture.after-origin")
@@ -26,7 +26,7 @@ WHERE = {"proof.composite": "(at >= '2020-01-01 00:00:00+00:00' OR v IS NULL) AN
 @pytest.mark.timeout(1200)
 def test_capture_and_chunk_workers_killed_at_every_seam_lose_and_double_nothing(prove: Begin) -> None:
     proof = prove("delta", seed=1, options=[{"match": table, "where": where} for table, where in WHERE.items()])
-    writers = proof.writers(seed=1)
+    writers = proof.writers(seed=1, count=3)
     plan = [f"{seam}=kill@{3 + 4 * i}" for i, seam in enumerate(CAPTURE)]
     plan += [f"{seam}=kill" for seam in START]
     plan += [f"{seam}=kill@{2 + i}" for i, seam in enumerate(CHUNK)]
@@ -44,8 +44,8 @@ def test_capture_and_chunk_workers_killed_at_every_seam_lose_and_double_nothing(
 def test_the_driver_killed_at_every_seam_loses_and_doubles_nothing(
     prove: Begin, format: str, seams: tuple[str, ...]
 ) -> None:
-    proof = prove(format, seed=2, snapshot={"chunkRows": 60})
-    writers = proof.writers(seed=2)
+    proof = prove(format, seed=2, rows=SMALL, snapshot={"chunkRows": 60})
+    writers = proof.writers(seed=2, count=3)
     for number, seam in enumerate(seams):
         request = proof.deployment.request(f"again-{number}", tables=["proof.*"], chunkRows=250)
         run = proof.deployment.start("-f", str(request), seams=f"{seam}=kill@{1 + number % 2}")

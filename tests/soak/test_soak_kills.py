@@ -8,6 +8,7 @@ import os
 import time
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from support.proof.writers import StalledCommits
 from support.s3 import S3Server
 
 ROUNDS = int(os.environ.get("TAILRACE_SOAK_ROUNDS", "6"))
-OFTEN: dict[str, object] = {"retention": {"time": "5s"}}
+OFTEN: dict[str, Any] = {"retention": {"time": "5s"}}
 
 
 @pytest.mark.timeout(1800)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.postgres import PostgresServer
-from support.proof.harness import Proof
+from support.proof.harness import SMALL, Proof
 from support.proof.on_s3 import OnS3
 from support.s3 import S3Server
 
@@ -24,7 +24,7 @@ def test_an_idle_replicator_asks_its_storage_for_next_to_nothing(
 ) -> None:
     on_s3 = OnS3(s3, tmp_path / "s3-keys")
     on_s3.write_keys()
-    proof = Proof.begin_on_s3(on_s3, postgres, tmp_path, 41)
+    proof = Proof.begin_on_s3(on_s3, postgres, tmp_path, 41, rows=SMALL, snapshot={"chunkRows": 2 * SMALL})
     run = proof.deployment.start()
     try:
         run.until(proof.completed(3), 300, "the initial snapshots")

@@ -306,6 +306,7 @@ def over(
     copies of dropped tables are dropped, too: no other may go."""
     spec = {key: value for key, value in pack.spec.items() if key != "source"}
     spec |= {"onSchemaChange": policy, "onTableDrop": "Drop" if policy == "Evolve" else "Keep"}
+    spec["snapshot"] = {**spec.get("snapshot", {}), "parallelism": 2}  # each reader is a process of Spark
     tables = spec.get("tables", {"include": [], "exclude": []})
     spec["tables"] = {"include": [*tables["include"], "s.*"], "exclude": [*tables["exclude"], "s.x*"]}
     source = server.source() | pack.spec.get("source", {})

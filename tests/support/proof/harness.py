@@ -17,7 +17,10 @@ from support.proof.process import Deployment, status
 from support.proof.writers import Writers
 
 ROWS = 200
-"""Rows of each table at the start; writers use twice as many keys."""
+"""Rows of each table at the start; writers use twice as many keys. With so many the largest table is read by Spark's
+workers."""
+SMALL = 100
+"""With so many rows, each table in one chunk, none is: where it is not chunks that are proved."""
 
 
 @dataclass
@@ -27,22 +30,25 @@ class Proof:
     server: PostgresServer
     deployment: Deployment
     on_s3: OnS3 | None = None
+    rows: int = ROWS
 
     @classmethod
-    def begin(cls, server: PostgresServer, folder: Path, format: str, seed: int, **spec: object) -> "Proof":
+    def begin(
+        cls, server: PostgresServer, folder: Path, format: str, seed: int, *, rows: int = ROWS, **spec: object
+    ) -> "Proof":
         """Fill the source; `spec` goes into the Replicator."""
         with server.connect() as connection:
-            tables.create(connection, ROWS, seed)
+            tables.create(connection, rows, seed)
         chunks = {"snapshot": {"chunkRows": 17, "parallelism": 3}}
         deployment = Deployment(folder / "proof", server.source(), format, chunks | spec)
         deployment.write_manifest()
-        return cls(server, deployment)
+        return cls(server, deployment, rows=rows)
 
     @classmethod
-    def begin_on_s3(cls, on_s3: OnS3, server: PostgresServer, folder: Path, seed: int, **spec: object) -> "Proof":
+    def begin_on_s3(cls, on_s3: OnS3, server: PostgresServer, folder: Path, seed: int, **spec: Any) -> "Proof":
         """The change log and the Delta tables are in the bucket."""
         places = {"storage": on_s3.place("log"), "target": {"type": "delta", **on_s3.place("lake")}}
-        return replace(cls.begin(server, folder, "delta", seed, **places, **spec), on_s3=on_s3)
+        return replace(cls.begin(server, folder, "delta", seed, **places | spec), on_s3=on_s3)
 
     def completed(self, count: int, *, repairs: bool = False) -> Callable[[], bool]:
         """Whether the running process says that at least `count` snapshots are completed; those that Tailrace orders
@@ -67,7 +73,7 @@ class Proof:
     def writers(self, seed: int, count: int = 5, *, pause: float = 0.03, truncate: bool = False) -> Writers:
         """`pause`: seconds between a writer's transactions. The default leaves two cores time for the rest."""
         return Writers(
-            self.server.connect, count=count, keys=2 * ROWS, seed=seed, pause=pause, truncate=truncate
+            self.server.connect, count=count, keys=2 * self.rows, seed=seed, pause=pause, truncate=truncate
         ).start()
 
     @property
@@ -128,4 +134,4 @@ class Proof:
 class Begin(Protocol):
     """The `prove` fixture."""
 
-    def __call__(self, format: str, seed: int, **spec: object) -> Proof: ...
+    def __call__(self, format: str, seed: int, *, rows: int = ROWS, **spec: object) -> Proof: ...

@@ -1,28 +1,51 @@
 """Runs the real `tailrace` command as a child process: started, killed at seams, restarted, brought to an end.
 
 A `Deployment` is one Replicator with its folders; each `run` is a process group of its own, so that a kill takes the
-driver, its JVM and capture, or only the one that is asked for.
+driver, its JVM and capture, or only the one that is asked for. It is forked from a process that has Tailrace's modules
+already. (From an empty interpreter, as a user starts it: `tests/integration/cli/test_command_line.py`.)
 """
 
+import atexit
 import json
 import os
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
 import yaml
 
 import tailrace
+from support.forks import Forked, Forks
 from support.process import Program
 from support.seam_names import checked
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(tailrace.__file__).parents[1])}
 """The very code that the tests import, also where another checkout is installed."""
 TAILRACE = (sys.executable, "-m", "tailrace.cli.main")
+MODULES = ("cli.commands", "driver.driver", "sources.postgresql.source", "targets.lake.target")
+"""Imports of a driver."""
+
+
+@cache
+def commands() -> Forks:
+    """The process that drivers and commands are forked from."""
+    made = Forks("support.forked_command", *(f"tailrace.{module}" for module in MODULES))
+    atexit.register(made.close)
+    return made
+
+
+def forked(arguments: Sequence[str], environment: dict[str, str], output: Path, errors: Path | None = None) -> Program:
+    """A `tailrace` command."""
+    made = commands()
+    pid = made.fork("run", output, list(arguments), environment, None if errors is None else str(errors))
+    return Program(Forked(made, pid), output)
 
 
 @dataclass
@@ -85,9 +108,11 @@ class Deployment:
         number = len(self.started) + 1
         once = self.folder / f"seams-{number}"
         once.mkdir(exist_ok=True)
-        command = [*TAILRACE, "run", "-f", str(self.manifest), "--run-dir", str(self.state), *arguments]
+        command = ["run", "-f", str(self.manifest), "--run-dir", str(self.state), *arguments]
         environment = ENVIRONMENT | {"TAILRACE_SEAMS": checked(seams), "TAILRACE_SEAMS_ONCE": str(once)}
-        run = Program.start(command, self.folder / f"run-{number}.log", env=environment, start_new_session=True)
+        output = self.folder / f"run-{number}.log"
+        output.touch()
+        run = forked(command, environment, output)
         self.started.append(run)
         return run
 
@@ -103,14 +128,10 @@ class Deployment:
 
     def command(self, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Another `tailrace` command, to its end."""
-        return subprocess.run(
-            [*TAILRACE, *arguments],
-            text=True,
-            capture_output=True,
-            timeout=timeout,
-            check=False,
-            env=ENVIRONMENT,
-        )
+        with TemporaryDirectory() as folder:
+            output, errors = Path(folder, "output"), Path(folder, "errors")
+            code = forked(arguments, dict(ENVIRONMENT), output, errors).wait(timeout)
+            return subprocess.CompletedProcess(arguments, code, output.read_text(), errors.read_text())
 
     def once(self, timeout: float = 600, seams: str = "") -> None:
         """`tailrace run --once` to success."""
