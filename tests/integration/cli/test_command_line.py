@@ -136,7 +136,7 @@ def test_a_snapshot_is_asked_for_paused_resumed_and_stopped_from_the_command_lin
     assert_no_password(run)
     many = ("--tables", "tailrace.*", "--chunk-rows", "5", "--parallelism", "1")
     assert "accepted, reads tailrace." in told(secured, "snapshot", *many, "--id", "slow")
-    assert "slow" in told(secured, "status")
+    run.until(lambda: "slow" in told(secured, "status"), 60, "the snapshot to be shown")
     told(secured, "pause", "slow")
     run.until(lambda: snapshots(secured)[-1] == "Paused", 60, "the snapshot to pause")
     told(secured, "resume")
