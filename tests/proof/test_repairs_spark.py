@@ -18,6 +18,7 @@ from support.postgres import PostgresServer
 from support.process import Program
 from support.proof.process import Deployment, status
 from support.versions import turns
+from support.waiting import until
 
 POSITION_LOST = 12
 TABLES = ("value", "other")
@@ -53,11 +54,14 @@ class Shop:
                 return False
 
     def verb(self, *arguments: str) -> None:
-        """A command of the document."""
-        verb, *rest = arguments
+        """A command of the document, again while capture restarts."""
+        until(lambda: self._taken(*arguments), f"{arguments} to be taken")
+
+    def _taken(self, verb: str, *rest: str) -> bool:
         here = ("-f", str(self.deployment.manifest), "--run-dir", str(self.deployment.state))
         done = self.deployment.command(verb, *here, *rest)
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == 0 or "CaptureGone" in done.stderr, done.stdout + done.stderr
+        return done.returncode == 0
 
     def settled(self, run: Program) -> None:
         """After one more change of each table."""
