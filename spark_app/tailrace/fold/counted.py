@@ -24,7 +24,7 @@ class RowCounts:
     group: Ints
     """The group of each change in that order."""
     writes: Ints
-    """The rows to write of each group if the target's own that it takes are marked."""
+    """The rows that each group leaves, instead of those of the target that it takes."""
     groups_to_delete: Ints
     """Groups whose deletes want rows of the target,"""
     digests: Digests
@@ -55,13 +55,11 @@ class RowCounts:
     def settled(self, there: Ints) -> tuple[Mask, Ints]:
         """`there`: how many rows the target has, of `digests`. Which changes are to be written, and how many rows of
         each group of `groups_to_delete` are to be marked: what would be marked and written again just stays."""
-        marks = np.minimum(there, self.counts)
-        stays = np.minimum(marks, self.writes[self.groups_to_delete])
-        writes = self.writes.copy()
-        writes[self.groups_to_delete] -= stays
+        taken = np.zeros(len(self.writes), np.int64)
+        taken[self.groups_to_delete] = np.minimum(there, self.counts)
         inserts = np.flatnonzero(~self.removes[self.order])
         group = self.group[inserts]
-        behind = np.bincount(group, minlength=len(writes))[group] - 1 - numbered_within(group)
+        behind = np.bincount(group, minlength=len(taken))[group] - 1 - numbered_within(group)
         written: Mask = np.zeros(len(self.removes), np.bool_)
-        written[self.order[inserts[behind < writes[group]]]] = True
-        return written, marks - stays
+        written[self.order[inserts[behind < (self.writes - taken)[group]]]] = True
+        return written, np.maximum(taken - self.writes, 0)[self.groups_to_delete]

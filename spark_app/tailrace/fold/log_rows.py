@@ -134,7 +134,7 @@ def read_changes(
             kept.append(block.filter(mine))
     # Divided rows come segment by segment, but the segments in any order.
     kept.sort(key=lambda block: int(block.seq[0]))
-    return _promoted(work, kept)
+    return promoted(work, kept)
 
 
 def _own(work: FoldInput, part: int, first: Seq) -> Iterator[SegmentRows]:
@@ -143,10 +143,11 @@ def _own(work: FoldInput, part: int, first: Seq) -> Iterator[SegmentRows]:
         yield block if work.parts == 1 else block.filter(work.owner(block.keys) == part)
 
 
-def _promoted(work: FoldInput, kept: list[SegmentRows]) -> RowChanges:
+def promoted(work: FoldInput, kept: list[SegmentRows]) -> RowChanges:
+    """The rows of several blocks in the target's columns."""
     target = work.slice.schema
     columns = [
-        pa.chunked_array([chunk for block in kept for chunk in column_of(block, work, column.id).chunks],
+        pa.chunked_array([chunk for block in kept for chunk in _column(block, work, column.id).chunks],
                          work.types[column.name])
         for column in target.columns
     ]  # fmt: skip
@@ -160,7 +161,7 @@ def _promoted(work: FoldInput, kept: list[SegmentRows]) -> RowChanges:
     )
 
 
-def column_of(block: SegmentRows, work: FoldInput, column_id: int) -> pa.ChunkedArray:
+def _column(block: SegmentRows, work: FoldInput, column_id: int) -> pa.ChunkedArray:
     """The column by its identity: it may have had another name, or not have been there."""
     kind = next(work.types[c.name] for c in work.slice.schema.columns if c.id == column_id)
     version = work.slice.versions[block.segment.schema_version]

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from tailrace.changelog.parquet_batches import batch_rows
 from tailrace.fold.row_digests import Digests, digests, numbered_within
 from tailrace.targets.lake.files.access import FileAccess, parquet
-from tailrace.targets.lake.files.index import FileIndex, IndexCache, Matches, search_once
+from tailrace.targets.lake.files.index import NO_ROWS, FileIndex, IndexCache, Matches, search_once
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.files.locate import CACHE, Found, Span, apart, in_layout, live
 from tailrace.targets.lake.model import DataFile
@@ -63,33 +63,30 @@ def _search(access: FileAccess, file: DataFile, layout: Layout, wanted: list[pa.
     # With the columns: a file that is older than one of them has other digests since.
     name = "\n".join([file.path, "", *(field.name for field in layout.arrow)])
     index = cache.get(name)
-    if index is None and cache.admits(file.rows * _ROW_BYTES):
-        with parquet(access, file.path) as opened:
-            halves = [half for _, half in _digests(opened, layout)]
-        columns = [pa.array(np.concatenate([np.empty(0, np.int64), *(h[at] for h in halves)])) for at in (0, 1)]
-        index = cache.offer(name, FileIndex.build(columns))
     if index is not None:
         return index.search(wanted)
-    return _scan(access, file, layout, wanted)
-
-
-def _scan(access: FileAccess, file: DataFile, layout: Layout, wanted: list[pa.Array]) -> Matches:
-    """Some rows at a time, nothing kept."""
-    found: list[Matches] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
     with parquet(access, file.path) as opened:
-        for start, halves in _digests(opened, layout):
-            positions, which = search_once([pa.array(half) for half in halves], wanted)
-            found.append((positions + start, which))
+        if not cache.admits(file.rows * _ROW_BYTES):
+            return _scan(opened, layout, wanted)
+        columns = [pa.concat_arrays(half) for half in zip(*_digests(opened, layout), strict=True)]
+    return cache.offer(name, FileIndex.build(columns)).search(wanted)
+
+
+def _scan(opened: pq.ParquetFile, layout: Layout, wanted: list[pa.Array]) -> Matches:
+    """Some rows at a time, nothing kept."""
+    start, found = 0, [NO_ROWS]
+    for halves in _digests(opened, layout):
+        positions, which = search_once(halves, wanted)
+        found.append((positions + start, which))
+        start += len(halves[0])
     return np.concatenate([at for at, _ in found]), np.concatenate([which for _, which in found])
 
 
-def _digests(opened: pq.ParquetFile, layout: Layout) -> Iterator[tuple[int, Digests]]:
-    """Yields the digests of some rows at a time; with the position of the first."""
+def _digests(opened: pq.ParquetFile, layout: Layout) -> Iterator[list[pa.Array]]:
+    """Yields the digests of some rows at a time."""
     names = [column.name for column in layout.schema.columns]
     present = set(opened.schema_arrow.names)
     read = [name for name in layout.physical(names) if name in present]
-    start = 0
     for batch in opened.iter_batches(batch_rows(opened, read), columns=read):
         if batch.num_rows:
-            yield start, digests(in_layout(pa.table(batch), layout, names))
-        start += batch.num_rows
+            yield [pa.array(half) for half in digests(in_layout(pa.table(batch), layout, names))]

@@ -13,12 +13,11 @@ from support.folder_lake import FolderTable
 from tailrace.batch.slice import TableSlice, cut
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.errors import TargetChanged
-from tailrace.targets.lake.engine import keyless
+from tailrace.fold import keyless
 from tailrace.targets.lake.engine.keyless import build_keyless
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.files import locate_rows
 from tailrace.targets.lake.files.index import IndexCache
-from tailrace.targets.lake.model import DataFile
 
 
 def work_of(log: CountedLog, table: FolderTable, batch: TableSlice) -> PartInput:
@@ -66,20 +65,22 @@ def test_there_are_as_many_of_each_row_as_in_the_source(tmp_path: Path, monkeypa
 def test_a_change_that_counts_twice_or_never_is_found(
     broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def of(work: PartInput) -> keyless.BatchBase:
-        base = original(work)
+    def of(part: TableSlice) -> keyless.CountedSlice:
+        counted = original(part)
         match broken:
             case "seen":
-                return replace(base, seen=())
+                return replace(counted, seen=())
             case "replay point":
-                return replace(base, first=max(base.first, type(base.first)(work.slice.start_seq + 1)))
+                return replace(counted, first=max(counted.first, type(counted.first)(part.start_seq + 1)))
             case _:
-                chunks = [c for c in work.slice.chunks if c.path is not None]
-                files = tuple(DataFile(str(c.path), c.rows, c.size) for c in chunks)
-                return replace(base, files=files) if base.adopted and not base.files else base
+                return (
+                    counted
+                    if counted.slice.chunks
+                    else replace(counted, slice=replace(part, clear=counted.slice.clear))
+                )
 
-    original = keyless.BatchBase.of
-    monkeypatch.setattr(keyless.BatchBase, "of", of)
+    original = keyless.CountedSlice.of
+    monkeypatch.setattr(keyless.CountedSlice, "of", of)
     for seed in range(150):
         folder = tmp_path / str(seed)
         folder.mkdir()
