@@ -16,7 +16,7 @@ from tailrace.changelog.records.snapshots import ChunkRegistered
 CAPTURE = ("capture.after-segments", "journal.before-create", "journal.after-create", "capture.before-ack")
 """Capture dies; the driver lives on and starts it again."""
 CHUNK = ("chunk.before-snapshot", "chunk.after-snapshot", "chunk.after-read")
-"""An executor's Python worker dies; the table is read again."""
+"""An executor's Python worker dies, or with a table that is small at the time the driver; the table is read again."""
 DRIVER = ("snapshot.before-register", "snapshot.after-register", "apply.before-commit", "apply.after-commit")
 """The driver dies with its JVM; the next one goes on."""
 CASES = (("delta", 14), ("iceberg", 18), ("iceberg", 14), ("delta", 18))
@@ -35,7 +35,9 @@ def test_whatever_is_killed_there_are_as_many_of_each_row_as_in_the_source(
         writers.start()
         stalls.start()
         try:
-            kill_capture_and_workers(proof)
+            kill_capture(proof)
+            for seam in CHUNK:
+                kill_reader(proof, seam)
             for number, seam in enumerate(DRIVER):
                 request = proof.deployment.request(f"again-{number}", tables=[NAME])
                 run = proof.deployment.start("-f", str(request), seams=f"{seam}=kill@{1 + number % 2}")
@@ -51,15 +53,23 @@ def test_whatever_is_killed_there_are_as_many_of_each_row_as_in_the_source(
     print(f"{writers.transactions} transactions, {readings(proof.deployment.log)}")
 
 
-def kill_capture_and_workers(proof: Proof) -> None:
-    plan = [f"{seam}=kill@{2 + 2 * i}" for i, seam in enumerate(CAPTURE)] + [f"{seam}=kill" for seam in CHUNK]
+def kill_capture(proof: Proof) -> None:
+    plan = [f"{seam}=kill@{2 + 2 * i}" for i, seam in enumerate(CAPTURE)]
     run = proof.deployment.start(seams=",".join(plan))
     for number in range(3):
         run.until(proof.completed(number + 1), 120, f"reading {number}")
         proof.ask(f"early-{number}", tables=[NAME])
     run.until(lambda: len(list(proof.deployment.marks.iterdir())) == len(plan), 200, f"all of {plan} to be reached")
     run.until(proof.completed(4), 120, "the last reading")
-    assert run.process.poll() is None, f"the driver ended with capture or a worker\n{run.tail()}"
+    assert run.process.poll() is None, f"the driver ended with capture\n{run.tail()}"
+    run.kill()
+
+
+def kill_reader(proof: Proof, seam: str) -> None:
+    request = proof.deployment.request(seam.replace(".", "-"), tables=[NAME])
+    run, mark = proof.deployment.start("-f", str(request), seams=f"{seam}=kill"), proof.deployment.marks / seam
+    run.until(lambda: mark.exists() or run.poll() is not None, 240, f"{seam} to be reached")
+    assert mark.exists(), f"{seam} was never reached\n{run.tail()}"
     run.kill()
 
 
