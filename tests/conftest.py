@@ -11,7 +11,6 @@ import pytest
 
 from support import halves
 from support.costs import Costs
-from support.kube import KubeApi
 from support.postgres import PostgresServer
 from support.s3 import S3Server
 from support.versions import deselect_others, major_for, turn
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from cluster.deploy import Cluster
     from support.capture import CaptureRun
     from support.ddl.fork_server import ForkServer
+    from support.kube import KubeApi
     from support.mysql import MysqlServer
     from support.proof.harness import Begin
 
@@ -108,14 +108,16 @@ def s3(s3_server: S3Server) -> S3Server:
 
 
 @pytest.fixture(scope="session")
-def resting_kube_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeApi]:
+def resting_kube_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator["KubeApi"]:
+    from support.kube import KubeApi
+
     with KubeApi(tmp_path_factory.mktemp("kube")) as api:
         api.rest()
         yield api
 
 
 @pytest.fixture(scope="module")
-def kube_api(resting_kube_api: KubeApi) -> Iterator[KubeApi]:
+def kube_api(resting_kube_api: "KubeApi") -> Iterator["KubeApi"]:
     """A Kubernetes API without nodes, shared: a test works in a namespace, or on resources, of its own. It takes no
     CPU time while tests of modules without it run."""
     resting_kube_api.go_on()
