@@ -105,10 +105,12 @@ integration: ## Tests against real servers
 	$(IN_MEMORY) 12 env $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder $(QUEUED); status=$$?; \
 	wait $$beside || status=1; cat $$told; rm $$told; exit $$status
 
-# With them, all cases of the tests of which `make test` runs one (a format, a product, a version).
+# With them, all cases of the tests of which `make test` runs one (a format, a product, a version), and many examples of
+# what holds for all values.
 CASES = $(shell grep -rlE 'import .*turns' tests/integration tests/proof)
+PROPERTIES = $(shell grep -rlE '^ *@given' tests/unit)
 soak: ## The long proving runs
-	TAILRACE_TURN=all $(PYTEST) -s $(CASES) tests/soak
+	TAILRACE_TURN=all $(PYTEST) -s --hypothesis-profile=soak $(PROPERTIES) $(CASES) tests/soak
 
 bench: ## Measure throughput and lag
 	PYTHONPATH=tools $(VENV)/python -m bench

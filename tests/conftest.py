@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from support.proof.harness import Begin
 
 # No test is timed: on a busy machine Hypothesis' 200 ms an example fail for want of CPU alone.
-hypothesis.settings.register_profile("tailrace", deadline=None)
+hypothesis.settings.register_profile("tailrace", deadline=None, max_examples=50)
+hypothesis.settings.register_profile("soak", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile("tailrace")
 
 # Pytest gives its handlers to loggers that do not propagate, and those of PySpark would change the handlers' format.

@@ -87,7 +87,7 @@ def test_a_roll_up_writes_what_is_new_however_large_the_state_is(
 
 def test_any_state_comes_back_from_its_roll_ups(storage: Storage) -> None:
     """Random journals, with a roll-up now and then by one of two writers, of which the other loads the newest."""
-    for seed in range(6):
+    for seed in range(3):
         place = Storage.open(StorageLocation(location=f"{storage.root}-{seed}"))
         random, rollups = Random(seed), Rollups()
         journal = Journal(random)

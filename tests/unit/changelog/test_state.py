@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from support import states
@@ -48,7 +48,6 @@ from tailrace.errors import CorruptLog
 RANDOM = st.integers(0, 2**32).map(Random)
 
 
-@settings(max_examples=60, deadline=None)
 @given(RANDOM, st.integers(1, 40))
 def test_a_journal_folds_the_same_at_once_through_json_and_through_roll_ups(random: Random, length: int) -> None:
     journal = Journal(random)
@@ -64,7 +63,6 @@ def test_a_journal_folds_the_same_at_once_through_json_and_through_roll_ups(rand
         assert stepwise == at_once
 
 
-@settings(max_examples=60, deadline=None)
 @given(RANDOM)
 def test_the_state_names_exactly_the_segments_and_transactions_that_were_not_removed(random: Random) -> None:
     journal = Journal(random)

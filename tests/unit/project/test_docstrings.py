@@ -11,14 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from support.syntax import tree
+
 ROOT = Path(__file__).parents[3]
 REFUSED = re.compile(r"(Of|By|As|What|Whether|Where|Who|Whose|From|In|For|Likewise|The same)\b")
 ROOMS = ("operator/tailrace_operator", "spark_app/tailrace", "tools")
 
 
-def docstrings(source: str) -> Iterator[tuple[int, str]]:
+def docstrings(module: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and text of each docstring: modules, classes, functions, attributes."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(module):
         body = getattr(node, "body", None)
         statements: list[ast.stmt] = body if isinstance(body, list) else []
         for number, statement in enumerate(statements):
@@ -35,7 +37,7 @@ def docstrings(source: str) -> Iterator[tuple[int, str]]:
 @pytest.mark.parametrize("room", ROOMS)
 def test_docstrings_start_with_a_noun_or_a_verb(room: str) -> None:
     top = ROOT / room
-    found = [(path, line, text) for path in (sorted(top.rglob("*.py"))) for line, text in docstrings(path.read_text())]
+    found = [(path, line, text) for path in (sorted(top.rglob("*.py"))) for line, text in docstrings(tree(path))]
     assert found
     wrong = [f"{path.relative_to(ROOT)}:{line}: {text[:60]}" for path, line, text in found if REFUSED.match(text)]
     assert not wrong, "\n".join(wrong)
@@ -50,4 +52,4 @@ def test_a_docstring_without_a_subject_is_found(text: str) -> None:
         f'def a():\n    """{text}"""',
     ]
     for source in modules:
-        assert [REFUSED.match(found) is not None for _, found in docstrings(source)] == [True]
+        assert [REFUSED.match(found) is not None for _, found in docstrings(ast.parse(source))] == [True]

@@ -212,9 +212,7 @@ def outcome(
 
 
 @given(logs(), st.lists(st.integers(0, 500), max_size=3), st.sampled_from(STARTS))
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_many_at_once_are_the_same_as_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: list[bytes], cuts: list[int], start: StartingPoint
 ) -> None:

@@ -224,10 +224,10 @@ def test_a_file_that_is_older_than_a_key_column_stops_its_table_alone(limit: int
 @pytest.mark.parametrize("key", [7, "seven"])
 def test_indexes_of_tiny_files_are_bounded_by_what_they_really_take(key: int | str) -> None:
     """An insert-only table makes one with each commit, and nobody ever asks for it."""
-    cache = IndexCache(1 << 20)
+    cache, index = IndexCache(1 << 20), FileIndex.build([pa.array([key])])
     for number in range(2_000):
         cache.begin()
-        cache.offer(f"file:///{number}", FileIndex.build([pa.array([key])]))
+        cache.offer(f"file:///{number}", index)
     assert 100 < len(cache._entries) <= 1024
 
 
