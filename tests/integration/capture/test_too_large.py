@@ -14,11 +14,10 @@ from tailrace.storage.store import Storage
 
 HALF = "repeat('x', {})::bytea"
 """Its text has two characters for each byte."""
-VALUE, ROW = (
-    f"INSERT INTO t VALUES (1, {HALF.format(a)}, {HALF.format(b)})" for a, b in ((540 << 20, 0), (300 << 20,) * 2)
-)
+VALUE = f"INSERT INTO t SELECT 1, {HALF.format(540 << 20)}, ''"
+ROW = f"INSERT INTO t SELECT 1, v, v FROM (SELECT {HALF.format(300 << 20)} AS v OFFSET 0) AS one"
 """One value, and a row of two values, whose text passes 1 GB."""
-LARGER = f"UPDATE t SET a = {HALF.format(540 << 20)}; UPDATE t SET b = {HALF.format(540 << 20)}"
+LARGER = {VALUE: "UPDATE t SET b = a", ROW: "UPDATE t SET a = a || a; UPDATE t SET b = a"}
 """A row that passes it in binary form, too."""
 
 
@@ -39,7 +38,7 @@ def test_a_row_that_the_server_cannot_send_is_told_with_the_way_out(
     capture.start()
     capture.catch_up()
     server.execute(insert)
-    server.execute(LARGER)
+    server.execute(LARGER[insert])
     unreadable(server)
     assert capture.process is not None and capture.wait() == 12, capture.tail()
     fault = capture.fault()
