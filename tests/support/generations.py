@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from support.iceberg import folder_catalog
+from demo.compare import read_delta, read_iceberg
+from support.iceberg import folder_catalog, local
 from support.lake import table_schema
 from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
@@ -44,6 +46,8 @@ class Place:
     storage: Storage
     open: Callable[[], FormatTable]
     sql_name: str
+    read: Callable[[], pa.Table]
+    """By delta-rs or pyiceberg."""
 
     @classmethod
     def make(cls, format: str, spark: SparkSession, folder: Path) -> "Place":
@@ -51,12 +55,19 @@ class Place:
         if format == "delta":
             storage = Storage.open(StorageLocation(location=folder.as_uri()))
             location = f"{folder.as_uri()}/{name}"
-            return cls(spark, storage, lambda: DeltaTable(lambda: spark, storage, location), f"delta.`{location}`")
+            read = partial(read_delta, folder / name)
+            return cls(
+                spark, storage, lambda: DeltaTable(lambda: spark, storage, location), f"delta.`{location}`", read
+            )
         catalog = folder_catalog(spark)
         storage = Storage.open(StorageLocation(location=catalog.location))
-        return cls(spark, storage, lambda: IcebergTable(catalog, storage, name, "t"), f"iceberg.{name}.t")
+        read = partial(read_iceberg, local(catalog.location) / name / "t")
+        return cls(spark, storage, lambda: IcebergTable(catalog, storage, name, "t"), f"iceberg.{name}.t", read)
 
     def rows(self) -> list[dict[str, Any]]:
+        return sorted(self.read().to_pylist(), key=str)
+
+    def rows_by_spark(self) -> list[dict[str, Any]]:
         self.spark.catalog.clearCache()
         self.spark.sql(f"REFRESH TABLE {self.sql_name}")
         return sorted(

@@ -30,6 +30,9 @@ def settings(folder: Path) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder} -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "spark.local.dir": str(folder / "local"),
         "spark.scheduler.mode": "FAIR",
+        # To compile a query costs more than a few rows bring.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.catalog.iceberg": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.iceberg.cache-enabled": "false",

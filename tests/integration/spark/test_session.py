@@ -93,7 +93,7 @@ def test_what_a_killed_jvm_leaves_is_in_the_run_directory_and_the_next_start_rem
 
 
 SAYS = """
-import json, sys
+import json, sys, urllib.request
 from pathlib import Path
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.places import Places
@@ -103,43 +103,8 @@ assert options, "make setup has made no archive"
 spec = ReplicatorSpec.model_validate_json(sys.argv[2])
 spark = session.start(spec, Places(spec).target, run_dir, run_dir / "spark.log", options)
 conf = spark.sparkContext.getConf()
-names = ("spark.network.timeout", "spark.authenticate", "spark.eventLog.enabled", "spark.executor.memoryOverhead")
+names = ("spark.network.timeout", "spark.authenticate", "spark.eventLog.overwrite", "spark.executor.memoryOverhead")
 print(json.dumps([conf.get(name) for name in names]))
-session.stop(spark)
-"""
-
-
-def test_a_users_setting_reaches_spark_beside_tailraces_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through the spec alone, which refuses some. And the JVM uses the archive of classes: it is valid for one
-    classpath, and the first place on that is where Spark's own settings would be."""
-    (tmp_path / "events").mkdir()
-    passed_by = f"--conf spark.eventLog.enabled=true --conf spark.eventLog.dir={(tmp_path / 'events').as_uri()}"
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{passed_by} pyspark-shell")
-    (tmp_path / "conf").mkdir()
-    (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.executor.memoryOverhead 1g\n")
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
-    spec = {
-        "source": {"type": "postgresql", "host": "localhost", "database": "d", "username": "u"},
-        "tables": {"include": ["public.*"]},
-        "target": {"type": "delta", "location": tmp_path.as_uri()},
-        "storage": {"location": tmp_path.as_uri()},
-        "sparkConf": [{"name": "spark.network.timeout", "value": "301s"}],
-    }
-    command = [sys.executable, "-c", SAYS, str(tmp_path), json.dumps(spec)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
-    assert json.loads(done.stdout.splitlines()[-1]) == ["301s", "true", None, None]
-    assert "Unable to use shared archive" not in (tmp_path / "spark.log").read_text()
-
-
-LOOKS = """
-import json, sys, urllib.request
-from pathlib import Path
-from tailrace.contract.resources import ReplicatorSpec
-from tailrace.places import Places
-from tailrace.spark import session
-run_dir = Path(sys.argv[1])
-spec = ReplicatorSpec.model_validate_json(sys.argv[2])
-spark = session.start(spec, Places(spec).target, run_dir, run_dir / "spark.log")
 assert spark.sparkContext.parallelize(range(8), 2).count() == 8
 address = spark.sparkContext.uiWebUrl
 with urllib.request.urlopen(f"{address}/api/v1/applications", timeout=60) as answer:
@@ -148,25 +113,37 @@ session.stop(spark)
 """
 
 
-def test_sparks_ui_and_its_event_log_show_the_jobs_as_the_recipe_says(tmp_path: Path) -> None:
-    """docs/operations.md, "Looking into Spark"."""
+def test_a_users_settings_reach_spark_beside_tailraces_own_and_show_its_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through the spec alone, which refuses some. And the JVM uses the archive of classes: it is valid for one
+    classpath, and the first place on that is where Spark's own settings would be. Spark's UI and its event log are set
+    as in docs/operations.md, "Looking into Spark"."""
     events = tmp_path / "events"
     events.mkdir()
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.eventLog.overwrite=true pyspark-shell")
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.executor.memoryOverhead 1g\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
     spec = {
         "source": {"type": "postgresql", "host": "localhost", "database": "d", "username": "u"},
         "tables": {"include": ["public.*"]},
         "target": {"type": "delta", "location": tmp_path.as_uri()},
         "storage": {"location": tmp_path.as_uri()},
         "sparkConf": [
+            {"name": "spark.network.timeout", "value": "301s"},
             {"name": "spark.ui.enabled", "value": "true"},
             {"name": "spark.eventLog.enabled", "value": "true"},
             {"name": "spark.eventLog.dir", "value": events.as_uri()},
             {"name": "spark.eventLog.compress", "value": "false"},
         ],
     }
-    command = [sys.executable, "-c", LOOKS, str(tmp_path), json.dumps(spec)]
+    command = [sys.executable, "-c", SAYS, str(tmp_path), json.dumps(spec)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
-    assert json.loads(done.stdout.splitlines()[-1]) == ["http://127.0.0.1", ["tailrace"]]
+    settings, ui = map(json.loads, done.stdout.splitlines()[-2:])
+    assert settings == ["301s", "true", None, None]
+    assert "Unable to use shared archive" not in (tmp_path / "spark.log").read_text()
+    assert ui == ["http://127.0.0.1", ["tailrace"]]
     documents = [json.loads(line) for path in events.rglob("events_*") for line in path.read_text().splitlines()]
     kinds = [document["Event"] for document in documents]
     assert kinds.count("SparkListenerJobEnd") == 1 and kinds[-1] == "SparkListenerApplicationEnd"
@@ -179,34 +156,37 @@ from tailrace.contract.resources import ReplicatorSpec
 from tailrace.errors import TailraceError
 from tailrace.places import Places
 from tailrace.spark import session
-run_dir = Path(sys.argv[1])
-try:
-    spec = ReplicatorSpec.model_validate_json(sys.argv[2])
-    session.start(spec, Places(spec).target, run_dir, run_dir / "spark.log")
-except TailraceError as error:
-    print(json.dumps([error.exit_code, error.message, error.fix]))
+run_dir, spec = Path(sys.argv[1]), json.loads(sys.argv[2])
+launch, jvms = session.launch_gateway, []
+def launched_once(*arguments):
+    jvms[:] = jvms or [launch(*arguments)]
+    return jvms[0]
+session.launch_gateway = launched_once
+for name, value in json.loads(sys.argv[3]):
+    said = ReplicatorSpec.model_validate({**spec, "sparkConf": [{"name": name, "value": value}]})
+    try:
+        session.start(said, Places(said).target, run_dir, run_dir / "spark.log")
+    except TailraceError as error:
+        print(json.dumps([error.exit_code, error.message, error.fix]))
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "code", "said"),
-    [
-        ("spark.memory.fraction", "seven", 2, "seven"),
-        ("spark.network.timeout", "1s", 2, "spark.executor.heartbeatInterval"),
-        ("spark.task.cpus", "50", 1, "cpus per task = 50"),
-    ],
-)
-def test_what_spark_refuses_of_a_users_settings_is_said(
-    tmp_path: Path, name: str, value: str, code: int, said: str
-) -> None:
+def test_what_spark_refuses_of_a_users_settings_is_said(tmp_path: Path) -> None:
+    """By one JVM for all."""
     spec = {
         "source": {"type": "postgresql", "host": "localhost", "database": "d", "username": "u"},
         "tables": {"include": ["public.*"]},
         "target": {"type": "delta", "location": tmp_path.as_uri()},
         "storage": {"location": tmp_path.as_uri()},
-        "sparkConf": [{"name": name, "value": value}],
     }
-    command = [sys.executable, "-c", REFUSED, str(tmp_path), json.dumps(spec)]
+    expected = {
+        ("spark.memory.fraction", "seven"): (2, "seven"),
+        ("spark.network.timeout", "1s"): (2, "spark.executor.heartbeatInterval"),
+        ("spark.task.cpus", "50"): (1, "cpus per task = 50"),
+    }
+    command = [sys.executable, "-c", REFUSED, str(tmp_path), json.dumps(spec), json.dumps(list(expected))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
-    exit_code, message, fix = json.loads(done.stdout.splitlines()[-1])
-    assert exit_code == code and said in message and "sparkConf" in fix
+    told = done.stdout.splitlines()[-len(expected) :]
+    for line, (code, said) in zip(told, expected.values(), strict=True):
+        exit_code, message, fix = json.loads(line)
+        assert exit_code == code and said in message and "sparkConf" in fix, line

@@ -43,7 +43,7 @@ def test_a_target_of_another_generation_has_the_new_columns_and_rows_and_no_old_
         assert place.rows() == expected
         again = place.open()
         assert again.ensure(schema, LOG, generation).applied_record == record + 1, "opening again replaces nothing"
-        assert len(again.files()) == 1 and place.rows() == expected
+        assert len(again.files()) == 1 and place.rows() == expected == place.rows_by_spark()
 
 
 def test_the_layout_of_files_differs_between_generations_of_the_same_columns(place: Place) -> None:
