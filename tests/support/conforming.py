@@ -7,11 +7,13 @@ from random import Random
 from typing import Any, Protocol
 
 import pyarrow as pa
+from psycopg.rows import dict_row
 from pyspark.sql import SparkSession
 from typing_extensions import override
 
 from demo.compare import READERS
 from support.random_log import KeyOf, RandomLog
+from support.postgres import PostgresServer
 from support.scripted_target import MemoryDatabase, MemoryUnits
 from tailrace import targets
 from tailrace.batch.applied import FIRST, AppliedState, Generation
@@ -32,6 +34,10 @@ class Subject(Protocol):
     def lacking(self) -> frozenset[str]:
         """Types that it does not have: a manifest that asks for them is refused."""
 
+    @property
+    def holds_nul(self) -> bool:
+        """False: a text with the character U+0000 is refused, with its table and its column."""
+
     def units(self, admit: Callable[[], None]) -> Units: ...
 
     def rows(self, schema: TableSchema) -> Rows:
@@ -49,6 +55,7 @@ class Lake:
     format: str
     folder: Path
     spark: SparkSession
+    holds_nul: bool = True
 
     @property
     def lacking(self) -> frozenset[str]:
@@ -56,7 +63,7 @@ class Lake:
 
     def units(self, admit: Callable[[], None]) -> Units:
         spec = TargetSpec.model_validate({"type": self.format, "location": (self.folder / "lake").as_uri()})
-        return targets.open(spec).units(Runtime(log_of(self.folder), admit, lambda: self.spark))
+        return targets.open(spec).units(Runtime(log_of(self.folder), admit, lambda: self.spark, "postgresql"))
 
     def rows(self, schema: TableSchema) -> Rows:
         found: pa.Table = READERS[self.format](self.folder / "lake" / schema.schema_name / schema.table_name)
@@ -75,6 +82,7 @@ class InMemory:
     folder: Path
     database: MemoryDatabase = field(default_factory=MemoryDatabase)
     lacking: frozenset[str] = frozenset()
+    holds_nul: bool = True
 
     def units(self, admit: Callable[[], None]) -> Units:
         return MemoryUnits(self.database, log_of(self.folder), admit)
@@ -89,6 +97,38 @@ class InMemory:
 
     def holds(self, path: str) -> bool:
         return path in self.database.staged
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database server, out of another product."""
+
+    folder: Path
+    server: PostgresServer
+    lacking: frozenset[str] = frozenset()
+    holds_nul: bool = False
+
+    def units(self, admit: Callable[[], None]) -> Units:
+        spec = {"type": "postgresql", "host": self.server.host, "port": self.server.port, "username": "postgres"}
+        target = targets.open(TargetSpec.model_validate({**spec, "database": "postgres"}))
+        return target.units(Runtime(log_of(self.folder), admit, no_spark, "mysql"))
+
+    def rows(self, schema: TableSchema) -> Rows:
+        with self.server.connect() as connection, connection.cursor(row_factory=dict_row) as cursor:
+            connection.execute("SET TimeZone = 'UTC'")
+            return cursor.execute(f'SELECT * FROM "{schema.schema_name}"."{schema.table_name}"').fetchall()
+
+    def lose(self, path: str) -> None:
+        with self.server.connect() as connection:
+            connection.execute(f"TRUNCATE _tailrace.{path}")
+
+    def holds(self, path: str) -> bool:
+        with self.server.connect() as connection:
+            return bool(connection.execute(f"SELECT 1 FROM _tailrace.{path}").fetchone())
+
+
+def no_spark() -> SparkSession:
+    raise AssertionError("no JVM is needed")
 
 
 def log_of(folder: Path) -> Storage:

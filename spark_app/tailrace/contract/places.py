@@ -113,23 +113,8 @@ class MySql(Model):
     from the change log's id, above 2147483648. Immutable."""
 
 
-class SourceSpec(Model):
-    """The database that is read. Settings of one product only are in that product's block."""
-
-    model_config = rules(
-        ("!has(self.credentials) || !has(self.passwordFile)", "give credentials or passwordFile, not both"),
-        ("self.type == oldSelf.type", f"source.type is immutable: {ANEW}"),
-        (
-            "has(self.database) == has(oldSelf.database) && (!has(self.database) || self.database == oldSelf.database)",
-            f"source.database is immutable: {ANEW}",
-        ),
-        ("has(self.database) == (self.type == 'postgresql')", _DATABASE),
-        ("!has(self.postgresql) || self.type == 'postgresql'", "the block postgresql goes with type postgresql only"),
-        ("!has(self.mysql) || self.type == 'mysql'", "the block mysql goes with type mysql only"),
-        _fixed("postgresql.slot"),
-        _fixed("postgresql.publication"),
-        _fixed("mysql.serverId"),
-    )
+class ServerSpec(Model):
+    """A database server, and how it is reached."""
 
     type: Literal["postgresql", "mysql"]
     """Kind of database; `mysql` is MariaDB, too. Immutable."""
@@ -148,10 +133,6 @@ class SourceSpec(Model):
     """Short form of `credentials: {file: …}`."""
     tls: Tls = Tls()
     """Transport security."""
-    postgresql: PostgreSql = Field(default_factory=PostgreSql)
-    """Settings that only PostgreSQL has."""
-    mysql: MySql = Field(default_factory=MySql)
-    """Settings that only MySQL and MariaDB have."""
 
     @property
     def secrets(self) -> list[str | None]:
@@ -164,6 +145,35 @@ class SourceSpec(Model):
         return self.port if self.port is not None else PORTS[self.type]
 
     @property
+    def address(self) -> str:
+        """A text for people: `host:port/database`, or without a database."""
+        return f"{self.host}:{self.tcp_port}" + (f"/{self.database}" if self.database is not None else "")
+
+
+class SourceSpec(ServerSpec):
+    """The database that is read. Settings of one product only are in that product's block."""
+
+    model_config = rules(
+        ("!has(self.credentials) || !has(self.passwordFile)", "give credentials or passwordFile, not both"),
+        ("self.type == oldSelf.type", f"source.type is immutable: {ANEW}"),
+        (
+            "has(self.database) == has(oldSelf.database) && (!has(self.database) || self.database == oldSelf.database)",
+            f"source.database is immutable: {ANEW}",
+        ),
+        ("has(self.database) == (self.type == 'postgresql')", _DATABASE),
+        ("!has(self.postgresql) || self.type == 'postgresql'", "the block postgresql goes with type postgresql only"),
+        ("!has(self.mysql) || self.type == 'mysql'", "the block mysql goes with type mysql only"),
+        _fixed("postgresql.slot"),
+        _fixed("postgresql.publication"),
+        _fixed("mysql.serverId"),
+    )
+
+    postgresql: PostgreSql = Field(default_factory=PostgreSql)
+    """Settings that only PostgreSQL has."""
+    mysql: MySql = Field(default_factory=MySql)
+    """Settings that only MySQL and MariaDB have."""
+
+    @property
     def keeps_log(self) -> bool:
         """The source keeps its log for as long as it is not read, until its disk is full."""
         return self.type == "postgresql"
@@ -173,11 +183,6 @@ class SourceSpec(Model):
         """A text for people: the fate of the source's log while no reader consumes it."""
         keeps = "keeps its log meanwhile"
         return f"the source {keeps}" if self.keeps_log else f"the source {keeps} only until it expires"
-
-    @property
-    def address(self) -> str:
-        """A text for people: `host:port/database`, or without a database."""
-        return f"{self.host}:{self.tcp_port}" + (f"/{self.database}" if self.database is not None else "")
 
     @model_validator(mode="before")
     @classmethod
@@ -282,14 +287,31 @@ class Catalog(Model):
 
 _NO_LOCATION = "location is required with type delta and with type iceberg"
 _NO_CATALOG = "catalog goes with type iceberg only"
+_NO_SERVER = "host, database and username are required with type postgresql"
+_SERVER_FIELDS = ("host", "port", "database", "username", "passwordFile", "tls")
+_LAKE_FIELDS = ("location", "catalog", "endpoint", "region", "pathStyle")
+_ONLY_SERVER = "host, port, database, username, passwordFile and tls go with type postgresql only"
+_ONLY_LAKE = "location, catalog, endpoint, region and pathStyle go with type delta and iceberg only"
+_OF_A_SERVER = {"host", "port", "database", "username", "password_file", "tls"}
+_OF_A_LAKE = {"location", "catalog", "endpoint", "region", "path_style"}
+_LAKES = "self.type in ['delta', 'iceberg']"
+
+
+def _none_of(names: tuple[str, ...]) -> str:
+    return "(" + " && ".join(f"!has(self.{name})" for name in names) + ")"
+
 _FOLDER = "a folder catalog has no atomic commit on object storage; set catalog.type to rest or jdbc"
 
 
 class TargetSpec(StoreAccess):
-    """The location of the tables: `<location>/<schema>/<table>`."""
+    """The place of the tables: a lake's folder, or a database."""
 
     model_config = rules(
-        ("has(self.location)", _NO_LOCATION),
+        (f"!({_LAKES}) || has(self.location)", _NO_LOCATION),
+        (f"{_LAKES} || (has(self.host) && has(self.database) && has(self.username))", _NO_SERVER),
+        (f"!({_LAKES}) || {_none_of(_SERVER_FIELDS)}", _ONLY_SERVER),
+        (f"{_LAKES} || {_none_of(_LAKE_FIELDS)}", _ONLY_LAKE),
+        ("!has(self.credentials) || !has(self.passwordFile)", "give credentials or passwordFile, not both"),
         ("self.type != 'delta' || !has(self.catalog)", _NO_CATALOG),
         (
             "self.type != 'iceberg' || !has(self.location) || self.location.startsWith('file:///')"
@@ -299,24 +321,41 @@ class TargetSpec(StoreAccess):
         ("self.type == oldSelf.type", f"target.type is immutable: {ANEW}"),
     )
 
-    type: Literal["delta", "iceberg"]
-    """Table format. Immutable."""
+    type: Literal["delta", "iceberg", "postgresql"]
+    """Table format of a lake, or kind of database. Immutable."""
     location: Location | None = None
-    """Root of the tables: `s3://bucket/prefix` or `file:///path`; required. A path must be on a volume that driver and
-    executors mount."""
+    """Lakes: root of the tables, `<location>/<schema>/<table>`: `s3://bucket/prefix` or `file:///path`; required. A
+    path must be on a volume that driver and executors mount."""
     catalog: Catalog | None = None
     """Iceberg only; unset: a folder catalog at `location` (local files only)."""
+    host: Text | None = None
+    """Databases: host name or address of the primary server; required."""
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """Databases: TCP port; unset: the product's default (PostgreSQL: 5432)."""
+    database: Text | None = None
+    """Databases: name of the database that the tables are in; required. Immutable."""
+    username: Text | None = None
+    """Databases: user to connect as; it needs the right to create schemas in the database. Required."""
+    password_file: Text | None = None
+    """Databases: short form of `credentials: {file: …}`."""
+    tls: Tls | None = None
+    """Databases: transport security; unset: as `mode: prefer`."""
 
     @property
     @override
     def secrets(self) -> list[str | None]:
         """Names of Secrets, where they are given."""
-        return [*super().secrets, _secret(self.catalog.credentials) if self.catalog is not None else None]
+        catalog = _secret(self.catalog.credentials) if self.catalog is not None else None
+        return [*super().secrets, catalog, *(self.server.secrets if self.is_database else ())]
+
+    @property
+    def is_database(self) -> bool:
+        return self.type == "postgresql"
 
     @property
     def place(self) -> str:
         """A text for people: where the tables are."""
-        return self.lake.location
+        return self.server.address if self.is_database else self.lake.location
 
     @property
     def lacking(self) -> frozenset[str]:
@@ -331,8 +370,39 @@ class TargetSpec(StoreAccess):
             location=self.location, **{name: getattr(self, name) for name in StoreAccess.model_fields}
         )
 
+    @property
+    def server(self) -> ServerSpec:
+        """The database's server. Only of a type that is one."""
+        assert self.type == "postgresql" and self.host is not None and self.username is not None
+        return ServerSpec(
+            type=self.type,
+            host=self.host,
+            port=self.port,
+            database=self.database,
+            username=self.username,
+            credentials=self.credentials,
+            password_file=self.password_file,
+            tls=self.tls or Tls(),
+        )
+
+    @model_validator(mode="after")
+    def _database(self) -> "TargetSpec":
+        given = {name for name in self.model_fields_set if getattr(self, name) is not None}
+        lake, server = given & _OF_A_LAKE, given & _OF_A_SERVER
+        if self.is_database and lake:
+            raise ValueError(_ONLY_LAKE)
+        if not self.is_database and server:
+            raise ValueError(_ONLY_SERVER)
+        if self.is_database and not {"host", "database", "username"} <= given:
+            raise ValueError(_NO_SERVER)
+        if self.credentials is not None and self.password_file is not None:
+            raise ValueError("give credentials or passwordFile, not both")
+        return self
+
     @model_validator(mode="after")
     def _lake(self) -> "TargetSpec":
+        if self.is_database:
+            return self
         if self.location is None:
             raise ValueError(_NO_LOCATION)
         if self.type == "delta" and self.catalog is not None:

@@ -1,10 +1,10 @@
-"""The files that a source's connection needs, as the manifest names them or in mounted Secrets: where they are, and the
+"""The files that a connection to a database needs, as the manifest names them or in mounted Secrets: where they are, and the
 password in one."""
 
 from pathlib import Path
 from typing import NamedTuple
 
-from tailrace.contract.resources import SourceSpec
+from tailrace.contract.places import ServerSpec
 from tailrace.errors import AuthenticationFailed, SourceRefused
 from tailrace.storage.secret_files import file_place
 
@@ -19,7 +19,7 @@ class SecretFiles(NamedTuple):
     key: str | None
 
 
-def secret_files(source: SourceSpec, secrets: Path | None) -> SecretFiles:
+def secret_files(source: ServerSpec, secrets: Path | None, part: str = "source") -> SecretFiles:
     """`secrets`: folder in which Secret `name` is mounted as `name/<key>`; None outside Kubernetes. `SourceRefused`: a
     Secret is named there."""
     password = source.password_file
@@ -34,9 +34,9 @@ def secret_files(source: SourceSpec, secrets: Path | None) -> SecretFiles:
     )
 
 
-def read_password(path: str) -> bytes:
+def read_password(path: str, part: str = "source") -> bytes:
     """Read at each connect, so that a rotated one is taken without a restart. `AuthenticationFailed`: there is none."""
-    what, correct = file_place(path, "password file"), "or correct source.passwordFile (or source.credentials)."
+    what, correct = file_place(path, "password file"), f"or correct {part}.passwordFile (or {part}.credentials)."
     try:
         password = Path(path).read_bytes().rstrip(b"\r\n")
     except OSError as error:

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
-from tailrace.contract.resources import SourceSpec
+from tailrace.contract.places import ServerSpec
 from tailrace.databases.secret_files import secret_files
 
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """One source database as the manifest names it. Picklable; holds no secret."""
+    """One database as the manifest names it. Picklable; holds no secret."""
 
     host: str
     port: int
@@ -25,22 +25,31 @@ class ServerConfig:
     cert_file: str | None = None
     """The client's certificate, with its key in `key_file`: both or none."""
     key_file: str | None = None
+    part: Literal["source", "target"] = "source"
+    """The part of the manifest that names it."""
 
     @classmethod
-    def of(cls, source: SourceSpec, program: str = "tailrace", secrets: Path | None = None) -> Self:
+    def of(
+        cls,
+        server: ServerSpec,
+        program: str = "tailrace",
+        secrets: Path | None = None,
+        part: Literal["source", "target"] = "source",
+    ) -> Self:
         """`secrets`: folder in which Secret `name` is mounted as `name/<key>`."""
-        files = secret_files(source, secrets)
+        files = secret_files(server, secrets, part)
         return cls(
-            host=source.host,
-            port=source.tcp_port,
-            database=source.database,
-            username=source.username,
+            host=server.host,
+            port=server.tcp_port,
+            database=server.database,
+            username=server.username,
             program=program,
             password_file=files.password,
-            tls_mode=source.tls.mode,
+            tls_mode=server.tls.mode,
             ca_file=files.ca,
             cert_file=files.certificate,
             key_file=files.key,
+            part=part,
         )
 
     def named(self, program: str) -> Self:

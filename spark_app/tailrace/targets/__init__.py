@@ -6,6 +6,10 @@ from tailrace.targets.api import Target
 
 def open(spec: resources.TargetSpec) -> Target:
     """The target that the manifest names."""
+    if spec.type == "postgresql":
+        from tailrace.targets.postgresql.target import PgTarget  # brings its client
+
+        return PgTarget(spec)
     from tailrace.targets.lake.target import LakeTarget  # brings both table formats
 
     return LakeTarget(spec)

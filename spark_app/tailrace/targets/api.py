@@ -224,6 +224,8 @@ class Runtime:
     admit: Admit
     spark: Callable[[], SparkSession]
     """The session, which is started if there is none yet."""
+    source: str
+    """The source's type, as the manifest names it: a target of the same product gives columns their own types."""
 
 
 class Target(Protocol):

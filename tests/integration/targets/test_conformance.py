@@ -9,7 +9,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from support.conforming import InMemory, Lake, LogOf, Rows, Subject, Table, log_of
+from support.conforming import Database, InMemory, Lake, LogOf, Rows, Subject, Table, log_of
 from support.lake import table_schema
 from support.random_log import KeyOf, first_schema
 from support.states import chunk as made_chunk
@@ -21,18 +21,20 @@ from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.segments import segment_schema, write_segment
 from tailrace.changelog.state import LoggedChunk, LoggedSegment, SegmentList
 from tailrace.changelog.types import arrow_type
-from tailrace.errors import Fenced, Stop, TargetChanged, TargetRefused
+from tailrace.errors import Fenced, Stop, TableStop, TargetChanged, TargetRefused
 from tailrace.targets.api import ChunkLost, NeededChunks, TableFailed
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """PySpark leaves the sockets of `collect` to the garbage collector."""
 
 
-@pytest.fixture(params=["delta", "iceberg", "memory"])
+@pytest.fixture(params=["delta", "iceberg", "memory", "postgresql"])
 def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
     (tmp_path / "log").mkdir()
     if request.param == "memory":
         return InMemory(tmp_path)
+    if request.param == "postgresql":
+        return Database(tmp_path, request.getfixturevalue("postgres"))
     return Lake(request.param, tmp_path, request.getfixturevalue("spark"))
 
 
@@ -201,6 +203,8 @@ VALUES: dict[str, object] = {
 
 def test_values_of_every_type_come_back_equal_by_the_log_and_by_a_chunk(subject: Subject, tmp_path: Path) -> None:
     kept = {kind: value for kind, value in VALUES.items() if kind not in subject.lacking}
+    if not subject.holds_nul:
+        kept["string"] = str(VALUES["string"]).replace("\0", "")
     kinds = [(f"c{number}", kind) for number, kind in enumerate(kept)]
     schema = table_schema([("id", "int64"), *kinds], ["id"])
     table, storage = Table(subject, schema), log_of(tmp_path)
@@ -239,3 +243,15 @@ def test_values_of_every_type_come_back_equal_by_the_log_and_by_a_chunk(subject:
     assert part is not None
     table.apply(part)
     equal(subject.rows(schema), pa.concat_tables(rows).to_pylist())
+
+
+def test_a_text_that_the_target_cannot_hold_is_refused_with_its_column(subject: Subject) -> None:
+    schema = table_schema([("id", "int64"), ("note", "string")], ["id"])
+    writer = Table(subject, schema).unit.chunk_writer(schema)
+    rows = pa.table({"id": [1], "note": ["a\0b"]})
+    if subject.holds_nul:
+        assert writer.write("s", 0, [rows]) is not None
+        return
+    with pytest.raises(TableStop, match="'note'") as stopped:
+        writer.write("s", 0, [rows])
+    assert stopped.value.table == schema.name

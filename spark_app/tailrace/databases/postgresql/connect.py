@@ -8,18 +8,31 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import psycopg
 
 from tailrace.databases import client_certificate
 from tailrace.databases.secret_files import read_password
 from tailrace.databases.server import ServerConfig
-from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, met_at, privacy
+from tailrace.errors import (
+    AuthenticationFailed,
+    Retry,
+    SourceRefused,
+    TailraceError,
+    TargetRefused,
+    met_at,
+    privacy,
+)
 from tailrace.storage.secret_files import file_place
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
+Part = Literal["source", "target"]
+REFUSED: dict[Part, type[SourceRefused | TargetRefused]] = {"source": SourceRefused, "target": TargetRefused}
+DOCS: dict[Part, str] = {"source": "docs/postgresql.md", "target": "docs/database-targets.md"}
+_OF_ROWS = ("22", "23", "42")
+"""Classes of SQLSTATE that a value, a constraint or a name meets again at each attempt."""
 CONNECT_SECONDS = 10
 SETTINGS: dict[str, str] = {
     # The text of values: the same by the log and by a chunk, whatever ALTER ROLE … SET says (startup options win).
@@ -118,7 +131,7 @@ def connect(config: PgConfig, *, replication: bool = False) -> Connection:
     except psycopg.Error as error:
         raise _connect_error(config, error) from None
     try:
-        with source_errors(config.place):
+        with database_errors(config.place, config.part):
             _settle(connection, config, replication)
     except BaseException:
         connection.close()
@@ -146,7 +159,7 @@ def _parameters(config: PgConfig, replication: bool) -> dict[str, Any]:
         "passfile": "/dev/null/none",  # no file: libpq must not look for one of the user's
     }
     if config.password_file is not None:
-        parameters["password"] = _password(config.password_file)
+        parameters["password"] = _password(config)
     if config.ca_file is not None:
         parameters["sslrootcert"] = config.ca_file
     elif config.tls_mode == "verify-full":
@@ -159,13 +172,23 @@ def _parameters(config: PgConfig, replication: bool) -> dict[str, Any]:
     return parameters
 
 
-def _password(path: str) -> str:
+def _password(config: PgConfig) -> str:
+    assert config.password_file is not None
     try:
-        return read_password(path).decode()
+        return read_password(config.password_file, config.part).decode()
     except UnicodeDecodeError:
-        raise AuthenticationFailed(
-            f"{file_place(path, 'password file')} cannot be read: not UTF-8", "Write the password into it as UTF-8."
+        raise _placed(
+            AuthenticationFailed(
+                f"{file_place(config.password_file, 'password file')} cannot be read: not UTF-8",
+                "Write the password into it as UTF-8.",
+            ),
+            config.part,
         ) from None
+
+
+def _placed(error: TailraceError, part: Part) -> TailraceError:
+    error.where = part
+    return error
 
 
 def _settle(connection: Connection, config: PgConfig, replication: bool) -> None:
@@ -219,23 +242,23 @@ def take_unchecked_text(connection: Connection) -> None:
 
 
 def _connect_error(config: PgConfig, error: psycopg.Error) -> TailraceError:
-    text = _one_line(str(error))
+    text, part = _one_line(str(error)), config.part
     what = f"{config.place} as {config.username!r}: {text}"
-    about_certificate = any(part in text for part in _CERTIFICATE)
-    refused = any(part in text for part in _AUTHENTICATION) or ("role" in text and "does not exist" in text)
+    about_certificate = any(known in text for known in _CERTIFICATE)
+    refused = any(known in text for known in _AUTHENTICATION) or ("role" in text and "does not exist" in text)
     if about_certificate or (refused and config.cert_file is not None):
-        fix = "Check source.username, the password, the client's certificate and key in source.tls, and pg_hba.conf."
-        return AuthenticationFailed(what, fix)
+        fix = f"Check {part}.username, the password, the client's certificate and key in {part}.tls, and pg_hba.conf."
+        return _placed(AuthenticationFailed(what, fix), part)
     if refused:
-        return AuthenticationFailed(what, "Check source.username, the password and pg_hba.conf.")
+        return _placed(AuthenticationFailed(what, f"Check {part}.username, the password and pg_hba.conf."), part)
     if "database" in text and "does not exist" in text:
-        return SourceRefused(
-            what, "Create the database, or correct source.database; in Kubernetes, create another Replicator."
+        return REFUSED[part](
+            what, f"Create the database, or correct {part}.database; in Kubernetes, create another Replicator."
         )
-    if any(part in text for part in _REFUSED):
-        return SourceRefused(what, "Check the settings and rights of the source; docs/postgresql.md lists them.")
-    fix = "Check source.host, source.port, and that the server runs and can be reached from here."
-    met = Retry if any(part in text for part in _CROWDED) else Retry.of_place
+    if any(known in text for known in _REFUSED):
+        return REFUSED[part](what, f"Check the settings and rights of the {part}; {DOCS[part]} lists them.")
+    fix = f"Check {part}.host, {part}.port, and that the server runs and can be reached from here."
+    met = Retry if any(known in text for known in _CROWDED) else Retry.of_place
     return met(f"cannot connect to {what}", fix)
 
 
@@ -255,13 +278,20 @@ def _one_line(text: str) -> str:
 
 @contextmanager
 def source_errors(what: str) -> Iterator[None]:
-    """Turn psycopg's errors into ours. `what`: what was being done. Missing rights: `SourceRefused`."""
-    with met_at("source"), _as_ours(what):
+    """As `database_errors`, of the source."""
+    with database_errors(what, "source"):
         yield
 
 
 @contextmanager
-def _as_ours(what: str) -> Iterator[None]:
+def database_errors(what: str, part: Part) -> Iterator[None]:
+    """Turn psycopg's errors into ours. `what`: what was being done. Missing rights: `SourceRefused`, `TargetRefused`."""
+    with met_at(part), _as_ours(what, part):
+        yield
+
+
+@contextmanager
+def _as_ours(what: str, part: Part) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
@@ -270,7 +300,10 @@ def _as_ours(what: str) -> Iterator[None]:
         if state == LOCKED:
             text = f"{what}: another session has held a lock for {SETTINGS['lock_timeout']} (SQLSTATE {state})"
         if state.startswith("28"):
-            raise AuthenticationFailed(text, "Check source.username and the password.") from None
+            raise _placed(AuthenticationFailed(text, f"Check {part}.username and the password."), part) from None
         if state in ("42501", "3D000") or state.startswith("0A"):
-            raise SourceRefused(text, "Grant the missing rights; docs/postgresql.md lists them.") from None
+            raise REFUSED[part](text, f"Grant the missing rights; {DOCS[part]} lists them.") from None
+        if part == "target" and state[:2] in _OF_ROWS:
+            fix = "Remove what the target's table has beyond its columns and primary key, or correct the value."
+            raise TargetRefused(text, fix) from None
         raise Retry(text) from None

@@ -26,7 +26,7 @@ from tailrace.errors import RESYNC, Retry, SchemaChangeUnsupported, TailraceErro
 from tailrace.seams import seam
 from tailrace.storage.store import AlreadyExists, NotFound
 from tailrace.targets.api import Admit
-from tailrace.targets.lake import stored_state
+from tailrace.targets import stored_state
 from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.delta.stats import bounds, file_stats
 from tailrace.targets.lake.files.access import FileAccess, footer_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tailrace.batch.applied import AppliedState
 from tailrace.errors import RESYNC, TargetRefused
-from tailrace.targets.lake import stored_state
+from tailrace.targets import stored_state
 
 DOMAIN = "tailrace.applied"
 INLINE_HOLES = 64 << 10

@@ -15,7 +15,7 @@ from typing import Any
 
 from tailrace.batch.applied import AppliedState
 from tailrace.errors import RESYNC, ForeignChange, TargetChanged, TargetRefused
-from tailrace.targets.lake import stored_state
+from tailrace.targets import stored_state
 
 STATE = "tailrace.state"
 """Summary entry of a snapshot, and table property (the mirror)."""

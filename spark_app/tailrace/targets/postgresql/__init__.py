@@ -1,0 +1,1 @@
+"""PostgreSQL as a target: `target.PgTarget` opens it, behind `tailrace.targets.api`."""

@@ -1,0 +1,184 @@
+"""PostgreSQL's `Session`: one connection, COPY, and DDL inside transactions."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from queue import Empty, LifoQueue
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+from typing_extensions import override
+
+from tailrace.changelog.records import Column
+from tailrace.databases.postgresql.connect import Connection, PgConfig, connect, database_errors
+from tailrace.targets.postgresql import texts, types
+from tailrace.targets.sql.session import Place
+
+COPY_ROWS = 20_000
+"""Rows that are written as text together."""
+IDLE = 4
+"""Connections that are kept for the next batch."""
+
+
+class PgSession:
+    """See `targets.sql.session.Session`."""
+
+    binary, text = "bytea", "text"
+
+    def __init__(self, config: PgConfig, source: str) -> None:
+        """`source`: the product that the columns come from."""
+        self._connection: Connection = connect(config)
+        self._place, self._source = config.place, source
+        self._known: dict[str, bool] = {}
+        try:
+            self._settle()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _settle(self) -> None:
+        """Triggers and foreign keys that people have put on copies must not act on what the source has done already."""
+        with self._errors(), suppress(psycopg.errors.InsufficientPrivilege):
+            self._connection.execute("SET session_replication_role = replica")
+
+    @property
+    def usable(self) -> bool:
+        return not self._connection.closed and not self._connection.broken
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __del__(self) -> None:
+        """Idle ones go with their owner."""
+        if hasattr(self, "_connection"):
+            self._connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with self._errors(), self._connection.transaction():
+            yield
+
+    def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        with self._errors():
+            found = self._execute(statement, values)
+            return found.fetchall()
+
+    def run(self, statement: str, *values: object) -> int:
+        with self._errors():
+            return self._execute(statement, values).rowcount
+
+    def _execute(self, statement: str, values: Sequence[object]) -> psycopg.Cursor[tuple[Any, ...]]:
+        return self._connection.execute(statement.encode(), values or None)
+
+    def load(self, table: str, columns: Sequence[str], rows: Iterable[pa.Table]) -> int:
+        size, statement = 0, f"COPY {table} ({', '.join(columns)}) FROM STDIN"
+        with self._errors(), self._connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
+            for part in rows:
+                for at in range(0, part.num_rows, COPY_ROWS):
+                    data = texts.lines(part.slice(at, COPY_ROWS))
+                    size += len(data)
+                    copy.write(data)
+        return size
+
+    def quote(self, name: str) -> str:
+        return '"' + name.replace('"', '""') + '"'
+
+    def type_of(self, column: Column) -> str:
+        wanted = types.own_type(column) if self._source == "postgresql" else None
+        if wanted is not None and self._exists(wanted):
+            return wanted
+        return types.general_type(column.type)
+
+    def _exists(self, kind: str) -> bool:
+        """True if the target has a type of this name."""
+        if kind not in self._known:
+            ((found,),) = self.rows("SELECT to_regtype(%s) IS NOT NULL", kind.partition("(")[0])
+            self._known[kind] = bool(found)
+        return self._known[kind]
+
+    def relation(self, place: Place) -> int | None:
+        found = self.rows(
+            "SELECT c.oid::int8 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname = %s AND c.relname = %s",
+            *place,
+        )
+        return int(found[0][0]) if found else None
+
+    def create_schema(self, name: str) -> None:
+        if not self.rows("SELECT 1 FROM pg_namespace WHERE nspname = %s", name):
+            self.run(f"CREATE SCHEMA IF NOT EXISTS {self.quote(name)}")
+
+    def drop_schema(self, name: str) -> None:
+        if not self.rows("SELECT 1 FROM pg_class WHERE relnamespace = to_regnamespace(%s) LIMIT 1", name):
+            self.run(f"DROP SCHEMA {self.quote(name)}")
+
+    def rename(self, place: Place, to: Place) -> None:
+        schema, name = map(self.quote, place)
+        self.run(f"ALTER TABLE {schema}.{name} SET SCHEMA {self.quote(to[0])}")
+        self.run(f"ALTER TABLE {self.quote(to[0])}.{name} RENAME TO {self.quote(to[1])}")
+
+    def alter_type(self, table: str, column: str, kind: str) -> None:
+        self.run(f"ALTER TABLE {table} ALTER COLUMN {column} TYPE {kind} USING {column}::text::{kind}")
+
+    def temporary(self, name: str, columns: str) -> str:
+        self.run(f"CREATE TEMPORARY TABLE {name} ({columns}) ON COMMIT DROP")
+        return f"pg_temp.{name}"
+
+    def unlogged(self, table: str, columns: str) -> None:
+        self.run(f"CREATE UNLOGGED TABLE {table} ({columns})")
+
+    def delete_using(self, table: str, using: str, on: str) -> None:
+        self.run(f"DELETE FROM {table} t USING {using} u WHERE {on}")
+
+    def update_from(self, table: str, assignments: str, using: str, on: str) -> None:
+        self.run(f"UPDATE {table} t SET {assignments} FROM {using} u WHERE {on}")
+
+    def bit(self, bits: str, number: int) -> str:
+        return f"get_bit({bits}, {number}) = 1"
+
+    def row_text(self, columns: Sequence[str]) -> str:
+        return f"ROW({', '.join(columns)})::text"
+
+    def delete_some(self, table: str, wanted: str, on: str) -> None:
+        numbered = "row_number() OVER (PARTITION BY w._tailrace_n)"
+        found = f"SELECT t.ctid AS place, {numbered} AS number, w._tailrace_count AS count FROM {table} t"
+        found += f" JOIN {wanted} w ON {on}"
+        self.run(f"DELETE FROM {table} WHERE ctid IN (SELECT place FROM ({found}) f WHERE number <= count)")
+
+    def _errors(self) -> Any:
+        return database_errors(self._place, "target")
+
+
+class PgSessions:
+    """See `targets.sql.session.Sessions`. Picklable: another process makes connections of its own."""
+
+    def __init__(self, config: PgConfig, source: str) -> None:
+        self._config, self._source = config, source
+        self._idle: LifoQueue[PgSession] = LifoQueue(IDLE)
+
+    @override
+    def __reduce__(self) -> tuple[type["PgSessions"], tuple[PgConfig, str]]:
+        return PgSessions, (self._config, self._source)
+
+    @contextmanager
+    def session(self) -> Iterator[PgSession]:
+        session = self._taken()
+        try:
+            yield session
+        except BaseException:
+            session.close()
+            raise
+        try:
+            self._idle.put_nowait(session)
+        except Exception:  # enough are kept
+            session.close()
+
+    def _taken(self) -> PgSession:
+        while True:
+            try:
+                session = self._idle.get_nowait()
+            except Empty:
+                return PgSession(self._config, self._source)
+            if session.usable:
+                return session
+            session.close()

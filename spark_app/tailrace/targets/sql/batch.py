@@ -1,0 +1,313 @@
+"""One batch of one table with a key, inside the unit's transaction: the fold decides, the server moves rows.
+
+The driver never reads a row of the target: where the fold needs one underneath (a column that a change does not carry,
+a key that moved), it is copied from table to table on the server.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace.batch.slice import FinishedSnapshot, TableSlice
+from tailrace.changelog import keys
+from tailrace.changelog.bundles import ObjectAccess
+from tailrace.changelog.records import ChunkRegistered, Key
+from tailrace.fold.chunk_keys import KEY_ONLY, read_chunk_keys
+from tailrace.fold.decide import Folded, decide
+from tailrace.fold.fold_input import FoldInput
+from tailrace.fold.key_columns import Columns, Ints, Mask
+from tailrace.fold.log_rows import segment_rows
+from tailrace.fold.moved_keys import find_moved_keys
+from tailrace.fold.newest import FROM_BASE
+from tailrace.fold.numbered import NumberedKeys, number_keys
+from tailrace.targets.sql.session import Session, equal, list_of
+from tailrace.targets.sql.staged import NUMBER, ServerRows, StagedChunks, definitions
+from tailrace.targets.sql.state import SCHEMA
+from tailrace.changelog.types import arrow_type
+
+SOURCE, ROUND, BITS = "_tailrace_source", "_tailrace_round", "_tailrace_bits"
+
+
+def fold_input(part: TableSlice, log: ObjectAccess) -> FoldInput:
+    return FoldInput(part, {column.name: arrow_type(column.type) for column in part.schema.columns}, log)
+
+
+def apply_keyed(session: Session, log: ObjectAccess, part: TableSlice, table: str) -> frozenset[Key]:
+    """Bring the table's rows forward; its columns are the batch's already. Returns the holes that it leaves."""
+    work = fold_input(part, log)
+    work = replace(work, moved_keys=find_moved_keys(work))
+    return _Batch(session, work, table).apply()
+
+
+@dataclass
+class _Batch:
+    session: Session
+    work: FoldInput
+    table: str
+    """The copy, as statements call it."""
+    temporary: list[str] = field(default_factory=list)
+    """Tables of this session to be dropped at the end."""
+
+    def apply(self) -> frozenset[Key]:
+        part, server = self.work.slice, ServerRows()
+        chunks = StagedChunks(self.session, self.work, server)
+        finished = [chunk for finish in part.finished for chunk in finish.chunks]
+        chunks.check({chunk.path: chunk for chunk in (*part.chunks, *finished)}.values())
+        numbered = number_keys(self.work, 0, read_chunk_keys(self.work, 0, chunks))
+        folded = decide(self.work, numbered, _LiveRows(self, numbered, server), chunks)
+        written = self._stage_rows(numbered, folded, server, chunks)
+        self._delete(numbered, chunks)
+        for number, chunk in enumerate(part.chunks):
+            self._adopt(number, chunk, numbered, folded.overruled, chunks)
+        if written is not None:
+            names = list_of(self.session, self.work.names)
+            self.session.run(f"INSERT INTO {self.table} ({names}) SELECT {names} FROM {written}")
+        holes = frozenset(keys.keys(numbered.keys(np.flatnonzero(folded.holes).astype(np.int64))))
+        for finish in part.finished:
+            holes = self._finish(finish, chunks, holes)
+        for name in self.temporary:
+            self.session.run(f"DROP TABLE {name}")
+        return holes
+
+    def stage_keys(self, columns: Columns, numbers: Ints) -> str:
+        """A temporary table of keys, with their numbers."""
+        schema = self.work.slice.schema
+        kinds = ", ".join(f"{self.session.quote(c.name)} {self.session.type_of(c)}" for c in schema.key_columns)
+        name = self._temporary("keys", f"{NUMBER} bigint, {kinds}")
+        quoted = [NUMBER, *map(self.session.quote, self.work.key)]
+        self.session.load(name, quoted, [pa.table([pa.array(numbers), *columns], names=[NUMBER, *self.work.key])])
+        return name
+
+    def _temporary(self, name: str, columns: str) -> str:
+        made = self.session.temporary(f"_tailrace_{name}_{len(self.temporary)}", columns)
+        self.temporary.append(made)
+        return made
+
+    # ---- rows to write ----
+
+    def _stage_rows(
+        self, numbered: NumberedKeys, folded: Folded, server: ServerRows, chunks: StagedChunks
+    ) -> str | None:
+        """A temporary table with the rows that the fold writes; None: there are none. Values of the log are loaded,
+        the others are copied on the server."""
+        rows = folded.rows
+        if not len(rows.key):
+            return None
+        name = self._temporary("rows", f"{NUMBER} bigint, {definitions(self.session, self.work.slice.schema)}")
+        logged = folded.pool[0]
+        columns = [
+            logged.column(at).take(pa.array(values, mask=(values < 0) | (values >= logged.num_rows)))
+            for at, values in enumerate(rows.values)
+        ]
+        staged = pa.table([pa.array(np.arange(len(rows.key))), *columns], names=[NUMBER, *self.work.names])
+        self.session.load(name, [NUMBER, *map(self.session.quote, self.work.names)], [staged])
+        lacking = _Lacking.of(rows.values, logged.num_rows, numbered, rows.key)
+        if len(lacking.row):
+            self._fill(name, lacking, server, numbered, chunks)
+        return name
+
+    def _fill(
+        self, rows: str, lacking: "_Lacking", server: ServerRows, numbered: NumberedKeys, chunks: StagedChunks
+    ) -> None:
+        """Complete staged rows out of rows on the server, before these are deleted."""
+        quote, names = self.session.quote, self.work.names
+        pool = self._temporary("pool", f"{NUMBER} bigint, {definitions(self.session, self.work.slice.schema)}")
+        for chunk, numbers, labels in lacking.sources(server, numbered, self.work):
+            self._copy(pool, chunk, numbers, labels, numbered, chunks)
+        wanted = self._temporary(
+            "wanted", f"{NUMBER} bigint, {SOURCE} bigint, {ROUND} bigint, {BITS} {self.session.binary}"
+        )
+        table, rounds = lacking.table()
+        self.session.load(wanted, [NUMBER, SOURCE, ROUND, BITS], [table])
+        places = np.flatnonzero(lacking.bits.any(axis=0)).tolist()
+        assigned = ", ".join(
+            f"{quote(names[at])} = CASE WHEN {self.session.bit(f'u.{BITS}', at)}"
+            f" THEN u.{quote(names[at])} ELSE t.{quote(names[at])} END"
+            for at in places
+        )
+        picked = list_of(self.session, (names[at] for at in places), "p.")
+        for turn in range(rounds):
+            using = f"(SELECT w.{NUMBER}, w.{BITS}, {picked} FROM {wanted} w JOIN {pool} p"
+            using += f" ON p.{NUMBER} = w.{SOURCE} WHERE w.{ROUND} = {turn})"
+            self.session.update_from(rows, assigned, using, f"t.{NUMBER} = u.{NUMBER}")
+
+    def _copy(
+        self,
+        pool: str,
+        chunk: ChunkRegistered | None,
+        numbers: Ints,
+        labels: Ints,
+        numbered: NumberedKeys,
+        chunks: StagedChunks,
+    ) -> None:
+        """Copy rows of a chunk (by position), or of the target (by the keys' numbers), into the pool under labels."""
+        names = list_of(self.session, self.work.names)
+        if chunk is None:
+            staged = self.stage_keys(numbered.keys(numbers), labels)
+            rows = list_of(self.session, self.work.names, "t.")
+            source = f"SELECT u.{NUMBER}, {rows} FROM {self.table} t JOIN {staged} u"
+            source += f" ON {equal(self.session, self.work.key)}"
+        else:
+            staged = self._temporary("places", f"{NUMBER} bigint, {SOURCE} bigint")
+            pairs = pa.table([pa.array(labels), pa.array(numbers)], names=[NUMBER, SOURCE])
+            self.session.load(staged, [NUMBER, SOURCE], [pairs])
+            source = f"SELECT u.{NUMBER}, {chunks.selected(chunk)} FROM {SCHEMA}.{self.session.quote(str(chunk.path))}"
+            source += f" c JOIN {staged} u ON u.{SOURCE} = c.{NUMBER}"
+        self.session.run(f"INSERT INTO {pool} ({NUMBER}, {names}) {source}")
+
+    # ---- the target's own rows ----
+
+    def _delete(self, numbered: NumberedKeys, chunks: StagedChunks) -> None:
+        """The target's rows of all touched keys go."""
+        if self.work.slice.clear:
+            self.session.run(f"DELETE FROM {self.table}")
+            return
+        held = np.zeros(numbered.count, np.bool_)
+        held[numbered.chunk_key[numbered.chunk_keys.position != KEY_ONLY]] = True
+        for chunk in (chunk for chunk in self.work.slice.chunks if chunk.path is not None):
+            names = chunks.key_names(chunk)
+            first, place = self.session.quote(names[0]), f"{SCHEMA}.{self.session.quote(str(chunk.path))}"
+            column = f"t.{self.session.quote(self.work.key[0])}"
+            # The bounds keep the server from reading a whole table for each chunk of it.
+            low, high = (f"(SELECT {first} FROM {place} ORDER BY {first}{way} LIMIT 1)" for way in ("", " DESC"))
+            on = f"{equal(self.session, self.work.key, names)} AND {column} >= {low} AND {column} <= {high}"
+            self.session.delete_using(self.table, place, on)
+        alone = np.flatnonzero(numbered.touched & ~held).astype(np.int64)
+        if len(alone):
+            staged = self.stage_keys(numbered.keys(alone), alone)
+            self.session.delete_using(self.table, staged, equal(self.session, self.work.key))
+
+    def _adopt(
+        self, number: int, chunk: ChunkRegistered, numbered: NumberedKeys, overruled: Mask, chunks: StagedChunks
+    ) -> None:
+        """Move a chunk's rows into the table, but for those that something overrules."""
+        if chunk.path is None:
+            return
+        names, place = list_of(self.session, self.work.names), f"{SCHEMA}.{self.session.quote(chunk.path)}"
+        statement = f"INSERT INTO {self.table} ({names}) SELECT {chunks.selected(chunk)} FROM {place} c"
+        gone = numbered.chunk_keys.position[overruled & (numbered.chunk_keys.chunk == number)]
+        if len(gone):
+            staged = self._temporary("overruled", f"{NUMBER} bigint PRIMARY KEY")
+            self.session.load(staged, [NUMBER], [pa.table([pa.array(gone)], names=[NUMBER])])
+            statement += f" WHERE NOT EXISTS (SELECT 1 FROM {staged} g WHERE g.{NUMBER} = c.{NUMBER})"
+        self.session.run(statement)
+
+    # ---- the end of a complete snapshot ----
+
+    def _finish(self, finish: FinishedSnapshot, chunks: StagedChunks, holes: frozenset[Key]) -> frozenset[Key]:
+        """Delete what is in none of its chunks and has not changed since; returns the holes that stay."""
+        kept = self.stage_keys(self._none(), np.empty(0, np.int64))
+        names = list_of(self.session, self.work.key)
+        for chunk in (chunk for chunk in finish.chunks if chunk.path is not None):
+            place = f"{SCHEMA}.{self.session.quote(str(chunk.path))}"
+            self.session.run(f"INSERT INTO {kept} ({names}) SELECT {chunks.key_list(chunk)} FROM {place} c")
+        quoted = [self.session.quote(name) for name in self.work.key]
+        self.session.load(kept, quoted, self._changed_since(finish))
+        there = f"SELECT 1 FROM {kept} u WHERE {equal(self.session, self.work.key)}"
+        self.session.run(f"DELETE FROM {self.table} t WHERE NOT EXISTS ({there})")
+        if not holes:
+            return holes
+        listed = sorted(holes)
+        staged = self.stage_keys(keys.columns(listed, self.work.key_types), np.arange(len(listed)))
+        left = self.session.rows(f"SELECT t.{NUMBER} FROM {staged} t WHERE EXISTS ({there})")
+        return frozenset(listed[int(number)] for (number,) in left)
+
+    def _changed_since(self, finish: FinishedSnapshot) -> Iterator[pa.Table]:
+        later = [segment for segment in self.work.slice.segments if segment.last_seq >= finish.replay_point]
+        for block in segment_rows(self.work, later, columns=False, unchanged=False):
+            found = block.filter(block.seq >= finish.replay_point).keys
+            yield pa.table(found, names=self.work.key)
+
+    def _none(self) -> Columns:
+        return [pa.array([], kind) for kind in self.work.key_types]
+
+
+@dataclass(frozen=True)
+class _LiveRows:
+    """See `fold.decide.BaseRows`."""
+
+    batch: _Batch
+    numbered: NumberedKeys
+    server: ServerRows
+
+    def present(self) -> Ints:
+        """Asked only where a change lacks a value: the others need nothing underneath."""
+        if not self.numbered.changes.unchanged:
+            return np.empty(0, np.int64)
+        return self._among(self.numbered.touched)
+
+    def rows(self, wanted: Mask) -> Iterator[tuple[Ints, Iterable[pa.Table]]]:
+        found = self._among(wanted)
+        if len(found):
+            yield found, [self.server.add(self.batch.work, None, found)]
+
+    def _among(self, wanted: Mask) -> Ints:
+        asked = np.flatnonzero(wanted).astype(np.int64)
+        if self.batch.work.slice.clear or not len(asked):
+            return np.empty(0, np.int64)
+        session = self.batch.session
+        staged = self.batch.stage_keys(self.numbered.keys(asked), asked)
+        on = equal(session, self.batch.work.key)
+        found = session.rows(f"SELECT u.{NUMBER} FROM {self.batch.table} t JOIN {staged} u ON {on}")
+        return np.sort(np.array([int(number) for (number,) in found], np.int64))
+
+
+@dataclass(frozen=True)
+class _Lacking:
+    """What staged rows lack, pair by pair: a row, the row on the server that has its values, and which."""
+
+    row: Ints
+    source: Ints
+    """A pool row of the fold, or, below -1, the row underneath key `-2 - source`."""
+    bits: Mask
+    """By pair and column."""
+
+    @classmethod
+    def of(cls, values: list[Ints], logged: int, numbered: NumberedKeys, key: Ints) -> "_Lacking":
+        rows, sources, places = [], [], []
+        for at, column in enumerate(values):
+            found = np.flatnonzero((column == FROM_BASE) | (column >= logged))
+            rows.append(found)
+            sources.append(np.where(column[found] == FROM_BASE, -2 - key[found], column[found]))
+            places.append(np.full(len(found), at))
+        row, source, place = map(np.concatenate, (rows, sources, places))
+        pairs, pair = np.unique(np.stack([row, source], axis=1), axis=0, return_inverse=True)
+        bits = np.zeros((len(pairs), len(values)), np.bool_)
+        bits[pair.reshape(-1), place] = True
+        return cls(pairs[:, 0].astype(np.int64), pairs[:, 1].astype(np.int64), bits)
+
+    def table(self) -> tuple[pa.Table, int]:
+        """The pairs to load, and the rounds in which a row is completed by one source each."""
+        begins = np.flatnonzero(np.diff(self.row, prepend=-1))
+        rounds = np.arange(len(self.row)) - np.repeat(begins, np.diff(begins, append=len(self.row)))
+        packed = np.packbits(self.bits, axis=1, bitorder="little")
+        columns = [
+            pa.array(self.row),
+            pa.array(self.source),
+            pa.array(rounds),
+            pa.array([line.tobytes() for line in packed], pa.binary()),
+        ]
+        return pa.table(columns, names=[NUMBER, SOURCE, ROUND, BITS]), int(rounds.max()) + 1
+
+    def sources(
+        self, server: ServerRows, numbered: NumberedKeys, work: FoldInput
+    ) -> Iterator[tuple[ChunkRegistered | None, Ints, Ints]]:
+        """Yields where the rows on the server are: a chunk and positions, or None and keys; and their labels."""
+        wanted = np.unique(self.source)
+        under = -2 - wanted[wanted < FROM_BASE]
+        deciding = numbered.choice.row[under]
+        if len(own := under[deciding < 0]):
+            yield None, own, -2 - own
+        for number in np.unique(numbered.chunk_keys.chunk[deciding[deciding >= 0]]).tolist():
+            mine = (deciding >= 0) & (numbered.chunk_keys.chunk[deciding] == number)
+            held = under[mine]
+            yield work.slice.chunks[number], numbered.chunk_keys.position[deciding[mine]], -2 - held
+        at = numbered.changes.rows.num_rows
+        for chunk, places in server.sources:
+            labels = np.arange(at, at + len(places), dtype=np.int64)
+            chosen = np.isin(labels, wanted)
+            if chosen.any():
+                yield chunk, places[chosen], labels[chosen]
+            at += len(places)

@@ -1,0 +1,58 @@
+"""The removal of whole tables from a database: the row of `_tailrace.tables` is the proof of the owner."""
+
+from dataclasses import dataclass
+
+from tailrace.targets.api import Admit, TableName, TableOwner
+from tailrace.targets.sql import staged, state
+from tailrace.targets.sql.session import Session, Sessions, table
+from tailrace.targets.sql.state import SCHEMA, StoredCopy
+
+
+@dataclass(frozen=True)
+class SqlRemoval:
+    """See `targets.api.TargetRemoval`."""
+
+    sessions: Sessions
+    place: str
+
+    def location(self, name: TableName) -> str:
+        return f"table {'.'.join(name)} in {self.place}"
+
+    def exists(self, name: TableName) -> bool:
+        with self.sessions.session() as session:
+            return session.relation(name) is not None or bool(_copies(session, name))
+
+    def in_catalog(self, name: TableName) -> bool:
+        return True
+
+    def owner(self, name: TableName) -> TableOwner | None:
+        with self.sessions.session() as session:
+            copies = _copies(session, name)
+            for copy in copies.values():
+                altered = session.relation(copy.at(copy.place)) not in (None, copy.relation)
+                return TableOwner(copy.applied.log_id, copy.applied.table_id, copy.applied.generation, altered)
+            return None
+
+    def drop(self, name: TableName, admit: Admit | None = None) -> None:
+        with self.sessions.session() as session, session.transaction():
+            if admit is not None:
+                admit()
+            for copy in _copies(session, name).values():
+                session.run(f"DROP TABLE IF EXISTS {table(session, copy.at(copy.place))}")
+                staged.drop(session, staged.staged_paths(session, copy.applied.log_id, copy.applied.table_id))
+                state.remove(session, copy.place, copy.hidden)
+
+    def finish(self) -> None:
+        """Tailrace's own schema goes with the last copy."""
+        with self.sessions.session() as session, session.transaction():
+            if not state.is_prepared(session) or session.rows(f"SELECT 1 FROM {SCHEMA}.tables LIMIT 1"):
+                return
+            left = session.rows(f"SELECT path FROM {SCHEMA}.chunks")
+            staged.drop(session, [str(path) for (path,) in left])
+            for name in state.TABLES:
+                session.run(f"DROP TABLE {SCHEMA}.{name}")
+            session.drop_schema(SCHEMA)
+
+
+def _copies(session: Session, name: TableName) -> dict[bool, StoredCopy]:
+    return state.copies_at(session, name) if state.is_prepared(session) else {}

@@ -1,0 +1,194 @@
+"""Chunks in a database: a staging table for each, filled by an executor, moved into the copy by a later batch.
+
+A staging table is not logged: a crash of the server empties it, which counts as a lost chunk. Its keys are kept beside
+it as an Arrow stream, so that the driver reads them as exactly as it reads the change log.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from tailrace.batch.applied import Generation
+from tailrace.changelog import keys
+from tailrace.changelog.records import ChunkRegistered, Key, TableSchema
+from tailrace.fold.fold_input import FoldInput
+from tailrace.fold.key_columns import Columns, Ints, typed
+from tailrace.targets.api import ChunkLost, WrittenChunk
+from tailrace.targets.sql.session import Session, Sessions, Unrepresentable, list_of
+from tailrace.targets.sql.state import SCHEMA
+from tailrace.changelog.types import arrow_type
+
+NUMBER = "_tailrace_n"
+"""The column that numbers the rows of a staging table from 0."""
+
+
+def form_of(session: Session, schema: TableSchema, generation: Generation) -> str:
+    """The form of chunks: `ChunkRegistered.layout`."""
+    columns = [(column.id, column.name, session.type_of(column)) for column in schema.columns]
+    digest = hashlib.sha256(repr((generation.number, columns)).encode()).hexdigest()
+    return f"sql-1-{digest[:16]}"
+
+
+def definitions(session: Session, schema: TableSchema) -> str:
+    """The columns of a table that holds rows of this version, without constraints."""
+    return ", ".join(f"{session.quote(c.name)} {session.type_of(c)}" for c in schema.columns)
+
+
+@dataclass(frozen=True)
+class SqlChunkWriter:
+    """See `targets.api.ChunkWriter`."""
+
+    sessions: Sessions
+    log_id: str
+    schema: TableSchema
+    form: str
+
+    def possible(self, asked: Sequence[Key]) -> tuple[Key, ...]:
+        return keys.fitting(asked, [arrow_type(column.type) for column in self.schema.key_columns])
+
+    def write(self, snapshot_id: str, chunk: int, rows: Iterable[pa.Table]) -> WrittenChunk | None:
+        """Readers of the staging table see all of it, or nothing."""
+        path = f"chunk_{self.schema.table_id}_{secrets.token_hex(8)}"
+        noted = _Noted(self.schema)
+        with self.sessions.session() as session:
+            with session.transaction():
+                table = f"{SCHEMA}.{path}"
+                session.unlogged(table, f"{NUMBER} bigint, {definitions(session, self.schema)}")
+                names = [NUMBER, *(session.quote(column.name) for column in self.schema.columns)]
+                try:
+                    size = session.load(table, names, noted.numbered(rows))
+                except Unrepresentable as error:
+                    raise error.of(self.schema.name) from None
+                if noted.rows:
+                    session.run(
+                        f"INSERT INTO {SCHEMA}.chunks (path, log_id, table_id, row_count, row_keys)"
+                        " VALUES (%s, %s, %s, %s, %s)",
+                        path,
+                        self.log_id,
+                        self.schema.table_id,
+                        noted.rows,
+                        noted.keys(),
+                    )
+            if noted.rows:
+                return WrittenChunk(path, noted.rows, size)
+            drop(session, [path])
+            return None
+
+    def discard(self, paths: Sequence[str]) -> None:
+        with self.sessions.session() as session:
+            drop(session, paths)
+
+
+@dataclass
+class _Noted:
+    """The rows of a chunk on their way: numbered, and their keys kept."""
+
+    schema: TableSchema
+    rows: int = 0
+    parts: list[pa.Table] = field(default_factory=list)
+
+    def numbered(self, rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        names = [column.name for column in self.schema.key_columns]
+        for part in rows:
+            if part.num_rows:
+                numbers = pa.array(range(self.rows, self.rows + part.num_rows), pa.int64())
+                self.rows += part.num_rows
+                self.parts.append(part.select(names))
+                yield part.select([c.name for c in self.schema.columns]).add_column(0, NUMBER, numbers)
+
+    def keys(self) -> bytes:
+        if not self.schema.key_columns:
+            return b""
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_stream(sink, self.parts[0].schema, options=options) as stream:
+            for part in self.parts:
+                stream.write_table(part)
+        kept: bytes = sink.getvalue().to_pybytes()
+        return kept
+
+
+def drop(session: Session, paths: Iterable[str]) -> None:
+    for path in paths:
+        session.run(f"DROP TABLE IF EXISTS {SCHEMA}.{session.quote(path)}")
+        session.run(f"DELETE FROM {SCHEMA}.chunks WHERE path = %s", path)
+
+
+def staged_paths(session: Session, log_id: str, table_id: int) -> list[str]:
+    statement = f"SELECT path FROM {SCHEMA}.chunks WHERE log_id = %s AND table_id = %s"
+    return [str(path) for (path,) in session.rows(statement, log_id, table_id)]
+
+
+@dataclass
+class ServerRows:
+    """Rows that stay on the server, under one numbering: what the fold's slow keys have underneath. See
+    `fold.decide.BaseRows` and `fold.chunk_keys.ChunkRows`, for which its parts stand."""
+
+    sources: list[tuple[ChunkRegistered | None, Ints]] = field(default_factory=list)
+    """In the order in which the fold asked: a chunk and positions in it, or None and numbers of keys."""
+
+    def add(self, work: FoldInput, chunk: ChunkRegistered | None, wanted: Ints) -> pa.Table:
+        """A table of so many rows; their values are not needed here."""
+        self.sources.append((chunk, wanted))
+        columns = [pa.nulls(len(wanted), work.types[name]) for name in work.names]
+        return pa.table(columns, names=work.names)
+
+
+@dataclass(frozen=True)
+class StagedChunks:
+    """See `fold.chunk_keys.ChunkRows`."""
+
+    session: Session
+    work: FoldInput
+    server: ServerRows
+
+    def keys(self, chunk: ChunkRegistered) -> Iterator[tuple[int, Columns]]:
+        if chunk.path is None:
+            return
+        statement = f"SELECT row_keys FROM {SCHEMA}.chunks WHERE path = %s"
+        found = self.session.rows(statement, chunk.path)
+        if not found:
+            raise lost(chunk)
+        names = {column.id: column.name for column in self.work.slice.versions[chunk.schema_version].columns}
+        wanted, at = [names[column.id] for column in self.work.slice.schema.key_columns], 0
+        with pa.ipc.open_stream(found[0][0]) as stream:
+            for batch in stream:
+                yield at, typed((batch.column(name) for name in wanted), self.work.key_types)
+                at += batch.num_rows
+
+    def rows(self, chunk: ChunkRegistered, positions: Ints) -> Iterator[pa.Table]:
+        yield self.server.add(self.work, chunk, positions)
+
+    def check(self, chunks: Iterable[ChunkRegistered]) -> None:
+        """`ChunkLost`: a crash of the server has emptied a staging table, or somebody dropped it."""
+        for chunk in chunks:
+            if chunk.path is None:
+                continue
+            if self.session.relation((SCHEMA, chunk.path)) is None:
+                raise lost(chunk)
+            if not self.session.rows(f"SELECT 1 FROM {SCHEMA}.{self.session.quote(chunk.path)} LIMIT 1"):
+                raise lost(chunk)
+
+    def selected(self, chunk: ChunkRegistered) -> str:
+        """The chunk's values, one for each column of the target, as an expression list over its staging table `c`."""
+        version = {c.id: c.name for c in self.work.slice.versions[chunk.schema_version].columns}
+        quote = self.session.quote
+        return ", ".join(
+            f"CAST({f'c.{quote(version[c.id])}' if c.id in version else 'NULL'} AS {self.session.type_of(c)})"
+            for c in self.work.slice.schema.columns
+        )
+
+    def key_names(self, chunk: ChunkRegistered) -> list[str]:
+        """The key's columns as the staging table calls them."""
+        version = {c.id: c.name for c in self.work.slice.versions[chunk.schema_version].columns}
+        return [version[column.id] for column in self.work.slice.schema.key_columns]
+
+    def key_list(self, chunk: ChunkRegistered) -> str:
+        return list_of(self.session, self.key_names(chunk), "c.")
+
+
+def lost(chunk: ChunkRegistered) -> ChunkLost:
+    return ChunkLost(f"staging table {SCHEMA}.{chunk.path} is gone, or was emptied", "It is read again.", (chunk,))

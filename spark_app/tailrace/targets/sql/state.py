@@ -1,0 +1,195 @@
+"""What Tailrace knows of its copies in a database, in tables of the schema `_tailrace`, in the transaction of the rows.
+
+    logs     a row per change log: the record that all tables of its group hold
+    tables   a row per copy: its place, its owner, its applied state, the schema version that its columns have
+    chunks   a row per chunk that is staged: its keys, as an Arrow stream
+
+A row is changed by comparison with what was read before: a driver that has been overtaken changes nothing.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tailrace.batch.applied import AppliedState
+from tailrace.changelog.records import RecordNumber, TableSchema
+from tailrace.errors import Retry
+from tailrace.targets.sql.session import Place, Session
+from tailrace.targets.stored_state import applied_state, document
+
+SCHEMA = "_tailrace"
+TABLES = {
+    "logs": "log_id varchar(200) NOT NULL PRIMARY KEY, record bigint NOT NULL",
+    "tables": "place_schema varchar(200) NOT NULL, place_name varchar(200) NOT NULL, hidden boolean NOT NULL,"
+    " log_id varchar(200) NOT NULL, table_id bigint NOT NULL, relation bigint NOT NULL, member boolean NOT NULL,"
+    " record bigint NOT NULL, state {text} NOT NULL, columns {text} NOT NULL,"
+    " PRIMARY KEY (place_schema, place_name, hidden)",
+    "chunks": "path varchar(200) NOT NULL PRIMARY KEY, log_id varchar(200) NOT NULL, table_id bigint NOT NULL,"
+    " row_count bigint NOT NULL, row_keys {binary} NOT NULL",
+}
+
+
+@dataclass(frozen=True)
+class StoredCopy:
+    """A copy as its row says."""
+
+    place: Place
+    """The place where readers find the table."""
+    hidden: bool
+    """It is a new copy beside the table that readers see."""
+    relation: int
+    """`Session.relation` of the table that Tailrace made."""
+    member: bool
+    """It belongs to the group of its change log."""
+    stored: str
+    """The state's text, by which a change is compared."""
+    applied: AppliedState
+    schema: TableSchema
+    """The schema version that its columns have."""
+
+    def at(self, place: Place) -> Place:
+        """The place of the table itself."""
+        return (SCHEMA, copy_name(self.applied)) if self.hidden else place
+
+
+def copy_name(applied: AppliedState) -> str:
+    """The name of a copy that readers do not see."""
+    return f"copy_{applied.log_id[:8]}_{applied.table_id}_{applied.generation}"
+
+
+def prepare(session: Session) -> None:
+    """Create what is missing."""
+    session.create_schema(SCHEMA)
+    for name, columns in TABLES.items():
+        defined = columns.format(text=session.text, binary=session.binary)
+        session.run(f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{name} ({defined})")
+
+
+def is_prepared(session: Session) -> bool:
+    """True if Tailrace has tables of its own there."""
+    return all(session.relation((SCHEMA, name)) is not None for name in TABLES)
+
+
+def text_of(applied: AppliedState) -> str:
+    return json.dumps({**document(applied), "holes": sorted(applied.holes)}, separators=(",", ":"))
+
+
+_COLUMNS = "place_schema, place_name, hidden, relation, member, record, state, columns"
+
+
+def copies_at(session: Session, place: Place) -> dict[bool, StoredCopy]:
+    """The copies of a place: that which readers see (False), and the one beside it (True)."""
+    statement = f"SELECT {_COLUMNS}, log_id FROM {SCHEMA}.tables WHERE place_schema = %s AND place_name = %s"
+    return {bool(row[2]): _copy(session, row) for row in session.rows(statement, *place)}
+
+
+def _copy(session: Session, row: tuple[object, ...]) -> StoredCopy:
+    schema, name, hidden, relation, member, record, stored, columns, log_id = row
+    document = json.loads(str(stored))
+    applied = applied_state(document, document["holes"], f"{schema}.{name}")
+    known = max(applied.applied_record, int(str(record)))
+    if member:
+        known = max(known, record_of(session, str(log_id)))
+    return StoredCopy(
+        (str(schema), str(name)),
+        bool(hidden),
+        int(str(relation)),
+        bool(member),
+        str(stored),
+        replace(applied, applied_record=RecordNumber(known)),
+        TableSchema.model_validate_json(str(columns)),
+    )
+
+
+def record_of(session: Session, log_id: str) -> RecordNumber:
+    """The record that the tables of the log's group hold; 0: it has none yet."""
+    found = session.rows(f"SELECT record FROM {SCHEMA}.logs WHERE log_id = %s", log_id)
+    return RecordNumber(int(found[0][0]) if found else 0)
+
+
+def add(session: Session, copy: StoredCopy) -> None:
+    values = (*copy.place, copy.hidden, copy.applied.log_id, copy.applied.table_id, copy.relation, copy.member)
+    session.run(
+        f"INSERT INTO {SCHEMA}.tables (place_schema, place_name, hidden, log_id, table_id, relation, member, record,"
+        " state, columns) VALUES (%s, %s, %s, %s, %s, %s, %s, 0, %s, %s)",
+        *values,
+        copy.stored,
+        copy.schema.model_dump_json(),
+    )
+
+
+def remove(session: Session, place: Place, hidden: bool) -> None:
+    statement = f"DELETE FROM {SCHEMA}.tables WHERE place_schema = %s AND place_name = %s AND hidden = %s"
+    session.run(statement, *place, hidden)
+
+
+def put(session: Session, before: StoredCopy, after: StoredCopy) -> None:
+    """Change a copy's row, as it was read. `Retry`: another driver has changed it since."""
+    changed = session.run(
+        f"UPDATE {SCHEMA}.tables SET state = %s, columns = %s, member = %s, record = 0"
+        " WHERE place_schema = %s AND place_name = %s AND hidden = %s AND state = %s",
+        after.stored,
+        after.schema.model_dump_json(),
+        after.member,
+        *before.place,
+        before.hidden,
+        before.stored,
+    )
+    if changed != 1:
+        raise Retry(f"another driver has changed the state of {'.'.join(before.place)} in the target")
+
+
+def publish(session: Session, copy: StoredCopy, relation: int) -> None:
+    """The row of a copy that readers see now becomes that of its place."""
+    remove(session, copy.place, hidden=False)
+    changed = session.run(
+        f"UPDATE {SCHEMA}.tables SET hidden = FALSE, relation = %s"
+        " WHERE place_schema = %s AND place_name = %s AND hidden = TRUE AND state = %s",
+        relation,
+        *copy.place,
+        copy.stored,
+    )
+    if changed != 1:
+        raise Retry(f"another driver has changed the state of {'.'.join(copy.place)} in the target")
+
+
+@dataclass
+class Group:
+    """The tables of one change log that are level, as this driver knows them."""
+
+    log_id: str
+    record: RecordNumber
+    members: frozenset[int]
+
+    @classmethod
+    def read(cls, session: Session, log_id: str) -> "Group":
+        found = session.rows(
+            f"SELECT table_id FROM {SCHEMA}.tables WHERE log_id = %s AND member = TRUE AND hidden = FALSE", log_id
+        )
+        return cls(log_id, record_of(session, log_id), frozenset(int(row[0]) for row in found))
+
+    def move(self, session: Session, record: RecordNumber, tables: frozenset[int]) -> "Group":
+        """The group's record after a commit, and its tables: one that leaves keeps what it holds by itself. `Retry`:
+        another driver has moved it since."""
+        self._change(session, self.members - tables, member=False)
+        self._change(session, tables - self.members, member=True)
+        statement = f"UPDATE {SCHEMA}.logs SET record = %s WHERE log_id = %s AND record = %s"
+        if self.record != record and session.run(statement, record, self.log_id, self.record) != 1:
+            if session.rows(f"SELECT record FROM {SCHEMA}.logs WHERE log_id = %s", self.log_id) or self.record:
+                raise Retry("another driver has moved the target's tables")
+            session.run(f"INSERT INTO {SCHEMA}.logs (log_id, record) VALUES (%s, %s)", self.log_id, record)
+        return Group(self.log_id, record, tables)
+
+    def _change(self, session: Session, tables: Iterable[int], member: bool) -> None:
+        own = "" if member else ", record = CASE WHEN record < %s THEN %s ELSE record END"
+        records = () if member else (self.record, self.record)
+        for table_id in sorted(tables):
+            session.run(
+                f"UPDATE {SCHEMA}.tables SET member = %s{own}"
+                " WHERE log_id = %s AND table_id = %s AND hidden = FALSE AND member <> %s",
+                member,
+                *records,
+                self.log_id,
+                table_id,
+                member,
+            )

@@ -1,0 +1,271 @@
+"""The unit of a database: one table, or all tables that are level, moved by one transaction.
+
+The transaction holds everything: columns, rows, states and the group's record. It begins with the states that this
+driver knows, and ends only if they are still what it read: whatever another driver has done since is read first.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tailrace.batch.applied import AppliedState
+from tailrace.batch.slice import TableSlice
+from tailrace.changelog.records import TableSchema
+from tailrace.errors import Fenced, Retry, TailraceError, TargetChanged, TargetRefused
+from tailrace.seams import seam
+from tailrace.targets.api import (
+    Admit,
+    ChunkLost,
+    NeededChunks,
+    Opened,
+    Opening,
+    Runtime,
+    TableFailed,
+    UnitBatch,
+)
+from tailrace.targets.sql import columns, staged, state
+from tailrace.targets.sql.batch import apply_keyed
+from tailrace.targets.sql.keyless import apply_keyless
+from tailrace.targets.sql.session import Place, Session, Sessions, Unrepresentable, table
+from tailrace.targets.sql.staged import SqlChunkWriter
+from tailrace.targets.sql.state import Group, StoredCopy
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SqlUnits:
+    """See `targets.api.Units`."""
+
+    sessions: Sessions
+    run: Runtime
+    place_of: Callable[[TableSchema], Place]
+
+    def alone(self) -> "SqlUnit":
+        return SqlUnit(self.sessions, self.run, self.place_of, together=False)
+
+    def group(self) -> "SqlUnit":
+        return SqlUnit(self.sessions, self.run, self.place_of, together=True)
+
+
+@dataclass
+class _Table:
+    """A table of the unit, as it was opened."""
+
+    opening: Opening
+    copy: StoredCopy
+    """The copy that batches are applied to."""
+
+    @property
+    def place(self) -> Place:
+        """The place of that copy."""
+        return self.copy.at(self.copy.place)
+
+
+@dataclass
+class SqlUnit:
+    """See `targets.api.Unit`."""
+
+    sessions: Sessions
+    run: Runtime
+    place_of: Callable[[TableSchema], Place]
+    together: bool
+    tables: dict[int, _Table] = field(default_factory=dict)
+    group: Group | None = None
+    """None: not read yet, or moved by something else since."""
+
+    @property
+    def admit(self) -> Admit:
+        return self.run.admit
+
+    # ---- opening ----
+
+    def open(self, tables: Mapping[int, Opening], log_id: str) -> Mapping[int, Opened]:
+        found: dict[int, Opened] = {}
+        with self.sessions.session() as session:
+            state.prepare(session)
+            self.group = Group.read(session, log_id) if self.together else None
+            for table_id, opening in tables.items():
+                self.tables.pop(table_id, None)
+                try:
+                    with session.transaction():
+                        known = self._opened(session, opening, log_id)
+                except Fenced:
+                    raise
+                except TailraceError as error:
+                    if isinstance(error, Retry) and error.away:
+                        raise
+                    raise TableFailed(table_id, error) from error
+                self.tables[table_id] = _Table(opening, known)
+                level = known.member or not self.together
+                found[table_id] = Opened(known.applied, known.hidden, level)
+        return found
+
+    def _opened(self, session: Session, opening: Opening, log_id: str) -> StoredCopy:
+        schema, generation, place = opening.schema, opening.generation, self.place_of(opening.schema)
+        stored = state.copies_at(session, place)
+        present, new = stored.get(False), generation.begin(schema, log_id)
+        self._check(session, schema, place, present, log_id)
+        if present is not None and present.applied.generation > generation.number:
+            raise TargetChanged(schema.name, "the target is of a later generation", "")
+        if present is not None and generation.holds(present.applied, schema.table_id):
+            return present
+        if present is None or not generation.keeps:
+            return self._replaced(session, opening, place, stored, new)
+        known = stored.get(True)
+        if known is not None and generation.holds(known.applied, schema.table_id):
+            return known
+        return self._made(session, StoredCopy(place, True, 0, False, "", new, schema), stored)
+
+    def _check(
+        self, session: Session, schema: TableSchema, place: Place, present: StoredCopy | None, log_id: str
+    ) -> None:
+        """Refuse what is not this change log's."""
+        name, relation = ".".join(place), session.relation(place)
+        if present is None:
+            if relation is not None:
+                raise TargetRefused(
+                    f"the target has a table {name} that Tailrace did not create",
+                    f"Rename or drop it (DROP TABLE {table(session, place)}), or choose another target.schema.",
+                )
+            return
+        if present.applied.log_id != log_id:
+            raise TargetRefused(
+                f"table {name} of the target belongs to change log {present.applied.log_id}",
+                "Delete the Replicator that writes it with its data, or choose another target.schema.",
+            )
+        if relation != present.relation:
+            what = "was dropped" if relation is None else "was dropped and re-created by another program"
+            raise TargetChanged(
+                schema.name,
+                f"table {name} of the target {what}",
+                f"Delete its row from {state.SCHEMA}.tables in the target"
+                + ("" if relation is None else ", and drop the table,")
+                + " to have it copied again.",
+            )
+
+    def _replaced(
+        self,
+        session: Session,
+        opening: Opening,
+        place: Place,
+        stored: Mapping[bool, StoredCopy],
+        new: AppliedState,
+    ) -> StoredCopy:
+        """A table without rows in the place of what is there."""
+        for copy in stored.values():
+            self._drop(session, copy)
+        return self._made(session, StoredCopy(place, False, 0, False, "", new, opening.schema), {})
+
+    def _made(self, session: Session, copy: StoredCopy, stored: Mapping[bool, StoredCopy]) -> StoredCopy:
+        if copy.hidden and True in stored:
+            self._drop(session, stored[True])
+        where = copy.at(copy.place)
+        columns.create(session, where, copy.schema)
+        relation = session.relation(where)
+        assert relation is not None
+        copy = replace(copy, relation=relation, stored=state.text_of(copy.applied))
+        state.add(session, copy)
+        self.admit()
+        return copy
+
+    def _drop(self, session: Session, copy: StoredCopy) -> None:
+        session.run(f"DROP TABLE IF EXISTS {table(session, copy.at(copy.place))}")
+        state.remove(session, copy.place, copy.hidden)
+
+    def forget(self, table_id: int) -> None:
+        self.tables.pop(table_id, None)
+
+    # ---- batches ----
+
+    def apply(self, batch: UnitBatch) -> Mapping[int, AppliedState]:
+        with self.sessions.session() as session:
+            try:
+                with session.transaction():
+                    after = {id_: self._brought(session, id_, part) for id_, part in batch.slices.items()}
+                    for table_id in batch.publish:
+                        self._publish(session, table_id)
+                    group = self.group.move(session, batch.record, batch.tables) if self.group is not None else None
+                    seam("apply.before-commit")
+                    self.admit()
+            except BaseException:
+                self.group = None
+                raise
+        seam("apply.after-commit")
+        self.group = group
+        for table_id, copy in after.items():
+            self.tables[table_id].copy = copy
+        return {table_id: copy.applied for table_id, copy in after.items()}
+
+    def _brought(self, session: Session, table_id: int, part: TableSlice) -> StoredCopy:
+        known = self.tables[table_id]
+        try:
+            return self._with_batch(session, known, part)
+        except (Fenced, TableFailed):
+            raise
+        except Retry as error:
+            if error.away and not isinstance(error, ChunkLost):
+                raise
+            raise TableFailed(table_id, error) from error
+        except TailraceError as error:
+            raise TableFailed(table_id, error) from error
+        except Unrepresentable as error:
+            raise TableFailed(table_id, error.of(part.schema.name)) from error
+
+    def _with_batch(self, session: Session, known: _Table, part: TableSlice) -> StoredCopy:
+        copy, place = known.copy, known.place
+        self._check_forms(session, known.opening, part)
+        if copy.schema.version != part.schema.version:
+            columns.evolve(session, place, copy.schema, part.schema)
+        name = table(session, place)
+        if part.schema.keyless:
+            apply_keyless(session, self.run.log, part, name)
+            applied = part.applied_after(frozenset())
+        else:
+            applied = part.applied_after(apply_keyed(session, self.run.log, part, name))
+        after = replace(
+            copy, applied=applied, stored=state.text_of(applied), schema=part.schema, member=self.together
+        )
+        state.put(session, copy, after)
+        return after
+
+    def _check_forms(self, session: Session, opening: Opening, part: TableSlice) -> None:
+        """A chunk that was staged for other columns than the table has now counts as lost."""
+        written = [chunk for chunk in part.chunks if chunk.path is not None]
+        forms = {
+            version: staged.form_of(session, part.versions[version], opening.generation)
+            for version in {chunk.schema_version for chunk in written}
+        }
+        other = tuple(chunk for chunk in written if chunk.layout != forms[chunk.schema_version])
+        if other:
+            names = ", ".join(str(chunk.path) for chunk in other)
+            raise ChunkLost(f"chunks were staged for another form of the target: {names}", "They are read again.", other)
+
+    def _publish(self, session: Session, table_id: int) -> None:
+        """The new copy takes the place of what readers see."""
+        copy, former = self.tables[table_id].copy, state.copies_at(session, self.tables[table_id].copy.place)
+        seam("publish.before")
+        session.run(f"DROP TABLE IF EXISTS {table(session, copy.place)}")
+        session.rename(copy.at(copy.place), copy.place)
+        relation = session.relation(copy.place)
+        assert relation is not None and former is not None
+        state.publish(session, copy, relation)
+        log.info("%s: the new copy is complete and has taken the old one's place", copy.schema.name)
+
+    # ---- chunks ----
+
+    def chunk_writer(self, schema: TableSchema) -> SqlChunkWriter:
+        known = self.tables[schema.table_id]
+        with self.sessions.session() as session:
+            form = staged.form_of(session, schema, known.opening.generation)
+        return SqlChunkWriter(self.sessions, known.copy.applied.log_id, schema, form)
+
+    def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
+        if needed.reading:
+            return
+        with self.sessions.session() as session:
+            there = set(staged.staged_paths(session, applied.log_id, schema.table_id))
+            left = sorted(there - needed.paths)
+            if left:
+                self.admit()
+                staged.drop(session, left)
