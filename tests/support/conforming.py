@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from typing_extensions import override
 
 from demo.compare import READERS
-from support.random_log import KeyOf, RandomLog
 from support.postgres import PostgresServer
+from support.random_log import KeyOf, RandomLog
 from support.scripted_target import MemoryDatabase, MemoryUnits
 from tailrace import targets
 from tailrace.batch.applied import FIRST, AppliedState, Generation

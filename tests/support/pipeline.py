@@ -49,7 +49,9 @@ QUICK = Timing(record=0.02, poll=0.2, heartbeat=0.1, step=0.02)
 def lake(replicator: Replicator, spark: SparkSession) -> Units:
     """The real tables."""
     storage = Storage.open(replicator.spec.storage)
-    return targets.open(replicator.spec.target).units(Runtime(storage, lambda: None, lambda: spark, replicator.spec.source.type))
+    return targets.open(replicator.spec.target).units(
+        Runtime(storage, lambda: None, lambda: spark, replicator.spec.source.type)
+    )
 
 
 class HereSpark:

@@ -300,6 +300,7 @@ _LAKES = "self.type in ['delta', 'iceberg']"
 def _none_of(names: tuple[str, ...]) -> str:
     return "(" + " && ".join(f"!has(self.{name})" for name in names) + ")"
 
+
 _FOLDER = "a folder catalog has no atomic commit on object storage; set catalog.type to rest or jdbc"
 
 
@@ -319,6 +320,10 @@ class TargetSpec(StoreAccess):
             _FOLDER,
         ),
         ("self.type == oldSelf.type", f"target.type is immutable: {ANEW}"),
+        (
+            "has(self.database) == has(oldSelf.database) && (!has(self.database) || self.database == oldSelf.database)",
+            f"target.database is immutable: {ANEW}",
+        ),
     )
 
     type: Literal["delta", "iceberg", "postgresql"]

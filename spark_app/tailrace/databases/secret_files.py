@@ -1,5 +1,5 @@
-"""The files that a connection to a database needs, as the manifest names them or in mounted Secrets: where they are, and the
-password in one."""
+"""The files that a connection to a database needs, as the manifest names them or in mounted Secrets: where they are,
+and the password in one."""
 
 from pathlib import Path
 from typing import NamedTuple

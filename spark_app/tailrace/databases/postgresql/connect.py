@@ -278,14 +278,15 @@ def _one_line(text: str) -> str:
 
 @contextmanager
 def source_errors(what: str) -> Iterator[None]:
-    """As `database_errors`, of the source."""
+    """Turn the source's errors into ours: `database_errors`."""
     with database_errors(what, "source"):
         yield
 
 
 @contextmanager
 def database_errors(what: str, part: Part) -> Iterator[None]:
-    """Turn psycopg's errors into ours. `what`: what was being done. Missing rights: `SourceRefused`, `TargetRefused`."""
+    """Turn psycopg's errors into ours. `what`: what was being done. Missing rights: `SourceRefused` or
+    `TargetRefused`."""
     with met_at(part), _as_ours(what, part):
         yield
 

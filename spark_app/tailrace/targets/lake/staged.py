@@ -25,8 +25,8 @@ from tailrace.changelog.records.terms import TableSchema
 from tailrace.errors import RESYNC, Retry, SchemaChangeUnsupported, TailraceError, TargetChanged
 from tailrace.seams import seam
 from tailrace.storage.store import AlreadyExists, NotFound
-from tailrace.targets.api import Admit
 from tailrace.targets import stored_state
+from tailrace.targets.api import Admit
 from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.delta.stats import bounds, file_stats
 from tailrace.targets.lake.files.access import FileAccess, footer_of

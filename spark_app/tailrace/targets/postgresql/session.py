@@ -1,4 +1,4 @@
-"""PostgreSQL's `Session`: one connection, COPY, and DDL inside transactions."""
+"""PostgreSQL's `TargetSession`: one connection, COPY, and DDL inside transactions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,8 +20,8 @@ IDLE = 4
 """Connections that are kept for the next batch."""
 
 
-class PgSession:
-    """See `targets.sql.session.Session`."""
+class PgTargetSession:
+    """See `targets.sql.session.TargetSession`."""
 
     binary, text = "bytea", "text"
 
@@ -149,19 +149,19 @@ class PgSession:
         return database_errors(self._place, "target")
 
 
-class PgSessions:
-    """See `targets.sql.session.Sessions`. Picklable: another process makes connections of its own."""
+class PgTargetSessions:
+    """See `targets.sql.session.TargetSessions`. Picklable: another process makes connections of its own."""
 
     def __init__(self, config: PgConfig, source: str) -> None:
         self._config, self._source = config, source
-        self._idle: LifoQueue[PgSession] = LifoQueue(IDLE)
+        self._idle: LifoQueue[PgTargetSession] = LifoQueue(IDLE)
 
     @override
-    def __reduce__(self) -> tuple[type["PgSessions"], tuple[PgConfig, str]]:
-        return PgSessions, (self._config, self._source)
+    def __reduce__(self) -> tuple[type["PgTargetSessions"], tuple[PgConfig, str]]:
+        return PgTargetSessions, (self._config, self._source)
 
     @contextmanager
-    def session(self) -> Iterator[PgSession]:
+    def session(self) -> Iterator[PgTargetSession]:
         session = self._taken()
         try:
             yield session
@@ -173,12 +173,12 @@ class PgSessions:
         except Exception:  # enough are kept
             session.close()
 
-    def _taken(self) -> PgSession:
+    def _taken(self) -> PgTargetSession:
         while True:
             try:
                 session = self._idle.get_nowait()
             except Empty:
-                return PgSession(self._config, self._source)
+                return PgTargetSession(self._config, self._source)
             if session.usable:
                 return session
             session.close()

@@ -14,7 +14,7 @@ from tailrace.databases.postgresql.connect import PgConfig
 from tailrace.errors import TableStop, TargetRefused
 from tailrace.storage.secret_files import SECRETS_VARIABLE
 from tailrace.targets.api import Runtime, SparkNeeds
-from tailrace.targets.postgresql.session import PgSession, PgSessions
+from tailrace.targets.postgresql.session import PgTargetSession, PgTargetSessions
 from tailrace.targets.sql import state
 from tailrace.targets.sql.removal import SqlRemoval
 from tailrace.targets.sql.session import Place
@@ -47,14 +47,14 @@ class PgTarget:
         return PgConfig.of(self._server, "tailrace target", self._secrets, part="target")
 
     def examine(self) -> bool:
-        session = PgSession(self._config(), "")
+        session = PgTargetSession(self._config(), "")
         try:
             self._require(session)
             return True
         finally:
             session.close()
 
-    def _require(self, session: PgSession) -> None:
+    def _require(self, session: PgTargetSession) -> None:
         ((version, standby, may_create, encoding),) = session.rows(
             "SELECT current_setting('server_version_num')::int, pg_is_in_recovery(),"
             " has_database_privilege(current_database(), 'CREATE') OR to_regnamespace('_tailrace') IS NOT NULL,"
@@ -99,7 +99,7 @@ class PgTarget:
         """Nothing of the target is in the JVM."""
 
     def units(self, run: Runtime) -> SqlUnits:
-        return SqlUnits(PgSessions(self._config(), run.source), run, self._place_of)
+        return SqlUnits(PgTargetSessions(self._config(), run.source), run, self._place_of)
 
     def _place_of(self, first: TableSchema) -> Place:
         """The first name stays: a renamed table keeps its place."""
@@ -109,4 +109,4 @@ class PgTarget:
         return first.schema_name, first.table_name
 
     def removal(self, session: Callable[[], SparkSession]) -> SqlRemoval:
-        return SqlRemoval(PgSessions(self._config(), ""), self.place)
+        return SqlRemoval(PgTargetSessions(self._config(), ""), self.place)

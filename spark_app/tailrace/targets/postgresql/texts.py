@@ -1,4 +1,4 @@
-"""Values as PostgreSQL reads them in COPY's text format, column by column, with Arrow's kernels where they are exact."""
+"""Values in the text format of PostgreSQL's COPY, column by column, by Arrow's kernels where they are exact."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.changelog import keys
-from tailrace.targets.sql.session import Unrepresentable
+from tailrace.targets.sql.session import UnfitValue
 
 NULL = "\\N"
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 
 
 def lines(rows: pa.Table) -> bytes:
-    """The rows as COPY takes them. Raises `Unrepresentable`."""
+    """The rows as COPY takes them. Raises `UnfitValue`."""
     if not rows.num_rows:
         return b""
     texts = [escaped(texts_of(name, rows.column(name))) for name in rows.column_names]
@@ -69,14 +69,14 @@ def _each(values: pa.Array, text: Callable[[Any], str]) -> pa.Array:
 
 def _without_nul(name: str, values: pa.Array) -> pa.Array:
     if pc.any(pc.match_substring(values, "\0")).as_py():
-        raise Unrepresentable(name, "a text with the character U+0000, which PostgreSQL cannot store")
+        raise UnfitValue(name, "a text with the character U+0000, which PostgreSQL cannot store")
     return values
 
 
 def _without_nul_json(name: str, value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     if "\\u0000" in text:
-        raise Unrepresentable(name, "a text with the character U+0000, which PostgreSQL cannot store")
+        raise UnfitValue(name, "a text with the character U+0000, which PostgreSQL cannot store")
     return text
 
 

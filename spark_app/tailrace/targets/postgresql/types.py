@@ -1,4 +1,4 @@
-"""The types of columns in PostgreSQL: out of PostgreSQL their own, out of other products the nearest exact one. Pure."""
+"""The types of columns in PostgreSQL: those out of PostgreSQL keep theirs, others get the nearest exact one. Pure."""
 
 import re
 

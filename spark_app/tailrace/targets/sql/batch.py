@@ -14,6 +14,7 @@ from tailrace.batch.slice import FinishedSnapshot, TableSlice
 from tailrace.changelog import keys
 from tailrace.changelog.bundles import ObjectAccess
 from tailrace.changelog.records import ChunkRegistered, Key
+from tailrace.changelog.types import arrow_type
 from tailrace.fold.chunk_keys import KEY_ONLY, read_chunk_keys
 from tailrace.fold.decide import Folded, decide
 from tailrace.fold.fold_input import FoldInput
@@ -22,10 +23,9 @@ from tailrace.fold.log_rows import segment_rows
 from tailrace.fold.moved_keys import find_moved_keys
 from tailrace.fold.newest import FROM_BASE
 from tailrace.fold.numbered import NumberedKeys, number_keys
-from tailrace.targets.sql.session import Session, equal, list_of
+from tailrace.targets.sql.session import TargetSession, equal, list_of
 from tailrace.targets.sql.staged import NUMBER, ServerRows, StagedChunks, definitions
 from tailrace.targets.sql.state import SCHEMA
-from tailrace.changelog.types import arrow_type
 
 SOURCE, ROUND, BITS = "_tailrace_source", "_tailrace_round", "_tailrace_bits"
 
@@ -34,7 +34,7 @@ def fold_input(part: TableSlice, log: ObjectAccess) -> FoldInput:
     return FoldInput(part, {column.name: arrow_type(column.type) for column in part.schema.columns}, log)
 
 
-def apply_keyed(session: Session, log: ObjectAccess, part: TableSlice, table: str) -> frozenset[Key]:
+def apply_keyed(session: TargetSession, log: ObjectAccess, part: TableSlice, table: str) -> frozenset[Key]:
     """Bring the table's rows forward; its columns are the batch's already. Returns the holes that it leaves."""
     work = fold_input(part, log)
     work = replace(work, moved_keys=find_moved_keys(work))
@@ -43,7 +43,7 @@ def apply_keyed(session: Session, log: ObjectAccess, part: TableSlice, table: st
 
 @dataclass
 class _Batch:
-    session: Session
+    session: TargetSession
     work: FoldInput
     table: str
     """The copy, as statements call it."""
@@ -256,13 +256,13 @@ class _LiveRows:
 
 @dataclass(frozen=True)
 class _Lacking:
-    """What staged rows lack, pair by pair: a row, the row on the server that has its values, and which."""
+    """Values that staged rows lack, pair by pair: a row, the row on the server that has its values, and which."""
 
     row: Ints
     source: Ints
     """A pool row of the fold, or, below -1, the row underneath key `-2 - source`."""
     bits: Mask
-    """By pair and column."""
+    """True by pair and column."""
 
     @classmethod
     def of(cls, values: list[Ints], logged: int, numbered: NumberedKeys, key: Ints) -> "_Lacking":

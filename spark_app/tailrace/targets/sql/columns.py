@@ -2,28 +2,28 @@
 so that a renamed one keeps its values and another one under an old name does not inherit them."""
 
 from tailrace.changelog.records import Column, TableSchema
-from tailrace.targets.sql.session import Place, Session, list_of, table
+from tailrace.targets.sql.session import Place, TargetSession, list_of, table
 
 
-def create(session: Session, place: Place, schema: TableSchema) -> None:
+def create(session: TargetSession, place: Place, schema: TableSchema) -> None:
     """Create the table, with the source's primary key; nothing else of the source's constraints."""
     columns = [_definition(session, column) for column in schema.columns]
-    if not schema.keyless:
+    if schema.key_columns:
         columns.append(_primary_key(session, schema))
     session.create_schema(place[0])
     session.run(f"CREATE TABLE {table(session, place)} ({', '.join(columns)})")
 
 
-def _definition(session: Session, column: Column) -> str:
+def _definition(session: TargetSession, column: Column) -> str:
     required = "" if column.key is None else " NOT NULL"
     return f"{session.quote(column.name)} {session.type_of(column)}{required}"
 
 
-def _primary_key(session: Session, schema: TableSchema) -> str:
+def _primary_key(session: TargetSession, schema: TableSchema) -> str:
     return f"PRIMARY KEY ({list_of(session, (column.name for column in schema.key_columns))})"
 
 
-def evolve(session: Session, place: Place, before: TableSchema, after: TableSchema) -> None:
+def evolve(session: TargetSession, place: Place, before: TableSchema, after: TableSchema) -> None:
     """Alter the table from one version to another."""
     name, old = table(session, place), {column.id: column for column in before.columns}
     new = {column.id: column for column in after.columns}
@@ -42,5 +42,5 @@ def evolve(session: Session, place: Place, before: TableSchema, after: TableSche
             session.alter_type(name, session.quote(column.name), session.type_of(column))
 
 
-def _rename(session: Session, name: str, old: str, new: str) -> None:
+def _rename(session: TargetSession, name: str, old: str, new: str) -> None:
     session.run(f"ALTER TABLE {name} RENAME COLUMN {session.quote(old)} TO {session.quote(new)}")

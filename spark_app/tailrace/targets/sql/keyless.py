@@ -18,14 +18,14 @@ from tailrace.fold.key_columns import Ints, Mask
 from tailrace.fold.log_rows import DELETE, column_of, segment_rows
 from tailrace.fold.row_digests import digests
 from tailrace.targets.sql.batch import fold_input
-from tailrace.targets.sql.session import Session, list_of
+from tailrace.targets.sql.session import TargetSession, list_of
 from tailrace.targets.sql.staged import NUMBER, ServerRows, StagedChunks, definitions
 from tailrace.targets.sql.state import SCHEMA
 
 COUNT = "_tailrace_count"
 
 
-def apply_keyless(session: Session, log: ObjectAccess, part: TableSlice, table: str) -> None:
+def apply_keyless(session: TargetSession, log: ObjectAccess, part: TableSlice, table: str) -> None:
     """Bring the table's rows forward; its columns are the batch's already."""
     work = fold_input(part, log)
     first, seen, whole = _read_chunks(session, work, table)
@@ -53,7 +53,7 @@ def apply_keyless(session: Session, log: ObjectAccess, part: TableSlice, table: 
     session.load(table, names, [rows.filter(pa.array(written))])
 
 
-def _read_chunks(session: Session, work: FoldInput, table: str) -> tuple[Seq, SeqRanges, bool]:
+def _read_chunks(session: TargetSession, work: FoldInput, table: str) -> tuple[Seq, SeqRanges, bool]:
     """Put the newest reading in the place of the rows, if there is one: where its changes begin, which of them it has
     seen, and whether the table has every row that they delete."""
     part = work.slice
@@ -82,7 +82,7 @@ def _read_chunks(session: Session, work: FoldInput, table: str) -> tuple[Seq, Se
 
 
 def _changes(work: FoldInput, first: Seq, seen: SeqRanges) -> tuple[Mask, pa.Table]:
-    """Whether each change deletes, and its row, in order of sequence."""
+    """Changes: whether each deletes, and its row, in order of sequence."""
     segments = [segment for segment in work.slice.segments if segment.last_seq >= first]
     removes, tables = [np.empty(0, np.bool_)], [_none(work)]
     for block in segment_rows(work, segments, unchanged=False):
@@ -107,7 +107,7 @@ def _first_of(counts: RowCounts) -> Ints:
     return found
 
 
-def _names(session: Session, work: FoldInput) -> list[str]:
+def _names(session: TargetSession, work: FoldInput) -> list[str]:
     return [NUMBER, COUNT, *map(session.quote, work.names)]
 
 
@@ -116,25 +116,22 @@ def _numbered(rows: pa.Table, counts: Ints) -> pa.Table:
     return with_counts.add_column(0, NUMBER, pa.array(np.arange(rows.num_rows)))
 
 
-def _stage(session: Session, work: FoldInput, name: str, rows: pa.Table, counts: Ints) -> str:
+def _stage(session: TargetSession, work: FoldInput, name: str, rows: pa.Table, counts: Ints) -> str:
     columns = f"{NUMBER} bigint, {COUNT} bigint, {definitions(session, work.slice.schema)}"
     made = session.temporary(f"_tailrace_{name}", columns)
     session.load(made, _names(session, work), [_numbered(rows, counts)])
     return made
 
 
-def _alike(session: Session, work: FoldInput) -> str:
-    one, other = (
-        session.row_text([f"{alias}.{session.quote(name)}" for name in work.names]) for alias in ("t", "w")
-    )
+def _alike(session: TargetSession, work: FoldInput) -> str:
+    one, other = (session.row_text([f"{alias}.{session.quote(name)}" for name in work.names]) for alias in ("t", "w"))
     return f"{one} = {other}"
 
 
-def _there(session: Session, work: FoldInput, table: str, wanted: str, groups: int) -> Ints:
+def _there(session: TargetSession, work: FoldInput, table: str, wanted: str, groups: int) -> Ints:
     """How many rows of each group the table has."""
     found = np.zeros(groups, np.int64)
     statement = f"SELECT w.{NUMBER}, count(*) FROM {table} t JOIN {wanted} w ON {_alike(session, work)}"
     for number, count in session.rows(f"{statement} GROUP BY w.{NUMBER}"):
         found[int(number)] = int(count)
     return found
-

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tailrace.targets.api import Admit, TableName, TableOwner
 from tailrace.targets.sql import staged, state
-from tailrace.targets.sql.session import Session, Sessions, table
+from tailrace.targets.sql.session import TargetSession, TargetSessions, table
 from tailrace.targets.sql.state import SCHEMA, StoredCopy
 
 
@@ -12,7 +12,7 @@ from tailrace.targets.sql.state import SCHEMA, StoredCopy
 class SqlRemoval:
     """See `targets.api.TargetRemoval`."""
 
-    sessions: Sessions
+    sessions: TargetSessions
     place: str
 
     def location(self, name: TableName) -> str:
@@ -54,5 +54,5 @@ class SqlRemoval:
             session.drop_schema(SCHEMA)
 
 
-def _copies(session: Session, name: TableName) -> dict[bool, StoredCopy]:
+def _copies(session: TargetSession, name: TableName) -> dict[bool, StoredCopy]:
     return state.copies_at(session, name) if state.is_prepared(session) else {}

@@ -1,4 +1,4 @@
-"""One connection to a database that is a target, and what differs between products. A product implements `Session`."""
+"""One connection to a database that is a target, and what differs between products. A product implements `TargetSession`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -13,7 +13,7 @@ Place = tuple[str, str]
 """Schema and name of a table of the target."""
 
 
-class Unrepresentable(Exception):
+class UnfitValue(Exception):
     """A value that the target cannot hold."""
 
     def __init__(self, column: str, why: str) -> None:
@@ -25,7 +25,7 @@ class Unrepresentable(Exception):
         return TableStop(table, f"column {self.column!r} has {self.why}", fix)
 
 
-class Session(Protocol):
+class TargetSession(Protocol):
     """Statements of one connection. Names in them are quoted by `quote`; values stand where `%s` does."""
 
     binary: str
@@ -43,7 +43,7 @@ class Session(Protocol):
 
     def load(self, table: str, columns: Sequence[str], rows: Iterable[pa.Table]) -> int:
         """Load rows in bulk; `columns`: their names in the table (quoted), in the order of the rows' columns. Returns
-        the bytes that were sent. Raises `Unrepresentable`."""
+        the bytes that were sent. Raises `UnfitValue`."""
 
     def quote(self, name: str) -> str: ...
 
@@ -88,25 +88,25 @@ class Session(Protocol):
         says, out of those that the condition finds."""
 
 
-class Sessions(Protocol):
+class TargetSessions(Protocol):
     """Connections to the target, made when they are needed. Thread-safe."""
 
-    def session(self) -> AbstractContextManager[Session]:
+    def session(self) -> AbstractContextManager[TargetSession]:
         """A session that nobody else uses meanwhile."""
 
 
-def list_of(session: Session, names: Iterable[str], alias: str = "") -> str:
+def list_of(session: TargetSession, names: Iterable[str], alias: str = "") -> str:
     """Column names, separated by commas."""
     return ", ".join(f"{alias}{session.quote(name)}" for name in names)
 
 
-def equal(session: Session, names: Iterable[str], others: Iterable[str] | None = None) -> str:
+def equal(session: TargetSession, names: Iterable[str], others: Iterable[str] | None = None) -> str:
     """The condition that `t` and `u` agree in these columns; `others`: their names in `u`."""
     names = list(names)
     pairs: Iterator[tuple[str, str]] = zip(names, names if others is None else others, strict=True)
     return " AND ".join(f"t.{session.quote(one)} = u.{session.quote(other)}" for one, other in pairs)
 
 
-def table(session: Session, place: Place) -> str:
+def table(session: TargetSession, place: Place) -> str:
     """The place in statements."""
     return f"{session.quote(place[0])}.{session.quote(place[1])}"

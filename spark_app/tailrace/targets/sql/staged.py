@@ -14,25 +14,25 @@ import pyarrow as pa
 from tailrace.batch.applied import Generation
 from tailrace.changelog import keys
 from tailrace.changelog.records import ChunkRegistered, Key, TableSchema
+from tailrace.changelog.types import arrow_type
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Columns, Ints, typed
 from tailrace.targets.api import ChunkLost, WrittenChunk
-from tailrace.targets.sql.session import Session, Sessions, Unrepresentable, list_of
+from tailrace.targets.sql.session import TargetSession, TargetSessions, UnfitValue, list_of
 from tailrace.targets.sql.state import SCHEMA
-from tailrace.changelog.types import arrow_type
 
 NUMBER = "_tailrace_n"
 """The column that numbers the rows of a staging table from 0."""
 
 
-def form_of(session: Session, schema: TableSchema, generation: Generation) -> str:
+def form_of(session: TargetSession, schema: TableSchema, generation: Generation) -> str:
     """The form of chunks: `ChunkRegistered.layout`."""
     columns = [(column.id, column.name, session.type_of(column)) for column in schema.columns]
     digest = hashlib.sha256(repr((generation.number, columns)).encode()).hexdigest()
     return f"sql-1-{digest[:16]}"
 
 
-def definitions(session: Session, schema: TableSchema) -> str:
+def definitions(session: TargetSession, schema: TableSchema) -> str:
     """The columns of a table that holds rows of this version, without constraints."""
     return ", ".join(f"{session.quote(c.name)} {session.type_of(c)}" for c in schema.columns)
 
@@ -41,7 +41,7 @@ def definitions(session: Session, schema: TableSchema) -> str:
 class SqlChunkWriter:
     """See `targets.api.ChunkWriter`."""
 
-    sessions: Sessions
+    sessions: TargetSessions
     log_id: str
     schema: TableSchema
     form: str
@@ -60,7 +60,7 @@ class SqlChunkWriter:
                 names = [NUMBER, *(session.quote(column.name) for column in self.schema.columns)]
                 try:
                     size = session.load(table, names, noted.numbered(rows))
-                except Unrepresentable as error:
+                except UnfitValue as error:
                     raise error.of(self.schema.name) from None
                 if noted.rows:
                     session.run(
@@ -111,13 +111,13 @@ class _Noted:
         return kept
 
 
-def drop(session: Session, paths: Iterable[str]) -> None:
+def drop(session: TargetSession, paths: Iterable[str]) -> None:
     for path in paths:
         session.run(f"DROP TABLE IF EXISTS {SCHEMA}.{session.quote(path)}")
         session.run(f"DELETE FROM {SCHEMA}.chunks WHERE path = %s", path)
 
 
-def staged_paths(session: Session, log_id: str, table_id: int) -> list[str]:
+def staged_paths(session: TargetSession, log_id: str, table_id: int) -> list[str]:
     statement = f"SELECT path FROM {SCHEMA}.chunks WHERE log_id = %s AND table_id = %s"
     return [str(path) for (path,) in session.rows(statement, log_id, table_id)]
 
@@ -128,7 +128,7 @@ class ServerRows:
     `fold.decide.BaseRows` and `fold.chunk_keys.ChunkRows`, for which its parts stand."""
 
     sources: list[tuple[ChunkRegistered | None, Ints]] = field(default_factory=list)
-    """In the order in which the fold asked: a chunk and positions in it, or None and numbers of keys."""
+    """Sources in the order in which the fold asked: a chunk and positions in it, or None and numbers of keys."""
 
     def add(self, work: FoldInput, chunk: ChunkRegistered | None, wanted: Ints) -> pa.Table:
         """A table of so many rows; their values are not needed here."""
@@ -141,7 +141,7 @@ class ServerRows:
 class StagedChunks:
     """See `fold.chunk_keys.ChunkRows`."""
 
-    session: Session
+    session: TargetSession
     work: FoldInput
     server: ServerRows
 

@@ -1,4 +1,4 @@
-"""What Tailrace knows of its copies in a database, in tables of the schema `_tailrace`, in the transaction of the rows.
+"""Records of the copies in a database: Tailrace's own tables of the schema `_tailrace`, in the transaction of the rows.
 
     logs     a row per change log: the record that all tables of its group hold
     tables   a row per copy: its place, its owner, its applied state, the schema version that its columns have
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records import RecordNumber, TableSchema
 from tailrace.errors import Retry
-from tailrace.targets.sql.session import Place, Session
+from tailrace.targets.sql.session import Place, TargetSession
 from tailrace.targets.stored_state import applied_state, document
 
 SCHEMA = "_tailrace"
@@ -38,7 +38,7 @@ class StoredCopy:
     hidden: bool
     """It is a new copy beside the table that readers see."""
     relation: int
-    """`Session.relation` of the table that Tailrace made."""
+    """`TargetSession.relation` of the table that Tailrace made."""
     member: bool
     """It belongs to the group of its change log."""
     stored: str
@@ -57,7 +57,7 @@ def copy_name(applied: AppliedState) -> str:
     return f"copy_{applied.log_id[:8]}_{applied.table_id}_{applied.generation}"
 
 
-def prepare(session: Session) -> None:
+def prepare(session: TargetSession) -> None:
     """Create what is missing."""
     session.create_schema(SCHEMA)
     for name, columns in TABLES.items():
@@ -65,7 +65,7 @@ def prepare(session: Session) -> None:
         session.run(f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{name} ({defined})")
 
 
-def is_prepared(session: Session) -> bool:
+def is_prepared(session: TargetSession) -> bool:
     """True if Tailrace has tables of its own there."""
     return all(session.relation((SCHEMA, name)) is not None for name in TABLES)
 
@@ -77,13 +77,13 @@ def text_of(applied: AppliedState) -> str:
 _COLUMNS = "place_schema, place_name, hidden, relation, member, record, state, columns"
 
 
-def copies_at(session: Session, place: Place) -> dict[bool, StoredCopy]:
+def copies_at(session: TargetSession, place: Place) -> dict[bool, StoredCopy]:
     """The copies of a place: that which readers see (False), and the one beside it (True)."""
     statement = f"SELECT {_COLUMNS}, log_id FROM {SCHEMA}.tables WHERE place_schema = %s AND place_name = %s"
     return {bool(row[2]): _copy(session, row) for row in session.rows(statement, *place)}
 
 
-def _copy(session: Session, row: tuple[object, ...]) -> StoredCopy:
+def _copy(session: TargetSession, row: tuple[object, ...]) -> StoredCopy:
     schema, name, hidden, relation, member, record, stored, columns, log_id = row
     document = json.loads(str(stored))
     applied = applied_state(document, document["holes"], f"{schema}.{name}")
@@ -101,13 +101,13 @@ def _copy(session: Session, row: tuple[object, ...]) -> StoredCopy:
     )
 
 
-def record_of(session: Session, log_id: str) -> RecordNumber:
+def record_of(session: TargetSession, log_id: str) -> RecordNumber:
     """The record that the tables of the log's group hold; 0: it has none yet."""
     found = session.rows(f"SELECT record FROM {SCHEMA}.logs WHERE log_id = %s", log_id)
     return RecordNumber(int(found[0][0]) if found else 0)
 
 
-def add(session: Session, copy: StoredCopy) -> None:
+def add(session: TargetSession, copy: StoredCopy) -> None:
     values = (*copy.place, copy.hidden, copy.applied.log_id, copy.applied.table_id, copy.relation, copy.member)
     session.run(
         f"INSERT INTO {SCHEMA}.tables (place_schema, place_name, hidden, log_id, table_id, relation, member, record,"
@@ -118,12 +118,12 @@ def add(session: Session, copy: StoredCopy) -> None:
     )
 
 
-def remove(session: Session, place: Place, hidden: bool) -> None:
+def remove(session: TargetSession, place: Place, hidden: bool) -> None:
     statement = f"DELETE FROM {SCHEMA}.tables WHERE place_schema = %s AND place_name = %s AND hidden = %s"
     session.run(statement, *place, hidden)
 
 
-def put(session: Session, before: StoredCopy, after: StoredCopy) -> None:
+def put(session: TargetSession, before: StoredCopy, after: StoredCopy) -> None:
     """Change a copy's row, as it was read. `Retry`: another driver has changed it since."""
     changed = session.run(
         f"UPDATE {SCHEMA}.tables SET state = %s, columns = %s, member = %s, record = 0"
@@ -139,7 +139,7 @@ def put(session: Session, before: StoredCopy, after: StoredCopy) -> None:
         raise Retry(f"another driver has changed the state of {'.'.join(before.place)} in the target")
 
 
-def publish(session: Session, copy: StoredCopy, relation: int) -> None:
+def publish(session: TargetSession, copy: StoredCopy, relation: int) -> None:
     """The row of a copy that readers see now becomes that of its place."""
     remove(session, copy.place, hidden=False)
     changed = session.run(
@@ -162,15 +162,17 @@ class Group:
     members: frozenset[int]
 
     @classmethod
-    def read(cls, session: Session, log_id: str) -> "Group":
+    def read(cls, session: TargetSession, log_id: str) -> "Group":
         found = session.rows(
             f"SELECT table_id FROM {SCHEMA}.tables WHERE log_id = %s AND member = TRUE AND hidden = FALSE", log_id
         )
         return cls(log_id, record_of(session, log_id), frozenset(int(row[0]) for row in found))
 
-    def move(self, session: Session, record: RecordNumber, tables: frozenset[int]) -> "Group":
+    def move(self, session: TargetSession, record: RecordNumber, tables: frozenset[int]) -> "Group":
         """The group's record after a commit, and its tables: one that leaves keeps what it holds by itself. `Retry`:
         another driver has moved it since."""
+        if record < self.record:
+            raise Retry("another driver has moved the target's tables")
         self._change(session, self.members - tables, member=False)
         self._change(session, tables - self.members, member=True)
         statement = f"UPDATE {SCHEMA}.logs SET record = %s WHERE log_id = %s AND record = %s"
@@ -180,7 +182,7 @@ class Group:
             session.run(f"INSERT INTO {SCHEMA}.logs (log_id, record) VALUES (%s, %s)", self.log_id, record)
         return Group(self.log_id, record, tables)
 
-    def _change(self, session: Session, tables: Iterable[int], member: bool) -> None:
+    def _change(self, session: TargetSession, tables: Iterable[int], member: bool) -> None:
         own = "" if member else ", record = CASE WHEN record < %s THEN %s ELSE record END"
         records = () if member else (self.record, self.record)
         for table_id in sorted(tables):

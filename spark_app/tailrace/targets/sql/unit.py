@@ -26,7 +26,7 @@ from tailrace.targets.api import (
 from tailrace.targets.sql import columns, staged, state
 from tailrace.targets.sql.batch import apply_keyed
 from tailrace.targets.sql.keyless import apply_keyless
-from tailrace.targets.sql.session import Place, Session, Sessions, Unrepresentable, table
+from tailrace.targets.sql.session import Place, TargetSession, TargetSessions, UnfitValue, table
 from tailrace.targets.sql.staged import SqlChunkWriter
 from tailrace.targets.sql.state import Group, StoredCopy
 
@@ -37,20 +37,22 @@ log = logging.getLogger(__name__)
 class SqlUnits:
     """See `targets.api.Units`."""
 
-    sessions: Sessions
+    sessions: TargetSessions
     run: Runtime
     place_of: Callable[[TableSchema], Place]
+    tables: dict[int, "OpenedTable"] = field(default_factory=dict)
+    """Shared by all units: a table that joins another is not opened again. Each table is in one unit at a time."""
 
     def alone(self) -> "SqlUnit":
-        return SqlUnit(self.sessions, self.run, self.place_of, together=False)
+        return SqlUnit(self, together=False)
 
     def group(self) -> "SqlUnit":
-        return SqlUnit(self.sessions, self.run, self.place_of, together=True)
+        return SqlUnit(self, together=True)
 
 
 @dataclass
-class _Table:
-    """A table of the unit, as it was opened."""
+class OpenedTable:
+    """A table as it was opened."""
 
     opening: Opening
     copy: StoredCopy
@@ -66,17 +68,22 @@ class _Table:
 class SqlUnit:
     """See `targets.api.Unit`."""
 
-    sessions: Sessions
-    run: Runtime
-    place_of: Callable[[TableSchema], Place]
+    units: SqlUnits
     together: bool
-    tables: dict[int, _Table] = field(default_factory=dict)
     group: Group | None = None
-    """None: not read yet, or moved by something else since."""
+    """None: not read yet, or perhaps moved by something else since."""
+
+    @property
+    def sessions(self) -> TargetSessions:
+        return self.units.sessions
+
+    @property
+    def tables(self) -> dict[int, OpenedTable]:
+        return self.units.tables
 
     @property
     def admit(self) -> Admit:
-        return self.run.admit
+        return self.units.run.admit
 
     # ---- opening ----
 
@@ -84,7 +91,7 @@ class SqlUnit:
         found: dict[int, Opened] = {}
         with self.sessions.session() as session:
             state.prepare(session)
-            self.group = Group.read(session, log_id) if self.together else None
+            self.group = None
             for table_id, opening in tables.items():
                 self.tables.pop(table_id, None)
                 try:
@@ -96,13 +103,13 @@ class SqlUnit:
                     if isinstance(error, Retry) and error.away:
                         raise
                     raise TableFailed(table_id, error) from error
-                self.tables[table_id] = _Table(opening, known)
+                self.tables[table_id] = OpenedTable(opening, known)
                 level = known.member or not self.together
                 found[table_id] = Opened(known.applied, known.hidden, level)
         return found
 
-    def _opened(self, session: Session, opening: Opening, log_id: str) -> StoredCopy:
-        schema, generation, place = opening.schema, opening.generation, self.place_of(opening.schema)
+    def _opened(self, session: TargetSession, opening: Opening, log_id: str) -> StoredCopy:
+        schema, generation, place = opening.schema, opening.generation, self.units.place_of(opening.schema)
         stored = state.copies_at(session, place)
         present, new = stored.get(False), generation.begin(schema, log_id)
         self._check(session, schema, place, present, log_id)
@@ -118,7 +125,7 @@ class SqlUnit:
         return self._made(session, StoredCopy(place, True, 0, False, "", new, schema), stored)
 
     def _check(
-        self, session: Session, schema: TableSchema, place: Place, present: StoredCopy | None, log_id: str
+        self, session: TargetSession, schema: TableSchema, place: Place, present: StoredCopy | None, log_id: str
     ) -> None:
         """Refuse what is not this change log's."""
         name, relation = ".".join(place), session.relation(place)
@@ -146,7 +153,7 @@ class SqlUnit:
 
     def _replaced(
         self,
-        session: Session,
+        session: TargetSession,
         opening: Opening,
         place: Place,
         stored: Mapping[bool, StoredCopy],
@@ -157,7 +164,7 @@ class SqlUnit:
             self._drop(session, copy)
         return self._made(session, StoredCopy(place, False, 0, False, "", new, opening.schema), {})
 
-    def _made(self, session: Session, copy: StoredCopy, stored: Mapping[bool, StoredCopy]) -> StoredCopy:
+    def _made(self, session: TargetSession, copy: StoredCopy, stored: Mapping[bool, StoredCopy]) -> StoredCopy:
         if copy.hidden and True in stored:
             self._drop(session, stored[True])
         where = copy.at(copy.place)
@@ -169,12 +176,12 @@ class SqlUnit:
         self.admit()
         return copy
 
-    def _drop(self, session: Session, copy: StoredCopy) -> None:
+    def _drop(self, session: TargetSession, copy: StoredCopy) -> None:
         session.run(f"DROP TABLE IF EXISTS {table(session, copy.at(copy.place))}")
         state.remove(session, copy.place, copy.hidden)
 
     def forget(self, table_id: int) -> None:
-        self.tables.pop(table_id, None)
+        """Nothing to do: its next unit may have opened it by now."""
 
     # ---- batches ----
 
@@ -185,7 +192,7 @@ class SqlUnit:
                     after = {id_: self._brought(session, id_, part) for id_, part in batch.slices.items()}
                     for table_id in batch.publish:
                         self._publish(session, table_id)
-                    group = self.group.move(session, batch.record, batch.tables) if self.group is not None else None
+                    group = self._moved(session, batch) if self.together else None
                     seam("apply.before-commit")
                     self.admit()
             except BaseException:
@@ -197,7 +204,11 @@ class SqlUnit:
             self.tables[table_id].copy = copy
         return {table_id: copy.applied for table_id, copy in after.items()}
 
-    def _brought(self, session: Session, table_id: int, part: TableSlice) -> StoredCopy:
+    def _moved(self, session: TargetSession, batch: UnitBatch) -> Group:
+        log_id = next(self.tables[table_id].copy.applied.log_id for table_id in batch.tables)
+        return (self.group or Group.read(session, log_id)).move(session, batch.record, batch.tables)
+
+    def _brought(self, session: TargetSession, table_id: int, part: TableSlice) -> StoredCopy:
         known = self.tables[table_id]
         try:
             return self._with_batch(session, known, part)
@@ -209,27 +220,25 @@ class SqlUnit:
             raise TableFailed(table_id, error) from error
         except TailraceError as error:
             raise TableFailed(table_id, error) from error
-        except Unrepresentable as error:
+        except UnfitValue as error:
             raise TableFailed(table_id, error.of(part.schema.name)) from error
 
-    def _with_batch(self, session: Session, known: _Table, part: TableSlice) -> StoredCopy:
+    def _with_batch(self, session: TargetSession, known: OpenedTable, part: TableSlice) -> StoredCopy:
         copy, place = known.copy, known.place
         self._check_forms(session, known.opening, part)
         if copy.schema.version != part.schema.version:
             columns.evolve(session, place, copy.schema, part.schema)
         name = table(session, place)
         if part.schema.keyless:
-            apply_keyless(session, self.run.log, part, name)
+            apply_keyless(session, self.units.run.log, part, name)
             applied = part.applied_after(frozenset())
         else:
-            applied = part.applied_after(apply_keyed(session, self.run.log, part, name))
-        after = replace(
-            copy, applied=applied, stored=state.text_of(applied), schema=part.schema, member=self.together
-        )
+            applied = part.applied_after(apply_keyed(session, self.units.run.log, part, name))
+        after = replace(copy, applied=applied, stored=state.text_of(applied), schema=part.schema, member=self.together)
         state.put(session, copy, after)
         return after
 
-    def _check_forms(self, session: Session, opening: Opening, part: TableSlice) -> None:
+    def _check_forms(self, session: TargetSession, opening: Opening, part: TableSlice) -> None:
         """A chunk that was staged for other columns than the table has now counts as lost."""
         written = [chunk for chunk in part.chunks if chunk.path is not None]
         forms = {
@@ -239,9 +248,11 @@ class SqlUnit:
         other = tuple(chunk for chunk in written if chunk.layout != forms[chunk.schema_version])
         if other:
             names = ", ".join(str(chunk.path) for chunk in other)
-            raise ChunkLost(f"chunks were staged for another form of the target: {names}", "They are read again.", other)
+            raise ChunkLost(
+                f"chunks were staged for another form of the target: {names}", "They are read again.", other
+            )
 
-    def _publish(self, session: Session, table_id: int) -> None:
+    def _publish(self, session: TargetSession, table_id: int) -> None:
         """The new copy takes the place of what readers see."""
         copy, former = self.tables[table_id].copy, state.copies_at(session, self.tables[table_id].copy.place)
         seam("publish.before")
