@@ -163,7 +163,7 @@ def parts(
 
     ownership = Ownership(journal, lambda: claimed(folder.socket))
     target = places.target
-    units = target.units(Runtime(places.storage, ownership.check, changes, spec.source.type))
+    units = target.units(Runtime(places.storage, ownership.check, changes, live.spec.source.type))
     group = units.group()
     applier = Applier(
         journal,

@@ -9,7 +9,7 @@ import psycopg
 import pyarrow as pa
 from typing_extensions import override
 
-from tailrace.changelog.records import Column
+from tailrace.changelog.records.terms import Column
 from tailrace.databases.postgresql.connect import Connection, PgConfig, connect, database_errors
 from tailrace.targets.postgresql import texts, types
 from tailrace.targets.sql.session import Place

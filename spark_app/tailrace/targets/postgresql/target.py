@@ -8,7 +8,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tailrace.batch.limits import BatchLimits
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract import resources
 from tailrace.databases.postgresql.connect import PgConfig
 from tailrace.errors import TableStop, TargetRefused

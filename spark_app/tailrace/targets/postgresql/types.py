@@ -2,7 +2,7 @@
 
 import re
 
-from tailrace.changelog.records import Column
+from tailrace.changelog.records.terms import Column
 from tailrace.changelog.types import decimal_parts, element_of
 
 GENERAL = {

@@ -13,7 +13,8 @@ import pyarrow as pa
 from tailrace.batch.slice import FinishedSnapshot, TableSlice
 from tailrace.changelog import keys
 from tailrace.changelog.bundles import ObjectAccess
-from tailrace.changelog.records import ChunkRegistered, Key
+from tailrace.changelog.records.snapshots import ChunkRegistered
+from tailrace.changelog.records.terms import Key
 from tailrace.changelog.types import arrow_type
 from tailrace.fold.chunk_keys import KEY_ONLY, read_chunk_keys
 from tailrace.fold.decide import Folded, decide
@@ -115,7 +116,12 @@ class _Batch:
         quote, names = self.session.quote, self.work.names
         pool = self._temporary("pool", f"{NUMBER} bigint, {definitions(self.session, self.work.slice.schema)}")
         for chunk, numbers, labels in lacking.sources(server, numbered, self.work):
-            self._copy(pool, chunk, numbers, labels, numbered, chunks)
+            source = (
+                self._of_target(numbered.keys(numbers), labels)
+                if chunk is None
+                else self._of_chunk(chunk, chunks, numbers, labels)
+            )
+            self.session.run(f"INSERT INTO {pool} ({NUMBER}, {list_of(self.session, names)}) {source}")
         wanted = self._temporary(
             "wanted", f"{NUMBER} bigint, {SOURCE} bigint, {ROUND} bigint, {BITS} {self.session.binary}"
         )
@@ -133,29 +139,20 @@ class _Batch:
             using += f" ON p.{NUMBER} = w.{SOURCE} WHERE w.{ROUND} = {turn})"
             self.session.update_from(rows, assigned, using, f"t.{NUMBER} = u.{NUMBER}")
 
-    def _copy(
-        self,
-        pool: str,
-        chunk: ChunkRegistered | None,
-        numbers: Ints,
-        labels: Ints,
-        numbered: NumberedKeys,
-        chunks: StagedChunks,
-    ) -> None:
-        """Copy rows of a chunk (by position), or of the target (by the keys' numbers), into the pool under labels."""
-        names = list_of(self.session, self.work.names)
-        if chunk is None:
-            staged = self.stage_keys(numbered.keys(numbers), labels)
-            rows = list_of(self.session, self.work.names, "t.")
-            source = f"SELECT u.{NUMBER}, {rows} FROM {self.table} t JOIN {staged} u"
-            source += f" ON {equal(self.session, self.work.key)}"
-        else:
-            staged = self._temporary("places", f"{NUMBER} bigint, {SOURCE} bigint")
-            pairs = pa.table([pa.array(labels), pa.array(numbers)], names=[NUMBER, SOURCE])
-            self.session.load(staged, [NUMBER, SOURCE], [pairs])
-            source = f"SELECT u.{NUMBER}, {chunks.selected(chunk)} FROM {SCHEMA}.{self.session.quote(str(chunk.path))}"
-            source += f" c JOIN {staged} u ON u.{SOURCE} = c.{NUMBER}"
-        self.session.run(f"INSERT INTO {pool} ({NUMBER}, {names}) {source}")
+    def _of_target(self, wanted: Columns, labels: Ints) -> str:
+        """A query for the target's rows of these keys, under labels."""
+        staged = self.stage_keys(wanted, labels)
+        rows = list_of(self.session, self.work.names, "t.")
+        on = equal(self.session, self.work.key)
+        return f"SELECT u.{NUMBER}, {rows} FROM {self.table} t JOIN {staged} u ON {on}"
+
+    def _of_chunk(self, chunk: ChunkRegistered, chunks: StagedChunks, positions: Ints, labels: Ints) -> str:
+        """A query for a chunk's rows at these positions, under labels."""
+        staged = self._temporary("places", f"{NUMBER} bigint, {SOURCE} bigint")
+        pairs = pa.table([pa.array(labels), pa.array(positions)], names=[NUMBER, SOURCE])
+        self.session.load(staged, [NUMBER, SOURCE], [pairs])
+        place = f"{SCHEMA}.{self.session.quote(str(chunk.path))}"
+        return f"SELECT u.{NUMBER}, {chunks.selected(chunk)} FROM {place} c JOIN {staged} u ON u.{SOURCE} = c.{NUMBER}"
 
     # ---- the target's own rows ----
 

@@ -1,7 +1,7 @@
 """The table of a copy: created for a schema version, and altered from one to the next. Columns are known by their ids,
 so that a renamed one keeps its values and another one under an old name does not inherit them."""
 
-from tailrace.changelog.records import Column, TableSchema
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.targets.sql.session import Place, TargetSession, list_of, table
 
 

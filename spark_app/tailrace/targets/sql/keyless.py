@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.bundles import ObjectAccess
-from tailrace.changelog.records import Seq, SeqRanges
+from tailrace.changelog.records.terms import Seq, SeqRanges
 from tailrace.errors import RESYNC, TargetChanged
 from tailrace.fold.counted import RowCounts
 from tailrace.fold.fold_input import FoldInput

@@ -1,4 +1,4 @@
-"""One connection to a database that is a target, and what differs between products. A product implements `TargetSession`."""
+"""One connection to a database that is a target, and what differs between products, which implement `TargetSession`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from tailrace.changelog.records import Column
+from tailrace.changelog.records.terms import Column
 from tailrace.errors import TableStop
 
 Place = tuple[str, str]

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from tailrace.batch.applied import Generation
 from tailrace.changelog import keys
-from tailrace.changelog.records import ChunkRegistered, Key, TableSchema
+from tailrace.changelog.records.snapshots import ChunkRegistered
+from tailrace.changelog.records.terms import Key, TableSchema
 from tailrace.changelog.types import arrow_type
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Columns, Ints, typed

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records import RecordNumber, TableSchema
+from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.errors import Retry
 from tailrace.targets.sql.session import Place, TargetSession
 from tailrace.targets.stored_state import applied_state, document

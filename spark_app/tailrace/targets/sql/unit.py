@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import TableSlice
-from tailrace.changelog.records import TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.errors import Fenced, Retry, TailraceError, TargetChanged, TargetRefused
 from tailrace.seams import seam
 from tailrace.targets.api import (
