@@ -19,6 +19,7 @@ from tailrace import targets
 from tailrace.batch.applied import FIRST, AppliedState, Generation
 from tailrace.batch.slice import TableSlice, cut
 from tailrace.changelog.records.terms import TableSchema
+from tailrace.changelog.types import arrow_type
 from tailrace.contract.resources import StorageLocation, TargetSpec
 from tailrace.storage.store import Storage
 from tailrace.targets.api import ChunkWriter, Opening, Runtime, Unit, UnitBatch, Units, WrittenChunk
@@ -116,7 +117,9 @@ class Database:
     def rows(self, schema: TableSchema) -> Rows:
         with self.server.connect() as connection, connection.cursor(row_factory=dict_row) as cursor:
             connection.execute("SET TimeZone = 'UTC'")
-            return cursor.execute(f'SELECT * FROM "{schema.schema_name}"."{schema.table_name}"').fetchall()
+            rows = cursor.execute(f'SELECT * FROM "{schema.schema_name}"."{schema.table_name}"').fetchall()
+        types = {column.name: arrow_type(column.type) for column in schema.columns}
+        return [{k: pa.scalar(v, types[k]).as_py() if k in types else v for k, v in row.items()} for row in rows]
 
     def lose(self, path: str) -> None:
         with self.server.connect() as connection:
