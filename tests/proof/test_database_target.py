@@ -94,12 +94,12 @@ def differences(proof: Proof) -> list[str]:
     """Tables whose rows are not written alike in both databases."""
     found = []
     for name in NAMES:
-        query = f'SELECT t::text FROM {name} t ORDER BY 1 COLLATE "C"'
+        query = f"SELECT t::text FROM {name} t"
         try:
             copy = proof.server.execute(query, dbname="copy")
         except psycopg.errors.UndefinedTable:
             copy = []
-        if proof.server.execute(query) != copy:
+        if sorted(proof.server.execute(query)) != sorted(copy):
             found.append(name)
     return found
 
