@@ -1,0 +1,164 @@
+"""Copies in a PostgreSQL database: rows, types, columns, keys, rows without a key; out of MySQL as well."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import SparkSession
+
+from support.mysql import MysqlServer
+from support.pipeline import Pipeline, lake
+from support.postgres import PostgresServer
+from support.resources import replicator as document_of
+from tailrace import sources, targets
+from tailrace.contract.resources import Replicator
+from tailrace.targets.sql.state import SCHEMA
+
+SHOP = """
+CREATE SCHEMA shop;
+CREATE TABLE shop.item (id int PRIMARY KEY, code text NOT NULL, price numeric(9,2), amount numeric, tags text[],
+    doc jsonb, stay interval, span int4range, at timestamptz, "odd ""name%s" text, raw bytea, big text);
+ALTER TABLE shop.item ALTER big SET STORAGE EXTERNAL;
+INSERT INTO shop.item SELECT n, 'c' || n, n / 7.0, n / 7.0, ARRAY['a', NULL, '"{}\\'], '{"a": [1, null]}', '1 day 2 h',
+    int4range(n, n + 3), '2020-02-29 12:00+00', E'tab\\tline\\n\\\\N', '\\x00ff', repeat('x', 3000)
+    FROM generate_series(1, 50) n;
+CREATE TABLE shop.visit (a int, b text);
+ALTER TABLE shop.visit REPLICA IDENTITY FULL;
+INSERT INTO shop.visit SELECT n % 3, CASE WHEN n % 2 = 0 THEN 'x' END FROM generate_series(1, 30) n;
+"""
+STEPS = (
+    "UPDATE shop.item SET price = price + 1, tags = NULL WHERE id % 5 = 0",
+    "UPDATE shop.item SET id = id + 1000 WHERE id <= 3",
+    "UPDATE shop.item SET id = CASE id WHEN 10 THEN 11 ELSE 10 END WHERE id IN (10, 11)",
+    "DELETE FROM shop.item WHERE id = 20; INSERT INTO shop.item (id, code) VALUES (20, 'again')",
+    "ALTER TABLE shop.item ADD COLUMN extra int; UPDATE shop.item SET extra = id WHERE id < 9",
+    "ALTER TABLE shop.item RENAME COLUMN code TO label; UPDATE shop.item SET label = 'l' || id WHERE id > 40",
+    "ALTER TABLE shop.item DROP COLUMN span; DELETE FROM shop.item WHERE id = 30",
+    "DELETE FROM shop.visit WHERE ctid IN (SELECT ctid FROM shop.visit WHERE a = 1 LIMIT 3)",
+    "UPDATE shop.visit SET b = NULL WHERE a = 2",
+    "TRUNCATE shop.visit; INSERT INTO shop.visit VALUES (7, 'z'), (7, 'z'), (NULL, NULL)",
+)
+DEFERRED = (
+    "ALTER TABLE shop.item DROP CONSTRAINT item_pkey; ALTER TABLE shop.item ADD PRIMARY KEY (id) DEFERRABLE;"
+    " ALTER TABLE shop.item REPLICA IDENTITY FULL"
+)
+"""Keys may be exchanged by one statement."""
+TABLES = ("item", "visit")
+
+
+def texts(server: PostgresServer, table: str, dbname: str) -> list[tuple[Any, ...]]:
+    """Rows as the server writes them, columns in order of their names."""
+    with server.connect(dbname) as connection:
+        found = connection.execute(
+            "SELECT string_agg(format('%%I::text', column_name), ', ' ORDER BY column_name)"
+            " FROM information_schema.columns WHERE table_schema = 'shop' AND table_name = %s",
+            [table],
+        ).fetchone()
+        if found is None or found[0] is None:
+            return []
+        rows = connection.execute(f"SELECT {found[0]} FROM shop.{table}".encode()).fetchall()
+    return sorted(rows, key=repr)
+
+
+def no_spark() -> SparkSession:
+    raise AssertionError("no JVM is needed")
+
+
+def begin(source: dict[str, object], server: PostgresServer, folder: Path) -> Pipeline:
+    place = {"type": "postgresql", "host": server.host, "port": server.port, "username": "postgres"}
+    document = document_of(
+        "copies",
+        source=source,
+        storage={"location": (folder / "log").as_uri()},
+        tables={"include": ["shop.*"]},
+        target={**place, "database": "copy"},
+    )
+    replicator = Replicator.model_validate(document)
+    tables = lake(replicator, cast(Any, None))
+    return Pipeline(document, sources.open(replicator.spec.source, "test"), folder, tables)
+
+
+def settle(copy: Pipeline) -> None:
+    with copy.source.session() as session:
+        end = session.log_end()
+    copy.settle(end)
+    assert not copy.driver.faults()
+
+
+@pytest.mark.timeout(300)
+def test_rows_types_columns_and_keys_arrive_as_they_are(postgres: PostgresServer, tmp_path: Path) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute(SHOP)
+    postgres.execute(DEFERRED)
+    copy = begin(postgres.source(), postgres, tmp_path)
+    copy.start()
+    settle(copy)
+    for table in TABLES:
+        assert texts(postgres, table, "copy") == texts(postgres, table, "postgres") != []
+    # People add to a copy what the source does not have: values are exchanged between keys.
+    postgres.execute("CREATE UNIQUE INDEX ON shop.item (code)", dbname="copy")
+    for number, step in enumerate(STEPS):
+        if number == len(STEPS) // 2:
+            copy.stop()
+            copy.start()
+        postgres.execute(step)
+        settle(copy)
+        for table in TABLES:
+            assert texts(postgres, table, "copy") == texts(postgres, table, "postgres"), step
+    members = postgres.execute(f"SELECT count(*) FROM {SCHEMA}.tables WHERE member", dbname="copy")
+    assert members == [(2,)]
+    copy.stop()
+
+
+@pytest.mark.timeout(300)
+def test_what_is_there_and_is_not_ours_is_refused_and_left_alone(postgres: PostgresServer, tmp_path: Path) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute(SHOP)
+    postgres.execute("CREATE SCHEMA shop; CREATE TABLE shop.item AS SELECT 1 AS mine", dbname="copy")
+    copy = begin(postgres.source(), postgres, tmp_path)
+    copy.start()
+    copy.until(lambda _: copy.driver.faults(), work=True)
+    assert copy.driver.faults() == {"shop.item": "TargetRefused"}
+    assert postgres.execute("SELECT * FROM shop.item", dbname="copy") == [(1,)]
+    copy.stop()
+
+
+@pytest.mark.timeout(300)
+def test_the_copies_are_dropped_with_their_state(postgres: PostgresServer, tmp_path: Path) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute(SHOP)
+    copy = begin(postgres.source(), postgres, tmp_path)
+    copy.start()
+    settle(copy)
+    copy.stop()
+    postgres.execute("CREATE TABLE shop.other (a int)", dbname="copy")
+    removal = targets.open(copy.replicator.spec.target).removal(no_spark)
+    for table in TABLES:
+        owner = removal.owner(("shop", table))
+        assert owner is not None and not owner.altered and removal.exists(("shop", table))
+        removal.drop(("shop", table))
+        assert not removal.exists(("shop", table)) and removal.owner(("shop", table)) is None
+    removal.finish()
+    left = postgres.execute("SELECT nspname FROM pg_namespace WHERE nspname IN ('shop', '_tailrace')", dbname="copy")
+    assert left == [("shop",)] and postgres.execute("SELECT * FROM shop.other", dbname="copy") == []
+
+
+@pytest.mark.timeout(300)
+def test_rows_out_of_mysql_arrive(mysql: MysqlServer, postgres: PostgresServer, tmp_path: Path) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    mysql.execute("CREATE DATABASE shop")
+    mysql.execute(
+        "CREATE TABLE shop.item (id bigint unsigned PRIMARY KEY, name varchar(20), price decimal(9,2), at datetime(6))"
+    )
+    mysql.execute("INSERT INTO shop.item VALUES (18446744073709551615, 'a\\tb', 1.50, '2020-01-02 03:04:05.000006')")
+    mysql.execute("INSERT INTO shop.item (id) VALUES (2)")
+    copy = begin({"type": "mysql", "host": mysql.host, "port": mysql.port, "username": "root"}, postgres, tmp_path)
+    copy.start()
+    settle(copy)
+    mysql.execute("UPDATE shop.item SET name = 'changed' WHERE id = 2")
+    settle(copy)
+    assert texts(postgres, "item", "copy") == [
+        ("2020-01-02 03:04:05.000006", "18446744073709551615", "a\tb", "1.50"),
+        (None, "2", "changed", None),
+    ]
+    copy.stop()
