@@ -226,22 +226,11 @@ def test_what_driver_and_executors_prove_themselves_with_is_in_files_only(shop: 
     assert "_SPARK_AUTH_SECRET" not in told[0], "Spark's own way: in the pods"
 
 
-def test_driver_and_executors_get_another_secret_when_theirs_is_deleted(shop: Shop) -> None:
-    """As in an upgrade from an operator that made none."""
-    shop.wait_ready()
-    uid, old = driver_uid(shop), shop.resource("secret", "shop-spark")["data"]
-    shop.kubectl("delete", "secret", "shop-spark")
-    shop.wait("another driver", 180, lambda: driver_uid(shop) not in ("", uid))
-    shop.wait_ready()
-    uid = driver_uid(shop)
-    assert shop.resource("secret", "shop-spark")["data"] != old
-    shop.assert_equal()
-    pod = shop.pod("shop-driver-0")
-    assert pod is not None and pod["metadata"]["uid"] == uid, "replaced once"
-    assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
-
-
-def test_a_killed_executor_is_replaced(shop: Shop) -> None:
+def test_a_killed_executor_and_a_deleted_secret_are_replaced_with_every_right_of_the_drivers_role(shop: Shop) -> None:
+    """As the Secret is missing after an upgrade from an operator that made none. The driver shuts down, and another one
+    starts: it has used each of its rights then, and was refused nothing."""
+    node = shop.cluster.node
+    assert node is not None
     shop.wait_ready()
     shop.wait("an executor", 60, lambda: bool(shop.executors()))
     victim = shop.executors()[0]
@@ -249,21 +238,18 @@ def test_a_killed_executor_is_replaced(shop: Shop) -> None:
     shop.wait("another executor", 120, lambda: bool(set(shop.executors()) - {victim}))
     shop.assert_equal()
 
-
-def test_a_driver_uses_every_right_of_its_role_and_is_refused_nothing(shop: Shop) -> None:
-    """Over the whole of its life: it starts, replaces a lost executor, and shuts down."""
-    node, uid = shop.cluster.node, driver_uid(shop)
-    assert node is not None
-    shop.wait_ready()
-    shop.wait("an executor", 60, lambda: bool(shop.executors()))
-    lost = set(shop.executors())
-    for executor in lost:
-        shop.kill("stream", executor)
-    shop.wait("another executor", 120, lambda: bool(set(shop.executors()) - lost))
-    shop.kubectl("delete", "pod", "shop-driver-0")
+    uid, old = driver_uid(shop), shop.resource("secret", "shop-spark")["data"]
+    shop.kubectl("delete", "secret", "shop-spark")
     shop.wait("another driver", 180, lambda: driver_uid(shop) not in ("", uid))
     shop.wait_ready()
+    uid = driver_uid(shop)
+    assert shop.resource("secret", "shop-spark")["data"] != old
     shop.wait("its executor", 120, lambda: bool(shop.executors()))
+    shop.assert_equal()
+    pod = shop.pod("shop-driver-0")
+    assert pod is not None and pod["metadata"]["uid"] == uid, "replaced once"
+    assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
+
     asked = requests_of(node, "stream", "shop-driver")
     role = json.loads(shop.cluster.kubectl("get", "clusterrole", "tailrace-driver", "-o", "json"))
     granted = {(what, verb) for rule in role["rules"] for what in rule["resources"] for verb in rule["verbs"]}

@@ -35,74 +35,63 @@ def continues(here: Cluster, uid: str, before: list[str]) -> None:
 
 
 @pytest.mark.timeout(2400)
-def test_a_replicator_that_is_deleted_and_applied_again_continues(postgres: PostgresServer, tmp_path: Path) -> None:
-    """Once while its driver runs, once while it is suspended and a Job releases the log; last by the usual policy."""
-    shop = Shop(postgres, tmp_path / "shop")
-    with cluster(shop, tmp_path / "here", "orphan", "127.0.31.2") as here:
-        first = here.apply(deletionPolicy="Orphan")
-        here.equal()
-        before = shop.snapshots()
-        slots = [made_name("shop", first)]
-        assert shop.slots() == slots
-        orphaned(here)
-        second = here.apply(deletionPolicy="Orphan")
-        assert second != first
-        continues(here, second, before)
-        here.patch(suspend=True)
-        here.reason("Suspended")
-        here.stopped()
-        orphaned(here)
-        third = here.apply(deletionPolicy="Orphan")
-        continues(here, third, before)
-        assert shop.slots() == slots
-        here.patch(deletionPolicy="Retain")
-        here.gone()
-        assert slots[0] in here.event("CleanedUp")
-        assert (shop.slots(), shop.publications()) == ([], []), "it drops what another uid created for the same log"
-        assert shop.differences() == [], "the tables stay"
-        here.nothing_unexpected()
-
-
-@pytest.mark.timeout(2400)
-def test_a_replicator_moves_to_another_cluster_and_the_loser_of_a_forced_move_writes_no_more(
+def test_a_replicator_continues_here_and_in_another_cluster_and_the_loser_of_a_forced_move_writes_no_more(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
     """Two API servers that know nothing of each other, with an operator each; the storage is the same."""
     shop = Shop(postgres, tmp_path / "shop")
-    with (
-        cluster(shop, tmp_path / "old", "old", "127.0.31.3") as old,
-        cluster(shop, tmp_path / "new", "new", "127.0.31.4") as new,
-    ):
-        old.apply(deletionPolicy="Orphan")
+    with cluster(shop, tmp_path / "old", "old", "127.0.31.3") as old:
+        first = old.apply(deletionPolicy="Orphan")
         old.equal()
         before = shop.snapshots()
+        slots = [made_name("shop", first)]
+        assert shop.slots() == slots
         orphaned(old)
-        moved = new.apply(deletionPolicy="Orphan")
-        continues(new, moved, before)
-        owner = shop.log().owner
+        second = old.apply(deletionPolicy="Orphan")
+        assert second != first
+        continues(old, second, before)
+        # Next it is deleted while it is suspended: a Job releases the log.
+        old.patch(suspend=True)
+        old.reason("Suspended")
+        old.stopped()
+        orphaned(old)
+        with cluster(shop, tmp_path / "new", "new", "127.0.31.4") as new:
+            moved = new.apply(deletionPolicy="Orphan")
+            continues(new, moved, before)
+            comes_back_by_force(old, new, before)
+            for each in (old, new):
+                each.nothing_unexpected()
+        assert shop.slots() == slots
+        old.gone()
+        assert slots[0] in old.event("CleanedUp")
+        assert (shop.slots(), shop.publications()) == ([], []), "it drops what another uid created for the same log"
+        assert shop.differences() == [], "the tables stay"
+        old.nothing_unexpected()
 
-        # Back, while the new cluster's driver runs: not without a word.
-        returned = old.apply()
-        message = old.reason("ConfigurationRefused")
-        assert f"belongs to Replicator {owner!r}" in message and "storage.adopt" in message
-        shop.write()
-        new.equal()
-        old.patch(storage={"adopt": owner})
-        shop.write()
-        continues(old, returned, before)
-        new.reason("Fenced")
-        new.stopped()
-        the_loser_stays_stopped(new)
-        shop.write()
-        old.equal()
-        # Deleted, the loser takes nothing away.
-        new.gone()
-        assert "belongs to" in new.event("Kept")
-        shop.write()
-        old.equal()
-        assert shop.slots() and not shop.log().released
-        for each in (old, new):
-            each.nothing_unexpected()
+
+def comes_back_by_force(old: Cluster, new: Cluster, before: list[str]) -> None:
+    """While the new cluster's driver runs: not without a word."""
+    shop = old.shop
+    owner = shop.log().owner
+    returned = old.apply()
+    message = old.reason("ConfigurationRefused")
+    assert f"belongs to Replicator {owner!r}" in message and "storage.adopt" in message
+    shop.write()
+    new.equal()
+    old.patch(storage={"adopt": owner})
+    shop.write()
+    continues(old, returned, before)
+    new.reason("Fenced")
+    new.stopped()
+    the_loser_stays_stopped(new)
+    shop.write()
+    old.equal()
+    # Deleted, the loser takes nothing away.
+    new.gone()
+    assert "belongs to" in new.event("Kept")
+    shop.write()
+    old.equal()
+    assert shop.slots() and not shop.log().released
 
 
 def the_loser_stays_stopped(loser: Cluster) -> None:

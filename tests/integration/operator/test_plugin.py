@@ -191,15 +191,29 @@ def test_a_lost_position_is_recovered_by_a_new_number_each_time(
     place: OperatorNamespace, plugin: Plugin, driver: DriverDouble
 ) -> None:
     assert "the position of shop is not lost: it is Running" in plugin("recover", "shop", code=2)
-    fault = Fault(name="PositionLost", message="the slot is gone", fix="Create a SnapshotRequest.", where="source")
     driver.close()
-    place.node.end_pod("shop", 12, LastWords(fault=fault).to_message())
-    place.until_reason("repl/shop", "PositionLost")
-    until(lambda: place.get("statefulset/shop-driver")["spec"]["replicas"] == 0, "it is stopped")
-    place.node.delete_pod("shop")
+    lose_position(place)
     assert "spec.recover.nonce is now 1" in plugin("recover", "shop")
     until(lambda: place.get("statefulset/shop-driver")["spec"]["replicas"] == 1, "it is started", 60)
     assert place.get("repl/shop")["spec"]["recover"] == {"mode": "Resnapshot", "nonce": 1}
+
+    place.node.make_pod("shop")
+    lose_position(place)
+    used = "The number in spec.recover has been used: set another."
+    assert used in place.until_reason("repl/shop", "PositionLost")["message"]
+    assert "spec.recover.nonce is now 2" in plugin("recover", "shop")
+    until(lambda: place.get("statefulset/shop-driver")["spec"]["replicas"] == 1, "it is started again", 60)
+    repl = place.get("repl/shop")
+    assert repl["status"]["recoveryUid"] == f"recover-2-{repl['metadata']['uid']}"
+
+
+def lose_position(place: OperatorNamespace) -> None:
+    """Its driver ends with these words, is stopped, and its pod goes."""
+    fault = Fault(name="PositionLost", message="the slot is gone", fix="Create a SnapshotRequest.", where="source")
+    place.node.end_pod("shop", 12, LastWords(fault=fault).to_message())
+    until(lambda: place.get("statefulset/shop-driver")["spec"]["replicas"] == 0, "it is stopped")
+    place.until_reason("repl/shop", "PositionLost")
+    place.node.delete_pod("shop")
 
 
 def test_it_has_the_rights_of_its_user_and_names_those_that_are_missing(
