@@ -13,20 +13,27 @@ RUN groupadd --gid 185 tailrace \
 ENV PATH=/opt/tailrace/bin:$PATH LANG=C.UTF-8 PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1
 RUN python3.11 -m venv /opt/tailrace
 WORKDIR /build
-COPY constraints.txt pyproject.toml tools/requirements.py ./
+COPY constraints.txt ./
+
+# A stage of their own: what else changes in pyproject.toml does not have all packages installed again.
+FROM base AS requirements
+COPY pyproject.toml tools/requirements.py ./
+RUN python3.11 requirements.py operator > operator.txt \
+ && python3.11 requirements.py spark postgresql mysql > spark.txt
 
 FROM base AS wheel
 RUN pip install -q -c constraints.txt setuptools
-COPY README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE ./
 COPY spark_app spark_app
 COPY operator operator
 RUN pip wheel -q --no-deps --no-build-isolation --wheel-dir /wheel .
 
 FROM base AS operator
 # What the control plane imports (tools/operator-imports.toml holds it to that): no Spark, no lake libraries.
-RUN python3.11 requirements.py operator > requirements.txt && pip install -q -c constraints.txt -r requirements.txt
+COPY --from=requirements /build/operator.txt ./
+RUN pip install -q -c constraints.txt -r operator.txt && python3.11 -m compileall -q -j 0 /opt/tailrace/lib
 COPY --from=wheel /wheel /build/wheel
-RUN pip install -q --no-deps wheel/*.whl && python3.11 -m compileall -q -j 0 /opt/tailrace/lib
+RUN pip install -q --no-deps wheel/*.whl && python3.11 -m compileall -q /opt/tailrace/lib/python3.11/site-packages/tailrace*
 WORKDIR /tmp
 USER 185:185
 ENTRYPOINT ["tailrace-operator"]
@@ -34,7 +41,8 @@ ENTRYPOINT ["tailrace-operator"]
 FROM base AS python
 RUN command -v java && command -v tini || { apt-get update -q \
  && apt-get install -qy --no-install-recommends openjdk-17-jre-headless tini && rm -rf /var/lib/apt/lists/*; }
-RUN python3.11 requirements.py spark postgresql mysql > requirements.txt && pip install -q -c constraints.txt -r requirements.txt \
+COPY --from=requirements /build/spark.txt ./
+RUN pip install -q -c constraints.txt -r spark.txt \
  # The root is read-only when these run: a module that is not compiled now is compiled again by every Python worker.
  && python3.11 -m compileall -q -j 0 /opt/tailrace/lib
 
