@@ -1,17 +1,23 @@
 """Copies in a PostgreSQL database: rows, types, columns, keys, rows without a key; out of MySQL as well."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
 
+from support.conforming import log_of
+from support.lake import table_schema
 from support.mysql import MysqlServer
 from support.pipeline import Pipeline, lake
 from support.postgres import PostgresServer
 from support.resources import replicator as document_of
 from tailrace import sources, targets
-from tailrace.contract.resources import Replicator
+from tailrace.batch.applied import FIRST
+from tailrace.contract.resources import Replicator, TargetSpec
+from tailrace.targets.api import Opening, Runtime, Units
 from tailrace.targets.sql.state import SCHEMA
 
 SHOP = """
@@ -162,3 +168,26 @@ def test_rows_out_of_mysql_arrive(mysql: MysqlServer, postgres: PostgresServer, 
         (None, "2", "changed", None),
     ]
     copy.stop()
+
+
+@pytest.mark.timeout(300)
+def test_many_tables_are_created_at_once(postgres: PostgresServer, tmp_path: Path) -> None:
+    """Each by a session of its own: none of them finds schemas or state that another is just creating."""
+    postgres.execute("CREATE DATABASE copy")
+    (tmp_path / "log").mkdir()
+    place = {"type": "postgresql", "host": postgres.host, "port": postgres.port, "username": "postgres"}
+    target = targets.open(TargetSpec.model_validate({**place, "database": "copy"}))
+    for turn in range(3):
+        units, together = target.units(Runtime(log_of(tmp_path), lambda: None, no_spark, "mysql")), Barrier(8)
+
+        def opened(number: int, units: Units = units, together: Barrier = together, turn: int = turn) -> bool:
+            made = table_schema([("id", "int64")], ["id"], name=f"t{number}", table_id=100 * turn + number)
+            schema = made.model_copy(update={"schema_name": f"s{turn}"})
+            together.wait()
+            (found,) = units.alone().open({schema.table_id: Opening(schema, FIRST)}, "log").values()
+            return found.level
+
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(opened, range(8)))
+        if not turn:
+            postgres.execute("DROP SCHEMA _tailrace CASCADE; DROP SCHEMA s0 CASCADE", dbname="copy")

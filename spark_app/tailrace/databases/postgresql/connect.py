@@ -31,8 +31,8 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 Part = Literal["source", "target"]
 REFUSED: dict[Part, type[SourceRefused | TargetRefused]] = {"source": SourceRefused, "target": TargetRefused}
 DOCS: dict[Part, str] = {"source": "docs/postgresql.md", "target": "docs/database-targets.md"}
-_OF_ROWS = ("22", "23", "42")
-"""Classes of SQLSTATE that a value, a constraint or a name meets again at each attempt."""
+_OF_ROWS = ("22", "23", "2B", "42")
+"""Classes of SQLSTATE that a value, a constraint, a view or a name meets again at each attempt."""
 CONNECT_SECONDS = 10
 SETTINGS: dict[str, str] = {
     # The text of values: the same by the log and by a chunk, whatever ALTER ROLE … SET says (startup options win).

@@ -16,6 +16,8 @@ from tailrace.targets.sql.session import Place
 
 COPY_ROWS = 20_000
 """Rows that are written as text together."""
+CREATING = 0x7461696C72616365
+"""Number of the advisory lock of sessions that create schemas and tables."""
 IDLE = 4
 """Connections that are kept for the next batch."""
 
@@ -57,6 +59,9 @@ class PgTargetSession:
     def transaction(self) -> Iterator[None]:
         with self._errors(), self._connection.transaction():
             yield
+
+    def alone(self) -> None:
+        self.run(f"SELECT pg_advisory_xact_lock({CREATING})")
 
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         with self._errors():

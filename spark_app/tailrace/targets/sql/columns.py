@@ -10,6 +10,7 @@ def create(session: TargetSession, place: Place, schema: TableSchema) -> None:
     columns = [_definition(session, column) for column in schema.columns]
     if schema.key_columns:
         columns.append(_primary_key(session, schema))
+    session.alone()
     session.create_schema(place[0])
     session.run(f"CREATE TABLE {table(session, place)} ({', '.join(columns)})")
 

@@ -36,6 +36,10 @@ class TargetSession(Protocol):
     def transaction(self) -> AbstractContextManager[None]:
         """All that is run in it takes effect together at its end, or nothing does."""
 
+    def alone(self) -> None:
+        """Wait until no other session of Tailrace is in a transaction that has called this, and stay alone to the end of
+        this one: servers do not let two sessions create the same schema at once, even if it may exist."""
+
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]: ...
 
     def run(self, statement: str, *values: object) -> int:

@@ -59,10 +59,14 @@ def copy_name(applied: AppliedState) -> str:
 
 def prepare(session: TargetSession) -> None:
     """Create what is missing."""
-    session.create_schema(SCHEMA)
-    for name, columns in TABLES.items():
-        defined = columns.format(text=session.text, binary=session.binary)
-        session.run(f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{name} ({defined})")
+    if is_prepared(session):
+        return
+    with session.transaction():
+        session.alone()
+        session.create_schema(SCHEMA)
+        for name, columns in TABLES.items():
+            defined = columns.format(text=session.text, binary=session.binary)
+            session.run(f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{name} ({defined})")
 
 
 def is_prepared(session: TargetSession) -> bool:
