@@ -37,8 +37,8 @@ class TargetSession(Protocol):
         """All that is run in it takes effect together at its end, or nothing does."""
 
     def alone(self) -> None:
-        """Wait until no other session of Tailrace is in a transaction that has called this, and stay alone to the end of
-        this one: servers do not let two sessions create the same schema at once, even if it may exist."""
+        """Wait for other transactions that have called this, and let later ones wait for this: of two sessions that
+        create the same schema at once, one fails, even if it is to be created only where it is missing."""
 
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]: ...
 
