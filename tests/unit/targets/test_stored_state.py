@@ -10,7 +10,7 @@ from tailrace.errors import TargetRefused
 from tailrace.targets.lake.delta import state as delta_state
 from tailrace.targets.lake.iceberg import state as iceberg_state
 
-SAMPLES = Path(__file__).parent / "samples"
+SAMPLES = Path(__file__).parent / "lake" / "samples"
 APPLIED = AppliedState(
     "a1", Seq(120), RecordNumber(7), frozenset({("1", "x")}), 2, 16384, gap=RecordNumber(5), generation=RecordNumber(3)
 )
