@@ -27,6 +27,7 @@ from tailrace.contract.places import StorageLocation
 from tailrace.snapshot.replay import contained_after, replay_point
 from tailrace.sources.postgresql.visibility import PgSnapshot
 from tailrace.storage.store import Storage
+from tailrace.targets.api import WrittenChunk
 from tailrace.targets.lake.files.write import write_file
 
 TABLE = 7
@@ -172,14 +173,13 @@ class CountedLog:
         self.rnd.shuffle(rows)
         logged = []
         for number, part in enumerate((rows[:at], rows[at:])):
-            path = f"file://{self.folder}/data/{snapshot}-{number}.parquet"
             columns = [
                 pa.array([row[place] for row in part], kind) for place, kind in enumerate((pa.int32(), pa.string()))
             ]
-            written = write_file(self.access, path, layout_of(SCHEMA), [pa.table(columns, names=["n", "t"])])
+            written = self.put(f"{snapshot}-{number}", pa.table(columns, names=["n", "t"]))
             read = chunk(
-                TABLE, number, snapshot_id=snapshot, path=None if written is None else path, rows=len(part),
-                size=0 if written is None else written.file.size, replay_point=point, seen=seen,
+                TABLE, number, snapshot_id=snapshot, path=None if written is None else written.path, rows=len(part),
+                size=0 if written is None else written.size, replay_point=point, seen=seen, layout=self.form,
             )  # fmt: skip
             logged.append(LoggedChunk(record=RecordNumber(self.record), chunk=read))
         finish = LoggedFinish(
@@ -191,6 +191,16 @@ class CountedLog:
             finishes=(*self.table.finishes, finish),
             read_record=RecordNumber(self.record),
         )
+
+    @property
+    def form(self) -> str:
+        """The form in which the target takes chunks."""
+        return "form"
+
+    def put(self, name: str, rows: pa.Table) -> WrittenChunk | None:
+        path = f"file://{self.folder}/data/{name}.parquet"
+        written = write_file(self.access, path, layout_of(SCHEMA), [rows])
+        return None if written is None else WrittenChunk(path, written.file.rows, written.file.size)
 
     def _update(self, **changes: object) -> None:
         self.table = TableLog.model_validate({**dict(self.table), **changes})

@@ -18,9 +18,9 @@ class Credentials(Model):
     model_config = rules(("has(self.secretName) != has(self.file)", "give exactly one of secretName and file"))
 
     secret_name: Name | None = None
-    """Kubernetes: a Secret in the Replicator's namespace. Keys: `password` (source); `accessKeyId`, `secretAccessKey`
-    and optionally `sessionToken` (object storage); `username` and `password` (JDBC catalog); `token` or `credential`
-    (REST catalog); `maskKey` (`spec.maskKey`)."""
+    """Kubernetes: a Secret in the Replicator's namespace. Keys: `password` (databases); `accessKeyId`,
+    `secretAccessKey` and optionally `sessionToken` (object storage); `username` and `password` (JDBC catalog); `token`
+    or `credential` (REST catalog); `maskKey` (`spec.maskKey`)."""
     file: Text | None = None
     """Path of a file, as the reading process sees it. Source and `spec.maskKey`: the file holds the password, or
     the key. Others: lines `name=value` with the names above."""
@@ -39,7 +39,7 @@ _NEEDS_TLS = "a client certificate needs mode require, verify-ca or verify-full"
 
 
 class Tls(Model):
-    """Transport security of connections to the source; libpq's modes."""
+    """Transport security of connections to a database; libpq's modes."""
 
     model_config = rules(
         ("!has(self.caSecretName) || !has(self.caFile)", _ONE_AUTHORITY),
@@ -60,7 +60,7 @@ class Tls(Model):
     ca_file: Text | None = None
     """Path of the CA certificate, outside Kubernetes."""
     client_secret_name: Name | None = None
-    """Secret of type `kubernetes.io/tls` (keys `tls.crt` and `tls.key`) with the certificate that the source knows
+    """Secret of type `kubernetes.io/tls` (keys `tls.crt` and `tls.key`) with the certificate that the database knows
     Tailrace by. Needs mode `require`, `verify-ca` or `verify-full`."""
     client_cert_file: Text | None = None
     """Path of that certificate (PEM), outside Kubernetes."""

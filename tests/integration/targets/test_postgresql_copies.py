@@ -1,14 +1,19 @@
 """Copies in a PostgreSQL database: rows, types, columns, keys, rows without a key; out of MySQL as well."""
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 from threading import Barrier
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from typing_extensions import override
 
-from support.conforming import log_of
+from support.conforming import Database, Table, log_of
+from support.counted_log import SCHEMA, TABLE, CountedLog
 from support.lake import table_schema
 from support.mysql import MysqlServer
 from support.pipeline import Pipeline, lake
@@ -16,9 +21,12 @@ from support.postgres import PostgresServer
 from support.resources import replicator as document_of
 from tailrace import sources, targets
 from tailrace.batch.applied import FIRST
+from tailrace.batch.slice import cut
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.contract.resources import Replicator, TargetSpec
-from tailrace.targets.api import Opening, Runtime, Units
-from tailrace.targets.sql.state import SCHEMA
+from tailrace.errors import Retry
+from tailrace.targets.api import Opening, Runtime, TableFailed, Units, WrittenChunk
+from tailrace.targets.sql.state import SCHEMA as STATE
 
 SHOP = """
 CREATE SCHEMA shop;
@@ -111,7 +119,7 @@ def test_rows_types_columns_and_keys_arrive_as_they_are(postgres: PostgresServer
         settle(copy)
         for table in TABLES:
             assert texts(postgres, table, "copy") == texts(postgres, table, "postgres"), step
-    members = postgres.execute(f"SELECT count(*) FROM {SCHEMA}.tables WHERE member", dbname="copy")
+    members = postgres.execute(f"SELECT count(*) FROM {STATE}.tables WHERE member", dbname="copy")
     assert members == [(2,)]
     copy.stop()
 
@@ -191,3 +199,106 @@ def test_many_tables_are_created_at_once(postgres: PostgresServer, tmp_path: Pat
             assert all(pool.map(opened, range(8)))
         if not turn:
             postgres.execute("DROP SCHEMA _tailrace CASCADE; DROP SCHEMA s0 CASCADE", dbname="copy")
+
+
+class LogOfCopies(CountedLog):
+    """A log of a table without a key whose chunks are staged in the target."""
+
+    def __init__(self, rnd: Random, folder: Path, table: Table) -> None:
+        self.target = table
+        super().__init__(rnd, folder)
+
+    @property
+    @override
+    def form(self) -> str:
+        return self.target.unit.chunk_writer(SCHEMA).form
+
+    @override
+    def put(self, name: str, rows: pa.Table) -> WrittenChunk | None:
+        return self.target.unit.chunk_writer(SCHEMA).write(name, 0, [rows])
+
+
+@pytest.mark.timeout(300)
+def test_rows_without_a_key_are_as_many_as_in_the_source(postgres: PostgresServer, tmp_path: Path) -> None:
+    for seed in range(12):
+        folder, rnd = tmp_path / str(seed) / "log", Random(seed)
+        folder.mkdir(parents=True)
+        table = Table(Database(tmp_path / str(seed), postgres), SCHEMA)
+        log, read = LogOfCopies(rnd, folder, table), False
+        for _ in range(rnd.randint(2, 6)):
+            log.grow()
+            part = cut(log.state, TABLE, table.applied, RecordNumber(log.record))
+            if part is not None:
+                read |= bool(part.chunks)
+                table.apply(part)
+            if read:
+                assert Counter(postgres.execute("SELECT n, t FROM public.t")) == +log.rows, f"seed {seed}"
+        postgres.execute("DROP SCHEMA _tailrace CASCADE; DROP TABLE public.t")
+
+
+@pytest.mark.timeout(300)
+def test_a_reading_that_has_seen_every_change_is_the_table(postgres: PostgresServer, tmp_path: Path) -> None:
+    """The log deletes a row, and nothing of that counts any more."""
+    (tmp_path / "log").mkdir()
+    table = Table(Database(tmp_path, postgres), SCHEMA)
+    log = LogOfCopies(Random(1), tmp_path / "log", table)
+    log.record, log.seq = 1, 2
+    log._segment([(1, "I", 1, "a"), (2, "D", 1, "a")])
+    log._register([(None, "a")], Seq(1), ((Seq(1), Seq(2)),))
+    part = cut(log.state, TABLE, table.applied, RecordNumber(1))
+    assert part is not None
+    table.apply(part)
+    assert postgres.execute("SELECT n, t FROM public.t") == [(None, "a")]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("together", [False, True])
+def test_a_driver_that_has_been_overtaken_changes_nothing(
+    postgres: PostgresServer, tmp_path: Path, together: bool
+) -> None:
+    """Each change counts once, even where the change log has not told it yet that there is another driver."""
+    (tmp_path / "log").mkdir()
+    subject = Database(tmp_path, postgres)
+    table, late = Table(subject, SCHEMA), Table(subject, SCHEMA)
+    log = LogOfCopies(Random(1), tmp_path / "log", table)
+    for known in (table, late) if together else ():
+        known.unit = subject.units(lambda: None).group() or known.unit
+        known.open()
+    log.record, log.seq = 1, 1
+    log._segment([(1, "I", 1, "a")])
+    part = cut(log.state, TABLE, table.applied, RecordNumber(1))
+    assert part is not None
+    table.apply(part)
+    with pytest.raises((Retry, TableFailed)):
+        late.apply(part)
+    assert postgres.execute("SELECT n, t FROM public.t") == [(1, "a")]
+    late.open()
+    assert late.applied == table.applied
+
+
+@pytest.mark.timeout(300)
+def test_the_targets_server_crashes_and_a_copy_is_dropped(postgres: PostgresServer, tmp_path: Path) -> None:
+    """What is lost with it is read again or applied again; a failing server is no table's fault."""
+    postgres.execute(SHOP)
+    with PostgresServer(postgres.major) as other:
+        other.execute("CREATE DATABASE copy")
+        copy = begin(postgres.source(), other, tmp_path)
+        copy.start()
+        settle(copy)
+        other.stop("immediate")
+        postgres.execute("UPDATE shop.item SET price = price + 1; INSERT INTO shop.visit VALUES (9, 'new')")
+        copy.until(lambda _: copy.driver.faults(), work=True)
+        assert set(copy.driver.faults().values()) == {"Retry"}
+        other.start()
+        settle(copy)
+        for _ in range(2):  # the second one moves them together again
+            postgres.execute("UPDATE shop.item SET price = price + 1; INSERT INTO shop.visit VALUES (9, 'new')")
+            settle(copy)
+        assert other.execute(f"SELECT count(*) FROM {STATE}.tables WHERE member", dbname="copy") == [(2,)]
+        other.execute("DROP TABLE shop.item", dbname="copy")
+        postgres.execute("UPDATE shop.item SET price = price + 1 WHERE id = 7")
+        copy.until(lambda _: other.execute("SELECT to_regclass('shop.item')", dbname="copy") != [(None,)], work=True)
+        settle(copy)
+        for table in TABLES:
+            assert texts(postgres, table, "postgres") == texts(other, table, "copy")
+        copy.stop()

@@ -33,6 +33,8 @@ REFUSED: dict[Part, type[SourceRefused | TargetRefused]] = {"source": SourceRefu
 DOCS: dict[Part, str] = {"source": "docs/postgresql.md", "target": "docs/database-targets.md"}
 _OF_ROWS = ("22", "23", "2B", "42")
 """Classes of SQLSTATE that a value, a constraint, a view or a name meets again at each attempt."""
+_OF_SERVER = ("", "08", "53", "57", "58")
+"""Classes that say that the server, or the connection to it, fails; no SQLSTATE: the connection is lost."""
 CONNECT_SECONDS = 10
 SETTINGS: dict[str, str] = {
     # The text of values: the same by the log and by a chunk, whatever ALTER ROLE … SET says (startup options win).
@@ -307,4 +309,6 @@ def _as_ours(what: str, part: Part) -> Iterator[None]:
         if part == "target" and state[:2] in _OF_ROWS:
             fix = "Remove what the target's table has beyond its columns and primary key, or correct the value."
             raise TargetRefused(text, fix) from None
+        if part == "target" and state[:2] in _OF_SERVER:
+            raise Retry.of_place(text) from None  # no table's fault
         raise Retry(text) from None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from queue import Empty, LifoQueue
+from queue import Empty, Full, LifoQueue
 from typing import Any
 
 import psycopg
@@ -175,7 +175,7 @@ class PgTargetSessions:
             raise
         try:
             self._idle.put_nowait(session)
-        except Exception:  # enough are kept
+        except Full:
             session.close()
 
     def _taken(self) -> PgTargetSession:

@@ -20,6 +20,8 @@ GENERAL = {
 }
 _PLAIN = re.compile(r"[a-z][a-z0-9_ ]*(\([0-9, -]+\))?( with(out)? time zone)?(\[\])?")
 """Types of the system: a type that somebody made may have the same name in the target and be another one."""
+OF_THE_CATALOG = ("reg", "aclitem")
+"""Types whose values name tables, functions or roles, which the target does not have: they are copied as text."""
 
 
 def general_type(logical: str) -> str:
@@ -37,4 +39,5 @@ def own_type(column: Column) -> str | None:
     """The type that the column has in PostgreSQL; None: its values come in another form."""
     if column.mask is not None or column.type.startswith("struct"):
         return None
-    return column.source_type if _PLAIN.fullmatch(column.source_type) else None
+    plain = _PLAIN.fullmatch(column.source_type) and not column.source_type.startswith(OF_THE_CATALOG)
+    return column.source_type if plain else None

@@ -27,7 +27,7 @@ def apply_keyless(session: TargetSession, log: ObjectAccess, part: TableSlice, t
         session.load(table, names, changes.rows())
         return
     counts = changes.counts(lambda _: None)
-    wanted = _Wanted(session, work, table, _deleted(changes, counts))
+    wanted = _Wanted(session, work, table, _deleted(work, changes, counts))
     there = wanted.there(counts.counts)
     counted.check(counts, there)
     written, marks = counts.settled(there)
@@ -46,13 +46,14 @@ def _put_chunks(session: TargetSession, work: FoldInput, counted: CountedSlice, 
         session.run(f"INSERT INTO {table} ({names}) SELECT {chunks.selected(chunk)} FROM {place} c")
 
 
-def _deleted(changes: CountedChanges, counts: RowCounts) -> pa.Table:
+def _deleted(work: FoldInput, changes: CountedChanges, counts: RowCounts) -> pa.Table:
     """A row of each group of `groups_to_delete`, in their order."""
     first = counts.order[np.searchsorted(counts.group, counts.groups_to_delete)]
     chosen = np.zeros(len(counts.removes), np.bool_)
     chosen[first] = True
-    rows = pa.concat_tables(changes.rows(chosen))
-    return rows.take(pa.array(np.argsort(np.argsort(first)))) if len(first) else rows
+    none = pa.table([pa.array([], work.types[name]) for name in work.names], names=work.names)
+    rows = pa.concat_tables([none, *changes.rows(chosen)])
+    return rows.take(pa.array(np.argsort(np.argsort(first))))
 
 
 class _Wanted:

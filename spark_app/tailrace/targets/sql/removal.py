@@ -27,25 +27,29 @@ class SqlRemoval:
 
     def owner(self, name: TableName) -> TableOwner | None:
         with self.sessions.session() as session:
-            copies = _copies(session, name)
-            for copy in copies.values():
-                altered = session.relation(copy.at(copy.place)) not in (None, copy.relation)
-                return TableOwner(copy.applied.log_id, copy.applied.table_id, copy.applied.generation, altered)
-            return None
+            copy = next(iter(_copies(session, name).values()), None)
+            if copy is None:
+                return None
+            altered = session.relation(copy.where) not in (None, copy.relation)
+            return TableOwner(copy.applied.log_id, copy.applied.table_id, copy.applied.generation, altered)
 
     def drop(self, name: TableName, admit: Admit | None = None) -> None:
         with self.sessions.session() as session, session.transaction():
             if admit is not None:
                 admit()
             for copy in _copies(session, name).values():
-                session.run(f"DROP TABLE IF EXISTS {table(session, copy.at(copy.place))}")
+                session.run(f"DROP TABLE IF EXISTS {table(session, copy.where)}")
                 staged.drop(session, staged.staged_paths(session, copy.applied.log_id, copy.applied.table_id))
                 state.remove(session, copy.place, copy.hidden)
 
     def finish(self) -> None:
         """Tailrace's own schema goes with the last copy."""
         with self.sessions.session() as session, session.transaction():
-            if not state.is_prepared(session) or session.rows(f"SELECT 1 FROM {SCHEMA}.tables LIMIT 1"):
+            session.alone()
+            if not state.is_prepared(session):
+                return
+            session.run(f"DELETE FROM {SCHEMA}.logs WHERE log_id NOT IN (SELECT log_id FROM {SCHEMA}.tables)")
+            if session.rows(f"SELECT 1 FROM {SCHEMA}.tables LIMIT 1"):
                 return
             left = session.rows(f"SELECT path FROM {SCHEMA}.chunks")
             staged.drop(session, [str(path) for (path,) in left])

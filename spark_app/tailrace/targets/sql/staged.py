@@ -63,7 +63,9 @@ class SqlChunkWriter:
                     size = session.load(table, names, noted.numbered(rows))
                 except UnfitValue as error:
                     raise error.of(self.schema.name) from None
-                if noted.rows:
+                if not noted.rows:
+                    drop(session, [path])
+                else:
                     session.run(
                         f"INSERT INTO {SCHEMA}.chunks (path, log_id, table_id, row_count, row_keys)"
                         " VALUES (%s, %s, %s, %s, %s)",
@@ -73,10 +75,7 @@ class SqlChunkWriter:
                         noted.rows,
                         noted.keys(),
                     )
-            if noted.rows:
-                return WrittenChunk(path, noted.rows, size)
-            drop(session, [path])
-            return None
+            return WrittenChunk(path, noted.rows, size) if noted.rows else None
 
     def discard(self, paths: Sequence[str]) -> None:
         with self.sessions.session() as session:

@@ -47,9 +47,10 @@ class StoredCopy:
     schema: TableSchema
     """The schema version that its columns have."""
 
-    def at(self, place: Place) -> Place:
+    @property
+    def where(self) -> Place:
         """The place of the table itself."""
-        return (SCHEMA, copy_name(self.applied)) if self.hidden else place
+        return (SCHEMA, copy_name(self.applied)) if self.hidden else self.place
 
 
 def copy_name(applied: AppliedState) -> str:

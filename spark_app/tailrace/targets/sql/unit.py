@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records.terms import TableSchema
-from tailrace.errors import Fenced, Retry, TailraceError, TargetChanged, TargetRefused
+from tailrace.errors import RESYNC, Fenced, Retry, TailraceError, TargetChanged, TargetRefused
 from tailrace.seams import seam
 from tailrace.targets.api import (
     Admit,
@@ -61,7 +61,7 @@ class OpenedTable:
     @property
     def place(self) -> Place:
         """The place of that copy."""
-        return self.copy.at(self.copy.place)
+        return self.copy.where
 
 
 @dataclass
@@ -110,11 +110,10 @@ class SqlUnit:
 
     def _opened(self, session: TargetSession, opening: Opening, log_id: str) -> StoredCopy:
         schema, generation, place = opening.schema, opening.generation, self.units.place_of(opening.schema)
-        stored = state.copies_at(session, place)
+        stored = self._owned(session, opening.schema, place, log_id)
         present, new = stored.get(False), generation.begin(schema, log_id)
-        self._check(session, schema, place, present, log_id)
         if present is not None and present.applied.generation > generation.number:
-            raise TargetChanged(schema.name, "the target is of a later generation", "")
+            raise TargetChanged(schema.name, "the target is of a later generation", f"To copy it again, {RESYNC}.")
         if present is not None and generation.holds(present.applied, schema.table_id):
             return present
         if present is None or not generation.keeps:
@@ -124,32 +123,29 @@ class SqlUnit:
             return known
         return self._made(session, StoredCopy(place, True, 0, False, "", new, schema), stored)
 
-    def _check(
-        self, session: TargetSession, schema: TableSchema, place: Place, present: StoredCopy | None, log_id: str
-    ) -> None:
-        """Refuse what is not this change log's."""
-        name, relation = ".".join(place), session.relation(place)
-        if present is None:
-            if relation is not None:
+    def _owned(
+        self, session: TargetSession, schema: TableSchema, place: Place, log_id: str
+    ) -> Mapping[bool, StoredCopy]:
+        """The copies of a place. One whose table is gone is forgotten: the change log knows what it lacks then. Refuses
+        what is not this change log's."""
+        found, name = state.copies_at(session, place), ".".join(place)
+        for hidden, copy in list(found.items()):
+            if copy.applied.log_id != log_id:
                 raise TargetRefused(
-                    f"the target has a table {name} that Tailrace did not create",
-                    f"Rename or drop it (DROP TABLE {table(session, place)}), or choose another target.schema.",
+                    f"table {name} of the target belongs to change log {copy.applied.log_id}",
+                    f"Delete the Replicator that writes it with its data, or add {schema.name} to tables.exclude.",
                 )
-            return
-        if present.applied.log_id != log_id:
+            if session.relation(copy.where) is None:
+                log.warning("table %s of the target was dropped by another program", name, extra={"table": schema.name})
+                state.remove(session, place, hidden)
+                del found[hidden]
+        present, relation = found.get(False), session.relation(place)
+        if relation is not None and (present is None or relation != present.relation):
             raise TargetRefused(
-                f"table {name} of the target belongs to change log {present.applied.log_id}",
-                "Delete the Replicator that writes it with its data, or choose another target.schema.",
+                f"the target has a table {name} that Tailrace did not create",
+                f"Rename it, drop it (`DROP TABLE {table(session, place)}`), or add {schema.name} to tables.exclude.",
             )
-        if relation != present.relation:
-            what = "was dropped" if relation is None else "was dropped and re-created by another program"
-            raise TargetChanged(
-                schema.name,
-                f"table {name} of the target {what}",
-                f"Delete its row from {state.SCHEMA}.tables in the target"
-                + ("" if relation is None else ", and drop the table,")
-                + " to have it copied again.",
-            )
+        return found
 
     def _replaced(
         self,
@@ -167,7 +163,7 @@ class SqlUnit:
     def _made(self, session: TargetSession, copy: StoredCopy, stored: Mapping[bool, StoredCopy]) -> StoredCopy:
         if copy.hidden and True in stored:
             self._drop(session, stored[True])
-        where = copy.at(copy.place)
+        where = copy.where
         columns.create(session, where, copy.schema)
         relation = session.relation(where)
         assert relation is not None
@@ -177,7 +173,7 @@ class SqlUnit:
         return copy
 
     def _drop(self, session: TargetSession, copy: StoredCopy) -> None:
-        session.run(f"DROP TABLE IF EXISTS {table(session, copy.at(copy.place))}")
+        session.run(f"DROP TABLE IF EXISTS {table(session, copy.where)}")
         state.remove(session, copy.place, copy.hidden)
 
     def forget(self, table_id: int) -> None:
@@ -254,12 +250,12 @@ class SqlUnit:
 
     def _publish(self, session: TargetSession, table_id: int) -> None:
         """The new copy takes the place of what readers see."""
-        copy, former = self.tables[table_id].copy, state.copies_at(session, self.tables[table_id].copy.place)
+        copy = self.tables[table_id].copy
         seam("publish.before")
         session.run(f"DROP TABLE IF EXISTS {table(session, copy.place)}")
-        session.rename(copy.at(copy.place), copy.place)
+        session.rename(copy.where, copy.place)
         relation = session.relation(copy.place)
-        assert relation is not None and former is not None
+        assert relation is not None
         state.publish(session, copy, relation)
         log.info("%s: the new copy is complete and has taken the old one's place", copy.schema.name)
 

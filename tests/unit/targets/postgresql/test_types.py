@@ -29,6 +29,8 @@ def test_every_logical_type_has_one(logical: str, kind: str) -> None:
         ("integer[]", "list<int32>", None, "integer[]"),
         ("public.mood", "string", None, None),
         ('"char"', "string", None, None),
+        ("regclass", "string", None, None),
+        ("aclitem[]", "list<string>", None, None),
         ("integer", "string", "Hash", None),
         ("integer); DROP TABLE x; --", "string", None, None),
     ],
