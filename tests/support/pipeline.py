@@ -110,7 +110,7 @@ class Driver:
 
         tools = Tools(
             anywhere=source,
-            options=lambda: spec.options,
+            options=lambda: spec.read_options,
             socket=socket,
             spark=lambda: cast(Any, HereSpark()),
             journal=journal,

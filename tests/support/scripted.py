@@ -211,7 +211,7 @@ class ScriptedSubscription:
         found = findings.Finding("memory", "ok", "there is a database")
         spec = self.replicator.spec
         with self.source.session() as session:
-            tables = session.tables(spec.tables, spec.options)
+            tables = session.tables(spec.tables, spec.read_options)
         return findings.Examination(
             (found,), tuple(findings.TableSupport(t.schema, _columns(t.schema)) for t in tables)
         )
@@ -313,7 +313,7 @@ class ScriptedStream:
         self.context.settle()
         state = self.context.sink.state
         spec = self.replicator.spec
-        found = {table.schema.table_id: table.schema for table in self.source.tables(spec.tables, spec.options)}
+        found = {table.schema.table_id: table.schema for table in self.source.tables(spec.tables, spec.read_options)}
         asked = resyncs(state) if state.renewal is None else dict.fromkeys(found, state.renewal.id)
         events: list[Event] = []
         for table_id, schema in found.items():

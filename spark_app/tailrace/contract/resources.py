@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
 
 from tailrace.contract.base import (
     API_VERSION,
@@ -216,6 +216,19 @@ class TableOptions(Model):
     on_table_drop: OnTableDrop | None = None
     """Overrides `spec.onTableDrop` for these tables."""
 
+    _whole: bool = PrivateAttr(default=False)
+
+    @property
+    def whole(self) -> bool:
+        """True if the target can hold what the logical types of columns cannot."""
+        return self._whole
+
+    def into_same_product(self) -> "TableOptions":
+        """A copy for a target of the source's own product."""
+        options = self.model_copy()
+        options._whole = True
+        return options
+
     @model_validator(mode="after")
     def _named_once(self) -> "TableOptions":
         masked = [m.column for m in self.mask]
@@ -326,6 +339,13 @@ class ReplicatorSpec(Model):
     service_account_name: Name | None = None
     """An existing ServiceAccount for driver and executors (workload identity), with the rights of ClusterRole
     `tailrace-driver` in its namespace. Unset: the operator creates one. Ignored outside Kubernetes."""
+
+    @property
+    def read_options(self) -> tuple[TableOptions, ...]:
+        """The options by which tables are read: `options`, and whether the target is of the source's product."""
+        if self.target.type != self.source.type:
+            return self.options
+        return tuple(options.into_same_product() for options in (*self.options, TableOptions(match="*.*")))
 
     @model_validator(mode="after")
     def _masks(self) -> "ReplicatorSpec":

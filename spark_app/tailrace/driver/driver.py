@@ -395,7 +395,7 @@ def position_at_start(source: Source, spec: ReplicatorSpec) -> Position:
     """The end of the source's log now. There must be a table to bring there, or `--once` would never end."""
     with source.session() as session:
         position = session.log_end()  # refused here as by capture, but before this look has found fault with the tables
-        if not session.tables(spec.tables, spec.options):
+        if not session.tables(spec.tables, spec.read_options):
             patterns = ", ".join(spec.tables.include)
             raise SourceRefused(f"no table matches {patterns}, so --once has nothing to do", "Correct tables.include.")
     return position

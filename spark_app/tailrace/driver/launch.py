@@ -175,7 +175,7 @@ def parts(
     )
     tools = Tools(
         anywhere=places.source,
-        options=lambda: live.spec.options,
+        options=lambda: live.spec.read_options,
         socket=folder.socket,
         spark=spark.session,
         journal=journal,

@@ -1,6 +1,7 @@
 """Row filters of the manifest (`options[].where`): what is the same for every product."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
+from contextlib import suppress
 from uuid import UUID
 
 from tailrace.changelog.records.terms import TableSchema
@@ -81,6 +82,15 @@ def _require_uuids(condition: Condition, uuids: Collection[str]) -> None:
         if value != form:
             what = f"{value!r} is not how column {name!r} has a uuid"
             raise ConditionRefused(what, f"Write it in lower case, with hyphens alone: '{form}'.")
+
+
+def named(options: TableOptions | None) -> Set[str]:
+    """Columns that the filter of the options names; none where it cannot be read, which `filtered` tells."""
+    if options is None or options.where is None:
+        return frozenset()
+    with suppress(ConditionRefused):
+        return set(columns_of(parsed(options.where)))
+    return frozenset()
 
 
 def filter_columns(schema: TableSchema) -> set[str]:

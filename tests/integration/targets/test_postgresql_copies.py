@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from threading import Barrier
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,16 +14,15 @@ from typing_extensions import override
 
 from support.conforming import Database, Table, log_of
 from support.counted_log import SCHEMA, TABLE, CountedLog
+from support.database_copies import begin, settle
 from support.lake import table_schema
 from support.mysql import MysqlServer
-from support.pipeline import Pipeline, lake
 from support.postgres import PostgresServer
-from support.resources import replicator as document_of
-from tailrace import sources, targets
+from tailrace import targets
 from tailrace.batch.applied import FIRST
 from tailrace.batch.slice import cut
 from tailrace.changelog.records.terms import RecordNumber, Seq
-from tailrace.contract.resources import Replicator, TargetSpec
+from tailrace.contract.resources import TargetSpec
 from tailrace.errors import Retry
 from tailrace.targets.api import Opening, Runtime, TableFailed, Units, WrittenChunk
 from tailrace.targets.sql.state import SCHEMA as STATE
@@ -76,27 +75,6 @@ def texts(server: PostgresServer, table: str, dbname: str) -> list[tuple[Any, ..
 
 def no_spark() -> SparkSession:
     raise AssertionError("no JVM is needed")
-
-
-def begin(source: dict[str, object], server: PostgresServer, folder: Path) -> Pipeline:
-    place = {"type": "postgresql", "host": server.host, "port": server.port, "username": "postgres"}
-    document = document_of(
-        "copies",
-        source=source,
-        storage={"location": (folder / "log").as_uri()},
-        tables={"include": ["shop.*"]},
-        target={**place, "database": "copy"},
-    )
-    replicator = Replicator.model_validate(document)
-    tables = lake(replicator, cast(Any, None))
-    return Pipeline(document, sources.open(replicator.spec.source, "test"), folder, tables)
-
-
-def settle(copy: Pipeline) -> None:
-    with copy.source.session() as session:
-        end = session.log_end()
-    copy.settle(end)
-    assert not copy.driver.faults()
 
 
 @pytest.mark.timeout(300)

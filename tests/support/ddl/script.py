@@ -221,7 +221,9 @@ def repaired(in_process: InProcess, verdict: Verdict, how: str, more: int = 1) -
         return (str(refused),)
     after = verify(in_process, _settle(in_process))
     spec = in_process.replicator.spec
-    unfit = {t.name for t in discover(in_process.session("verify"), spec.tables, spec.options) if t.stop is not None}
+    unfit = {
+        t.name for t in discover(in_process.session("verify"), spec.tables, spec.read_options) if t.stop is not None
+    }
     stopped = {n: why for n, why in after.stopped.items() if n not in unfit}
     others = {n: why for n, why in stopped.items() if n not in verdict.stopped}
     if others == stopped != {} and not after.wrong and more > 0:

@@ -67,7 +67,7 @@ def verify(in_process: InProcess, state: LogState) -> Verdict:
     wrong: list[str] = []
     stopped: dict[str, str] = {}
     spec = in_process.replicator.spec
-    there = discover(in_process.session("verify"), spec.tables, spec.options)
+    there = discover(in_process.session("verify"), spec.tables, spec.read_options)
     fit = {table.oid for table in there if table.stop is None and _published(in_process, table)}
     for table in selected_tables(in_process):
         log = state.tables.get(table.oid)

@@ -30,6 +30,10 @@ class ResumePoint(NamedTuple):
     only the source reads it. None: nothing."""
 
 
+def is_unset(text: str | None) -> bool:
+    return text is None
+
+
 class Column(Closed):
     """One column of a schema version."""
 
@@ -47,10 +51,8 @@ class Column(Closed):
     """Position in the row's key, from 0; None: not part of it."""
     mask: str | None = None
     """The mask that replaced its values (`tailrace.selection.masking`); None: they are the source's."""
-
-
-def is_unset(where: str | None) -> bool:
-    return where is None
+    behind: str | None = Field(default=None, exclude_if=is_unset)
+    """The type behind a domain, for a target of the source's product; None: there is none, or another target."""
 
 
 def is_false(flag: bool) -> bool:

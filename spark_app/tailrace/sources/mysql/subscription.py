@@ -81,7 +81,7 @@ class MysqlSubscription:
 
     def examine(self, origin: Origin | None, renewing: bool) -> Examination:
         spec = self._replicator.spec
-        tables = discover(self._connection, spec.tables, spec.options)
+        tables = discover(self._connection, spec.tables, spec.read_options)
         facts = observe(self._connection, tables)
         found = sizes(self._connection, tables)
         described = (describe(t, found.get(identity(t.schema_name, t.table_name), TableSize())) for t in tables)
@@ -102,7 +102,7 @@ class MysqlSubscription:
 
     def _require_fit(self) -> Facts:
         spec = self._replicator.spec
-        tables = discover(self._connection, spec.tables, spec.options)
+        tables = discover(self._connection, spec.tables, spec.read_options)
         facts = observe(self._connection, tables)
         findings = preflight.check(facts)
         for finding in findings:

@@ -72,6 +72,7 @@ key AS (
 SELECT a.attrelid::int8 AS oid, a.attname, a.attnum, format_type(a.atttypid, a.atttypmod) AS source_type,
        bn.nspname AS base_schema, bt.typname AS base_name, b.base <> b.type AS domain,
        CASE WHEN a.atttypmod >= 0 THEN a.atttypmod ELSE b.typmod END AS typmod,
+       format_type(b.base, CASE WHEN a.atttypmod >= 0 THEN a.atttypmod ELSE b.typmod END) AS type_behind,
        CASE WHEN el.oid IS NOT NULL THEN coalesce(ebt.typname, '') END AS element_name,
        CASE WHEN el.typtype = 'd' THEN eb.typmod WHEN a.atttypmod >= 0 THEN a.atttypmod ELSE b.typmod END
          AS element_typmod,
@@ -248,7 +249,8 @@ def _table(row: DictRow, found: list[DictRow], below: Tree | None, options: Tabl
     if below is not None:
         found = [{**c, "atthasmissing": c["atthasmissing"] or c["attname"] in below.missing} for c in found]
     kept = [c for c in found if not c["generated"] and (c["position"] is not None or copied(c["attname"], options))]
-    columns = tuple(_column(c, options) for c in kept)
+    filtering = filters.named(options)
+    columns = tuple(_column(c, options, c["attname"] in filtering) for c in kept)
     schema, refused = filters.filtered(
         TableSchema(
             table_id=row["oid"],
@@ -309,18 +311,24 @@ def _record(column: CatalogColumn) -> Column:
         nullable=column.nullable,
         key=column.key,
         mask=column.mask,
+        behind=column.behind,
     )
 
 
-def _column(row: DictRow, options: TableOptions | None) -> CatalogColumn:
+def _column(row: DictRow, options: TableOptions | None, filtering: bool) -> CatalogColumn:
+    """`filtering`: its values decide which rows are copied, and are compared as what they are."""
     mask = masks.mask_of(options, row["attname"])
     nested = _nested(row)
     requested = as_types.requested(options, row["attname"], nested) if mask is None else "string"
     native = types.logical(row["base_schema"], row["base_name"], row["typmod"])
+    whole = options is not None and options.whole
+    if whole and requested is None and not filtering and types.limit(native):
+        requested = "string"
     return CatalogColumn(
         name=row["attname"],
         attnum=row["attnum"],
         source_type=row["source_type"],
+        behind=row["type_behind"] if whole and row["domain"] else None,
         base_type=(row["base_schema"], row["base_name"]),
         domain=row["domain"],
         output=(row["out_schema"], row["out_name"]),

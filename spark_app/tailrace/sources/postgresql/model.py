@@ -53,6 +53,8 @@ class CatalogColumn:
     """Rows older than the column show a constant that the log never carried: a column added so needs a re-read."""
     mask: str | None = None
     """The mask, as in `changelog.records.terms.Column`."""
+    behind: str | None = None
+    """The type behind a domain, as in `changelog.records.terms.Column`."""
     padded: int | None = None
     """Length of a `character(n)`, or of a domain over one: its values are filled up with blanks."""
     nested: str | None = None

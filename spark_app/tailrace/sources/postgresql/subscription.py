@@ -87,7 +87,7 @@ class PgSubscription:
 
     def examine(self, origin: Origin | None, renewing: bool) -> Examination:
         spec, names = self._replicator.spec, Names.of_log(self._replicator, origin)
-        tables = discover(self._connection, spec.tables, spec.options)
+        tables = discover(self._connection, spec.tables, spec.read_options)
         found = preflight.check(observe(self._connection, spec.source, names.both, tables))
         spared = renewing and names.slot_is_ours
         measured = sizes(self._connection, tables)

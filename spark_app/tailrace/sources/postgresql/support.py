@@ -66,14 +66,10 @@ def _loss(column: CatalogColumn) -> tuple[str, str]:
     inner = inner_types(column.logical)
     if inner:
         own = types.LISTS if element_of(column.logical) is not None else ""
-        return "", "; ".join(filter(None, dict.fromkeys((own, *map(_limit, inner)))))
+        return "", "; ".join(filter(None, dict.fromkeys((own, *map(types.limit, inner)))))
     if column.base_type[1] in types.NUMBERS and column.logical not in (column.native, "string"):
         return as_types.loss(column.logical, column.native)
-    return "", _limit(column.logical)
-
-
-def _limit(logical: str) -> str:
-    return types.LIMITS.get(logical.partition("(")[0], "")
+    return "", types.limit(column.logical)
 
 
 def is_text(column: CatalogColumn) -> bool:

@@ -39,6 +39,11 @@ LIMITS = {
 LISTS = "holds no array of more than one dimension, and none that does not begin at index 1"
 
 
+def limit(logical: str) -> str:
+    """The values of PostgreSQL's that a logical type cannot hold; empty: it holds all of them."""
+    return LIMITS.get(logical.partition("(")[0], "")
+
+
 def logical(schema: str, name: str, typmod: int) -> str:
     """The logical type that holds every value exactly, but for `LIMITS`. `schema`, `name`: of the type behind any
     domains."""

@@ -1,5 +1,6 @@
 """PostgreSQL's `TargetSession`: one connection, COPY, and DDL inside transactions."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import Empty, Full, LifoQueue
@@ -10,7 +11,8 @@ import pyarrow as pa
 from typing_extensions import override
 
 from tailrace.changelog.records.terms import Column
-from tailrace.databases.postgresql.connect import Connection, PgConfig, connect, database_errors
+from tailrace.databases.postgresql.connect import Connection, PgConfig, connect, database_errors, error_text
+from tailrace.errors import Retry
 from tailrace.targets.postgresql import texts, types
 from tailrace.targets.sql.session import Place
 
@@ -18,6 +20,11 @@ COPY_ROWS = 20_000
 """Rows that are written as text together."""
 CREATING = 0x7461696C72616365
 """Number of the advisory lock of sessions that create schemas and tables."""
+UNREAD = (
+    "Make the type in the target what it is in the source (an enum: `ALTER TYPE … ADD VALUE`), or leave the column out"
+    " (options[].columns)."
+)
+_COLUMN = re.compile(r", line \d+, column (.+?)(: |$)", re.DOTALL)
 IDLE = 4
 """Connections that are kept for the next batch."""
 
@@ -31,7 +38,7 @@ class PgTargetSession:
         """`source`: the product that the columns come from."""
         self._connection: Connection = connect(config)
         self._place, self._source = config.place, source
-        self._known: dict[str, bool] = {}
+        self._known: set[str] = set()
         try:
             self._settle()
         except BaseException:
@@ -77,13 +84,30 @@ class PgTargetSession:
 
     def load(self, table: str, columns: Sequence[str], rows: Iterable[pa.Table]) -> int:
         size, statement = 0, f"COPY {table} ({', '.join(columns)}) FROM STDIN"
-        with self._errors(), self._connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
+        with (
+            self._errors(),
+            self._unread_values(),
+            self._connection.cursor() as cursor,
+            cursor.copy(statement.encode()) as copy,
+        ):
             for part in rows:
                 for at in range(0, part.num_rows, COPY_ROWS):
                     data = texts.lines(part.slice(at, COPY_ROWS))
                     size += len(data)
                     copy.write(data)
         return size
+
+    @contextmanager
+    def _unread_values(self) -> Iterator[None]:
+        """A type that the target has under the name of the source's need not be the same."""
+        try:
+            yield
+        except psycopg.DataError as error:
+            found = _COLUMN.search(error.diag.context or "")
+            if found is None:
+                raise
+            what = f"column {found[1]!r} has a value that its type in the target does not take"
+            raise Retry(f"{what}: {error_text(error)}", UNREAD) from None
 
     def quote(self, name: str) -> str:
         return '"' + name.replace('"', '""') + '"'
@@ -95,11 +119,12 @@ class PgTargetSession:
         return types.general_type(column.type)
 
     def _exists(self, kind: str) -> bool:
-        """True if the target has a type of this name."""
+        """True if the target has a type of this name; one that it lacks may be made at any time."""
         if kind not in self._known:
-            ((found,),) = self.rows("SELECT to_regtype(%s) IS NOT NULL", kind.partition("(")[0])
-            self._known[kind] = bool(found)
-        return self._known[kind]
+            ((found,),) = self.rows("SELECT to_regtype(%s) IS NOT NULL", types.bare(kind))
+            if found:
+                self._known.add(kind)
+        return kind in self._known
 
     def relation(self, place: Place) -> int | None:
         found = self.rows(

@@ -21,7 +21,7 @@ class UnfitValue(Exception):
         self.column, self.why = column, why
 
     def of(self, table: str) -> TableStop:
-        fix = "Exclude the column, or copy it as binary (`as` in the table's options), or correct the value."
+        fix = "Correct the value, or leave the column out (options[].columns)."
         return TableStop(table, f"column {self.column!r} has {self.why}", fix)
 
 

@@ -192,7 +192,7 @@ class CatalogPoll:
     def _look(self) -> dict[int, MysqlTable]:
         spec = self._replicator.spec
         with source_errors("looking at the catalog"):
-            return {t.id: t for t in discover(self._connection, spec.tables, spec.options)}
+            return {t.id: t for t in discover(self._connection, spec.tables, spec.read_options)}
 
     def _record(self, events: list[Event]) -> None:
         if events:

@@ -80,7 +80,7 @@ class MysqlStream(LogStream[LogConnection]):
         self._connection = connection
         self._server_id = server_id
         self._sink = context.sink
-        self._options = replicator.spec.options
+        self._options = replicator.spec.read_options
         server = server_of(connection)
         self._mariadb = server.product != "mysql"
         self._charsets = charsets(connection)

@@ -155,7 +155,7 @@ class CatalogPoll:
     def _look(self) -> tuple[dict[int, PgTable], Publication]:
         """The tables selected; what is not published, or not whole, carries that as its `stop`."""
         spec, names, begun = self._place.replicator.spec, self._place.names, time.monotonic()
-        catalog = look(self._place.connection, spec.tables, spec.options, names.publication, self._trees)
+        catalog = look(self._place.connection, spec.tables, spec.read_options, names.publication, self._trees)
         if catalog.publication is None:
             raise publication_lost(names.publication)
         found = dict(catalog.tables)

@@ -39,7 +39,7 @@ def fit_tables(connection: Connection, replicator: Replicator, names: Names, ren
     """Those to publish, on a source that has passed the preflight; tables may come later. `renewing`: a slot that
     Tailrace made and that has lost its log is replaced."""
     spec = replicator.spec
-    tables = discover(connection, spec.tables, spec.options)
+    tables = discover(connection, spec.tables, spec.read_options)
     findings = preflight.check(observe(connection, spec.source, names.both, tables))
     for finding in findings:
         if finding.level == "warn" or finding.name == "tables":

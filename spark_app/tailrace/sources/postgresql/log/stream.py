@@ -156,7 +156,7 @@ def _tables(connection: Connection, spec: ReplicatorSpec) -> CapturedTables:
         return slots.type_name(connection, oid, modifier)
 
     def lookup(oid: int) -> PgTable | None:
-        return table_by_oid(connection, oid, spec.options)
+        return table_by_oid(connection, oid, spec.read_options)
 
     def has_ended(xid: int, oid: int) -> bool:
         end = time.monotonic() + ENDS_SECONDS
@@ -168,5 +168,5 @@ def _tables(connection: Connection, spec: ReplicatorSpec) -> CapturedTables:
 
     catalog = CatalogNow(type_name, lookup, has_ended)
     return CapturedTables(
-        catalog, spec.options, lambda schema: evolves(schema, spec), lambda schema: stands_still(schema, spec)
+        catalog, spec.read_options, lambda schema: evolves(schema, spec), lambda schema: stands_still(schema, spec)
     )

@@ -81,6 +81,7 @@ class World:
         self.spec = spec = SimpleNamespace(
             tables=TablesSpec(include=("public.*",)),
             options=(),
+            read_options=(),
             on_schema_change="EvolveAdditive",
             on_table_drop="Keep",
             snapshot=self.initial,
