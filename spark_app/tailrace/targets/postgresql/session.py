@@ -1,7 +1,7 @@
 """PostgreSQL's `TargetSession`: one connection, COPY, and DDL inside transactions."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from queue import Empty, Full, LifoQueue
 from typing import Any
@@ -10,11 +10,11 @@ import psycopg
 import pyarrow as pa
 from typing_extensions import override
 
-from tailrace.changelog.records.terms import Column
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.databases.postgresql.connect import Connection, PgConfig, connect, database_errors, error_text
 from tailrace.errors import Retry
 from tailrace.targets.postgresql import texts, types
-from tailrace.targets.sql.session import Place
+from tailrace.targets.sql.session import COUNT, NUMBER, Place, TableChange, nothing, table
 
 COPY_ROWS = 20_000
 """Rows that are written as text together."""
@@ -32,7 +32,7 @@ IDLE = 4
 class PgTargetSession:
     """See `targets.sql.session.TargetSession`."""
 
-    binary, text = "bytea", "text"
+    binary, text, row_key = "bytea", "text", ""
 
     def __init__(self, config: PgConfig, source: str) -> None:
         """`source`: the product that the columns come from."""
@@ -63,8 +63,9 @@ class PgTargetSession:
             self._connection.close()
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self, define: Callable[[], None] = nothing) -> Iterator[None]:
         with self._errors(), self._connection.transaction():
+            define()
             yield
 
     def alone(self) -> None:
@@ -112,7 +113,7 @@ class PgTargetSession:
     def quote(self, name: str) -> str:
         return '"' + name.replace('"', '""') + '"'
 
-    def type_of(self, column: Column) -> str:
+    def type_of(self, schema: TableSchema, column: Column) -> str:
         wanted = types.own_type(column) if self._source == "postgresql" else None
         if wanted is not None and self._exists(wanted):
             return wanted
@@ -142,36 +143,77 @@ class PgTargetSession:
         if not self.rows("SELECT 1 FROM pg_class WHERE relnamespace = to_regnamespace(%s) LIMIT 1", name):
             self.run(f"DROP SCHEMA {self.quote(name)}")
 
-    def rename(self, place: Place, to: Place) -> None:
-        schema, name = map(self.quote, place)
-        self.run(f"ALTER TABLE {schema}.{name} SET SCHEMA {self.quote(to[0])}")
-        self.run(f"ALTER TABLE {self.quote(to[0])}.{name} RENAME TO {self.quote(to[1])}")
+    def mark(self, column: Column, kind: str) -> str:
+        return ""
 
-    def alter_type(self, table: str, column: str, kind: str) -> None:
-        self.run(f"ALTER TABLE {table} ALTER COLUMN {column} TYPE {kind} USING {column}::text::{kind}")
+    def cast(self, expression: str, kind: str) -> str:
+        return f"CAST({expression} AS {kind})"
 
-    def temporary(self, name: str, columns: str) -> str:
+    def columns(self, place: Place) -> None:
+        return None
+
+    def create(self, place: Place, definitions: str, note: Callable[[int], None]) -> None:
+        self.run(f"CREATE TABLE {table(self, place)} ({definitions})")
+        relation = self.relation(place)
+        assert relation is not None
+        note(relation)
+
+    def alter(self, place: Place, change: TableChange, admit: Callable[[], None]) -> None:
+        admit()
+        alter = f"ALTER TABLE {table(self, place)}"
+        for name in change.dropped:
+            self.run(f"{alter} DROP COLUMN {name}")
+        renamed = [each for each in change.changed if each.old != each.name]
+        # By way of names that no column has: two columns may exchange theirs.
+        for number, each in enumerate(renamed):
+            self.run(f"{alter} RENAME COLUMN {each.old} TO _tailrace_{number}")
+        for number, each in enumerate(renamed):
+            self.run(f"{alter} RENAME COLUMN _tailrace_{number} TO {each.name}")
+        for definition in change.added:
+            self.run(f"{alter} ADD COLUMN {definition}")
+        for each in change.changed:
+            if each.kind is not None:
+                self.run(f"{alter} ALTER COLUMN {each.name} TYPE {each.kind} USING {each.name}::text::{each.kind}")
+
+    def replace(self, place: Place, by: Place, admit: Callable[[], None]) -> None:
+        admit()
+        self.run(f"DROP TABLE IF EXISTS {table(self, place)}")
+        self.run(f"ALTER TABLE {table(self, by)} SET SCHEMA {self.quote(place[0])}")
+        self.run(f"ALTER TABLE {table(self, (place[0], by[1]))} RENAME TO {self.quote(place[1])}")
+
+    def temporary(self, name: str, columns: str, key: Sequence[str] = ()) -> str:
         self.run(f"CREATE TEMPORARY TABLE {name} ({columns}) ON COMMIT DROP")
         return f"pg_temp.{name}"
+
+    def drop_temporary(self, table: str) -> None:
+        self.run(f"DROP TABLE {table}")
 
     def unlogged(self, table: str, columns: str) -> None:
         self.run(f"CREATE UNLOGGED TABLE {table} ({columns})")
 
+    def delete(self, table: str, where: str) -> None:
+        self.run(f"DELETE FROM {table} t WHERE {where}")
+
     def delete_using(self, table: str, using: str, on: str) -> None:
         self.run(f"DELETE FROM {table} t USING {using} u WHERE {on}")
 
-    def update_from(self, table: str, assignments: str, using: str, on: str) -> None:
-        self.run(f"UPDATE {table} t SET {assignments} FROM {using} u WHERE {on}")
+    def update_from(self, table: str, values: Mapping[str, str], using: str, on: str) -> None:
+        assigned = ", ".join(f"{name} = {value}" for name, value in values.items())
+        self.run(f"UPDATE {table} t SET {assigned} FROM {using} WHERE {on}")
 
     def bit(self, bits: str, number: int) -> str:
         return f"get_bit({bits}, {number}) = 1"
 
-    def row_text(self, columns: Sequence[str]) -> str:
-        return f"ROW({', '.join(columns)})::text"
+    def wanted(self, name: str, schema: TableSchema, columns: str) -> str:
+        return self.temporary(name, columns)
+
+    def alike(self, schema: TableSchema) -> str:
+        t, w = (", ".join(f"{alias}.{self.quote(column.name)}" for column in schema.columns) for alias in "tw")
+        return f"ROW({t})::text = ROW({w})::text"
 
     def delete_some(self, table: str, wanted: str, on: str) -> None:
-        numbered = "row_number() OVER (PARTITION BY w._tailrace_n)"
-        found = f"SELECT t.ctid AS place, {numbered} AS number, w._tailrace_count AS count FROM {table} t"
+        numbered = f"row_number() OVER (PARTITION BY w.{NUMBER})"
+        found = f"SELECT t.ctid AS place, {numbered} AS number, w.{COUNT} AS count FROM {table} t"
         found += f" JOIN {wanted} w ON {on}"
         self.run(f"DELETE FROM {table} WHERE ctid IN (SELECT place FROM ({found}) f WHERE number <= count)")
 

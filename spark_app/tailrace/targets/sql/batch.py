@@ -4,7 +4,7 @@ The driver never reads a row of the target: where the fold needs one underneath 
 a key that moved), it is copied from table to table on the server.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -24,8 +24,8 @@ from tailrace.fold.log_rows import segment_rows
 from tailrace.fold.moved_keys import find_moved_keys
 from tailrace.fold.newest import FROM_BASE
 from tailrace.fold.numbered import NumberedKeys, number_keys
-from tailrace.targets.sql.session import TargetSession, equal, list_of
-from tailrace.targets.sql.staged import NUMBER, ServerRows, StagedChunks, definitions
+from tailrace.targets.sql.session import NUMBER, TargetSession, equal, list_of
+from tailrace.targets.sql.staged import ServerRows, StagedChunks, definitions
 from tailrace.targets.sql.state import SCHEMA
 
 SOURCE, ROUND, BITS = "_tailrace_source", "_tailrace_round", "_tailrace_bits"
@@ -69,20 +69,21 @@ class _Batch:
         for finish in part.finished:
             holes = self._finish(finish, chunks, holes)
         for name in self.temporary:
-            self.session.run(f"DROP TABLE {name}")
+            self.session.drop_temporary(name)
         return holes
 
-    def stage_keys(self, columns: Columns, numbers: Ints) -> str:
-        """A temporary table of keys, with their numbers."""
+    def stage_keys(self, columns: Columns, numbers: Ints, looked_up: bool = False) -> str:
+        """A temporary table of keys, with their numbers. `looked_up`: rows are looked for by key."""
         schema = self.work.slice.schema
-        kinds = ", ".join(f"{self.session.quote(c.name)} {self.session.type_of(c)}" for c in schema.key_columns)
-        name = self._temporary("keys", f"{NUMBER} bigint, {kinds}")
-        quoted = [NUMBER, *map(self.session.quote, self.work.key)]
+        kinds = ", ".join(f"{self.session.quote(c.name)} {self.session.type_of(schema, c)}" for c in schema.key_columns)
+        names = list(map(self.session.quote, self.work.key))
+        name = self._temporary("keys", f"{NUMBER} bigint, {kinds}", names if looked_up else ())
+        quoted = [NUMBER, *names]
         self.session.load(name, quoted, [pa.table([pa.array(numbers), *columns], names=[NUMBER, *self.work.key])])
         return name
 
-    def _temporary(self, name: str, columns: str) -> str:
-        made = self.session.temporary(f"_tailrace_{name}_{len(self.temporary)}", columns)
+    def _temporary(self, name: str, columns: str, key: Sequence[str] = ()) -> str:
+        made = self.session.temporary(f"_tailrace_{name}_{len(self.temporary)}", columns, key)
         self.temporary.append(made)
         return made
 
@@ -96,13 +97,14 @@ class _Batch:
         rows = folded.rows
         if not len(rows.key):
             return None
-        name = self._temporary("rows", f"{NUMBER} bigint, {definitions(self.session, self.work.slice.schema)}")
+        columns = f"{NUMBER} bigint, {definitions(self.session, self.work.slice.schema)}"
+        name = self._temporary("rows", columns, (NUMBER,))
         logged = folded.pool[0]
-        columns = [
-            logged.column(at).take(pa.array(values, mask=(values < 0) | (values >= logged.num_rows)))
-            for at, values in enumerate(rows.values)
+        values = [
+            logged.column(at).take(pa.array(places, mask=(places < 0) | (places >= logged.num_rows)))
+            for at, places in enumerate(rows.values)
         ]
-        staged = pa.table([pa.array(np.arange(len(rows.key))), *columns], names=[NUMBER, *self.work.names])
+        staged = pa.table([pa.array(np.arange(len(rows.key))), *values], names=[NUMBER, *self.work.names])
         self.session.load(name, [NUMBER, *map(self.session.quote, self.work.names)], [staged])
         lacking = _Lacking.of(rows.values, logged.num_rows, numbered, rows.key)
         if len(lacking.row):
@@ -114,7 +116,8 @@ class _Batch:
     ) -> None:
         """Complete staged rows out of rows on the server, before these are deleted."""
         quote, names = self.session.quote, self.work.names
-        pool = self._temporary("pool", f"{NUMBER} bigint, {definitions(self.session, self.work.slice.schema)}")
+        columns = f"{NUMBER} bigint, {definitions(self.session, self.work.slice.schema)}"
+        pool = self._temporary("pool", columns, (NUMBER,))
         for chunk, numbers, labels in lacking.sources(server, numbered, self.work):
             source = (
                 self._of_target(numbered.keys(numbers), labels)
@@ -128,15 +131,15 @@ class _Batch:
         table, rounds = lacking.table()
         self.session.load(wanted, [NUMBER, SOURCE, ROUND, BITS], [table])
         places = np.flatnonzero(lacking.bits.any(axis=0)).tolist()
-        assigned = ", ".join(
-            f"{quote(names[at])} = CASE WHEN {self.session.bit(f'u.{BITS}', at)}"
+        assigned = {
+            quote(names[at]): f"CASE WHEN {self.session.bit(f'u.{BITS}', at)}"
             f" THEN u.{quote(names[at])} ELSE t.{quote(names[at])} END"
             for at in places
-        )
+        }
         picked = list_of(self.session, (names[at] for at in places), "p.")
         for turn in range(rounds):
             using = f"(SELECT w.{NUMBER}, w.{BITS}, {picked} FROM {wanted} w JOIN {pool} p"
-            using += f" ON p.{NUMBER} = w.{SOURCE} WHERE w.{ROUND} = {turn})"
+            using += f" ON p.{NUMBER} = w.{SOURCE} WHERE w.{ROUND} = {turn}) u"
             self.session.update_from(rows, assigned, using, f"t.{NUMBER} = u.{NUMBER}")
 
     def _of_target(self, wanted: Columns, labels: Ints) -> str:
@@ -195,7 +198,7 @@ class _Batch:
 
     def _finish(self, finish: FinishedSnapshot, chunks: StagedChunks, holes: frozenset[Key]) -> frozenset[Key]:
         """Delete what is in none of its chunks and has not changed since; returns the holes that stay."""
-        kept = self.stage_keys(self._none(), np.empty(0, np.int64))
+        kept = self.stage_keys(self._none(), np.empty(0, np.int64), looked_up=True)
         names = list_of(self.session, self.work.key)
         for chunk in (chunk for chunk in finish.chunks if chunk.path is not None):
             place = f"{SCHEMA}.{self.session.quote(str(chunk.path))}"
@@ -203,7 +206,7 @@ class _Batch:
         quoted = [self.session.quote(name) for name in self.work.key]
         self.session.load(kept, quoted, self._changed_since(finish))
         there = f"SELECT 1 FROM {kept} u WHERE {equal(self.session, self.work.key)}"
-        self.session.run(f"DELETE FROM {self.table} t WHERE NOT EXISTS ({there})")
+        self.session.delete(self.table, f"NOT EXISTS ({there})")
         if not holes:
             return holes
         listed = sorted(holes)

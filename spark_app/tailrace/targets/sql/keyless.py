@@ -11,11 +11,9 @@ from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Ints
 from tailrace.fold.keyless import CountedChanges, CountedSlice
 from tailrace.targets.sql.batch import fold_input
-from tailrace.targets.sql.session import TargetSession, list_of
-from tailrace.targets.sql.staged import NUMBER, ServerRows, StagedChunks, definitions
+from tailrace.targets.sql.session import COUNT, NUMBER, TargetSession, list_of
+from tailrace.targets.sql.staged import ServerRows, StagedChunks, definitions
 from tailrace.targets.sql.state import SCHEMA
-
-COUNT = "_tailrace_count"
 
 
 def apply_keyless(session: TargetSession, log: ObjectAccess, part: TableSlice, table: str) -> None:
@@ -67,31 +65,29 @@ class _Wanted:
         found = np.zeros(len(counts), np.int64)
         if len(counts):
             wanted = self._staged(counts)
-            statement = f"SELECT w.{NUMBER}, count(*) FROM {self._table} t JOIN {wanted} w ON {self._alike()}"
+            statement = f"SELECT w.{NUMBER}, count(*) FROM {self._table} t JOIN {wanted} w ON {self._alike}"
             for number, count in self._session.rows(f"{statement} GROUP BY w.{NUMBER}"):
                 found[int(number)] = int(count)
-            self._session.run(f"DROP TABLE {wanted}")
+            self._session.drop_temporary(wanted)
         return found
 
     def delete(self, marks: Ints) -> None:
         """Delete so many rows of each group."""
         if marks.any():
             wanted = self._staged(marks)
-            self._session.delete_some(self._table, wanted, self._alike())
-            self._session.run(f"DROP TABLE {wanted}")
+            self._session.delete_some(self._table, wanted, self._alike)
+            self._session.drop_temporary(wanted)
 
     def _staged(self, counts: Ints) -> str:
-        columns = f"{NUMBER} bigint, {COUNT} bigint, {definitions(self._session, self._work.slice.schema)}"
-        made = self._session.temporary("_tailrace_wanted", columns)
+        schema = self._work.slice.schema
+        columns = f"{NUMBER} bigint, {COUNT} bigint, {definitions(self._session, schema)}"
+        made = self._session.wanted("_tailrace_wanted", schema, columns)
         numbered = self._rows.add_column(0, COUNT, pa.array(counts))
         numbered = numbered.add_column(0, NUMBER, pa.array(np.arange(self._rows.num_rows)))
         names = [NUMBER, COUNT, *map(self._session.quote, self._work.names)]
         self._session.load(made, names, [numbered])
         return made
 
+    @property
     def _alike(self) -> str:
-        texts = (
-            self._session.row_text([f"{alias}.{self._session.quote(name)}" for name in self._work.names])
-            for alias in ("t", "w")
-        )
-        return " = ".join(texts)
+        return self._session.alike(self._work.slice.schema)

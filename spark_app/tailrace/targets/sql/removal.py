@@ -27,10 +27,11 @@ class SqlRemoval:
 
     def owner(self, name: TableName) -> TableOwner | None:
         with self.sessions.session() as session:
-            copy = next(iter(_copies(session, name).values()), None)
-            if copy is None:
+            copies = list(_copies(session, name).values())
+            if not copies:
                 return None
-            altered = session.relation(copy.where) not in (None, copy.relation)
+            copy = copies[0]
+            altered = session.relation(copy.where) not in (None, *(each.relation for each in copies))
             return TableOwner(copy.applied.log_id, copy.applied.table_id, copy.applied.generation, altered)
 
     def drop(self, name: TableName, admit: Admit | None = None) -> None:

@@ -1,16 +1,19 @@
 """One connection to a database that is a target, and what differs between products, which implement `TargetSession`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from tailrace.changelog.records.terms import Column
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.errors import TableStop
 
 Place = tuple[str, str]
 """Schema and name of a table of the target."""
+NUMBER, COUNT = "_tailrace_n", "_tailrace_count"
+"""Columns that number the rows of staged tables, and say how many rows of the target are meant."""
 
 
 class UnfitValue(Exception):
@@ -25,16 +28,48 @@ class UnfitValue(Exception):
         return TableStop(table, f"column {self.column!r} has {self.why}", fix)
 
 
+def nothing() -> None:
+    """Nothing to do."""
+
+
+@dataclass(frozen=True)
+class ColumnChange:
+    """A column that gets another name or type. Names are quoted."""
+
+    old: str
+    name: str
+    kind: str | None
+    """The new type; None: it stays."""
+    definition: str
+    """The new name, type and constraint."""
+
+
+@dataclass(frozen=True)
+class TableChange:
+    """The way from the columns that a table has to those that it is to have."""
+
+    dropped: Sequence[str]
+    changed: Sequence[ColumnChange]
+    added: Sequence[str]
+    """Definitions."""
+
+
 class TargetSession(Protocol):
-    """Statements of one connection. Names in them are quoted by `quote`; values stand where `%s` does."""
+    """Statements of one connection. Names in them are quoted by `quote`; values stand where `%s` does.
+
+    Where a server commits each change of a table's definition by itself, what changes one (`create`, `alter`,
+    `replace`) is called before the rows are, and finds what an interrupted driver has done already."""
 
     binary: str
     """The type of binary values of any length."""
     text: str
     """The type of texts of any length."""
+    row_key: str
+    """The definition of the column that tells the rows of a copy without a key apart; empty: it needs none."""
 
-    def transaction(self) -> AbstractContextManager[None]:
-        """All that is run in it takes effect together at its end, or nothing does."""
+    def transaction(self, define: Callable[[], None] = nothing) -> AbstractContextManager[None]:
+        """All that is run in it takes effect together at its end, or nothing does. `define`: called at first, where
+        tables can be created and changed: in the transaction or, where that is not possible, before it."""
 
     def alone(self) -> None:
         """Wait for other transactions that have called this, and let later ones wait for this: of two sessions that
@@ -51,8 +86,14 @@ class TargetSession(Protocol):
 
     def quote(self, name: str) -> str: ...
 
-    def type_of(self, column: Column) -> str:
+    def type_of(self, schema: TableSchema, column: Column) -> str:
         """The type of a column of a copy."""
+
+    def mark(self, column: Column, kind: str) -> str:
+        """A text behind a column's definition in a copy by which `columns` finds it again."""
+
+    def cast(self, expression: str, kind: str) -> str:
+        """The expression as a value of this type, where it is about to be stored in such a column."""
 
     def relation(self, place: Place) -> int | None:
         """The number of the table that is there, which no other has ever had; None: nothing is there."""
@@ -63,33 +104,50 @@ class TargetSession(Protocol):
     def drop_schema(self, name: str) -> None:
         """Drop it if it is empty."""
 
-    def rename(self, place: Place, to: Place) -> None:
-        """Move a table to a place where nothing is."""
+    def columns(self, place: Place) -> Mapping[int, tuple[str, str]] | None:
+        """Name and type of each column of a copy by its id; None: they are those of the copy's record, which has been
+        written in the same transaction."""
 
-    def alter_type(self, table: str, column: str, kind: str) -> None: ...
+    def create(self, place: Place, definitions: str, note: Callable[[int], None]) -> None:
+        """Create a copy. `note`: keeps its `relation`; called so that no copy is ever there without it."""
 
-    def temporary(self, name: str, columns: str) -> str:
+    def alter(self, place: Place, change: TableChange, admit: Callable[[], None]) -> None:
+        """Change a copy's columns. `admit`: called right before."""
+
+    def replace(self, place: Place, by: Place, admit: Callable[[], None]) -> None:
+        """Put a table in the place of another, which is dropped; nothing happens if that has been done. `admit`: called
+        right before."""
+
+    def temporary(self, name: str, columns: str, key: Sequence[str] = ()) -> str:
         """Create an empty table that only this session sees, and that is gone at the latest with it. `columns`: their
-        definitions. Returns its name in statements."""
+        definitions; `key`: those by which rows are looked for. Returns its name in statements."""
+
+    def drop_temporary(self, table: str) -> None: ...
 
     def unlogged(self, table: str, columns: str) -> None:
         """Create a table that may be empty after a crash of the server."""
 
+    def delete(self, table: str, where: str) -> None:
+        """Delete rows of `table` (as `t`)."""
+
     def delete_using(self, table: str, using: str, on: str) -> None:
         """Delete rows of `table` (as `t`) for which `using` (as `u`) has a row."""
 
-    def update_from(self, table: str, assignments: str, using: str, on: str) -> None:
-        """Update rows of `table` (as `t`) from `using`."""
+    def update_from(self, table: str, values: Mapping[str, str], using: str, on: str) -> None:
+        """Update rows of `table` (as `t`) from `using` (with its alias `u`): expressions by column."""
 
     def bit(self, bits: str, number: int) -> str:
         """A condition: this bit of a binary value is set, counted from the lowest of the first byte."""
 
-    def row_text(self, columns: Sequence[str]) -> str:
-        """An expression: a text that rows share if all these values are written alike, and only then."""
+    def wanted(self, name: str, schema: TableSchema, columns: str) -> str:
+        """Create a temporary table of rows that `alike` compares with those of a copy, as `w`."""
+
+    def alike(self, schema: TableSchema) -> str:
+        """A condition: all values of a row of a copy (as `t`) are written like those of `w`."""
 
     def delete_some(self, table: str, wanted: str, on: str) -> None:
-        """Delete, for each row of `wanted` (as `w`), as many rows of `table` (as `t`) as its column `_tailrace_count`
-        says, out of those that the condition finds."""
+        """Delete, for each row of `wanted` (as `w`), as many rows of `table` (as `t`) as its column `COUNT` says, out
+        of those that the condition finds."""
 
 
 class TargetSessions(Protocol):

@@ -19,23 +19,20 @@ from tailrace.changelog.types import arrow_type
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Columns, Ints, typed
 from tailrace.targets.api import ChunkLost, WrittenChunk
-from tailrace.targets.sql.session import TargetSession, TargetSessions, UnfitValue, list_of
+from tailrace.targets.sql.session import NUMBER, TargetSession, TargetSessions, UnfitValue, list_of
 from tailrace.targets.sql.state import SCHEMA
-
-NUMBER = "_tailrace_n"
-"""The column that numbers the rows of a staging table from 0."""
 
 
 def form_of(session: TargetSession, schema: TableSchema, generation: Generation) -> str:
     """The form of chunks: `ChunkRegistered.layout`."""
-    columns = [(column.id, column.name, session.type_of(column)) for column in schema.columns]
+    columns = [(column.id, column.name, session.type_of(schema, column)) for column in schema.columns]
     digest = hashlib.sha256(repr((generation.number, columns)).encode()).hexdigest()
     return f"sql-1-{digest[:16]}"
 
 
 def definitions(session: TargetSession, schema: TableSchema) -> str:
     """The columns of a table that holds rows of this version, without constraints."""
-    return ", ".join(f"{session.quote(c.name)} {session.type_of(c)}" for c in schema.columns)
+    return ", ".join(f"{session.quote(c.name)} {session.type_of(schema, c)}" for c in schema.columns)
 
 
 @dataclass(frozen=True)
@@ -55,26 +52,30 @@ class SqlChunkWriter:
         path = f"chunk_{self.schema.table_id}_{secrets.token_hex(8)}"
         noted = _Noted(self.schema)
         with self.sessions.session() as session:
-            with session.transaction():
-                table = f"{SCHEMA}.{path}"
+            table = f"{SCHEMA}.{path}"
+
+            def define() -> None:
+                session.run(
+                    f"INSERT INTO {SCHEMA}.chunks (path, log_id, table_id, row_count, row_keys)"
+                    " VALUES (%s, %s, %s, 0, %s)",
+                    path,
+                    self.log_id,
+                    self.schema.table_id,
+                    b"",
+                )
                 session.unlogged(table, f"{NUMBER} bigint, {definitions(session, self.schema)}")
+
+            with session.transaction(define):
                 names = [NUMBER, *(session.quote(column.name) for column in self.schema.columns)]
                 try:
                     size = session.load(table, names, noted.numbered(rows))
                 except UnfitValue as error:
                     raise error.of(self.schema.name) from None
-                if not noted.rows:
-                    drop(session, [path])
+                statement = f"UPDATE {SCHEMA}.chunks SET row_count = %s, row_keys = %s WHERE path = %s"
+                if noted.rows:
+                    session.run(statement, noted.rows, noted.keys(), path)
                 else:
-                    session.run(
-                        f"INSERT INTO {SCHEMA}.chunks (path, log_id, table_id, row_count, row_keys)"
-                        " VALUES (%s, %s, %s, %s, %s)",
-                        path,
-                        self.log_id,
-                        self.schema.table_id,
-                        noted.rows,
-                        noted.keys(),
-                    )
+                    drop(session, [path])
             return WrittenChunk(path, noted.rows, size) if noted.rows else None
 
     def discard(self, paths: Sequence[str]) -> None:
@@ -176,10 +177,10 @@ class StagedChunks:
         """The chunk's values, one for each column of the target, as an expression list over its staging table `c`."""
         version = {c.id: c.name for c in self.work.slice.versions[chunk.schema_version].columns}
         quote = self.session.quote
-        return ", ".join(
-            f"CAST({f'c.{quote(version[c.id])}' if c.id in version else 'NULL'} AS {self.session.type_of(c)})"
-            for c in self.work.slice.schema.columns
-        )
+        schema = self.work.slice.schema
+        values = (f"c.{quote(version[c.id])}" if c.id in version else "NULL" for c in schema.columns)
+        kinds = (self.session.type_of(schema, c) for c in schema.columns)
+        return ", ".join(map(self.session.cast, values, kinds))
 
     def key_names(self, chunk: ChunkRegistered) -> list[str]:
         """The key's columns as the staging table calls them."""

@@ -141,7 +141,18 @@ def put(session: TargetSession, before: StoredCopy, after: StoredCopy) -> None:
         before.stored,
     )
     if changed != 1:
-        raise Retry(f"another driver has changed the state of {'.'.join(before.place)} in the target")
+        raise _overtaken(before)
+
+
+def check(session: TargetSession, copy: StoredCopy) -> None:
+    """`Retry`: another driver has changed the copy's row since it was read."""
+    statement = f"SELECT state FROM {SCHEMA}.tables WHERE place_schema = %s AND place_name = %s AND hidden = %s"
+    if session.rows(statement, *copy.place, copy.hidden) != [(copy.stored,)]:
+        raise _overtaken(copy)
+
+
+def _overtaken(copy: StoredCopy) -> Retry:
+    return Retry(f"another driver has changed the state of {'.'.join(copy.place)} in the target")
 
 
 def publish(session: TargetSession, copy: StoredCopy, relation: int) -> None:
@@ -155,7 +166,7 @@ def publish(session: TargetSession, copy: StoredCopy, relation: int) -> None:
         copy.stored,
     )
     if changed != 1:
-        raise Retry(f"another driver has changed the state of {'.'.join(copy.place)} in the target")
+        raise _overtaken(copy)
 
 
 @dataclass

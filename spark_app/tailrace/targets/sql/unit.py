@@ -5,8 +5,10 @@ driver knows, and ends only if they are still what it read: whatever another dri
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import TableSlice
@@ -57,6 +59,8 @@ class OpenedTable:
     opening: Opening
     copy: StoredCopy
     """The copy that batches are applied to."""
+    shape: int | None = None
+    """The schema version that its columns have; None: not known yet."""
 
     @property
     def place(self) -> Place:
@@ -128,7 +132,7 @@ class SqlUnit:
     ) -> Mapping[bool, StoredCopy]:
         """The copies of a place. One whose table is gone is forgotten: the change log knows what it lacks then. Refuses
         what is not this change log's."""
-        found, name = state.copies_at(session, place), ".".join(place)
+        found, name = self._copies_at(session, place), ".".join(place)
         for hidden, copy in list(found.items()):
             if copy.applied.log_id != log_id:
                 raise TargetRefused(
@@ -147,6 +151,16 @@ class SqlUnit:
             )
         return found
 
+    def _copies_at(self, session: TargetSession, place: Place) -> dict[bool, StoredCopy]:
+        found = state.copies_at(session, place)
+        new = found.get(True)
+        if new is None or session.relation(place) != new.relation:
+            return found
+        # A driver has put it there, and died before it said so.
+        session.replace(place, new.where, self.admit)
+        state.publish(session, new, new.relation)
+        return state.copies_at(session, place)
+
     def _replaced(
         self,
         session: TargetSession,
@@ -163,16 +177,18 @@ class SqlUnit:
     def _made(self, session: TargetSession, copy: StoredCopy, stored: Mapping[bool, StoredCopy]) -> StoredCopy:
         if copy.hidden and True in stored:
             self._drop(session, stored[True])
-        where = copy.where
-        columns.create(session, where, copy.schema)
-        relation = session.relation(where)
-        assert relation is not None
-        copy = replace(copy, relation=relation, stored=state.text_of(copy.applied))
-        state.add(session, copy)
-        self.admit()
-        return copy
+        made: list[StoredCopy] = []
+
+        def note(relation: int) -> None:
+            made.append(replace(copy, relation=relation, stored=state.text_of(copy.applied)))
+            state.add(session, made[0])
+            self.admit()
+
+        columns.create(session, copy.where, copy.schema, note)
+        return made[0]
 
     def _drop(self, session: TargetSession, copy: StoredCopy) -> None:
+        self.admit()
         session.run(f"DROP TABLE IF EXISTS {table(session, copy.where)}")
         state.remove(session, copy.place, copy.hidden)
 
@@ -184,7 +200,7 @@ class SqlUnit:
     def apply(self, batch: UnitBatch) -> Mapping[int, AppliedState]:
         with self.sessions.session() as session:
             try:
-                with session.transaction():
+                with session.transaction(lambda: self._define(session, batch)):
                     after = {id_: self._brought(session, id_, part) for id_, part in batch.slices.items()}
                     for table_id in batch.publish:
                         self._publish(session, table_id)
@@ -193,6 +209,8 @@ class SqlUnit:
                     self.admit()
             except BaseException:
                 self.group = None
+                for table_id in batch.slices:
+                    self.tables[table_id].shape = None
                 raise
         seam("apply.after-commit")
         self.group = group
@@ -204,10 +222,37 @@ class SqlUnit:
         log_id = next(self.tables[table_id].copy.applied.log_id for table_id in batch.tables)
         return (self.group or Group.read(session, log_id)).move(session, batch.record, batch.tables)
 
+    def _define(self, session: TargetSession, batch: UnitBatch) -> None:
+        """Bring the tables themselves to what the batch needs."""
+        for table_id, part in batch.slices.items():
+            with self._error_of(table_id, part.schema.name):
+                self._shape(session, self.tables[table_id], part)
+        for table_id in batch.publish:
+            seam("publish.before")
+            copy = self.tables[table_id].copy
+            session.replace(copy.place, copy.where, partial(self._admit, session, copy))
+
+    def _shape(self, session: TargetSession, known: OpenedTable, part: TableSlice) -> None:
+        self._check_forms(session, known.opening, part)
+        if known.shape != part.schema.version:
+            copy = known.copy
+            admit = partial(self._admit, session, copy)
+            columns.evolve(session, known.place, copy.schema, part.schema, admit)
+            known.shape = part.schema.version
+
+    def _admit(self, session: TargetSession, copy: StoredCopy) -> None:
+        """A driver that has been overtaken must not change a table either."""
+        state.check(session, copy)
+        self.admit()
+
     def _brought(self, session: TargetSession, table_id: int, part: TableSlice) -> StoredCopy:
-        known = self.tables[table_id]
+        with self._error_of(table_id, part.schema.name):
+            return self._with_batch(session, self.tables[table_id], part)
+
+    @contextmanager
+    def _error_of(self, table_id: int, name: str) -> Iterator[None]:
         try:
-            return self._with_batch(session, known, part)
+            yield
         except (Fenced, TableFailed):
             raise
         except Retry as error:
@@ -217,14 +262,10 @@ class SqlUnit:
         except TailraceError as error:
             raise TableFailed(table_id, error) from error
         except UnfitValue as error:
-            raise TableFailed(table_id, error.of(part.schema.name)) from error
+            raise TableFailed(table_id, error.of(name)) from error
 
     def _with_batch(self, session: TargetSession, known: OpenedTable, part: TableSlice) -> StoredCopy:
-        copy, place = known.copy, known.place
-        self._check_forms(session, known.opening, part)
-        if copy.schema.version != part.schema.version:
-            columns.evolve(session, place, copy.schema, part.schema)
-        name = table(session, place)
+        copy, name = known.copy, table(session, known.place)
         if part.schema.keyless:
             apply_keyless(session, self.units.run.log, part, name)
             applied = part.applied_after(frozenset())
@@ -249,14 +290,9 @@ class SqlUnit:
             )
 
     def _publish(self, session: TargetSession, table_id: int) -> None:
-        """The new copy takes the place of what readers see."""
+        """The new copy has taken the place of what readers see."""
         copy = self.tables[table_id].copy
-        seam("publish.before")
-        session.run(f"DROP TABLE IF EXISTS {table(session, copy.place)}")
-        session.rename(copy.where, copy.place)
-        relation = session.relation(copy.place)
-        assert relation is not None
-        state.publish(session, copy, relation)
+        state.publish(session, copy, copy.relation)
         log.info("%s: the new copy is complete and has taken the old one's place", copy.schema.name)
 
     # ---- chunks ----
