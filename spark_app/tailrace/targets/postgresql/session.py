@@ -14,7 +14,7 @@ from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.databases.postgresql.connect import Connection, PgConfig, connect, database_errors, error_text
 from tailrace.errors import Retry
 from tailrace.targets.postgresql import texts, types
-from tailrace.targets.sql.session import COUNT, NUMBER, Place, TableChange, nothing, table
+from tailrace.targets.sql.session import COUNT, NUMBER, Alteration, Place, nothing, table
 
 COPY_ROWS = 20_000
 """Rows that are written as text together."""
@@ -158,7 +158,7 @@ class PgTargetSession:
         assert relation is not None
         note(relation)
 
-    def alter(self, place: Place, change: TableChange, admit: Callable[[], None]) -> None:
+    def alter(self, place: Place, change: Alteration, admit: Callable[[], None]) -> None:
         admit()
         alter = f"ALTER TABLE {table(self, place)}"
         for name in change.dropped:

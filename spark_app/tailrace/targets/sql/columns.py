@@ -4,7 +4,7 @@ so that a renamed one keeps its values and another one under an old name does no
 from collections.abc import Callable
 
 from tailrace.changelog.records.terms import Column, TableSchema
-from tailrace.targets.sql.session import ColumnChange, Place, TableChange, TargetSession, list_of
+from tailrace.targets.sql.session import Alteration, AlteredColumn, Place, TargetSession, list_of
 
 
 def create(session: TargetSession, place: Place, schema: TableSchema, note: Callable[[int], None]) -> None:
@@ -43,7 +43,7 @@ def evolve(
         if column.id in old and old[column.id] != new[column.id]:
             (name, kind), (wanted, wanted_kind) = old[column.id], new[column.id]
             changed.append(
-                ColumnChange(
+                AlteredColumn(
                     session.quote(name),
                     session.quote(wanted),
                     None if kind == wanted_kind else wanted_kind,
@@ -52,4 +52,4 @@ def evolve(
             )
     dropped = [session.quote(old[id_][0]) for id_ in old.keys() - new.keys()]
     added = [_definition(session, after, column) for column in after.columns if column.id not in old]
-    session.alter(place, TableChange(dropped, changed, added), admit)
+    session.alter(place, Alteration(dropped, changed, added), admit)

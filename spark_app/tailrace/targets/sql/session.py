@@ -33,7 +33,7 @@ def nothing() -> None:
 
 
 @dataclass(frozen=True)
-class ColumnChange:
+class AlteredColumn:
     """A column that gets another name or type. Names are quoted."""
 
     old: str
@@ -45,11 +45,11 @@ class ColumnChange:
 
 
 @dataclass(frozen=True)
-class TableChange:
+class Alteration:
     """The way from the columns that a table has to those that it is to have."""
 
     dropped: Sequence[str]
-    changed: Sequence[ColumnChange]
+    changed: Sequence[AlteredColumn]
     added: Sequence[str]
     """Definitions."""
 
@@ -111,7 +111,7 @@ class TargetSession(Protocol):
     def create(self, place: Place, definitions: str, note: Callable[[int], None]) -> None:
         """Create a copy. `note`: keeps its `relation`; called so that no copy is ever there without it."""
 
-    def alter(self, place: Place, change: TableChange, admit: Callable[[], None]) -> None:
+    def alter(self, place: Place, change: Alteration, admit: Callable[[], None]) -> None:
         """Change a copy's columns. `admit`: called right before."""
 
     def replace(self, place: Place, by: Place, admit: Callable[[], None]) -> None:
