@@ -244,6 +244,7 @@ POD: Json = {
 }  # fmt: skip
 
 RIGHT = (
+    replicator("to-a-database", target=SOURCE | {"tls": {"mode": "verify-full", "caSecretName": "copy-ca"}}),
     replicator("minimal"),
     replicator("without-password", source={k: v for k, v in SOURCE.items() if k != "credentials"}),
     replicator("mysql", source=MYSQL | {"mysql": {"serverId": 4_000_000_000}}),

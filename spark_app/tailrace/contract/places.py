@@ -289,7 +289,7 @@ _NO_LOCATION = "location is required with type delta and with type iceberg"
 _NO_CATALOG = "catalog goes with type iceberg only"
 _NO_SERVER = "host, database and username are required with type postgresql"
 _SERVER_FIELDS = ("host", "port", "database", "username", "passwordFile", "tls")
-_LAKE_FIELDS = ("location", "catalog", "endpoint", "region", "pathStyle")
+_LAKE_FIELDS = ("location", "catalog", "endpoint", "region")
 _ONLY_SERVER = "host, port, database, username, passwordFile and tls go with type postgresql only"
 _ONLY_LAKE = "location, catalog, endpoint, region and pathStyle go with type delta and iceberg only"
 _OF_A_SERVER = {"host", "port", "database", "username", "password_file", "tls"}
@@ -311,7 +311,8 @@ class TargetSpec(StoreAccess):
         (f"!({_LAKES}) || has(self.location)", _NO_LOCATION),
         (f"{_LAKES} || (has(self.host) && has(self.database) && has(self.username))", _NO_SERVER),
         (f"!({_LAKES}) || {_none_of(_SERVER_FIELDS)}", _ONLY_SERVER),
-        (f"{_LAKES} || {_none_of(_LAKE_FIELDS)}", _ONLY_LAKE),
+        # The API server fills in pathStyle.
+        (f"{_LAKES} || ({_none_of(_LAKE_FIELDS)} && (!has(self.pathStyle) || !self.pathStyle))", _ONLY_LAKE),
         ("!has(self.credentials) || !has(self.passwordFile)", "give credentials or passwordFile, not both"),
         ("self.type != 'delta' || !has(self.catalog)", _NO_CATALOG),
         (
@@ -392,7 +393,7 @@ class TargetSpec(StoreAccess):
 
     @model_validator(mode="after")
     def _database(self) -> "TargetSpec":
-        given = {name for name in self.model_fields_set if getattr(self, name) is not None}
+        given = {name for name in self.model_fields_set if getattr(self, name) not in (None, False)}
         lake, server = given & _OF_A_LAKE, given & _OF_A_SERVER
         if self.is_database and lake:
             raise ValueError(_ONLY_LAKE)

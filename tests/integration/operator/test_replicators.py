@@ -188,14 +188,25 @@ def test_an_invalid_spec_leaves_the_last_valid_one_running(kube_api: KubeApi, tm
             install_crds(kube_api)
 
 
+def misses(place: OperatorNamespace, secret: str) -> bool:
+    ready = place.until_reason("repl/shop", "SecretNotFound")
+    return f"'{secret}'" in ready["message"]
+
+
 def test_a_missing_secret_is_named_and_its_coming_starts_the_driver(kube_api: KubeApi, tmp_path: Path) -> None:
+    """The target's as well; once it is mounted, another password in it restarts the driver."""
+    target = {**SOURCE, "host": "copy", "credentials": {"secretName": "copy-db"}}
     with operator_namespace(kube_api, "missing", tmp_path) as missing, operator(missing):
-        missing.apply(replicator(source={**SOURCE, "credentials": {"secretName": "later"}}))
-        ready = missing.until_reason("repl/shop", "SecretNotFound")
-        assert "'later'" in ready["message"]
-        assert missing.get("statefulset/shop-driver") is None
-        missing.secret("later", "x")
-        until(lambda: missing.node.stateful_set("shop"), "the StatefulSet")
+        missing.apply(replicator(source={**SOURCE, "credentials": {"secretName": "later"}}, target=target))
+        for secret in ("copy-db", "later"):
+            until(partial(misses, missing, secret), "it is named")
+            assert missing.get("statefulset/shop-driver") is None
+            missing.secret(secret, "x")
+        template = until(lambda: missing.node.stateful_set("shop"), "the StatefulSet").spec.template
+        mounts = {mount.mount_path for mount in template.spec.containers[0].volume_mounts}
+        assert "/etc/tailrace/secrets/copy-db" in mounts
+        missing.secret("copy-db", "rotated")
+        until(lambda: missing.node.stateful_set("shop").spec.template != template, "the driver restarts")
 
 
 def test_a_driver_that_a_person_must_cure_is_stopped_with_its_last_words(kube_api: KubeApi, tmp_path: Path) -> None:

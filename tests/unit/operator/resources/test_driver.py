@@ -178,6 +178,16 @@ def test_every_secret_and_config_map_that_the_pods_read_is_known() -> None:
     )
 
 
+def test_the_secrets_of_a_database_target_are_mounted_and_watched() -> None:
+    tls = {"mode": "verify-full", "caSecretName": "copy-ca", "clientSecretName": "copy-cert"}
+    target = {**SPEC["source"], "credentials": {"secretName": "copy-db"}, "tls": tls}
+    chosen, names = spec(target=target), {"copy-db", "copy-ca", "copy-cert"}
+    assert {f"Secret/{name}" for name in names} < set(references.data(chosen))
+    for found in pods(chosen).values():
+        mounts = {mount["mountPath"] for mount in found["containers"][0]["volumeMounts"]}
+        assert {f"/etc/tailrace/secrets/{name}" for name in names} < mounts
+
+
 def test_probes_ask_for_an_answer_that_stays_short() -> None:
     """The status has megabytes with many tables, and the kubelet hangs up after ten kilobytes."""
     (container,) = of_driver(spec())["containers"]
