@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.databases.postgresql.connect import Connection, PgConfig, connect, database_errors, error_text
-from tailrace.errors import Retry
+from tailrace.errors import Retry, TargetRefused
 from tailrace.targets.postgresql import texts, types
 from tailrace.targets.sql.session import COUNT, NUMBER, Alteration, Place, nothing, table
 
@@ -29,6 +29,16 @@ IDLE = 4
 """Connections that are kept for the next batch."""
 
 
+_DISTURBING = """
+SELECT CASE WHEN tgisinternal THEN format('foreign key %%I of %%s', conname, conrelid::regclass)
+       ELSE format('trigger %%I', tgname) END
+  FROM pg_trigger JOIN pg_proc p ON p.oid = tgfoid LEFT JOIN pg_constraint c ON c.oid = tgconstraint
+ WHERE tgrelid = %s::regclass AND tgenabled = 'O' AND current_setting('session_replication_role') <> 'replica'
+       AND (NOT tgisinternal OR proname IN ('RI_FKey_cascade_del', 'RI_FKey_setnull_del', 'RI_FKey_setdefault_del'))
+"""
+"""Triggers that fire for a session that may not switch them off, except those that only refuse."""
+
+
 class PgTargetSession:
     """See `targets.sql.session.TargetSession`."""
 
@@ -37,7 +47,7 @@ class PgTargetSession:
     def __init__(self, config: PgConfig, source: str) -> None:
         """`source`: the product that the columns come from."""
         self._connection: Connection = connect(config)
-        self._place, self._source = config.place, source
+        self._place, self._user, self._source = config.place, config.username, source
         self._known: set[str] = set()
         try:
             self._settle()
@@ -134,6 +144,15 @@ class PgTargetSession:
             *place,
         )
         return int(found[0][0]) if found else None
+
+    def check_undisturbed(self, place: Place) -> None:
+        found = self.rows(_DISTURBING, table(self, place))
+        if found:
+            raise TargetRefused(
+                f"{found[0][0]} of table {'.'.join(place)} acts on rows that Tailrace writes",
+                "Let the role switch such things off for its sessions (PostgreSQL 15 or later: `GRANT SET ON PARAMETER"
+                f" session_replication_role TO {self.quote(self._user)}`), or drop it.",
+            )
 
     def create_schema(self, name: str) -> None:
         if not self.rows("SELECT 1 FROM pg_namespace WHERE nspname = %s", name):

@@ -39,7 +39,8 @@ class SqlRemoval:
             if admit is not None:
                 admit()
             for copy in _copies(session, name).values():
-                session.run(f"DROP TABLE IF EXISTS {table(session, copy.where)}")
+                if session.relation(copy.where) == copy.relation:  # else somebody has put another table there
+                    session.run(f"DROP TABLE {table(session, copy.where)}")
                 staged.drop(session, staged.staged_paths(session, copy.applied.log_id, copy.applied.table_id))
                 state.remove(session, copy.place, copy.hidden)
 

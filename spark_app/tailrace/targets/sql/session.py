@@ -98,6 +98,10 @@ class TargetSession(Protocol):
     def relation(self, place: Place) -> int | None:
         """The number of the table that is there, which no other has ever had; None: nothing is there."""
 
+    def check_undisturbed(self, place: Place) -> None:
+        """`TargetRefused`: triggers, rules or foreign keys that people have put on the table change rows of this
+        session's transactions."""
+
     def create_schema(self, name: str) -> None:
         """Create it if it is missing."""
 

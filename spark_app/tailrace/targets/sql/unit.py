@@ -230,6 +230,7 @@ class SqlUnit:
         for table_id in batch.publish:
             seam("publish.before")
             copy = self.tables[table_id].copy
+            self._owned(session, copy.schema, copy.place, copy.applied.log_id)
             session.replace(copy.place, copy.where, partial(self._admit, session, copy))
 
     def _shape(self, session: TargetSession, known: OpenedTable, part: TableSlice) -> None:
@@ -271,9 +272,16 @@ class SqlUnit:
             applied = part.applied_after(frozenset())
         else:
             applied = part.applied_after(apply_keyed(session, self.units.run.log, part, name))
+        self._check_table(session, copy)
         after = replace(copy, applied=applied, stored=state.text_of(applied), schema=part.schema, member=self.together)
         state.put(session, copy, after)
         return after
+
+    def _check_table(self, session: TargetSession, copy: StoredCopy) -> None:
+        """Called when it is locked: the rows went into our table, and nothing else changed rows because of that."""
+        if session.relation(copy.where) != copy.relation:
+            raise Retry(f"table {'.'.join(copy.where)} of the target was dropped or replaced by another program")
+        session.check_undisturbed(copy.where)
 
     def _check_forms(self, session: TargetSession, opening: Opening, part: TableSlice) -> None:
         """A chunk that was staged for other columns than the table has now counts as lost."""
