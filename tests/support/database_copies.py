@@ -10,8 +10,8 @@ from tailrace import sources
 from tailrace.contract.resources import Replicator
 
 
-def begin(source: dict[str, object], server: PostgresServer, folder: Path) -> Pipeline:
-    place = {"type": "postgresql", "host": server.host, "port": server.port, "username": "postgres"}
+def begin(source: dict[str, object], server: PostgresServer, folder: Path, username: str = "postgres") -> Pipeline:
+    place = {"type": "postgresql", "host": server.host, "port": server.port, "username": username}
     document = document_of(
         "copies",
         source=source,

@@ -115,6 +115,66 @@ def test_what_is_there_and_is_not_ours_is_refused_and_left_alone(postgres: Postg
     copy.stop()
 
 
+PAIR = """
+CREATE SCHEMA shop;
+CREATE TABLE shop.item (id int PRIMARY KEY, n int);
+CREATE TABLE shop.visit (id int PRIMARY KEY, item int);
+INSERT INTO shop.item SELECT n, n FROM generate_series(1, 9) n;
+INSERT INTO shop.visit SELECT n, n FROM generate_series(1, 9) n;
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_table_that_took_the_place_of_a_copy_is_left_alone(postgres: PostgresServer, tmp_path: Path) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute(PAIR)
+    copy = begin(postgres.source(), postgres, tmp_path)
+    copy.start()
+    settle(copy)
+    away = "ALTER TABLE shop.item RENAME TO old; CREATE TABLE shop.item (id int PRIMARY KEY, n int)"
+    postgres.execute(away, dbname="copy")
+    postgres.execute("UPDATE shop.item SET n = 0")
+    copy.until(lambda _: copy.driver.faults() == {"shop.item": "TargetRefused"}, work=True)
+    assert postgres.execute("SELECT * FROM shop.item", dbname="copy") == []
+    postgres.execute("DROP TABLE shop.item; ALTER TABLE shop.old RENAME TO item", dbname="copy")
+    copy.until(lambda _: not copy.driver.faults(), work=True)
+    settle(copy)
+    assert texts(postgres, "item", "copy") == texts(postgres, "item", "postgres")
+    copy.stop()
+    postgres.execute(away, dbname="copy")
+    targets.open(copy.replicator.spec.target).removal(no_spark).drop(("shop", "item"))
+    assert postgres.execute("SELECT * FROM shop.item", dbname="copy") == []
+
+
+@pytest.mark.postgres(18)
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "added",
+    [
+        "ALTER TABLE shop.visit ADD FOREIGN KEY (item) REFERENCES shop.item ON DELETE CASCADE",
+        "CREATE FUNCTION shop.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.n := -1; RETURN NEW; END';"
+        " CREATE TRIGGER t BEFORE INSERT ON shop.item FOR EACH ROW EXECUTE FUNCTION shop.f()",
+    ],
+)
+def test_what_people_add_to_a_copy_does_not_change_rows(postgres: PostgresServer, tmp_path: Path, added: str) -> None:
+    """The role may not switch it off at first."""
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute("CREATE ROLE plain LOGIN; GRANT CREATE ON DATABASE copy TO plain")
+    postgres.execute(PAIR)
+    copy = begin(postgres.source(), postgres, tmp_path, "plain")
+    copy.start()
+    settle(copy)
+    postgres.execute(added, dbname="copy")
+    postgres.execute("UPDATE shop.item SET n = 0 WHERE id < 5")
+    copy.until(lambda _: copy.driver.faults() == {"shop.item": "TargetRefused"}, work=True)
+    postgres.execute("GRANT SET ON PARAMETER session_replication_role TO plain")
+    copy.until(lambda _: not copy.driver.faults(), work=True)
+    settle(copy)
+    for table in TABLES:
+        assert texts(postgres, table, "copy") == texts(postgres, table, "postgres")
+    copy.stop()
+
+
 @pytest.mark.timeout(300)
 def test_the_copies_are_dropped_with_their_state(postgres: PostgresServer, tmp_path: Path) -> None:
     postgres.execute("CREATE DATABASE copy")
