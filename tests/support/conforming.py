@@ -1,17 +1,22 @@
 """What `integration/targets/test_conformance` needs of a target: to be opened, to be read, to lose a chunk."""
 
+import json
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
 import pyarrow as pa
 from psycopg.rows import dict_row
+from pymysql.cursors import DictCursor
 from pyspark.sql import SparkSession
 from typing_extensions import override
 
 from demo.compare import READERS
+from support.mysql import MysqlServer
 from support.postgres import PostgresServer
 from support.random_log import KeyOf, RandomLog
 from support.scripted_target import MemoryDatabase, MemoryUnits
@@ -36,8 +41,9 @@ class Subject(Protocol):
         """Types that it does not have: a manifest that asks for them is refused."""
 
     @property
-    def holds_nul(self) -> bool:
-        """False: a text with the character U+0000 is refused, with its table and its column."""
+    def unfit(self) -> frozenset[str]:
+        """Types of which it refuses a value, with its table and its column: a text with the character U+0000, an
+        infinite number."""
 
     def units(self, admit: Callable[[], None]) -> Units: ...
 
@@ -56,7 +62,7 @@ class Lake:
     format: str
     folder: Path
     spark: SparkSession
-    holds_nul: bool = True
+    unfit: frozenset[str] = frozenset()
 
     @property
     def lacking(self) -> frozenset[str]:
@@ -83,7 +89,7 @@ class InMemory:
     folder: Path
     database: MemoryDatabase = field(default_factory=MemoryDatabase)
     lacking: frozenset[str] = frozenset()
-    holds_nul: bool = True
+    unfit: frozenset[str] = frozenset()
 
     def units(self, admit: Callable[[], None]) -> Units:
         return MemoryUnits(self.database, log_of(self.folder), admit)
@@ -107,7 +113,7 @@ class Database:
     folder: Path
     server: PostgresServer
     lacking: frozenset[str] = frozenset()
-    holds_nul: bool = False
+    unfit: frozenset[str] = frozenset({"string"})
 
     def units(self, admit: Callable[[], None]) -> Units:
         spec = {"type": "postgresql", "host": self.server.host, "port": self.server.port, "username": "postgres"}
@@ -128,6 +134,57 @@ class Database:
     def holds(self, path: str) -> bool:
         with self.server.connect() as connection:
             return bool(connection.execute(f"SELECT 1 FROM _tailrace.{path}").fetchone())
+
+
+@dataclass(frozen=True)
+class MysqlDatabase:
+    """A MySQL or MariaDB server, out of another product."""
+
+    folder: Path
+    server: MysqlServer
+    lacking: frozenset[str] = frozenset()
+    unfit: frozenset[str] = frozenset({"float64"})
+
+    def units(self, admit: Callable[[], None]) -> Units:
+        spec = {"type": "mysql", "host": self.server.host, "port": self.server.port, "username": self.server.user}
+        target = targets.open(TargetSpec.model_validate(spec))
+        return target.units(Runtime(log_of(self.folder), admit, no_spark, "postgresql"))
+
+    def rows(self, schema: TableSchema) -> Rows:
+        return mysql_rows(self.server, schema)
+
+    def lose(self, path: str) -> None:
+        self.server.execute(f"TRUNCATE _tailrace.{path}")
+
+    def holds(self, path: str) -> bool:
+        return bool(self.server.execute(f"SELECT 1 FROM _tailrace.{path} LIMIT 1"))
+
+
+def mysql_rows(server: MysqlServer, schema: TableSchema) -> Rows:
+    """The rows of a copy, as values of the columns' types; columns that the schema does not have as the client gives
+    them."""
+    kinds = {column.name: arrow_type(column.type) for column in schema.columns}
+    place = f"`{schema.schema_name}`.`{schema.table_name}`"
+    # The text of a FLOAT has six digits.
+    floats = "".join(f", CAST(`{name}` AS DOUBLE) AS `{name}`" for name, kind in kinds.items() if kind == pa.float32())
+    with closing(server.connect(charset="utf8mb4")) as connection, connection.cursor(DictCursor) as cursor:
+        cursor.execute(f"SELECT *{floats} FROM {place}")
+        rows = cursor.fetchall()
+    return [{name: mysql_value(value, kinds.get(name)) for name, value in row.items()} for row in rows]
+
+
+def mysql_value(value: Any, kind: pa.DataType | None) -> Any:
+    if value is None or kind is None:
+        return value
+    if pa.types.is_nested(kind):
+        return json.loads(value)
+    if pa.types.is_boolean(kind):
+        return bool(value)
+    if pa.types.is_time(kind):
+        return (datetime.min + value).time()
+    if pa.types.is_timestamp(kind) and kind.tz:
+        return value.replace(tzinfo=UTC)
+    return pa.scalar(value, kind).as_py()
 
 
 def no_spark() -> SparkSession:

@@ -8,7 +8,7 @@ that all come up within a few commits. The run prints its turn; `TAILRACE_TURN=<
 import os
 import subprocess
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -56,16 +56,17 @@ def _is_now(item: pytest.Item) -> bool:
 
 def major_for(test_id: str) -> int:
     """PostgreSQL's version for a test: the oldest and the newest supported one take turns."""
-    return _of_turn([min(servers.POSTGRES_VERSIONS), max(servers.POSTGRES_VERSIONS)], test_id)
+    return one_of([min(servers.POSTGRES_VERSIONS), max(servers.POSTGRES_VERSIONS)], test_id)
 
 
 def release_for(product: str, test_id: str) -> str:
     """The same of `mysql_packages.RELEASES`; `product`: mysql or mariadb."""
-    return _of_turn([name for name in mysql_packages.RELEASES if name.startswith(product)], test_id)
+    return one_of([name for name in mysql_packages.RELEASES if name.startswith(product)], test_id)
 
 
-def _of_turn(cases: Sequence[Version], name: str) -> Version:
+def one_of(cases: Iterable[Version], name: str) -> Version:
     """The case of this turn for a test's or a file's name."""
+    cases = list(cases)
     return cases[((turn() or 0) + zlib.crc32(name.encode())) % len(cases)]
 
 

@@ -287,10 +287,10 @@ class Catalog(Model):
 
 _NO_LOCATION = "location is required with type delta and with type iceberg"
 _NO_CATALOG = "catalog goes with type iceberg only"
-_NO_SERVER = "host, database and username are required with type postgresql"
+_NO_SERVER = "host and username are required with types postgresql and mysql"
 _SERVER_FIELDS = ("host", "port", "database", "username", "passwordFile", "tls")
 _LAKE_FIELDS = ("location", "catalog", "endpoint", "region")
-_ONLY_SERVER = "host, port, database, username, passwordFile and tls go with type postgresql only"
+_ONLY_SERVER = "host, port, database, username, passwordFile and tls go with types postgresql and mysql only"
 _ONLY_LAKE = "location, catalog, endpoint, region and pathStyle go with type delta and iceberg only"
 _OF_A_SERVER = {"host", "port", "database", "username", "password_file", "tls"}
 _OF_A_LAKE = {"location", "catalog", "endpoint", "region", "path_style"}
@@ -309,7 +309,8 @@ class TargetSpec(StoreAccess):
 
     model_config = rules(
         (f"!({_LAKES}) || has(self.location)", _NO_LOCATION),
-        (f"{_LAKES} || (has(self.host) && has(self.database) && has(self.username))", _NO_SERVER),
+        (f"{_LAKES} || (has(self.host) && has(self.username))", _NO_SERVER),
+        (f"{_LAKES} || has(self.database) == (self.type == 'postgresql')", _DATABASE),
         (f"!({_LAKES}) || {_none_of(_SERVER_FIELDS)}", _ONLY_SERVER),
         # The API server fills in pathStyle.
         (f"{_LAKES} || ({_none_of(_LAKE_FIELDS)} && (!has(self.pathStyle) || !self.pathStyle))", _ONLY_LAKE),
@@ -327,8 +328,8 @@ class TargetSpec(StoreAccess):
         ),
     )
 
-    type: Literal["delta", "iceberg", "postgresql"]
-    """Table format of a lake, or kind of database. Immutable."""
+    type: Literal["delta", "iceberg", "postgresql", "mysql"]
+    """Table format of a lake, or kind of database; `mysql` is MariaDB, too. Immutable."""
     location: Location | None = None
     """Lakes: root of the tables, `<location>/<schema>/<table>`: `s3://bucket/prefix` or `file:///path`; required. A
     path must be on a volume that driver and executors mount."""
@@ -337,11 +338,12 @@ class TargetSpec(StoreAccess):
     host: Text | None = None
     """Databases: host name or address of the primary server; required."""
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """Databases: TCP port; unset: the product's default (PostgreSQL: 5432)."""
+    """Databases: TCP port; unset: the product's default (PostgreSQL: 5432, MySQL: 3306)."""
     database: Text | None = None
-    """Databases: name of the database that the tables are in; required. Immutable."""
+    """PostgreSQL: name of the database that the tables are in, required. MySQL: leave it out; each schema of the source
+    is a database there. Immutable."""
     username: Text | None = None
-    """Databases: user to connect as; it needs the right to create schemas in the database. Required."""
+    """Databases: user to connect as; it needs the right to create schemas (MySQL: databases). Required."""
     password_file: Text | None = None
     """Databases: short form of `credentials: {file: …}`."""
     tls: Tls | None = None
@@ -356,7 +358,7 @@ class TargetSpec(StoreAccess):
 
     @property
     def is_database(self) -> bool:
-        return self.type == "postgresql"
+        return self.type in PORTS
 
     @property
     def place(self) -> str:
@@ -379,7 +381,7 @@ class TargetSpec(StoreAccess):
     @property
     def server(self) -> ServerSpec:
         """The database's server. Only of a type that is one."""
-        assert self.type == "postgresql" and self.host is not None and self.username is not None
+        assert self.type in ("postgresql", "mysql") and self.host is not None and self.username is not None
         return ServerSpec(
             type=self.type,
             host=self.host,
@@ -399,8 +401,10 @@ class TargetSpec(StoreAccess):
             raise ValueError(_ONLY_LAKE)
         if not self.is_database and server:
             raise ValueError(_ONLY_SERVER)
-        if self.is_database and not {"host", "database", "username"} <= given:
+        if self.is_database and not {"host", "username"} <= given:
             raise ValueError(_NO_SERVER)
+        if self.is_database and ("database" in given) != (self.type == "postgresql"):
+            raise ValueError(_DATABASE)
         if self.credentials is not None and self.password_file is not None:
             raise ValueError("give credentials or passwordFile, not both")
         return self

@@ -10,6 +10,10 @@ def open(spec: resources.TargetSpec) -> Target:
         from tailrace.targets.postgresql.target import PgTarget  # brings its client
 
         return PgTarget(spec)
+    if spec.type == "mysql":
+        from tailrace.targets.mysql.target import MysqlTarget  # brings its client
+
+        return MysqlTarget(spec)
     from tailrace.targets.lake.target import LakeTarget  # brings both table formats
 
     return LakeTarget(spec)

@@ -1,5 +1,6 @@
 """What every target has to keep: the points of docs/dev/adding-a-target.md, for each target that there is."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -9,11 +10,14 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from support.conforming import Database, InMemory, Lake, LogOf, Rows, Subject, Table, log_of
+import mysql_packages
+from support.conforming import Database, InMemory, Lake, LogOf, MysqlDatabase, Rows, Subject, Table, log_of
 from support.lake import table_schema
+from support.mysql import MysqlServer
 from support.random_log import KeyOf, first_schema
 from support.states import chunk as made_chunk
 from support.states import log_state, table_log
+from support.versions import one_of
 from tailrace.batch.applied import Generation
 from tailrace.batch.rule import ApplyRule, TargetState
 from tailrace.batch.slice import TableSlice, cut
@@ -28,13 +32,25 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 """PySpark leaves the sockets of `collect` to the garbage collector."""
 
 
-@pytest.fixture(params=["delta", "iceberg", "memory", "postgresql"])
+@pytest.fixture(scope="module")
+def mysql_of_module() -> Iterator[MysqlServer]:
+    with MysqlServer(one_of(mysql_packages.RELEASES, __name__)) as server:
+        yield server
+
+
+@pytest.fixture(params=["delta", "iceberg", "memory", "postgresql", "mysql"])
 def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
     (tmp_path / "log").mkdir()
     if request.param == "memory":
         return InMemory(tmp_path)
     if request.param == "postgresql":
         return Database(tmp_path, request.getfixturevalue("postgres"))
+    if request.param == "mysql":
+        server = request.getfixturevalue("mysql_of_module")
+        for (name,) in server.execute("SELECT schema_name FROM information_schema.schemata"):
+            if name in ("public", "_tailrace"):
+                server.execute(f"DROP DATABASE {name}")
+        return MysqlDatabase(tmp_path, server)
     return Lake(request.param, tmp_path, request.getfixturevalue("spark"))
 
 
@@ -201,10 +217,13 @@ VALUES: dict[str, object] = {
 }
 
 
+UNFIT: dict[str, object] = {"string": "a\0b", "float64": float("nan")}
+FITTING: dict[str, object] = {"string": "ü€𝄞'\"\\\n", "float64": -0.0}
+
+
 def test_values_of_every_type_come_back_equal_by_the_log_and_by_a_chunk(subject: Subject, tmp_path: Path) -> None:
-    kept = {kind: value for kind, value in VALUES.items() if kind not in subject.lacking}
-    if not subject.holds_nul:
-        kept["string"] = str(VALUES["string"]).replace("\0", "")
+    values = VALUES | {kind: value for kind, value in FITTING.items() if kind in subject.unfit}
+    kept = {kind: value for kind, value in values.items() if kind not in subject.lacking}
     kinds = [(f"c{number}", kind) for number, kind in enumerate(kept)]
     schema = table_schema([("id", "int64"), *kinds], ["id"])
     table, storage = Table(subject, schema), log_of(tmp_path)
@@ -245,11 +264,14 @@ def test_values_of_every_type_come_back_equal_by_the_log_and_by_a_chunk(subject:
     equal(subject.rows(schema), pa.concat_tables(rows).to_pylist())
 
 
-def test_a_text_that_the_target_cannot_hold_is_refused_with_its_column(subject: Subject) -> None:
-    schema = table_schema([("id", "int64"), ("note", "string")], ["id"])
+@pytest.mark.parametrize(("kind", "value"), UNFIT.items())
+def test_a_value_that_the_target_cannot_hold_is_refused_with_its_column(
+    subject: Subject, kind: str, value: object
+) -> None:
+    schema = table_schema([("id", "int64"), ("note", kind)], ["id"])
     writer = Table(subject, schema).unit.chunk_writer(schema)
-    rows = pa.table({"id": [1], "note": ["a\0b"]})
-    if subject.holds_nul:
+    rows = pa.table({"id": [1], "note": [value]})
+    if kind not in subject.unfit:
         assert writer.write("s", 0, [rows]) is not None
         return
     with pytest.raises(TableStop, match="'note'") as stopped:

@@ -9,18 +9,20 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pymysql
+from pymysql.constants import CLIENT
 from pymysql.cursors import Cursor, DictCursor
 
 from tailrace.databases import client_certificate
 from tailrace.databases.mysql import faults
 from tailrace.databases.secret_files import read_password
 from tailrace.databases.server import ServerConfig
-from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, met_at
+from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, TargetRefused, met_at
 
 Connection = pymysql.Connection
+Part = Literal["source", "target"]
 
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 900
@@ -57,15 +59,30 @@ SETTINGS = (
     # What is asked in SQL waits while a large transaction is read: ended meanwhile, it would be read again without end.
     "wait_timeout = 86400",
 )
-_AWAY = "Check source.host, source.port, and that the server runs and can be reached from here."
-_WHO = (
-    "Check source.username, the password, the host that the user has, and the client's certificate in source.tls if the"
-    " user requires one."
+TARGET_SETTINGS = (
+    # A value that does not fit is refused, never changed.
+    "sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'",
+    # Constraints that people have put on copies must not act on what the source has done already.
+    "foreign_key_checks = 0",
+    "unique_checks = 1",
+    "sql_safe_updates = 0",
+    "default_storage_engine = InnoDB",
+    # Errors name their column in words that we know.
+    "lc_messages = 'en_US'",
+    "innodb_lock_wait_timeout = 5",
 )
+"""Beyond SETTINGS: sessions that write."""
+REFUSED: dict[Part, type[SourceRefused | TargetRefused]] = {"source": SourceRefused, "target": TargetRefused}
+DOCS: dict[Part, str] = {"source": "docs/mysql.md", "target": "docs/database-targets.md"}
+_LOST = (1053, 1927, 2003, 2006, 2013, 2055, 4031, 0)
+"""The server ends, or the connection to it."""
 SERVER_ID_PREFIX = "server_id "
 """The prefix of a MariaDB's identity."""
-TRANSACTIONS = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-"""No statement of Tailrace writes: the server makes sure."""
+TRANSACTIONS: dict[Part, str] = {
+    "source": "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
+    "target": "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
+}
+"""Nothing writes into a source: the server makes sure."""
 FIRST = (
     "SET SESSION /*!50708 max_execution_time = 0 *//*M! max_statement_time = 0 */"
     # MariaDB's catalog makes temporary tables.
@@ -103,7 +120,7 @@ def connect(config: MyConfig) -> Connection:
     """Open a connection in autocommit, without a default database."""
     connection = _opened(config)
     try:
-        with source_errors(config.place):
+        with database_errors(config.place, config.part):
             _settle(connection, config)
     except BaseException:
         connection.close()
@@ -117,7 +134,7 @@ def _opened(config: MyConfig) -> Connection:
             host=config.host,
             port=config.port,
             user=config.username,
-            password=b"" if config.password_file is None else read_password(config.password_file),
+            password=b"" if config.password_file is None else read_password(config.password_file, config.part),
             program_name=config.program,
             charset="utf8mb4",
             connect_timeout=CONNECT_SECONDS,
@@ -125,6 +142,8 @@ def _opened(config: MyConfig) -> Connection:
             write_timeout=ANSWER_SECONDS,
             autocommit=True,
             init_command=FIRST,
+            # A target's rows count as changed where they are found: states are compared by it.
+            client_flag=CLIENT.FOUND_ROWS if config.part == "target" else 0,
             **_tls(config),
         )
     except (pymysql.MySQLError, OSError) as error:
@@ -145,8 +164,8 @@ def _tls(config: MyConfig) -> dict[str, Any]:
     try:
         context = _unchecked() if unchecked else ssl.create_default_context(cafile=config.ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise SourceRefused(
-            f"the CA file {config.ca_file} cannot be read: {error.strerror}", "Correct source.tls."
+        raise REFUSED[config.part](
+            f"the CA file {config.ca_file} cannot be read: {error.strerror}", f"Correct {config.part}.tls."
         ) from None
     # The certificates that MySQL makes for itself at its first start do not pass it.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -175,7 +194,8 @@ class _Connection(pymysql.Connection):
 
 def _settle(connection: Connection, config: MyConfig) -> None:
     # Before any question: a server's limit on rows, or its character set, holds for each.
-    execute(connection, "SET " + ", ".join(SETTINGS[1:]))
+    own = TARGET_SETTINGS if config.part == "target" else ()
+    execute(connection, "SET " + ", ".join((*SETTINGS[1:], *own)))
     execute(connection, "SET " + SETTINGS[0])
     server = server_of(connection)
     if config.identity not in (None, server.identity):
@@ -185,7 +205,7 @@ def _settle(connection: Connection, config: MyConfig) -> None:
             "Wait until capture has looked at the server. If it stays so: connect to the server directly, not through a"
             " load balancer over several.",
         )
-    execute(connection, TRANSACTIONS)
+    execute(connection, TRANSACTIONS[config.part])
 
 
 def server_of(connection: Connection) -> Server:
@@ -220,36 +240,52 @@ def rows(connection: Connection, statement: str) -> list[dict[str, Any]]:
 
 
 def _connect_error(config: MyConfig, error: Exception) -> TailraceError:
-    what = f"{config.place} as {config.username!r}: {faults.connect_text(error)}"
+    what, part = f"{config.place} as {config.username!r}: {faults.connect_text(error)}", config.part
     kind = faults.kind(error)
     if kind == "passing" and config.cert_file is not None and "_ALERT_" in what:
         kind = "authentication"  # the server's word on the client's certificate
     match kind:
         case "authentication":
-            return AuthenticationFailed(what, _WHO)
+            who = f"Check {part}.username, the password, the host that the user has, and the client's certificate in"
+            return AuthenticationFailed(what, f"{who} {part}.tls if the user requires one.")
         case "refused":
-            return SourceRefused(what, "Check source.tls, and the settings and rights of the source: docs/mysql.md.")
+            fix = f"Check {part}.tls, and the settings and rights of the {part}: {DOCS[part]}."
+            return REFUSED[part](what, fix)
         case _:
             met = Retry if faults.number(error) in faults.CROWDED else Retry.of_place
-            return met(f"cannot connect to {what}", faults.HELP.get(faults.number(error), _AWAY))
+            away = f"Check {part}.host, {part}.port, and that the server runs and can be reached from here."
+            return met(f"cannot connect to {what}", faults.HELP.get(faults.number(error), away))
 
 
 @contextmanager
 def source_errors(what: str) -> Iterator[None]:
-    """Turn PyMySQL's errors into ours. `what`: what was being done. Missing rights: `SourceRefused`."""
-    with met_at("source"):
+    """Turn the source's errors into ours: `database_errors`."""
+    with database_errors(what, "source"):
+        yield
+
+
+@contextmanager
+def database_errors(what: str, part: Part) -> Iterator[None]:
+    """Turn PyMySQL's errors into ours. `what`: what was being done. Missing rights: `SourceRefused` or
+    `TargetRefused`."""
+    with met_at(part):
         try:
             yield
         except (pymysql.MySQLError, OSError) as error:
-            raise _ours(what, error) from None
+            raise _ours(what, error, part) from None
 
 
-def _ours(what: str, error: Exception) -> TailraceError:
+def _ours(what: str, error: Exception, part: Part) -> TailraceError:
     text = f"{what}: {faults.text(error)}"
     match faults.kind(error):
         case "authentication":
-            return AuthenticationFailed(text, "Check source.username and the password.")
+            return AuthenticationFailed(text, f"Check {part}.username and the password.")
         case "right" | "refused":
-            return SourceRefused(text, "Grant the missing rights; docs/mysql.md lists them.")
+            return REFUSED[part](text, f"Grant the missing rights; {DOCS[part]} lists them.")
+        case "statement" | "definition" if part == "target":
+            fix = "Remove what the target's table has beyond its columns and primary key, or correct the value."
+            return TargetRefused(text, fix)
+        case _ if part == "target" and faults.number(error) in _LOST:
+            return Retry.of_place(text)  # no table's fault
         case _:
             return Retry(text, faults.HELP.get(faults.number(error), ""))

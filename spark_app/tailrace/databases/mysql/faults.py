@@ -15,7 +15,7 @@ START_OVER = (
     " and tables: ['*.*']. Every table is read again."
 )
 """The step, for fixes, that restores a copy that the log no longer continues."""
-Kind = Literal["authentication", "refused", "right", "gone", "locked", "statement", "passing"]
+Kind = Literal["authentication", "refused", "right", "gone", "locked", "statement", "definition", "passing"]
 
 _OF_ROWS = (1062, 1292, 1366, 1367, 1411, 1525, 1690, 3140, 3141)
 """Their texts repeat values."""
@@ -33,6 +33,9 @@ _KINDS: dict[Kind, tuple[int, ...]] = {
     # lock wait timeout, metadata lock, deadlock, no lock at once
     "locked": (1205, 1213, 3572),
     "statement": _STATEMENT + _OF_ROWS,
+    # what a table has, or is to have: not null, too large a row, key or number of columns, a name twice, foreign keys,
+    # checks, the word of a trigger
+    "definition": (1048, 1364, 1050, 1060, 1071, 1074, 1117, 1118, 1451, 1452, 1644, 3819, 4025),
 }
 
 _FULL = "End connections that nobody needs, or raise max_connections, or the user's limits (MAX_USER_CONNECTIONS, …)."

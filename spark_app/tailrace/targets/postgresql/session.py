@@ -3,12 +3,10 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from queue import Empty, Full, LifoQueue
 from typing import Any
 
 import psycopg
 import pyarrow as pa
-from typing_extensions import override
 
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.databases.postgresql.connect import Connection, PgConfig, connect, database_errors, error_text
@@ -25,8 +23,6 @@ UNREAD = (
     " (options[].columns)."
 )
 _COLUMN = re.compile(r", line \d+, column (.+?)(: |$)", re.DOTALL)
-IDLE = 4
-"""Connections that are kept for the next batch."""
 
 
 _DISTURBING = """
@@ -238,38 +234,3 @@ class PgTargetSession:
 
     def _errors(self) -> Any:
         return database_errors(self._place, "target")
-
-
-class PgTargetSessions:
-    """See `targets.sql.session.TargetSessions`. Picklable: another process makes connections of its own."""
-
-    def __init__(self, config: PgConfig, source: str) -> None:
-        self._config, self._source = config, source
-        self._idle: LifoQueue[PgTargetSession] = LifoQueue(IDLE)
-
-    @override
-    def __reduce__(self) -> tuple[type["PgTargetSessions"], tuple[PgConfig, str]]:
-        return PgTargetSessions, (self._config, self._source)
-
-    @contextmanager
-    def session(self) -> Iterator[PgTargetSession]:
-        session = self._taken()
-        try:
-            yield session
-        except BaseException:
-            session.close()
-            raise
-        try:
-            self._idle.put_nowait(session)
-        except Full:
-            session.close()
-
-    def _taken(self) -> PgTargetSession:
-        while True:
-            try:
-                session = self._idle.get_nowait()
-            except Empty:
-                return PgTargetSession(self._config, self._source)
-            if session.usable:
-                return session
-            session.close()

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from pyspark import SparkContext
@@ -14,8 +15,9 @@ from tailrace.databases.postgresql.connect import PgConfig
 from tailrace.errors import TableStop, TargetRefused
 from tailrace.storage.secret_files import SECRETS_VARIABLE
 from tailrace.targets.api import Runtime, SparkNeeds
-from tailrace.targets.postgresql.session import PgTargetSession, PgTargetSessions
+from tailrace.targets.postgresql.session import PgTargetSession
 from tailrace.targets.sql import state
+from tailrace.targets.sql.pool import SessionPool
 from tailrace.targets.sql.removal import SqlRemoval
 from tailrace.targets.sql.session import Place
 from tailrace.targets.sql.unit import SqlUnits
@@ -99,7 +101,7 @@ class PgTarget:
         """Nothing of the target is in the JVM."""
 
     def units(self, run: Runtime) -> SqlUnits:
-        return SqlUnits(PgTargetSessions(self._config(), run.source), run, self._place_of)
+        return SqlUnits(self._pool(run.source), run, self._place_of)
 
     def _place_of(self, first: TableSchema) -> Place:
         """The first name stays: a renamed table keeps its place."""
@@ -109,4 +111,7 @@ class PgTarget:
         return first.schema_name, first.table_name
 
     def removal(self, session: Callable[[], SparkSession]) -> SqlRemoval:
-        return SqlRemoval(PgTargetSessions(self._config(), ""), self.place)
+        return SqlRemoval(self._pool(""), self.place)
+
+    def _pool(self, source: str) -> SessionPool:
+        return SessionPool(partial(PgTargetSession, self._config(), source))

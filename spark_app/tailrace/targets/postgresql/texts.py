@@ -1,7 +1,5 @@
 """Values in the text format of PostgreSQL's COPY, column by column, by Arrow's kernels where they are exact."""
 
-import json
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +8,7 @@ import pyarrow.compute as pc
 
 from tailrace.changelog import keys
 from tailrace.targets.sql.session import UnfitValue
+from tailrace.targets.sql.texts import dates, each, escaped, instants, json_text, placed
 
 NULL = "\\N"
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
@@ -19,16 +18,10 @@ def lines(rows: pa.Table) -> bytes:
     """The rows as COPY takes them. Raises `UnfitValue`."""
     if not rows.num_rows:
         return b""
-    texts = [escaped(texts_of(name, rows.column(name))) for name in rows.column_names]
+    texts = [escaped(texts_of(name, rows.column(name)), _ESCAPES) for name in rows.column_names]
     tab = pa.scalar("\t", pa.large_string())
     joined = pc.binary_join_element_wise(*texts, tab, null_handling="replace", null_replacement=NULL)
     return ("\n".join(joined.to_pylist()) + "\n").encode()
-
-
-def escaped(texts: pa.Array) -> pa.Array:
-    for plain, written in _ESCAPES:
-        texts = pc.replace_substring(texts, plain, written)
-    return texts
 
 
 def texts_of(name: str, column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -40,31 +33,20 @@ def texts_of(name: str, column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _without_nul(name, values).cast(pa.large_string())
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return _each(values, lambda value: f"\\x{value.hex()}")
+        return each(values, lambda value: f"\\x{value.hex()}")
     if pa.types.is_timestamp(kind):
-        return _instants(values)
+        return instants(values, lambda text: _of_era(text, "+00" if kind.tz else ""))
     if pa.types.is_date(kind):
-        return _dates(values)
+        return dates(values, _of_era)
     if pa.types.is_list(kind):
         inner = texts_of(name, values.flatten())
         return _lists(values, inner)
     if pa.types.is_struct(kind):
-        return _each(values, lambda value: _without_nul_json(name, value))
+        return each(values, lambda value: _without_nul_json(name, value))
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         present = values.drop_null()
-        return _placed(values, keys.texts(present))
+        return placed(values, keys.texts(present))
     return values.cast(pa.large_string())
-
-
-def _placed(values: pa.Array, texts: Sequence[str]) -> pa.Array:
-    """These texts where the values are not null."""
-    found = np.full(len(values), None, dtype=object)
-    found[np.asarray(values.is_valid().to_numpy(zero_copy_only=False))] = texts
-    return pa.array(found.tolist(), pa.large_string())
-
-
-def _each(values: pa.Array, text: Callable[[Any], str]) -> pa.Array:
-    return pa.array([None if value is None else text(value) for value in values.to_pylist()], pa.large_string())
 
 
 def _without_nul(name: str, values: pa.Array) -> pa.Array:
@@ -74,26 +56,15 @@ def _without_nul(name: str, values: pa.Array) -> pa.Array:
 
 
 def _without_nul_json(name: str, value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = json_text(value)
     if "\\u0000" in text:
         raise UnfitValue(name, "a text with the character U+0000, which PostgreSQL cannot store")
     return text
 
 
-def _dates(values: pa.Array) -> pa.Array:
-    days = values.cast(pa.int32()).drop_null().to_numpy().astype("datetime64[D]")
-    return _placed(values, _of_era(np.datetime_as_string(days).tolist(), ""))
-
-
-def _instants(values: pa.Array) -> pa.Array:
-    present = values.cast(pa.int64()).drop_null().to_numpy().astype(f"datetime64[{values.type.unit}]")
-    texts = np.datetime_as_string(present, unit="us").tolist()
-    return _placed(values, _of_era(texts, "+00" if values.type.tz else ""))
-
-
-def _of_era(texts: Sequence[str], zone: str) -> list[str]:
-    """ISO 8601 counts a year 0; people, and PostgreSQL, do not: year 0 is 1 BC."""
-    return [text.lstrip("+") + zone if not text.startswith(("-", "0000")) else _before(text, zone) for text in texts]
+def _of_era(text: str, zone: str = "") -> str:
+    """People, and PostgreSQL, count no year 0: it is 1 BC."""
+    return _before(text, zone) if text.startswith(("-", "0000")) else text.lstrip("+") + zone
 
 
 def _before(text: str, zone: str) -> str:

@@ -1,0 +1,1 @@
+"""MySQL and MariaDB as a target: `target.MysqlTarget` opens it, behind `tailrace.targets.api`."""

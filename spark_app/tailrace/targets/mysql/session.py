@@ -1,0 +1,233 @@
+"""MySQL's and MariaDB's `TargetSession`: one connection, rows by statements of many, definitions before transactions.
+
+Each statement that defines a table commits by itself. So a copy's record is written before the table, which carries the
+record's number in its comment, and each column carries its id and type: whoever was interrupted finds what is there.
+"""
+
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pyarrow as pa
+import pymysql
+
+from tailrace.changelog.records.terms import Column, TableSchema
+from tailrace.databases.mysql.connect import Connection, MyConfig, Server, connect, database_errors, execute, server_of
+from tailrace.databases.mysql.faults import number as error_number
+from tailrace.errors import Retry
+from tailrace.targets.mysql import types
+from tailrace.targets.mysql.literals import inserts, literal
+from tailrace.targets.sql.session import COUNT, NUMBER, Alteration, Place, UnfitValue, nothing, table
+from tailrace.targets.sql.state import SCHEMA
+
+INSERT_BYTES = 1 << 20
+"""Most bytes of a statement, unless a row is larger."""
+INSERT_ROWS = 20_000
+"""Rows that are written as text together."""
+ROW, HASH = "_tailrace_row", "_tailrace_hash"
+COLLATIONS = {"mysql": "utf8mb4_0900_bin", "mariadb": "utf8mb4_nopad_bin"}
+"""Those that tell all texts apart: others ignore spaces at the end."""
+LOCK, LOCK_SECONDS = "tailrace", 60
+UNFIT = (1264, 1265, 1292, 1366, 1406)
+"""A value is out of its column's range, or too long for it."""
+_COLUMN = re.compile(r"column (?:`[^`]*`\.`[^`]*`\.)?['`](.+?)['`] at row")
+_COPY, _MARK = re.compile(r"Tailrace copy (\d+)"), re.compile(r"Tailrace (\d+) (.+)")
+
+
+class MysqlTargetSession:
+    """See `targets.sql.session.TargetSession`."""
+
+    binary, text = "longblob", types.TEXT
+    row_key = f"{ROW} bigint unsigned NOT NULL AUTO_INCREMENT INVISIBLE PRIMARY KEY"
+
+    def __init__(self, config: MyConfig) -> None:
+        self._connection: Connection = connect(config)
+        self._place, self._is_alone = config.place, False
+        with self._errors():
+            self.server: Server = server_of(self._connection)
+            ((self._packet,),) = execute(self._connection, "SELECT @@max_allowed_packet")
+        self.collation = COLLATIONS[self.server.product]
+        self._options = f"ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE={self.collation}"
+
+    @property
+    def usable(self) -> bool:
+        return self._connection.open
+
+    def close(self) -> None:
+        with suppress(pymysql.MySQLError, OSError):
+            self._connection.close()
+
+    @contextmanager
+    def transaction(self, define: Callable[[], None] = nothing) -> Iterator[None]:
+        with self._errors():
+            try:
+                define()
+                self._connection.begin()
+                yield
+                self._connection.commit()
+            except BaseException:
+                with suppress(pymysql.MySQLError, OSError):
+                    self._connection.rollback()
+                raise
+            finally:
+                if self._is_alone:
+                    self._is_alone = False
+                    with suppress(pymysql.MySQLError, OSError):
+                        execute(self._connection, f"DO RELEASE_LOCK('{LOCK}')")
+
+    def alone(self) -> None:
+        if not self._is_alone:
+            if self.rows(f"SELECT GET_LOCK('{LOCK}', {LOCK_SECONDS})") != [(1,)]:
+                raise Retry(f"{self._place}: another session of Tailrace has defined tables for {LOCK_SECONDS} s")
+            self._is_alone = True
+
+    def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        with self._errors():
+            return execute(self._connection, _filled(statement, values))
+
+    def run(self, statement: str, *values: object) -> int:
+        with self._errors():
+            return int(self._connection.query(_filled(statement, values)))
+
+    def load(self, table: str, columns: Sequence[str], rows: Iterable[pa.Table]) -> int:
+        head, size = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ".encode(), 0
+        with self._errors(), _unfit_values():
+            for part in rows:
+                for at in range(0, part.num_rows, INSERT_ROWS):
+                    for statement in inserts(head, part.slice(at, INSERT_ROWS), INSERT_BYTES, self._packet):
+                        size += len(statement)
+                        self._connection.query(statement)
+        return size
+
+    def quote(self, name: str) -> str:
+        return "`" + name.replace("`", "``") + "`"
+
+    def type_of(self, schema: TableSchema, column: Column) -> str:
+        return types.type_of(schema, column)
+
+    def mark(self, column: Column, kind: str) -> str:
+        return f" COMMENT {literal(f'Tailrace {column.id} {kind}')}"
+
+    def cast(self, expression: str, kind: str) -> str:
+        return expression
+
+    def relation(self, place: Place) -> int | None:
+        found = self.rows(
+            "SELECT table_comment FROM information_schema.tables WHERE table_schema = %s AND table_name = %s", *place
+        )
+        if not found:
+            return None
+        ours = _COPY.fullmatch(str(found[0][0]))
+        return int(ours[1]) if ours else 0
+
+    def create_schema(self, name: str) -> None:
+        if not self.rows("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", name):
+            self.run(f"CREATE DATABASE {self.quote(name)} CHARACTER SET utf8mb4 COLLATE {self.collation}")
+
+    def drop_schema(self, name: str) -> None:
+        if not self.rows("SELECT 1 FROM information_schema.tables WHERE table_schema = %s LIMIT 1", name):
+            self.run(f"DROP DATABASE {self.quote(name)}")
+
+    def columns(self, place: Place) -> Mapping[int, tuple[str, str]]:
+        found = self.rows(
+            "SELECT column_name, column_comment FROM information_schema.columns"
+            " WHERE table_schema = %s AND table_name = %s",
+            *place,
+        )
+        marks = ((str(name), _MARK.fullmatch(str(comment))) for name, comment in found)
+        return {int(mark[1]): (name, mark[2]) for name, mark in marks if mark}
+
+    def create(self, place: Place, definitions: str, note: Callable[[int], None]) -> None:
+        number = secrets.randbits(62) | 1
+        note(number)
+        comment = literal(f"Tailrace copy {number}")
+        self.run(f"CREATE TABLE {table(self, place)} ({definitions}) {self._options} COMMENT={comment}")
+
+    def alter(self, place: Place, change: Alteration, admit: Callable[[], None]) -> None:
+        self.alone()
+        admit()
+        clauses = [f"DROP COLUMN {name}" for name in change.dropped]
+        clauses += [f"CHANGE COLUMN {each.old} {each.definition}" for each in change.changed]
+        clauses += [f"ADD COLUMN {definition}" for definition in change.added]
+        self.run(f"ALTER TABLE {table(self, place)} {', '.join(clauses)}")
+
+    def replace(self, place: Place, by: Place, admit: Callable[[], None]) -> None:
+        self.alone()
+        new, old, aside = table(self, by), table(self, place), table(self, (SCHEMA, f"{by[1]}_old"))
+        if self.relation(by) is not None:
+            admit()
+            away = f"{old} TO {aside}, " if self.relation(place) is not None else ""
+            self.run(f"RENAME TABLE {away}{new} TO {old}")
+        self.run(f"DROP TABLE IF EXISTS {aside}")
+
+    def temporary(self, name: str, columns: str, key: Sequence[str] = ()) -> str:
+        index = f", KEY ({', '.join(key)})" if key else ""
+        self.run(f"CREATE TEMPORARY TABLE {SCHEMA}.{name} ({columns}{index}) {self._options}")
+        return f"{SCHEMA}.{name}"
+
+    def drop_temporary(self, table: str) -> None:
+        self.run(f"DROP TEMPORARY TABLE {table}")
+
+    def unlogged(self, table: str, columns: str) -> None:
+        self.run(f"CREATE TABLE {table} ({columns}, PRIMARY KEY ({NUMBER})) {self._options}")
+
+    def delete(self, table: str, where: str) -> None:
+        self._delete(f"{table} t WHERE {where}")
+
+    def delete_using(self, table: str, using: str, on: str) -> None:
+        self._delete(f"{using} u STRAIGHT_JOIN {table} t ON {on}")
+
+    def _delete(self, source: str) -> None:
+        # Each name says its database; by an alias, rows are deleted only in the one that is selected.
+        self.run(f"USE {SCHEMA}")
+        self.run(f"DELETE t FROM {source}")
+
+    def update_from(self, table: str, values: Mapping[str, str], using: str, on: str) -> None:
+        assigned = ", ".join(f"t.{name} = {value}" for name, value in values.items())
+        self.run(f"UPDATE {table} t JOIN {using} ON {on} SET {assigned}")
+
+    def bit(self, bits: str, number: int) -> str:
+        return f"(ASCII(SUBSTRING({bits}, {number // 8 + 1}, 1)) >> {number % 8}) & 1 = 1"
+
+    def wanted(self, name: str, schema: TableSchema, columns: str) -> str:
+        return self.temporary(name, f"{columns}, {HASH} char(32) AS ({self._hash(schema)}) STORED", (HASH,))
+
+    def _hash(self, schema: TableSchema, alias: str = "") -> str:
+        """Rows that are alike have the same; an index finds them by it."""
+        sums = ", ".join(f"CRC32({alias}{self.quote(column.name)})" for column in schema.columns)
+        return f"MD5(CONCAT_WS(',', {sums}))"
+
+    def alike(self, schema: TableSchema) -> str:
+        conditions = [f"w.{HASH} = {self._hash(schema, 't.')}"]
+        for column in schema.columns:
+            name = self.quote(column.name)
+            conditions.append(f"t.{name} <=> w.{name}")
+            if column.type.startswith("float"):  # 0.0 and -0.0 are equal
+                conditions.append(f"CAST(t.{name} AS CHAR) <=> CAST(w.{name} AS CHAR)")
+        return " AND ".join(conditions)
+
+    def delete_some(self, table: str, wanted: str, on: str) -> None:
+        numbered = f"row_number() OVER (PARTITION BY w.{NUMBER})"
+        found = f"SELECT t.{ROW} AS place, {numbered} AS number, w.{COUNT} AS wanted FROM {table} t"
+        found = f"SELECT f.place FROM ({found} STRAIGHT_JOIN {wanted} w ON {on}) f WHERE f.number <= f.wanted"
+        self._delete(f"{table} t JOIN ({found}) g ON g.place = t.{ROW}")
+
+    def _errors(self) -> Any:
+        return database_errors(self._place, "target")
+
+
+def _filled(statement: str, values: Sequence[object]) -> str:
+    return statement % tuple(map(literal, values)) if values else statement
+
+
+@contextmanager
+def _unfit_values() -> Iterator[None]:
+    try:
+        yield
+    except pymysql.MySQLError as error:
+        found = _COLUMN.search(str(error.args[-1])) if error_number(error) in UNFIT else None
+        if found is None:
+            raise
+        raise UnfitValue(found[1], "a value that is too large for its column in the target") from None

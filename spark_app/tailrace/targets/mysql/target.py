@@ -1,0 +1,140 @@
+"""MySQL and MariaDB as a target: where its tables are, and how it is reached."""
+
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from tailrace.batch.limits import BatchLimits
+from tailrace.changelog.records.terms import TableSchema
+from tailrace.contract import resources
+from tailrace.databases.mysql.connect import MyConfig
+from tailrace.errors import TableStop, TargetRefused
+from tailrace.storage.secret_files import SECRETS_VARIABLE
+from tailrace.targets.api import Runtime, SparkNeeds
+from tailrace.targets.mysql.session import MysqlTargetSession
+from tailrace.targets.sql import state
+from tailrace.targets.sql.pool import SessionPool
+from tailrace.targets.sql.removal import SqlRemoval
+from tailrace.targets.sql.session import Place
+from tailrace.targets.sql.unit import SqlUnits
+
+LIMITS = BatchLimits(rows=200_000, size=64 << 20, chunk_rows=1_000_000, chunks=40)
+OLDEST = {"mysql": (8, 0, 23), "mariadb": (10, 6)}
+"""The first ones with columns that `SELECT *` does not show, and with definitions that are changed whole or not."""
+NAMES = {"mysql": "MySQL", "mariadb": "MariaDB"}
+NAME_CHARACTERS = 64
+OF_THE_SERVER = frozenset({"information_schema", "mysql", "performance_schema", "sys"})
+NO_JARS = SparkNeeds(jars=(), settings={})
+
+
+class MysqlTarget:
+    """See `targets.api.Target`."""
+
+    limits = LIMITS
+    folder = None
+
+    def __init__(self, spec: resources.TargetSpec, environment: Mapping[str, str] = os.environ) -> None:
+        self._server = spec.server
+        mounted = environment.get(SECRETS_VARIABLE)
+        self._secrets = None if mounted is None else Path(mounted)
+
+    @property
+    def place(self) -> str:
+        return self._server.address
+
+    def _config(self) -> MyConfig:
+        return MyConfig.of(self._server, "tailrace target", self._secrets, part="target")
+
+    def examine(self) -> bool:
+        session = MysqlTargetSession(self._config())
+        try:
+            self._require(session)
+            self._try(session)
+            return True
+        finally:
+            session.close()
+
+    def _require(self, session: MysqlTargetSession) -> None:
+        product, oldest = NAMES[session.server.product], OLDEST[session.server.product]
+        if session.server.version < oldest:
+            version, first = (".".join(map(str, numbers)) for numbers in (session.server.version, oldest))
+            raise TargetRefused(f"{self.place} is {product} {version}", f"Use {product} {first} or later.")
+        ((read_only, fold, log, form),) = session.rows(
+            "SELECT @@read_only, @@lower_case_table_names, @@log_bin, @@binlog_format"
+        )
+        if str(read_only) not in ("0", "OFF"):
+            raise TargetRefused(f"{self.place} is read only", "Name the primary server.")
+        if fold:
+            raise TargetRefused(
+                f"{self.place} does not tell names of tables apart by case (lower_case_table_names is {fold})",
+                "Use a server where it is 0 as the target.",
+            )
+        if log and form == "STATEMENT":
+            raise TargetRefused(
+                f"{self.place} writes its binary log by statements", "Set binlog_format to ROW or MIXED on the server."
+            )
+
+    def _try(self, session: MysqlTargetSession) -> None:
+        """Rights are granted in so many ways that only an attempt tells."""
+        name = f"{state.SCHEMA}.examined_{secrets.token_hex(8)}"
+        try:
+            with session.transaction():
+                session.alone()
+                session.create_schema(state.SCHEMA)
+                session.run(f"CREATE TABLE {name} (a int)")
+                session.run(f"DROP TABLE {name}")
+                session.drop_schema(state.SCHEMA)
+        except TargetRefused as error:
+            grant = f"GRANT ALL ON *.* TO {session.quote(self._server.username)}"
+            raise TargetRefused(str(error), f"Run `{grant}`, or on {state.SCHEMA} and the copies' databases.") from None
+
+    def shown(self, schema: TableSchema) -> TableSchema:
+        names = [("schema", schema.schema_name), ("table", schema.table_name)]
+        for what, name in [*names, *(("column", column.name) for column in schema.columns)]:
+            if len(name) > NAME_CHARACTERS or name.endswith(" ") or max(name) > "\uffff":
+                raise TableStop(
+                    schema.name,
+                    f"MySQL does not allow the name of {what} {name!r}: it is longer than {NAME_CHARACTERS} characters,"
+                    " ends with a space, or has characters beyond U+FFFF",
+                    f"Rename it in the source, or exclude the {what}.",
+                )
+        seen: dict[str, str] = {}
+        for column in schema.columns:
+            other = seen.setdefault(column.name.lower(), column.name)
+            if other != column.name:
+                raise TableStop(
+                    schema.name,
+                    f"MySQL does not tell columns {other!r} and {column.name!r} apart",
+                    "Rename one of them in the source, or exclude it.",
+                )
+        return schema
+
+    def spark(self) -> SparkNeeds:
+        return NO_JARS
+
+    def prepare(self, context: SparkContext) -> None:
+        """Nothing of the target is in the JVM."""
+
+    def units(self, run: Runtime) -> SqlUnits:
+        return SqlUnits(self._pool(), run, self._place_of)
+
+    def _place_of(self, first: TableSchema) -> Place:
+        """The first name stays: a renamed table keeps its place."""
+        self.shown(first)
+        if first.schema_name == state.SCHEMA or first.schema_name in OF_THE_SERVER:
+            whose = "Tailrace's" if first.schema_name == state.SCHEMA else "the server's"
+            raise TableStop(
+                first.name, f"database {first.schema_name} is {whose} own in the target", "Exclude the table."
+            )
+        return first.schema_name, first.table_name
+
+    def removal(self, session: Callable[[], SparkSession]) -> SqlRemoval:
+        return SqlRemoval(self._pool(), self.place)
+
+    def _pool(self) -> SessionPool:
+        return SessionPool(partial(MysqlTargetSession, self._config()))

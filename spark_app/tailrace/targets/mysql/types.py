@@ -1,0 +1,48 @@
+"""The types of columns in MySQL and MariaDB: the nearest that holds every value of a logical type exactly. Pure."""
+
+from tailrace.changelog.records.terms import Column, TableSchema
+from tailrace.changelog.types import decimal_parts
+
+TYPES = {
+    "bool": "tinyint(1)",
+    "int32": "int",
+    "int64": "bigint",
+    "float32": "float",
+    "float64": "double",
+    "string": "longtext",
+    "binary": "longblob",
+    "date": "date",
+    "time": "time(6)",
+    "timestamp": "datetime(6)",
+    "timestamptz": "datetime(6)",
+}
+"""Instants are in UTC: `timestamp` ends in 2038."""
+TEXT = "longtext"
+"""For lists and structs: a column of type `json` would change the order of fields and the digits of numbers."""
+MOST_SCALE = 30
+"""Digits behind the point that MySQL's decimals have."""
+KEY_BYTES = 3072
+"""InnoDB's limit of a primary key."""
+FIXED_BYTES = 20
+"""No other type takes more in a key."""
+CHARACTER_BYTES = 4
+_OF_ANY_LENGTH = {"longtext": ("varchar", CHARACTER_BYTES), "longblob": ("varbinary", 1)}
+
+
+def type_of(schema: TableSchema, column: Column) -> str:
+    """The type of a column; texts of a key have the length that its other columns leave."""
+    kind = _general(column.type)
+    if column.key is None or kind not in _OF_ANY_LENGTH:
+        return kind
+    kinds = [_general(each.type) for each in schema.key_columns]
+    lengths = sum(each in _OF_ANY_LENGTH for each in kinds)
+    most = (KEY_BYTES - FIXED_BYTES * (len(kinds) - lengths)) // lengths
+    name, size = _OF_ANY_LENGTH[kind]
+    return f"{name}({most // size})"
+
+
+def _general(logical: str) -> str:
+    parts = decimal_parts(logical)
+    if parts is not None and parts[1] <= MOST_SCALE:
+        return f"decimal({parts[0]},{parts[1]})"
+    return TYPES.get(logical, TEXT)
