@@ -166,11 +166,14 @@ def mysql_rows(server: MysqlServer, schema: TableSchema) -> Rows:
     kinds = {column.name: arrow_type(column.type) for column in schema.columns}
     place = f"`{schema.schema_name}`.`{schema.table_name}`"
     # The text of a FLOAT has six digits.
-    floats = "".join(f", CAST(`{name}` AS DOUBLE) AS `{name}`" for name, kind in kinds.items() if kind == pa.float32())
+    floats = "".join(f", CAST(`{name}` AS DOUBLE) AS `={name}`" for name, kind in kinds.items() if kind == pa.float32())
     with closing(server.connect(charset="utf8mb4")) as connection, connection.cursor(DictCursor) as cursor:
         cursor.execute(f"SELECT *{floats} FROM {place}")
         rows = cursor.fetchall()
-    return [{name: mysql_value(value, kinds.get(name)) for name, value in row.items()} for row in rows]
+    return [
+        {name: mysql_value(row.get(f"={name}", row[name]), kinds.get(name)) for name in row if not name.startswith("=")}
+        for row in rows
+    ]
 
 
 def mysql_value(value: Any, kind: pa.DataType | None) -> Any:
@@ -183,7 +186,7 @@ def mysql_value(value: Any, kind: pa.DataType | None) -> Any:
     if pa.types.is_time(kind):
         return (datetime.min + value).time()
     if pa.types.is_timestamp(kind) and kind.tz:
-        return value.replace(tzinfo=UTC)
+        value = value.replace(tzinfo=UTC)
     return pa.scalar(value, kind).as_py()
 
 
