@@ -81,7 +81,8 @@ def _quoted(texts: pa.Array) -> pa.Array:
 
 def _of_range(name: str, text: str) -> str:
     """ISO 8601 as it is, for years that MySQL has."""
-    if text.startswith(("+", "-", "0000")):
+    year = text.partition("-")[0]
+    if len(year) != 4 or year == "0000":
         raise UnfitValue(name, "a date outside of the years 1 to 9999, which MySQL cannot store")
     return text
 

@@ -99,8 +99,8 @@ class MysqlTarget:
             if len(name) > NAME_CHARACTERS or name.endswith(" ") or max(name) > "\uffff":
                 raise TableStop(
                     schema.name,
-                    f"MySQL does not allow the name of {what} {name!r}: it is longer than {NAME_CHARACTERS} characters,"
-                    " ends with a space, or has characters beyond U+FFFF",
+                    f"the name of {what} {name!r} is none that MySQL allows: it is longer than {NAME_CHARACTERS}"
+                    " characters, ends with a space, or has characters beyond U+FFFF",
                     f"Rename it in the source, or exclude the {what}.",
                 )
         seen: dict[str, str] = {}
@@ -109,7 +109,7 @@ class MysqlTarget:
             if other != column.name:
                 raise TableStop(
                     schema.name,
-                    f"MySQL does not tell columns {other!r} and {column.name!r} apart",
+                    f"columns {other!r} and {column.name!r} have the same name for MySQL",
                     "Rename one of them in the source, or exclude it.",
                 )
         return schema

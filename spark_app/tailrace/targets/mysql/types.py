@@ -18,7 +18,7 @@ TYPES = {
 }
 """Instants are in UTC: `timestamp` ends in 2038."""
 TEXT = "longtext"
-"""For lists and structs: a column of type `json` would change the order of fields and the digits of numbers."""
+"""The type of lists and structs: a column of type `json` would change the order of fields and the digits of numbers."""
 MOST_SCALE = 30
 """Digits behind the point that MySQL's decimals have."""
 KEY_BYTES = 3072

@@ -28,7 +28,7 @@ def dates(values: pa.Array, spelled: Callable[[str], str]) -> pa.Array:
 
 
 def instants(values: pa.Array, spelled: Callable[[str], str]) -> pa.Array:
-    """As `dates`, with six digits of a second and without a zone."""
+    """Write as `dates` does, with six digits of a second and without a zone."""
     present = values.cast(pa.int64()).drop_null().to_numpy().astype(f"datetime64[{values.type.unit}]")
     return placed(values, [spelled(text) for text in np.datetime_as_string(present, unit="us").tolist()])
 
