@@ -16,7 +16,7 @@ import pymysql
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.databases.mysql.connect import Connection, MyConfig, Server, connect, database_errors, execute, server_of
 from tailrace.databases.mysql.faults import number as error_number
-from tailrace.errors import Retry
+from tailrace.errors import Retry, TargetRefused
 from tailrace.targets.mysql import types
 from tailrace.targets.mysql.literals import inserts, literal
 from tailrace.targets.sql.session import COUNT, NUMBER, Alteration, Place, UnfitValue, nothing, table
@@ -121,6 +121,17 @@ class MysqlTargetSession:
             return None
         ours = _COPY.fullmatch(str(found[0][0]))
         return int(ours[1]) if ours else 0
+
+    def check_undisturbed(self, place: Place) -> None:
+        found = self.rows(
+            "SELECT trigger_name FROM information_schema.triggers"
+            " WHERE event_object_schema = %s AND event_object_table = %s",
+            *place,
+        )
+        if found:
+            raise TargetRefused(
+                f"trigger {found[0][0]} of table {'.'.join(place)} acts on rows that Tailrace writes", "Drop it."
+            )
 
     def create_schema(self, name: str) -> None:
         if not self.rows("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", name):
