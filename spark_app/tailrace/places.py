@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tailrace import sources
 from tailrace.contract.resources import ReplicatorSpec
-from tailrace.errors import InvalidManifest, Retry
+from tailrace.errors import InvalidManifest, Retry, TailraceError, TargetRefused
 from tailrace.sources.api import Source
 from tailrace.storage.access import Access, resolve
 from tailrace.storage.probe import probe
@@ -58,10 +58,30 @@ class Places:
                 self.examine(subject)
             except Retry as error:
                 log.warning("%s could not be probed: %s", subject, error)
+        try:
+            self.require_other_database()
+        except TargetRefused:
+            raise
+        except TailraceError as error:  # capture and the tables will tell
+            log.debug("source and target could not be compared: %s", error)
 
     def examine(self, subject: Literal["storage", "target"]) -> bool:
         """True if the place returns what is written to it. A change log needs exclusive creation, too."""
         return self.target.examine() if subject == "target" else probe(self.spec.storage, exclusive=True)
+
+    def require_other_database(self) -> None:
+        """The target is not the source: by identity, as one server has many addresses."""
+        spec = self.spec
+        if not spec.target.is_database or spec.target.type != spec.source.type:
+            return
+        with self.source.session() as session:
+            source = session.database_id()
+        if source is not None and source == self.target.database_id():
+            raise TargetRefused(
+                f"target and source are the same database: {spec.source.address} and {spec.target.place} are {source}",
+                "Name another database as the target. A server made from a copy of the source's files has its identity"
+                " as well: use one that was initialised by itself.",
+            )
 
     def require_apart(self) -> None:
         """Target and change log each have a folder of their own: what tidies one would meet the other's files."""

@@ -89,6 +89,9 @@ class ScriptedSource:
 
     # ---- Session ----
 
+    def database_id(self) -> None:
+        return None
+
     def log_end(self) -> Position:
         return self.database.end
 

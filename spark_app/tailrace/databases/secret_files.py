@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tailrace.contract.places import ServerSpec
-from tailrace.errors import AuthenticationFailed, SourceRefused
+from tailrace.errors import AuthenticationFailed, SourceRefused, TargetRefused
 from tailrace.storage.secret_files import file_place
 
 
@@ -20,17 +20,27 @@ class SecretFiles(NamedTuple):
 
 
 def secret_files(source: ServerSpec, secrets: Path | None, part: str = "source") -> SecretFiles:
-    """`secrets`: folder in which Secret `name` is mounted as `name/<key>`; None outside Kubernetes. `SourceRefused`: a
-    Secret is named there."""
+    """`secrets`: folder in which Secret `name` is mounted as `name/<key>`; None outside Kubernetes. `SourceRefused` or
+    `TargetRefused`: a Secret is named there."""
+    refused = TargetRefused if part == "target" else SourceRefused
+
+    def mounted(secret: str | None, key: str) -> str | None:
+        if secret is not None and secrets is None:
+            raise refused(
+                f"Secret {secret!r} of the {part} cannot be read outside Kubernetes",
+                "Use passwordFile, credentials.file, tls.caFile, tls.clientCertFile and tls.clientKeyFile instead.",
+            )
+        return None if secret is None or secrets is None else str(secrets / secret / key)
+
     password = source.password_file
     if source.credentials is not None:
-        password = source.credentials.file or _mounted(secrets, source.credentials.secret_name, "password")
+        password = source.credentials.file or mounted(source.credentials.secret_name, "password")
     tls = source.tls
     return SecretFiles(
         password,
-        tls.ca_file or _mounted(secrets, tls.ca_secret_name, "ca.crt"),
-        tls.client_cert_file or _mounted(secrets, tls.client_secret_name, "tls.crt"),
-        tls.client_key_file or _mounted(secrets, tls.client_secret_name, "tls.key"),
+        tls.ca_file or mounted(tls.ca_secret_name, "ca.crt"),
+        tls.client_cert_file or mounted(tls.client_secret_name, "tls.crt"),
+        tls.client_key_file or mounted(tls.client_secret_name, "tls.key"),
     )
 
 
@@ -44,14 +54,3 @@ def read_password(path: str, part: str = "source") -> bytes:
     if not password:
         raise AuthenticationFailed(f"{what} is empty", f"Write the password into it, {correct}")
     return password
-
-
-def _mounted(secrets: Path | None, secret: str | None, key: str) -> str | None:
-    if secret is None:
-        return None
-    if secrets is None:
-        raise SourceRefused(
-            f"Secret {secret!r} cannot be read outside Kubernetes",
-            "Use passwordFile, credentials.file, tls.caFile, tls.clientCertFile and tls.clientKeyFile instead.",
-        )
-    return str(secrets / secret / key)

@@ -65,7 +65,7 @@ def run(settings: DriverSettings) -> int:
         log.warning("spec.suspend is true: nothing is started, and %s", settings.replicator.spec.source.unread_log)
         return 0
     privacy.configure(settings.replicator.spec.show_values)
-    Places(settings.replicator.spec).require()
+    Places(settings.replicator.spec, "tailrace start", settings.secrets).require()
     settings.folder.take()
     try:
         settings.folder.refuse_if_fenced()

@@ -357,6 +357,10 @@ class Subscription(Protocol):
 class Session(Protocol):
     """One SQL connection to the source, for a few questions."""
 
+    def database_id(self) -> str | None:
+        """The identity of the database, the same by whatever address it is reached, as `targets.api.Target` tells it;
+        None: the server tells none."""
+
     def log_end(self) -> Position:
         """The end of the source's log now. `SourceRefused`: this server writes no log that can be followed."""
 

@@ -14,7 +14,7 @@ table, `TargetRefused` or another `Stop` for what requires manual action.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import pyarrow as pa
 from pyspark import SparkContext
@@ -228,6 +228,17 @@ class Runtime:
     """The source's type, as the manifest names it: a target of the same product gives columns their own types."""
 
 
+@dataclass(frozen=True)
+class Obstacle:
+    """Something in the target that stands in the way of copies, or may do so later."""
+
+    level: Literal["warn", "fail"]
+    message: str
+    fix: str
+    table: str | None = None
+    """Set when it concerns one table only: the others can continue."""
+
+
 class Target(Protocol):
     """The place that the manifest names. Holds no connection; made without a JVM."""
 
@@ -246,6 +257,13 @@ class Target(Protocol):
     def examine(self) -> bool:
         """True if a small file that is written comes back the same, and can be deleted again. Needs no JVM: Spark's
         settings are checked, but not tried."""
+
+    def database_id(self) -> str | None:
+        """The identity of the database, the same by whatever address it is reached; None: it is none, or tells none."""
+
+    def obstacles(self, schemas: Sequence[TableSchema], log_id: str | None) -> Sequence[Obstacle]:
+        """Look, without changing anything, for what `open` would refuse of these tables, and what may stop them later.
+        `log_id`: of the Replicator's change log; None: there is none yet."""
 
     def shown(self, schema: TableSchema) -> TableSchema:
         """The table under the names that its columns have in the target: others than in the source where its readers

@@ -77,5 +77,5 @@ def test_in_a_pod_the_secret_and_its_key_are_named(tmp_path: Path, monkeypatch: 
     files = secret_files(source, tmp_path)
     with pytest.raises(AuthenticationFailed, match=r"key 'tls\.crt' of Secret 'shop-client' cannot be read"):
         to_postgresql(str(files.certificate), str(files.key))
-    with pytest.raises(SourceRefused, match="Secret 'shop-client' cannot be read outside Kubernetes"):
+    with pytest.raises(SourceRefused, match="Secret 'shop-client' of the source cannot be read outside Kubernetes"):
         secret_files(source, None)

@@ -6,7 +6,7 @@ is read from its file at each connect, so a rotated one is taken without a resta
 
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -76,6 +76,8 @@ REFUSED: dict[Part, type[SourceRefused | TargetRefused]] = {"source": SourceRefu
 DOCS: dict[Part, str] = {"source": "docs/mysql.md", "target": "docs/database-targets.md"}
 _LOST = (1053, 1927, 2003, 2006, 2013, 2055, 4031, 0)
 """The server ends, or the connection to it."""
+SERVER_ID = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('server_uuid', 'server_uid')"
+"""The first is MySQL's, the second that of newer versions of MariaDB."""
 SERVER_ID_PREFIX = "server_id "
 """The prefix of a MariaDB's identity."""
 TRANSACTIONS: dict[Part, str] = {
@@ -223,6 +225,11 @@ def replica_status(server: Server) -> str:
     if server.product == "mariadb":
         return "SHOW ALL SLAVES STATUS"
     return "SHOW REPLICA STATUS" if server.version >= (8, 0, 22) else "SHOW SLAVE STATUS"
+
+
+def id_of(rows: Sequence[tuple[Any, ...]]) -> str | None:
+    """The identity of a server that has been asked for `SERVER_ID`; None: it tells none."""
+    return f"server {rows[0][1]}" if rows else None
 
 
 def execute(connection: Connection, statement: str) -> list[tuple[Any, ...]]:

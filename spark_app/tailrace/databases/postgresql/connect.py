@@ -127,7 +127,10 @@ class PgConfig(ServerConfig):
 
 def connect(config: PgConfig, *, replication: bool = False) -> Connection:
     """Open a connection in autocommit. `replication`: a walsender bound to the database."""
-    parameters = _parameters(config, replication)
+    try:
+        parameters = _parameters(config, replication)
+    except TailraceError as error:
+        raise _placed(error, config.part) from None
     try:
         connection = psycopg.connect(**parameters, autocommit=True, prepare_threshold=None)
     except psycopg.Error as error:
@@ -179,12 +182,9 @@ def _password(config: PgConfig) -> str:
     try:
         return read_password(config.password_file, config.part).decode()
     except UnicodeDecodeError:
-        raise _placed(
-            AuthenticationFailed(
-                f"{file_place(config.password_file, 'password file')} cannot be read: not UTF-8",
-                "Write the password into it as UTF-8.",
-            ),
-            config.part,
+        raise AuthenticationFailed(
+            f"{file_place(config.password_file, 'password file')} cannot be read: not UTF-8",
+            "Write the password into it as UTF-8.",
         ) from None
 
 
@@ -231,6 +231,13 @@ SELECT system_identifier::text, CASE WHEN NOT pg_is_in_recovery() THEN
        ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int END
   FROM pg_catalog.pg_control_system()
 """
+
+
+DATABASE = """
+SELECT 'system identifier ' || system_identifier::text || ', database ' || current_database()
+  FROM pg_catalog.pg_control_system()
+"""
+"""One text: the same for the same database, whatever its address."""
 
 
 def take_unchecked_text(connection: Connection) -> None:

@@ -77,8 +77,9 @@ def examine(replicator: Replicator, places: Places) -> Report:
     """Source first, then storage and target."""
     lines: list[Line] = []
     tables: Sequence[TableSupport] = ()
+    log = _Log.read(places)
     try:
-        found, tables = _source(replicator, places)
+        found, tables = _source(replicator, places, log)
         lines += found
     except (Stop, Retry) as error:
         lines.append(_failure("source", error))
@@ -87,13 +88,14 @@ def examine(replicator: Replicator, places: Places) -> Report:
     except TailraceError as error:
         lines.append(_failure("places", error))
     lines += [*_place(places, "storage"), *_place(places, "target")]
+    if lines[-1].level == "ok":
+        lines += _in_the_way(places, tables, log)
     lines += _java()
     return Report(tuple(lines), tuple(tables))
 
 
-def _source(replicator: Replicator, places: Places) -> tuple[list[Line], Sequence[TableSupport]]:
+def _source(replicator: Replicator, places: Places, log: "_Log") -> tuple[list[Line], Sequence[TableSupport]]:
     spec = replicator.spec
-    log = _Log.read(places)
     masks.configure(spec, places.secrets)
     with places.source.subscription(replicator, log.root) as subscription:
         found = subscription.examine(log.origin, log.renewing)
@@ -229,6 +231,19 @@ def _place(places: Places, subject: Literal["storage", "target"]) -> Iterator[Li
         yield Line("ok", subject, f"{place} can be written and read")
     else:
         yield Line("fail", subject, f"{place} returns other bytes than were written", "Check the storage service.")
+
+
+def _in_the_way(places: Places, tables: Sequence[TableSupport], log: "_Log") -> Iterator[Line]:
+    """Obstacles in the target that only a look into it shows."""
+    schemas = [table.schema for table in tables if not table.stopped]
+    try:
+        places.require_other_database()
+        found = places.target.obstacles(schemas, None if log.origin is None else log.origin.log_id)
+    except TailraceError as error:
+        yield _failure("target", error)
+        return
+    for one in found:
+        yield Line(one.level, one.table or "target", one.message, one.fix)
 
 
 def _java() -> Iterator[Line]:

@@ -9,7 +9,7 @@ from tailrace.changelog.records import Origin
 from tailrace.changelog.records.terms import Position
 from tailrace.contract import resources
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
-from tailrace.databases.mysql.connect import Connection, connect, source_errors
+from tailrace.databases.mysql.connect import SERVER_ID, Connection, connect, execute, id_of, source_errors
 from tailrace.errors import TableStop, met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
 from tailrace.sources.mysql import admission, catalog, chunks, log_end
@@ -70,6 +70,11 @@ class MysqlReader:
 class MysqlSession:
     connection: Connection
     numbering: Numbering
+
+    def database_id(self) -> str | None:
+        """The server's: its databases are those of the target."""
+        with source_errors("asking the source for its identity"):
+            return id_of(execute(self.connection, SERVER_ID))
 
     def log_end(self) -> Position:
         return log_end.log_end(self.connection, self.numbering)

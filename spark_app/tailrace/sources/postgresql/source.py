@@ -10,7 +10,7 @@ from tailrace.changelog.records.terms import Position
 from tailrace.contract import resources
 from tailrace.contract.ownership import MAX_IDENTIFIER
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
-from tailrace.databases.postgresql.connect import Connection, PgConfig, connect, source_errors
+from tailrace.databases.postgresql.connect import DATABASE, Connection, PgConfig, connect, source_errors
 from tailrace.errors import TableStop, met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
 from tailrace.sources.postgresql import admission, catalog, chunks, objects, preflight
@@ -68,6 +68,12 @@ class PgReader:
 @dataclass(frozen=True)
 class PgSession:
     connection: Connection
+
+    def database_id(self) -> str:
+        with source_errors("asking the source for its identity"):
+            found = self.connection.execute(DATABASE.encode()).fetchone()
+        assert found is not None
+        return str(found[0])
 
     def log_end(self) -> Position:
         with source_errors("looking at the source's log"):

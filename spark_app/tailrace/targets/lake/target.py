@@ -1,7 +1,7 @@
 """The lake as a target: opens its tables in the format of the manifest. The only module that knows both formats."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from pyspark import SparkContext
@@ -52,6 +52,13 @@ class LakeTarget:
         if self._spec.type == "iceberg":
             catalog_options(self._spec, os.environ)
         return probe(self._spec.lake, exclusive=False, part="target")
+
+    def database_id(self) -> None:
+        return None
+
+    def obstacles(self, schemas: Sequence[TableSchema], log_id: str | None) -> tuple[()]:
+        """A folder that is in the way is found when its table is opened."""
+        return ()
 
     def shown(self, schema: TableSchema) -> TableSchema:
         shown = delta_schema.shown if self._spec.type == "delta" else iceberg_schema.shown

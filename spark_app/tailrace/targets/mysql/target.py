@@ -2,7 +2,8 @@
 
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -12,12 +13,13 @@ from pyspark.sql import SparkSession
 from tailrace.batch.limits import BatchLimits
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract import resources
-from tailrace.databases.mysql.connect import MyConfig
+from tailrace.databases.mysql.connect import SERVER_ID, MyConfig, id_of
 from tailrace.errors import TableStop, TargetRefused
 from tailrace.storage.secret_files import SECRETS_VARIABLE
-from tailrace.targets.api import Runtime, SparkNeeds
+from tailrace.targets.api import Obstacle, Runtime, SparkNeeds
 from tailrace.targets.mysql.session import MysqlTargetSession
 from tailrace.targets.sql import state
+from tailrace.targets.sql.obstacles import in_the_way, owners
 from tailrace.targets.sql.pool import SessionPool
 from tailrace.targets.sql.removal import SqlRemoval
 from tailrace.targets.sql.session import Place
@@ -92,6 +94,18 @@ class MysqlTarget:
         except TargetRefused as error:
             grant = f"GRANT ALL ON *.* TO {session.quote(self._server.username)}"
             raise TargetRefused(str(error), f"Run `{grant}`, or on {state.SCHEMA} and the copies' databases.") from None
+
+    def database_id(self) -> str | None:
+        """The server's: its databases are those of the source."""
+        with closing(MysqlTargetSession(self._config())) as session:
+            return id_of(session.rows(SERVER_ID))
+
+    def obstacles(self, schemas: Sequence[TableSchema], log_id: str | None) -> list[Obstacle]:
+        with closing(MysqlTargetSession(self._config())) as session:
+            known = owners(session)
+            places = [(schema, (schema.schema_name, schema.table_name)) for schema in schemas]
+            found = (in_the_way(session, schema, place, known.get(place), log_id) for schema, place in places)
+            return [one for one in found if one is not None]
 
     def shown(self, schema: TableSchema) -> TableSchema:
         names = [("schema", schema.schema_name), ("table", schema.table_name)]

@@ -45,6 +45,8 @@ class PgTargetSession:
         self._connection: Connection = connect(config)
         self._place, self._user, self._source = config.place, config.username, source
         self._known: set[str] = set()
+        self.replica = False
+        """True if triggers and foreign keys do not act."""
         try:
             self._settle()
         except BaseException:
@@ -55,6 +57,7 @@ class PgTargetSession:
         """Triggers and foreign keys that people have put on copies must not act on what the source has done already."""
         with self._errors(), suppress(psycopg.errors.InsufficientPrivilege):
             self._connection.execute("SET session_replication_role = replica")
+            self.replica = True
 
     @property
     def usable(self) -> bool:

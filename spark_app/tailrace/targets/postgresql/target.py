@@ -1,7 +1,8 @@
 """PostgreSQL as a target: where its tables are, and how it is reached."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from pyspark.sql import SparkSession
 from tailrace.batch.limits import BatchLimits
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract import resources
-from tailrace.databases.postgresql.connect import PgConfig
+from tailrace.databases.postgresql.connect import DATABASE, PgConfig
 from tailrace.errors import TableStop, TargetRefused
 from tailrace.storage.secret_files import SECRETS_VARIABLE
-from tailrace.targets.api import Runtime, SparkNeeds
+from tailrace.targets.api import Obstacle, Runtime, SparkNeeds
+from tailrace.targets.postgresql.examination import TargetExamination
 from tailrace.targets.postgresql.session import PgTargetSession
 from tailrace.targets.sql import state
 from tailrace.targets.sql.pool import SessionPool
@@ -49,12 +51,9 @@ class PgTarget:
         return PgConfig.of(self._server, "tailrace target", self._secrets, part="target")
 
     def examine(self) -> bool:
-        session = PgTargetSession(self._config(), "")
-        try:
+        with closing(PgTargetSession(self._config(), "")) as session:
             self._require(session)
-            return True
-        finally:
-            session.close()
+        return True
 
     def _require(self, session: PgTargetSession) -> None:
         ((version, standby, may_create, encoding),) = session.rows(
@@ -76,6 +75,15 @@ class PgTarget:
                 f"{self._server.username} may not create schemas in {self.place}",
                 f"Run `{grant} TO {session.quote(self._server.username)}`.",
             )
+
+    def database_id(self) -> str:
+        with closing(PgTargetSession(self._config(), "")) as session:
+            return str(session.rows(DATABASE)[0][0])
+
+    def obstacles(self, schemas: Sequence[TableSchema], log_id: str | None) -> list[Obstacle]:
+        with closing(PgTargetSession(self._config(), "")) as session:
+            looked = TargetExamination(session, self._server.username, log_id)
+            return list(looked.obstacles([(schema, (schema.schema_name, schema.table_name)) for schema in schemas]))
 
     def shown(self, schema: TableSchema) -> TableSchema:
         for what, name in [("table", schema.table_name), *(("column", column.name) for column in schema.columns)]:

@@ -1,0 +1,111 @@
+"""Obstacles to copies in a PostgreSQL database, found before anything is made: rights, tables in the way, and what
+people have added to copies."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tailrace.changelog.records.terms import TableSchema
+from tailrace.targets.api import Obstacle
+from tailrace.targets.postgresql.session import PgTargetSession
+from tailrace.targets.sql import state
+from tailrace.targets.sql.obstacles import Owner, in_the_way, not_ours, owners
+from tailrace.targets.sql.session import Place, table
+
+KINDS = {"v": "VIEW", "m": "MATERIALIZED VIEW", "S": "SEQUENCE", "f": "FOREIGN TABLE", "i": "INDEX", "c": "TYPE"}
+"""Objects that share their names with tables."""
+SETTABLE_FROM = 150000
+"""The first version with GRANT SET ON PARAMETER."""
+_THERE = """
+SELECT p.place_schema, p.place_name, c.oid::int8, c.relkind::text, pg_has_role(c.relowner, 'USAGE')
+  FROM unnest(%s::text[], %s::text[]) AS p (place_schema, place_name)
+  JOIN pg_namespace n ON n.nspname = p.place_schema
+  JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.place_name
+"""
+_SCHEMAS = """
+SELECT nspname, has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE')
+  FROM pg_namespace WHERE nspname = ANY (%s)
+"""
+_CONSTRAINTS = """
+SELECT conrelid::int8, CASE contype WHEN 'f' THEN 'acts' ELSE 'limits' END, 'constraint ' || quote_ident(conname),
+       'ALTER TABLE ' || conrelid::regclass::text || ' DROP CONSTRAINT ' || quote_ident(conname)
+  FROM pg_constraint WHERE conrelid = ANY (%s::oid[]) AND contype IN ('f', 'u', 'c', 'x')
+UNION ALL
+SELECT indrelid::int8, 'limits', 'unique index ' || quote_ident(relname), 'DROP INDEX ' || indexrelid::regclass::text
+  FROM pg_index JOIN pg_class ON oid = indexrelid
+ WHERE indrelid = ANY (%s::oid[]) AND indisunique AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)
+UNION ALL
+SELECT tgrelid::int8, CASE WHEN tgenabled IN ('A', 'R') THEN 'always' ELSE 'acts' END,
+       'trigger ' || quote_ident(tgname), 'DROP TRIGGER ' || quote_ident(tgname) || ' ON ' || tgrelid::regclass::text
+  FROM pg_trigger WHERE tgrelid = ANY (%s::oid[]) AND NOT tgisinternal AND tgenabled <> 'D'
+ ORDER BY 1, 2, 3
+"""
+
+
+@dataclass(frozen=True)
+class TargetExamination:
+    """One look at the target, over one session."""
+
+    session: PgTargetSession
+    role: str
+    log_id: str | None
+    """The change log's; None: there is none yet."""
+
+    def obstacles(self, places: Sequence[tuple[TableSchema, Place]]) -> Iterator[Obstacle]:
+        """`places`: where the copies of these tables are, or are to be made."""
+        schemas = sorted({state.SCHEMA, *(place[0] for _, place in places)})
+        closed = {str(name) for name, may in self.session.rows(_SCHEMAS, schemas) if not may}
+        own = owners(self.session) if state.SCHEMA not in closed else {}
+        for name in sorted(closed):
+            grant = f"GRANT USAGE, CREATE ON SCHEMA {self.session.quote(name)} TO {self.session.quote(self.role)}"
+            message = f"{self.role} may not create tables in schema {name}, which already exists"
+            yield Obstacle("fail", message, f"Run `{grant}`.")
+        names = [[place[part] for _, place in places] for part in (0, 1)]
+        there = {(row[0], row[1]): row[2:] for row in self.session.rows(_THERE, *names)}
+        copies: dict[int, str] = {}
+        for schema, place in places:
+            if place in there:
+                oid, kind, may = there[place]
+                found = self._there(schema, place, own.get(place), (int(oid), str(kind), bool(may)))
+                if found is not None:
+                    yield found
+                else:
+                    copies[int(oid)] = schema.name
+        yield from self._added(copies)
+
+    def _there(
+        self, schema: TableSchema, place: Place, owner: Owner | None, found: tuple[int, str, bool]
+    ) -> Obstacle | None:
+        (oid, kind, may) = found
+        if owner is None and kind in KINDS:
+            return not_ours(self.session, schema, place, KINDS[kind])
+        if owner != (self.log_id, oid):
+            return in_the_way(self.session, schema, place, owner, self.log_id)
+        if not may:
+            change = f"ALTER TABLE {table(self.session, place)} OWNER TO {self.session.quote(self.role)}"
+            message = f"{self.role} does not own its copy {'.'.join(place)}"
+            return Obstacle("fail", message, f"Run `{change}`.", schema.name)
+        return None
+
+    def _added(self, copies: dict[int, str]) -> Iterator[Obstacle]:
+        """Constraints and triggers that copies are made without."""
+        oids = list(copies)
+        found: dict[tuple[int, str], list[tuple[str, str]]] = {}
+        for oid, effect, what, drop in self.session.rows(_CONSTRAINTS, oids, oids, oids):
+            if effect != "acts" or not self.session.replica:
+                found.setdefault((int(oid), str(effect)), []).append((str(what), str(drop)))
+        for (oid, effect), all_of_them in found.items():
+            what = ", ".join(what for what, _ in all_of_them)
+            drops = "; ".join(drop for _, drop in all_of_them)
+            yield Obstacle("warn", *self._told(effect, what, drops), copies[oid])
+
+    def _told(self, effect: str, what: str, drops: str) -> tuple[str, str]:
+        if effect == "limits":
+            fix = f"Ignore this if the source has the same; otherwise run `{drops}`."
+            return f"the copy has {what}: a row of the source that violates it stops the table", fix
+        if effect == "always":
+            fix = f"Run `{drops}`, or ignore this if it is meant to be so."
+            return f"the copy has {what}, which runs for what Tailrace writes as well", fix
+        allow = f"GRANT SET ON PARAMETER session_replication_role TO {self.session.quote(self.role)}"
+        ((version,),) = self.session.rows("SELECT current_setting('server_version_num')::int")
+        fix = f"Run `{allow}`, or `{drops}`." if version >= SETTABLE_FROM else f"Run `{drops}`, or use a superuser."
+        return f"the copy has {what}, which {self.role} may not switch off for its sessions", fix

@@ -1,0 +1,39 @@
+"""Tables of a database that are where copies are to be made, and belong to something else."""
+
+from tailrace.changelog.records.terms import TableSchema
+from tailrace.targets.api import Obstacle
+from tailrace.targets.sql import state
+from tailrace.targets.sql.session import Place, TargetSession, table
+
+Owner = tuple[str, int]
+"""Change log and relation of a copy."""
+
+
+def owners(session: TargetSession) -> dict[Place, Owner]:
+    """The copies that readers see."""
+    if not state.is_prepared(session):
+        return {}
+    columns = "place_schema, place_name, log_id, relation"
+    rows = session.rows(f"SELECT {columns} FROM {state.SCHEMA}.tables WHERE NOT hidden")
+    return {(str(schema), str(name)): (str(log_id), int(relation)) for schema, name, log_id, relation in rows}
+
+
+def in_the_way(
+    session: TargetSession, schema: TableSchema, place: Place, owner: Owner | None, log_id: str | None
+) -> Obstacle | None:
+    """Tells what is at the place, unless it is this change log's copy or nothing."""
+    if owner is not None and owner[0] != log_id:
+        message = f"table {'.'.join(place)} of the target belongs to change log {owner[0]}"
+        fix = f"Delete the Replicator that writes it with its data, or add {schema.name} to tables.exclude."
+        return Obstacle("fail", message, fix, schema.name)
+    relation = session.relation(place)
+    return None if relation in (None, owner and owner[1]) else not_ours(session, schema, place)
+
+
+def not_ours(session: TargetSession, schema: TableSchema, place: Place, word: str = "TABLE") -> Obstacle:
+    """`word`: the kind of object, in statements."""
+    message = f"the target has a {word.lower()} {'.'.join(place)} that Tailrace did not create"
+    drop = f"DROP {word} {table(session, place)}"
+    return Obstacle(
+        "fail", message, f"Rename it, drop it (`{drop}`), or add {schema.name} to tables.exclude.", schema.name
+    )

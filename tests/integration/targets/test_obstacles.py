@@ -1,0 +1,139 @@
+"""Obstacles in a database that is the target, each with its object and the statement that mends it."""
+
+from pathlib import Path
+
+import pytest
+
+from support.lake import table_schema
+from support.mysql import MysqlServer
+from support.postgres import PostgresServer
+from support.resources import replicator
+from support.versions import turns
+from tailrace import targets
+from tailrace.changelog.records.terms import TableSchema
+from tailrace.contract.resources import Replicator, TargetSpec
+from tailrace.errors import AuthenticationFailed, TargetRefused, where_of
+from tailrace.places import Places
+from tailrace.targets.api import Obstacle, Target
+
+PLACES = (("closed", "t"), ("open", "view"), ("open", "mine"), ("open", "copy"), ("open", "foreign"), ("open", "later"))
+THERE = """
+CREATE SCHEMA closed; CREATE SCHEMA open; GRANT USAGE, CREATE ON SCHEMA open TO "poor man";
+CREATE VIEW open.view AS SELECT 1 AS a; CREATE TABLE open.mine (id bigint);
+"""
+ADDED = """
+CREATE TABLE open.other (id bigint PRIMARY KEY);
+ALTER TABLE open.copy ADD CONSTRAINT "to other" FOREIGN KEY (id) REFERENCES open.other;
+ALTER TABLE open.copy ADD CONSTRAINT small CHECK (id < 1000);
+CREATE UNIQUE INDEX ON open.copy (id, id);
+CREATE FUNCTION open.act() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+CREATE TRIGGER noisy AFTER INSERT ON open.copy FOR EACH ROW EXECUTE FUNCTION open.act();
+CREATE TRIGGER loud AFTER INSERT ON open.copy FOR EACH ROW EXECUTE FUNCTION open.act();
+ALTER TABLE open.copy ENABLE ALWAYS TRIGGER loud;
+"""
+STATE = """
+CREATE SCHEMA _tailrace;
+CREATE TABLE _tailrace.logs (); CREATE TABLE _tailrace.chunks ();
+CREATE TABLE _tailrace.tables (place_schema text, place_name text, log_id text, relation bigint, hidden boolean);
+INSERT INTO _tailrace.tables VALUES ('open', 'copy', 'log', 'open.copy'::regclass::oid, false),
+    ('open', 'foreign', 'another', 'open.foreign'::regclass::oid, false);
+GRANT USAGE, CREATE ON SCHEMA _tailrace TO "poor man"; GRANT SELECT ON ALL TABLES IN SCHEMA _tailrace TO "poor man";
+"""
+
+
+def place(server: PostgresServer, **more: object) -> dict[str, object]:
+    return {"type": "postgresql", "host": server.host, "port": server.port, "username": "poor man"} | more
+
+
+def target_of(server: PostgresServer) -> Target:
+    return targets.open(TargetSpec.model_validate(place(server, database="copy")))
+
+
+def schemas() -> list[TableSchema]:
+    found = [table_schema([("id", "int64")], ["id"], name=name, table_id=n) for n, (_, name) in enumerate(PLACES)]
+    return [s.model_copy(update={"schema_name": p[0]}) for s, p in zip(found, PLACES, strict=True)]
+
+
+def statements(fix: str) -> list[str]:
+    return [part for part in fix.split("`")[1::2] if part.startswith(("GRANT", "ALTER", "DROP"))]
+
+
+@pytest.mark.parametrize("major", turns(14, 18))
+def test_each_obstacle_is_mended_by_its_statement(major: int) -> None:
+    with PostgresServer(major) as server:
+
+        def run(script: str) -> None:
+            server.execute(script, dbname="copy")
+
+        def found() -> dict[tuple[str, str | None], Obstacle]:
+            return {(one.level, one.table): one for one in target_of(server).obstacles(schemas(), "log")}
+
+        server.execute("CREATE DATABASE copy")
+        server.execute('CREATE ROLE "poor man" LOGIN')
+        with pytest.raises(TargetRefused, match="may not create schemas") as refused:
+            target_of(server).examine()
+        run(*statements(refused.value.fix))
+        assert target_of(server).examine()
+        run(THERE)
+        first = found()
+        assert set(first) == {("fail", None), ("fail", "open.view"), ("fail", "open.mine")}
+        assert "view open.view" in first["fail", "open.view"].message
+        for one in first.values():
+            run(*statements(one.fix))
+        assert found() == {}
+        run("CREATE TABLE open.copy (id bigint PRIMARY KEY); CREATE TABLE open.foreign (id bigint)")
+        run(STATE)
+        second = found()
+        assert set(second) == {("fail", "open.copy"), ("fail", "open.foreign")}
+        assert "belongs to change log another" in second["fail", "open.foreign"].message
+        run(*statements(second["fail", "open.copy"].fix))
+        run("DROP TABLE open.foreign")
+        assert found() == {}
+        run(ADDED)
+        warned = [one for one in target_of(server).obstacles(schemas(), "log") if one.table == "open.copy"]
+        assert {one.level for one in warned} == {"warn"} and len(warned) == 3
+        acts, always, limits = (one.message for one in warned)
+        assert 'constraint "to other", trigger noisy, which poor man may not switch off' in acts
+        assert "trigger loud" in always and "constraint small, unique index copy_id_id1_idx" in limits
+        run(statements(warned[0].fix)[0])
+        after = [one for one in target_of(server).obstacles(schemas(), "log") if one.table == "open.copy"]
+        assert len(after) == 2
+        for one in after:
+            run(*statements(one.fix))
+        assert found() == {}
+
+
+def test_the_source_as_the_target_is_refused_by_whatever_name_it_is_reached(postgres: PostgresServer) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    for target, refused in (("postgres", True), ("copy", False)):
+        there = place(postgres, host="localhost", username="postgres", database=target)
+        spec = Replicator.model_validate(replicator(source=postgres.source(), target=there)).spec
+        if refused:
+            with pytest.raises(TargetRefused, match="target and source are the same database"):
+                Places(spec).require_other_database()
+        else:
+            Places(spec).require_other_database()
+
+
+def test_a_password_file_of_the_target_that_is_missing_is_the_targets_fault(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    given = place(postgres, database="copy", passwordFile=f"{tmp_path}/none")
+    with pytest.raises(AuthenticationFailed, match="cannot be read") as failed:
+        targets.open(TargetSpec.model_validate(given)).examine()
+    assert where_of(failed.value) == "target" and "target.passwordFile" in failed.value.fix
+
+
+def test_mysql_names_tables_that_are_not_its_copies_and_the_source_as_the_target(mysql: MysqlServer) -> None:
+    mysql.execute("CREATE DATABASE closed")
+    mysql.execute("CREATE TABLE closed.t (id int)")
+    there: dict[str, object] = {"type": "mysql", "host": mysql.host, "port": mysql.port, "username": "root"}
+    target = targets.open(TargetSpec.model_validate(there))
+    (found,) = target.obstacles(schemas(), None)
+    assert (found.level, found.table) == ("fail", "closed.t")
+    assert "DROP TABLE `closed`.`t`" in found.fix
+    mysql.execute("DROP TABLE closed.t")
+    assert target.obstacles(schemas(), None) == []
+    source = {**there, "host": "localhost"}
+    with pytest.raises(TargetRefused, match="target and source are the same database"):
+        Places(Replicator.model_validate(replicator(source=source, target=there)).spec).require_other_database()
