@@ -1,0 +1,242 @@
+"""A PostgreSQL database as the target, beside PostgreSQL's own logical replication of the same table, in one run.
+
+    PYTHONPATH=tools python -m bench.databases [--rows N] [--transactions N] [--seconds 30] [--freshness 200ms]
+
+One table of ten columns. Measured are its first copy, a backlog of single-row transactions that were made while nobody
+read, and 1,000 single-row transactions a second. CPU is counted for Tailrace's processes (for PostgreSQL's replication
+there are none), for the source's server and for the target's. The start of Tailrace's processes is counted, too; it is
+printed apart.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from demo.postgres_server import PostgresServer
+
+from .measure import cpu_seconds, family, machine, until
+
+COLUMNS = (
+    "id bigint PRIMARY KEY, a int, b int, c bigint, d numeric(12,2), e text, f text, g timestamptz, h date, i float8"
+)
+SEEN = b"SELECT g, extract(epoch FROM clock_timestamp() - g) FROM public.t WHERE id = 1"
+RATE = 1000
+"""Transactions a second of the steady stream."""
+MOVE = "UPDATE public.t SET a = a + 1, e = 'x' || {n}, g = clock_timestamp() WHERE id = {n} * 7 % {rows} + 1"
+
+
+def fill(server: PostgresServer, rows: int) -> None:
+    server.execute(f"CREATE TABLE public.t ({COLUMNS})")
+    server.execute(
+        "INSERT INTO public.t SELECT g, g % 1000, g % 7, g * 31, g / 7.0, 'name ' || g, md5(g::text),"
+        f" now() - g * '1 s'::interval, '2020-01-01'::date + (g % 3000)::int, g / 3.0 FROM generate_series(1, {rows}) g"
+    )
+    alone(server, "VACUUM ANALYZE public.t", "CHECKPOINT")
+
+
+def alone(server: PostgresServer, *statements: str) -> None:
+    """Each statement outside of a transaction."""
+    with server.connect() as connection:
+        connection.autocommit = True
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+@dataclass
+class Pair:
+    """A source and a target, and the processes that copy between them."""
+
+    source: PostgresServer
+    target: PostgresServer
+    options: argparse.Namespace
+    process: int | None = None
+
+    def cpu(self) -> list[float]:
+        pids = [self.process, self.source.pid, self.target.pid]
+        return [0.0 if pid is None else cpu_seconds(pid) for pid in pids]
+
+    def rows(self) -> int:
+        if self.target.execute("SELECT to_regclass('public.t') IS NULL") == [(True,)]:
+            return 0
+        ((count,),) = self.target.execute("SELECT count(*) FROM public.t")
+        return int(count)
+
+    def level(self) -> bool:
+        sums = [server.execute("SELECT sum(a) FROM public.t") for server in (self.source, self.target)]
+        return sums[0] == sums[1]
+
+    def backlog(self) -> None:
+        move = MOVE.format(n="n", rows=self.options.rows)
+        loop = f"FOR n IN 1..{self.options.transactions} LOOP {move}; COMMIT; END LOOP"
+        alone(self.source, "SET synchronous_commit = off", f"DO $$ BEGIN {loop}; END $$")
+
+    def steady(self) -> list[float]:
+        """Seconds that changes took until a reader of the target saw them."""
+        ending, late = threading.Event(), list[float]()
+        writer = threading.Thread(target=self._write, args=(ending,))
+        writer.start()
+        try:
+            with self.target.connect() as connection:
+                connection.autocommit = True
+                last, to = None, time.monotonic() + self.options.seconds
+                while time.monotonic() < to:
+                    found = connection.execute(SEEN).fetchone()
+                    if found is not None and found[0] != last:
+                        last = found[0]
+                        late.append(float(found[1]))
+                    time.sleep(0.002)
+        finally:
+            ending.set()
+            writer.join()
+        return sorted(late[1:])
+
+    def _write(self, ending: threading.Event) -> None:
+        """Every tenth transaction changes row 1, which the reader looks at."""
+        begun, number = time.monotonic(), 0
+        with self.source.connect() as connection:
+            connection.autocommit = True
+            while not ending.is_set():
+                for _ in range(max(0, int((time.monotonic() - begun) * RATE) - number)):
+                    number += 1
+                    row = 1 if number % 10 == 0 else number * 7 % self.options.rows + 1
+                    connection.execute(
+                        b"UPDATE public.t SET a = a + 1, g = clock_timestamp() WHERE id = %s", [row], prepare=True
+                    )
+                time.sleep(0.001)
+
+
+def timed(pair: Pair, what: str, work: Callable[[], str]) -> None:
+    before, begun = pair.cpu(), time.monotonic()
+    note = work()
+    wall, spent = time.monotonic() - begun, [after - was for after, was in zip(pair.cpu(), before, strict=True)]
+    cells = [f"{seconds:.1f}" for seconds in (wall, *spent)]
+    print(f"| {what} | {' | '.join(cells)} | {note} |", flush=True)
+
+
+def measured(pair: Pair, whose: str, start: Callable[[], None], halted: Callable[[bool], None]) -> None:
+    options = pair.options
+
+    def copy() -> str:
+        begun = time.monotonic()
+        start()
+        until(lambda: pair.rows() > 0, "first rows", 300, 0.05)
+        first = time.monotonic() - begun
+        until(lambda: pair.rows() == options.rows, "first copy", 900, 0.2)
+        wall = time.monotonic() - begun
+        return f"{options.rows / wall / 1000:.0f} k rows/s; first rows after {first:.1f} s"
+
+    def apply() -> str:
+        begun = time.monotonic()
+        halted(False)
+        until(pair.level, "backlog", 900, 0.1)
+        return f"{options.transactions / (time.monotonic() - begun) / 1000:.0f} k transactions/s"
+
+    def stream() -> str:
+        late = pair.steady()
+        return f"lag p50 {late[len(late) // 2]:.2f} s, p95 {late[len(late) * 95 // 100]:.2f} s"
+
+    timed(pair, f"{whose}: first copy", copy)
+    time.sleep(5)
+    halted(True)
+    pair.backlog()
+    timed(pair, f"{whose}: backlog", apply)
+    time.sleep(5)
+    timed(pair, f"{whose}: {RATE} transactions/s", stream)
+
+
+def neighbour(pair: Pair) -> None:
+    pair.target.execute(f"CREATE TABLE public.t ({COLUMNS})")
+    pair.source.execute("CREATE PUBLICATION neighbour FOR TABLE public.t")
+    where = f"host={pair.source.host} port={pair.source.port} user=postgres dbname=postgres"
+
+    def start() -> None:
+        pair.target.execute(f"CREATE SUBSCRIPTION neighbour CONNECTION '{where}' PUBLICATION neighbour")
+
+    def halted(halt: bool) -> None:
+        pair.target.execute(f"ALTER SUBSCRIPTION neighbour {'DISABLE' if halt else 'ENABLE'}")
+
+    measured(pair, "PostgreSQL's own", start, halted)
+    pair.target.execute("DROP SUBSCRIPTION neighbour")
+
+
+def tailrace(pair: Pair, folder: Path) -> None:
+    server = {"type": "postgresql", "username": "postgres", "database": "postgres"}
+    spec = {
+        "source": {**server, "host": pair.source.host, "port": pair.source.port},
+        "target": {**server, "host": pair.target.host, "port": pair.target.port},
+        "tables": {"include": ["public.*"]},
+        "storage": {"location": f"{folder.as_uri()}/log"},
+        "apply": {"freshness": pair.options.freshness},
+    }
+    manifest = folder / "replicator.json"
+    resource = {"apiVersion": "tailrace.dev/v1alpha1", "kind": "Replicator", "metadata": {"name": "copy"}, "spec": spec}
+    manifest.write_text(json.dumps(resource))
+    with running(manifest, folder) as start:
+
+        def begin() -> None:
+            pair.process = start()
+
+        measured(pair, "Tailrace", begin, lambda halt: halted(pair.process, halt))
+
+
+def halted(process: int | None, halt: bool) -> None:
+    assert process is not None
+    for one in family(process):
+        (psutil.Process.suspend if halt else psutil.Process.resume)(one)
+
+
+@contextmanager
+def running(manifest: Path, folder: Path) -> Iterator[Callable[[], int]]:
+    command = [sys.executable, "-m", "tailrace.cli.main", "run", "-f", str(manifest), "--run-dir", str(folder / "run")]
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> int:
+        with (folder / "run.log").open("wb") as output:
+            started.append(
+                subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=os.environ)
+            )
+        return started[0].pid
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            halted(process.pid, False)
+            process.terminate()
+            process.wait(120)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="bench.databases", description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--transactions", type=int, default=100_000)
+    parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--freshness", default="200ms")
+    parser.add_argument("--only", choices=("tailrace", "neighbour"))
+    options = parser.parse_args(arguments)
+    print(f"{machine()}\n{options.rows} rows, {options.transactions} transactions, freshness {options.freshness}\n")
+    print("| what | wall s | Tailrace's CPU s | source's | target's | |\n|---|---:|---:|---:|---:|---|")
+    for who in ("neighbour", "tailrace") if options.only is None else (options.only,):
+        with (
+            tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder,
+            PostgresServer(18) as source,
+            PostgresServer(18) as target,
+        ):
+            fill(source, options.rows)
+            pair = Pair(source, target, options)
+            tailrace(pair, Path(folder)) if who == "tailrace" else neighbour(pair)
+
+
+if __name__ == "__main__":
+    main()
