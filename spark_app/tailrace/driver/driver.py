@@ -348,8 +348,8 @@ class Driver:
             loops["apply"] = parts.applier
         self._control.loops, self._control.suspended = loops, apply.suspend
         self._control.freshness = None if self._settings.once else seconds(apply.freshness)
-        interval = None if apply.suspend or self._settings.once else self._pace_now.look
-        without_jvm_errors("the apply stream", lambda: parts.stream.follow(interval))
+        follows = not apply.suspend and not self._settings.once
+        without_jvm_errors("the apply stream", lambda: parts.stream.follow(follows))
 
     def _position_now(self, state: LogState) -> Position:
         return position_at_start(bound(self._places.source, state), self._spec)

@@ -39,8 +39,6 @@ from tailrace.targets.api import Runtime
 
 log = logging.getLogger(__name__)
 
-BATCH_PATIENCE = 2.0
-"""A micro-batch waits this long for its tables; slower ones continue beside the next batch."""
 RECORD_SECONDS = 60.0
 """Seconds within which capture must record a request."""
 ANSWER_SECONDS = 5.0
@@ -186,7 +184,7 @@ def parts(
     stream = ApplyStream(
         spark.session,
         folder.checkpoint,
-        apply=lambda: applier.offer(journal.state.number, BATCH_PATIENCE),
+        apply=lambda: applier.offer(journal.state.number),
     )
     runner = SnapshotRunner(
         tools, progress, lambda: live.spec.snapshot, retry_seconds=lambda: seconds(live.spec.retry.time)

@@ -28,8 +28,11 @@ appender.file.policies.size.type = SizeBasedTriggeringPolicy
 appender.file.policies.size.size = 32MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 1
+logger.late.name = org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor
+logger.late.level = error
 """
-"""Two files of bounded size: a driver runs for years."""
+"""Two files of bounded size: a driver runs for years. Micro-batches are kept open, which Spark would call late once a
+minute."""
 
 
 def configuration(log_file: Path, forwarded: bool) -> str:

@@ -55,14 +55,14 @@ def test_a_query_that_begins_while_the_stream_is_stopped_is_stopped_too(
 ) -> None:
     made, query, begun, go_on = stream(tmp_path), Query(), threading.Event(), threading.Event()
 
-    def begin(interval: float) -> Query:
+    def begin() -> Query:
         begun.set()
         assert go_on.wait(20)
         return query
 
     monkeypatch.setattr(made, "_begin", begin)
     made.start()
-    made.follow(1.0)
+    made.follow(True)
     assert begun.wait(20)
     stopping = threading.Thread(target=made.stop)
     stopping.start()
@@ -73,34 +73,83 @@ def test_a_query_that_begins_while_the_stream_is_stopped_is_stopped_too(
     assert query.over.is_set()
 
 
-def test_the_interval_changes_and_batches_stop_and_come_again_while_the_stream_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, begun = stream(tmp_path), list[tuple[float, Query]]()
+def test_batches_stop_and_come_again_while_the_stream_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, begun = stream(tmp_path), list[Query]()
     more = threading.Semaphore(0)
 
-    def begin(interval: float) -> Query:
-        begun.append((interval, Query()))
+    def begin() -> Query:
+        begun.append(Query())
         made._source = object()
         more.release()
-        return begun[-1][1]
+        return begun[-1]
 
     monkeypatch.setattr(made, "_begin", begin)
     made.start()
     assert not more.acquire(timeout=0.2), "nothing comes before it is told to follow"
-    made.follow(1.0)
+    made.follow(True)
     assert more.acquire(timeout=60)
-    made.follow(1.0)
-    made.follow(2.0)
-    assert more.acquire(timeout=60)
-    assert [interval for interval, _ in begun] == [1.0, 2.0] and begun[0][1].over.is_set()
-    made.follow(None)
-    assert begun[1][1].over.wait(60) and not more.acquire(timeout=0.2)
+    made.follow(True)
+    assert not more.acquire(timeout=0.2) and not begun[0].over.is_set()
+    made.follow(False)
+    assert begun[0].over.wait(60) and not more.acquire(timeout=0.2)
     assert made._source is None, "what it is told would pile up"
-    made.follow(2.0)
+    made.follow(True)
     assert more.acquire(timeout=60)
     made.stop()
-    assert [interval for interval, _ in begun] == [1.0, 2.0, 2.0]
+    assert len(begun) == 2
+
+
+class Source:
+    """Begins a micro-batch whenever it is given data, as Spark does."""
+
+    def __init__(self) -> None:
+        self.given = list[list[str]]()
+        self.stream: ApplyStream | None = None
+        self.batches = list[threading.Thread]()
+
+    def addData(self, rows: list[str]) -> None:
+        assert self.stream is not None
+        self.given.append(rows)
+        self.batches.append(threading.Thread(target=self.stream._batch, args=(self,)))
+        self.batches[-1].start()
+
+
+def open_batches(tmp_path: Path, open_seconds: float) -> tuple[ApplyStream, Source, threading.Semaphore]:
+    applied, source = threading.Semaphore(0), Source()
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(_jvm=SimpleNamespace(PythonUtils=SimpleNamespace(toSeq=list))))
+    made = ApplyStream(lambda: cast(Any, spark), tmp_path, apply=applied.release, open_seconds=open_seconds)
+    made._source, source.stream = source, made
+    return made, source, applied
+
+
+def test_one_batch_takes_all_notifications_while_it_is_open(tmp_path: Path) -> None:
+    made, source, applied = open_batches(tmp_path, 60.0)
+    for number in range(1, 5):
+        made.notify(RecordNumber(number))
+        assert applied.acquire(timeout=20)
+    made.notify(RecordNumber(4))
+    assert not applied.acquire(timeout=0.2), "nothing is new"
+    made.notify(RecordNumber(4), again=True)
+    assert applied.acquire(timeout=20)
+    assert source.given == [["1"]]
+    made.stop()
+    source.batches[0].join(20)
+    assert not source.batches[0].is_alive() and len(source.batches) == 1
+
+
+def test_a_batch_gives_way_to_the_next_and_no_notification_is_lost(tmp_path: Path) -> None:
+    made, source, applied = open_batches(tmp_path, 0.02)
+    for number in range(1, 50):
+        made.notify(RecordNumber(number))
+        assert applied.acquire(timeout=20)
+        while applied.acquire(blocking=False):
+            pass
+    while len(source.batches) < 5:
+        assert applied.acquire(timeout=20), "each begins with a look"
+    made.follow(True)
+    for batch in source.batches:
+        batch.join(20)
+        assert not batch.is_alive(), "a query that is given up keeps none open"
 
 
 def test_a_query_that_began_before_batches_were_stopped_is_not_taken_for_the_one_that_begins_after(
@@ -110,7 +159,7 @@ def test_a_query_that_began_before_batches_were_stopped_is_not_taken_for_the_one
     made, begun = stream(tmp_path), list[Query]()
     go_on, more = threading.Semaphore(0), threading.Semaphore(0)
 
-    def begin(interval: float) -> Query:
+    def begin() -> Query:
         begun.append(Query())
         made._source = object()
         more.release()
@@ -119,10 +168,10 @@ def test_a_query_that_began_before_batches_were_stopped_is_not_taken_for_the_one
 
     monkeypatch.setattr(made, "_begin", begin)
     made.start()
-    made.follow(1.0)
+    made.follow(True)
     assert more.acquire(timeout=60)
-    made.follow(None)
-    made.follow(1.0)
+    made.follow(False)
+    made.follow(True)
     go_on.release()
     assert begun[0].over.wait(60) and more.acquire(timeout=60)
     go_on.release()

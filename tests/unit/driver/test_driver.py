@@ -444,14 +444,14 @@ def test_capture_starts_again_only_for_what_it_reads_and_between_chunks(
     parts = launch.parts(cast(Any, None), cast(Any, None), cast(Any, None), cast(Any, None),
                          spark=cast(Any, None), journal=cast(Any, None), pace=cast(Any, None))  # fmt: skip
     takes(made, parts, snapshot={"parallelism": 5})
-    assert done == ["runner release", "stream follow 0.25"]
+    assert done == ["runner release", "stream follow True"]
     assert made._spec.snapshot.parallelism == 5
     done.clear()
     takes(made, parts, apply={"freshness": "1s"})
-    assert done == ["capture stop", "capture start again", "runner release", "stream follow 0.1"]
+    assert done == ["capture stop", "capture start again", "runner release", "stream follow True"]
     done.clear()
     takes(made, parts, apply={"suspend": True}, tables={"include": ["a.*"]})
-    assert done == ["runner hold", "capture stop", "capture start again", "runner release", "stream follow None"]
+    assert done == ["runner hold", "capture stop", "capture start again", "runner release", "stream follow False"]
     assert (made._control.suspended, "apply" in made._control.loops) == (True, False)
     assert json.loads((tmp_path / "replicator.json").read_text())["spec"]["tables"] == {"include": ["a.*"]}
     done.clear()
@@ -460,7 +460,7 @@ def test_capture_starts_again_only_for_what_it_reads_and_between_chunks(
     assert (done, made._spec.tables.include) == ([], ("a.*",)), "a chunk is being read"
     monkeypatch.setattr(parts.runner, "hold", lambda: True)
     made._take_spec(parts)
-    assert done == ["capture stop", "capture start again", "runner release", "stream follow 0.25"]
+    assert done == ["capture stop", "capture start again", "runner release", "stream follow True"]
     assert (made._live.generation, "apply" in made._control.loops) == (4, True)
     made._folder.release()
 
