@@ -1,23 +1,74 @@
-"""Copies in a PostgreSQL database, made by all of Tailrace in one process."""
+"""Copies in a database, made by all of Tailrace in one process."""
 
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 
+import pyarrow as pa
+from typing_extensions import override
+
+from support.conforming import Table
+from support.counted_log import SCHEMA, CountedLog
+from support.mysql import MysqlServer
 from support.pipeline import Pipeline, lake
 from support.postgres import PostgresServer
 from support.resources import replicator as document_of
 from tailrace import sources
 from tailrace.contract.resources import Replicator
+from tailrace.targets.api import WrittenChunk
+
+SHOP = """
+CREATE SCHEMA shop;
+CREATE TABLE shop.item (id int PRIMARY KEY, code text NOT NULL, price numeric(9,2), amount numeric, tags text[],
+    doc jsonb, stay interval, span int4range, at timestamptz, "odd ""name%s" text, raw bytea, big text);
+ALTER TABLE shop.item ALTER big SET STORAGE EXTERNAL;
+INSERT INTO shop.item SELECT n, 'c' || n, n / 7.0, n / 7.0, ARRAY['a', NULL, '"{}\\'], '{"a": [1, null]}', '1 day 2 h',
+    int4range(n, n + 3), '2020-02-29 12:00+00', E'tab\\tline\\n\\\\N', '\\x00ff', repeat('x', 3000)
+    FROM generate_series(1, 50) n;
+CREATE TABLE shop.visit (a int, b text);
+ALTER TABLE shop.visit REPLICA IDENTITY FULL;
+INSERT INTO shop.visit SELECT n % 3, CASE WHEN n % 2 = 0 THEN 'x' END FROM generate_series(1, 30) n;
+"""
+STEPS = (
+    "UPDATE shop.item SET price = price + 1, tags = NULL WHERE id % 5 = 0",
+    "UPDATE shop.item SET id = id + 1000 WHERE id <= 3",
+    "UPDATE shop.item SET id = CASE id WHEN 10 THEN 11 ELSE 10 END WHERE id IN (10, 11)",
+    "DELETE FROM shop.item WHERE id = 20; INSERT INTO shop.item (id, code) VALUES (20, 'again')",
+    "ALTER TABLE shop.item ADD COLUMN extra int; UPDATE shop.item SET extra = id WHERE id < 9",
+    "ALTER TABLE shop.item RENAME COLUMN code TO label; UPDATE shop.item SET label = 'l' || id WHERE id > 40",
+    "ALTER TABLE shop.item DROP COLUMN span; DELETE FROM shop.item WHERE id = 30",
+    "DELETE FROM shop.visit WHERE ctid IN (SELECT ctid FROM shop.visit WHERE a = 1 LIMIT 3)",
+    "UPDATE shop.visit SET b = NULL WHERE a = 2",
+    "TRUNCATE shop.visit; INSERT INTO shop.visit VALUES (7, 'z'), (7, 'z'), (NULL, NULL)",
+)
+DEFERRED = (
+    "ALTER TABLE shop.item DROP CONSTRAINT item_pkey; ALTER TABLE shop.item ADD PRIMARY KEY (id) DEFERRABLE;"
+    " ALTER TABLE shop.item REPLICA IDENTITY FULL"
+)
+"""Keys may be exchanged by one statement."""
+TABLES = ("item", "visit")
 
 
-def begin(source: dict[str, object], server: PostgresServer, folder: Path, username: str = "postgres") -> Pipeline:
-    place = {"type": "postgresql", "host": server.host, "port": server.port, "username": username}
+def place_of(server: PostgresServer | MysqlServer, username: str | None = None) -> dict[str, object]:
+    """The server as a manifest names it."""
+    place: dict[str, object] = {"host": server.host, "port": server.port}
+    if isinstance(server, MysqlServer):
+        return place | {"type": "mysql", "username": username or server.user}
+    return place | {"type": "postgresql", "username": username or "postgres", "database": "copy"}
+
+
+def begin(
+    source: dict[str, object],
+    server: PostgresServer | MysqlServer,
+    folder: Path,
+    username: str | None = None,
+) -> Pipeline:
     document = document_of(
         "copies",
         source=source,
         storage={"location": (folder / "log").as_uri()},
         tables={"include": ["shop.*"]},
-        target={**place, "database": "copy"},
+        target=place_of(server, username),
     )
     replicator = Replicator.model_validate(document)
     tables = lake(replicator, cast(Any, None))
@@ -29,3 +80,20 @@ def settle(copy: Pipeline) -> None:
         end = session.log_end()
     copy.settle(end)
     assert not copy.driver.faults()
+
+
+class LogOfCopies(CountedLog):
+    """A log of a table without a key whose chunks are staged in the target."""
+
+    def __init__(self, rnd: Random, folder: Path, table: Table) -> None:
+        self.target = table
+        super().__init__(rnd, folder)
+
+    @property
+    @override
+    def form(self) -> str:
+        return self.target.unit.chunk_writer(SCHEMA).form
+
+    @override
+    def put(self, name: str, rows: pa.Table) -> WrittenChunk | None:
+        return self.target.unit.chunk_writer(SCHEMA).write(name, 0, [rows])

@@ -7,14 +7,12 @@ from random import Random
 from threading import Barrier
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from typing_extensions import override
 
 from support.conforming import Database, Table, log_of
-from support.counted_log import SCHEMA, TABLE, CountedLog
-from support.database_copies import begin, settle
+from support.counted_log import SCHEMA, TABLE
+from support.database_copies import DEFERRED, SHOP, STEPS, TABLES, LogOfCopies, begin, settle
 from support.lake import table_schema
 from support.mysql import MysqlServer
 from support.postgres import PostgresServer
@@ -24,39 +22,8 @@ from tailrace.batch.slice import cut
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.contract.resources import TargetSpec
 from tailrace.errors import Retry
-from tailrace.targets.api import Opening, Runtime, TableFailed, Units, WrittenChunk
+from tailrace.targets.api import Opening, Runtime, TableFailed, Units
 from tailrace.targets.sql.state import SCHEMA as STATE
-
-SHOP = """
-CREATE SCHEMA shop;
-CREATE TABLE shop.item (id int PRIMARY KEY, code text NOT NULL, price numeric(9,2), amount numeric, tags text[],
-    doc jsonb, stay interval, span int4range, at timestamptz, "odd ""name%s" text, raw bytea, big text);
-ALTER TABLE shop.item ALTER big SET STORAGE EXTERNAL;
-INSERT INTO shop.item SELECT n, 'c' || n, n / 7.0, n / 7.0, ARRAY['a', NULL, '"{}\\'], '{"a": [1, null]}', '1 day 2 h',
-    int4range(n, n + 3), '2020-02-29 12:00+00', E'tab\\tline\\n\\\\N', '\\x00ff', repeat('x', 3000)
-    FROM generate_series(1, 50) n;
-CREATE TABLE shop.visit (a int, b text);
-ALTER TABLE shop.visit REPLICA IDENTITY FULL;
-INSERT INTO shop.visit SELECT n % 3, CASE WHEN n % 2 = 0 THEN 'x' END FROM generate_series(1, 30) n;
-"""
-STEPS = (
-    "UPDATE shop.item SET price = price + 1, tags = NULL WHERE id % 5 = 0",
-    "UPDATE shop.item SET id = id + 1000 WHERE id <= 3",
-    "UPDATE shop.item SET id = CASE id WHEN 10 THEN 11 ELSE 10 END WHERE id IN (10, 11)",
-    "DELETE FROM shop.item WHERE id = 20; INSERT INTO shop.item (id, code) VALUES (20, 'again')",
-    "ALTER TABLE shop.item ADD COLUMN extra int; UPDATE shop.item SET extra = id WHERE id < 9",
-    "ALTER TABLE shop.item RENAME COLUMN code TO label; UPDATE shop.item SET label = 'l' || id WHERE id > 40",
-    "ALTER TABLE shop.item DROP COLUMN span; DELETE FROM shop.item WHERE id = 30",
-    "DELETE FROM shop.visit WHERE ctid IN (SELECT ctid FROM shop.visit WHERE a = 1 LIMIT 3)",
-    "UPDATE shop.visit SET b = NULL WHERE a = 2",
-    "TRUNCATE shop.visit; INSERT INTO shop.visit VALUES (7, 'z'), (7, 'z'), (NULL, NULL)",
-)
-DEFERRED = (
-    "ALTER TABLE shop.item DROP CONSTRAINT item_pkey; ALTER TABLE shop.item ADD PRIMARY KEY (id) DEFERRABLE;"
-    " ALTER TABLE shop.item REPLICA IDENTITY FULL"
-)
-"""Keys may be exchanged by one statement."""
-TABLES = ("item", "visit")
 
 
 def texts(server: PostgresServer, table: str, dbname: str) -> list[tuple[Any, ...]]:
@@ -237,23 +204,6 @@ def test_many_tables_are_created_at_once(postgres: PostgresServer, tmp_path: Pat
             assert all(pool.map(opened, range(8)))
         if not turn:
             postgres.execute("DROP SCHEMA _tailrace CASCADE; DROP SCHEMA s0 CASCADE", dbname="copy")
-
-
-class LogOfCopies(CountedLog):
-    """A log of a table without a key whose chunks are staged in the target."""
-
-    def __init__(self, rnd: Random, folder: Path, table: Table) -> None:
-        self.target = table
-        super().__init__(rnd, folder)
-
-    @property
-    @override
-    def form(self) -> str:
-        return self.target.unit.chunk_writer(SCHEMA).form
-
-    @override
-    def put(self, name: str, rows: pa.Table) -> WrittenChunk | None:
-        return self.target.unit.chunk_writer(SCHEMA).write(name, 0, [rows])
 
 
 @pytest.mark.timeout(300)

@@ -191,9 +191,12 @@ class MysqlTargetSession:
         self._delete(f"{using} u STRAIGHT_JOIN {table} t ON {on}")
 
     def _delete(self, source: str) -> None:
-        # Each name says its database; by an alias, rows are deleted only in the one that is selected.
-        self.run(f"USE {SCHEMA}")
+        self._select_any()
         self.run(f"DELETE t FROM {source}")
+
+    def _select_any(self) -> None:
+        """Each name says its database, but deleting by an alias and columns with expressions ask for a selected one."""
+        self.run(f"USE {SCHEMA}")
 
     def update_from(self, table: str, values: Mapping[str, str], using: str, on: str) -> None:
         assigned = ", ".join(f"t.{name} = {value}" for name, value in values.items())
@@ -203,12 +206,13 @@ class MysqlTargetSession:
         return f"(ASCII(SUBSTRING({bits}, {number // 8 + 1}, 1)) >> {number % 8}) & 1 = 1"
 
     def wanted(self, name: str, schema: TableSchema, columns: str) -> str:
-        return self.temporary(name, f"{columns}, {HASH} char(32) AS ({self._hash(schema)}) STORED", (HASH,))
+        self._select_any()
+        return self.temporary(name, f"{columns}, {HASH} int unsigned AS ({self._hash(schema)}) STORED", (HASH,))
 
     def _hash(self, schema: TableSchema, alias: str = "") -> str:
         """Rows that are alike have the same; an index finds them by it."""
         sums = ", ".join(f"CRC32({alias}{self.quote(column.name)})" for column in schema.columns)
-        return f"MD5(CONCAT_WS(',', {sums}))"
+        return f"CRC32(CONCAT_WS(',', {sums}))"
 
     def alike(self, schema: TableSchema) -> str:
         conditions = [f"w.{HASH} = {self._hash(schema, 't.')}"]

@@ -1,0 +1,49 @@
+"""Servers that cannot be a target are refused by name, before anything is made."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from tailrace.contract.resources import TargetSpec
+from tailrace.databases.mysql.connect import Server
+from tailrace.errors import TargetRefused
+from tailrace.targets.mysql.session import MysqlTargetSession
+from tailrace.targets.mysql.target import MysqlTarget
+
+GOOD = (0, 0, 1, "ROW")
+
+
+class Answers:
+    def __init__(self, product: str, version: Sequence[int], settings: tuple[object, ...]) -> None:
+        self.server, self.settings = Server(product, tuple(version), "id"), settings
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        return [self.settings]
+
+
+def required(product: str, version: Sequence[int], settings: tuple[object, ...] = GOOD) -> None:
+    target = MysqlTarget(TargetSpec.model_validate({"type": "mysql", "host": "h", "username": "u"}))
+    target._require(cast(MysqlTargetSession, Answers(product, version, settings)))
+
+
+@pytest.mark.parametrize(
+    ("product", "version", "settings", "words"),
+    [
+        ("mysql", (8, 0, 15), GOOD, "is MySQL 8.0.15"),
+        ("mariadb", (10, 5, 9), GOOD, "is MariaDB 10.5.9"),
+        ("mysql", (8, 4), (1, 0, 1, "ROW"), "is read only"),
+        ("mysql", (8, 4), (0, 1, 1, "ROW"), "lower_case_table_names is 1"),
+        ("mariadb", (11, 8), (0, 0, 1, "STATEMENT"), "binary log by statements"),
+    ],
+)
+def test_a_server_that_lacks_something_is_refused(
+    product: str, version: Sequence[int], settings: tuple[object, ...], words: str
+) -> None:
+    with pytest.raises(TargetRefused, match=words):
+        required(product, version, settings)
+
+
+def test_the_first_releases_that_have_all_are_taken() -> None:
+    required("mysql", (8, 0, 23))
+    required("mariadb", (10, 6, 0), (0, 0, 0, "STATEMENT"))
