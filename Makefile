@@ -3,7 +3,8 @@ PYTHON ?= python3.11
 VENV := .venv/bin
 READY := .venv/.ready
 SOURCE ?= postgresql
-READY_DEMO := .venv/.ready-demo-$(SOURCE)
+TARGET ?= delta
+READY_DEMO := $(addprefix .venv/.ready-demo-,$(sort $(SOURCE) $(filter postgresql,$(TARGET))))
 PYTEST := PYTHONPATH=tests:operator $(VENV)/python -m pytest
 # Bytecode is kept, but beside the environment, not the sources: without it every process of a test and of the demo
 # compiles all that it imports (2 CPU seconds for a driver, one for capture, one for each Python worker).
@@ -31,10 +32,10 @@ MADE_FROM := pyproject.toml constraints.txt tools/bootstrap.py tools/maven.py to
 $(READY): $(MADE_FROM)
 	@$(MAKE) --no-print-directory setup
 
-# The demo needs less: one server, no test tools, no object storage.
-$(READY_DEMO): $(MADE_FROM) | python
-	@$(PYTHON) tools/bootstrap.py demo-$(SOURCE)
-	@touch $(READY_DEMO)
+# The demo needs less: its own servers, no test tools, no object storage.
+$(READY_DEMO): .venv/.ready-demo-%: $(MADE_FROM) | python
+	@$(PYTHON) tools/bootstrap.py demo-$*
+	@touch $@
 
 lint types imports unit integration soak bench bench-product: $(READY)
 demo: $(READY_DEMO)
@@ -130,8 +131,8 @@ cluster-status: ## What runs there
 cluster-down: ## Remove it
 	$(CLUSTER) down
 
-demo: ## Replicate a sample database on this machine (SOURCE=mysql: out of MySQL)
-	PYTHONPATH=tools $(VENV)/python -m demo --source $(SOURCE)
+demo: ## Replicate a sample database on this machine (SOURCE=mysql: out of MySQL; TARGET=iceberg, postgresql)
+	PYTHONPATH=tools $(VENV)/python -m demo --source $(SOURCE) --target $(TARGET)
 
 clean: ## Remove what builds and tests left in the tree (not the cache, not .venv)
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log

@@ -1,6 +1,6 @@
-"""`make demo`: a real PostgreSQL or MySQL with a shop, replicated to Delta or Iceberg under load, and a verdict.
+"""`make demo`: a real PostgreSQL or MySQL with a shop, replicated to a lake or a database under load, and a verdict.
 
-Starts the embedded server and the load, runs the same `tailrace run` that users run, adds a table and asks for a
+Starts the embedded servers and the load, runs the same `tailrace run` that users run, adds a table and asks for a
 snapshot in the middle, then stops the load, waits until everything is applied and compares every table row by row and
 column by column through a reader that is not ours. Exit code 0 only when nothing differs.
 """
@@ -10,15 +10,17 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+import pyarrow as pa
 import yaml
 from rich.console import Console
 
-from demo import shop
+from demo import shop, targets
+from demo.targets import Target
 from demo.view import Watch
 from tailrace.cli.client import DriverClient, DriverSilent
 from tailrace.contract.status import Status
@@ -28,7 +30,6 @@ DEADLINE = 280.0
 """Seconds from the start of replication after which the demo gives up."""
 SOURCES = {"postgresql": "postgres_shop.PostgresShop", "mysql": "mysql_shop.MysqlShop"}
 """Modules that only their own demo imports: set-up installs no other client."""
-READER = {"delta": "delta-rs", "iceberg": "pyiceberg"}
 MARK = ".tailrace-demo"
 """Says that the folder may be emptied."""
 WIDTH = 132
@@ -70,20 +71,19 @@ class Source(Protocol):
     def count(self, table: str) -> int:
         """Rows of a table of the shop."""
 
-    def differences(self, tables: Sequence[str], lake: Path, format: str) -> list[str]:
-        """Between source and target, each as a sentence; none: equal."""
+    def differences(self, tables: Sequence[str], read: Callable[[str], pa.Table]) -> list[str]:
+        """Between source and target, which `read` reads, each as a sentence; none: equal."""
 
 
 class Demo:
     """One run: folders, server, load and the `tailrace run` process."""
 
-    def __init__(self, folder: Path, scale: float, format: str, console: Console) -> None:
+    def __init__(self, folder: Path, scale: float, target: Target, console: Console) -> None:
         self.folder = folder
         self.scale = scale
-        self.format = format
+        self.target = target
         self.console = console
         self.manifest = folder / "replicator.yaml"
-        self.lake = folder / "lake"
         self.state = folder / "run"
 
     def say(self, text: str) -> None:
@@ -93,7 +93,7 @@ class Demo:
         spec = {
             "source": source.spec(),
             "tables": {"include": ["shop.*"]},
-            "target": {"type": self.format, "location": self.lake.as_uri()},
+            "target": self.target.spec(),
             "storage": {"location": (self.folder / "log").as_uri()},
             "driver": {"cores": 2, "memory": "2Gi"},
             "apply": {"freshness": "500ms"},
@@ -132,8 +132,10 @@ class Demo:
             raise SystemExit(f"the snapshot was refused: {done.stderr.strip()}")
 
     def run(self, source: Source) -> int:
-        with source:
-            self.say(f"{source.title} runs on port {source.port}; filling the shop …")
+        with source, self.target:
+            self.say(
+                f"{source.title} runs on port {source.port}; filling the shop; copies go to {self.target.place()} …"
+            )
             rows = source.fill(self.scale)
             self.say(
                 f"{rows:,} rows in {len(shop.TABLES)} tables; starting the load and `tailrace run -f {self.manifest}`"
@@ -164,14 +166,14 @@ class Demo:
         self.say(f"load stopped after {load.transactions:,} transactions; waiting until everything is applied")
         caught_up = watch.until(lambda s: _caught_up(s, source, end), "the target to catch up")
         tables = (*shop.TABLES, "reviews")
-        self.say(f"comparing source and target, row by row, column by column, read by {READER[self.format]} …")
-        found = source.differences(tables, self.lake, self.format)
+        self.say(f"comparing source and target, row by row, column by column, read by {self.target.reader} …")
+        found = source.differences(tables, self.target.read)
         for line in found:
             self.console.print(f"  [red]{line}[/]")
         watch.report(caught_up)
         self.console.print(f"  rows: {', '.join(f'shop.{table} {source.count(table):,}' for table in tables)}")
         verdict = "[bold green]EQUAL[/]: every row and column" if not found else "[bold red]DIFFERENT[/]"
-        self.console.print(f"[bold]verdict[/] {verdict}; {self.format} tables are in {self.lake}/shop")
+        self.console.print(f"[bold]verdict[/] {verdict}; {self.target.end()}")
         return 1 if found else 0
 
 
@@ -201,7 +203,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__.split("\n\n")[0] if __doc__ else None)
     parser.add_argument("--folder", type=Path, default=Path("demo-data"), help="an earlier demo's is emptied")
     parser.add_argument("--scale", type=float, default=1.0, help="1: 1.3 million rows")
-    parser.add_argument("--format", choices=("delta", "iceberg"), default="delta")
+    parser.add_argument("--target", choices=targets.TYPES, default="delta")
     parser.add_argument("--source", choices=SOURCES, default="postgresql")
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()
@@ -212,9 +214,9 @@ def main() -> int:
     module, _, name = SOURCES[arguments.source].partition(".")
     source: Source = getattr(import_module(f"demo.{module}"), name)()
     try:
-        return Demo(folder, arguments.scale, arguments.format, console).run(source)
-    except source.faults as fault:
-        Console(stderr=True).print(f"demo: the embedded {source.title} answered: {fault}")
+        return Demo(folder, arguments.scale, targets.of_type(arguments.target, folder), console).run(source)
+    except (*source.faults, *targets.FAULTS) as fault:
+        Console(stderr=True).print(f"demo: an embedded server answered: {fault}")
         return 1
 
 

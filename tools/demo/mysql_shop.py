@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ from pymysql.connections import Connection
 from pymysql.cursors import SSCursor
 
 from demo import shop
-from demo.compare import READERS, Row, compared, is_text, plain
+from demo.compare import Row, compared, is_text, plain
 from demo.mysql_server import MYSQL, MysqlServer
 
 DDL = """
@@ -122,8 +121,8 @@ class MysqlShop:
     def count(self, table: str) -> int:
         return int(self._server.execute(f"SELECT COUNT(*) FROM shop.{table}")[0][0])
 
-    def differences(self, tables: Sequence[str], lake: Path, format: str) -> list[str]:
-        return compare(self._server, tables, lambda table: READERS[format](lake / "shop" / table))
+    def differences(self, tables: Sequence[str], read: Callable[[str], pa.Table]) -> list[str]:
+        return compare(self._server, tables, read)
 
     def _script(self, text: str) -> None:
         self._server.script(*filter(None, (part.strip() for part in text.split(";"))))

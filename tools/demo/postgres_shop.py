@@ -1,13 +1,13 @@
 """The demo's shop in PostgreSQL: what the demo asks of it."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import psycopg
+import pyarrow as pa
 
 from demo import shop
-from demo.compare import compare
+from demo.compare import compare_by
 from demo.postgres_server import PostgresServer
 
 
@@ -54,6 +54,6 @@ class PostgresShop:
     def count(self, table: str) -> int:
         return int(self._server.execute(f"SELECT count(*) FROM shop.{table}")[0][0])
 
-    def differences(self, tables: Sequence[str], lake: Path, format: str) -> list[str]:
+    def differences(self, tables: Sequence[str], read: Callable[[str], pa.Table]) -> list[str]:
         with self._server.connect() as connection:
-            return compare(connection, [f"shop.{table}" for table in tables], lake, format)
+            return compare_by(connection, [f"shop.{table}" for table in tables], lambda _, table: read(table))

@@ -13,11 +13,25 @@ from support.versions import turns
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("source", turns("postgresql", "mysql"))
-def test_the_demo_ends_with_equal_tables_and_leaves_no_process(source: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "source, target", turns(("postgresql", "delta"), ("postgresql", "postgresql"), ("mysql", "postgresql"))
+)
+def test_the_demo_ends_with_equal_tables_and_leaves_no_process(source: str, target: str, tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     done = subprocess.run(
-        [sys.executable, "-m", "demo", "--source", source, "--scale", "0.02", "--folder", str(folder)],
+        [
+            sys.executable,
+            "-m",
+            "demo",
+            "--source",
+            source,
+            "--target",
+            target,
+            "--scale",
+            "0.02",
+            "--folder",
+            str(folder),
+        ],
         text=True,
         capture_output=True,
         timeout=500,

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from demo.__main__ import Demo, empty
+from demo.targets import LakeFolder
 from tailrace.cli import client
 from tailrace.driver.process.run_dir import RunFolder
 
@@ -26,7 +27,7 @@ def test_the_demo_empties_its_own_folder_and_nobody_else_s(tmp_path: Path) -> No
 
 def test_a_process_that_does_not_answer_has_no_status_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "TIMEOUT", 0.05)
-    demo = Demo(tmp_path, 1.0, "delta", Console())
+    demo = Demo(tmp_path, 1.0, LakeFolder(tmp_path, "delta"), Console())
     assert demo.status() is None
     with socket.create_server(("127.0.0.1", 0)) as silent:
         folder = RunFolder(demo.state)
