@@ -62,13 +62,15 @@ def begin(
     server: PostgresServer | MysqlServer,
     folder: Path,
     username: str | None = None,
+    **target: object,
 ) -> Pipeline:
+    """`target`: more of its fields."""
     document = document_of(
         "copies",
         source=source,
         storage={"location": (folder / "log").as_uri()},
         tables={"include": ["shop.*"]},
-        target=place_of(server, username),
+        target=place_of(server, username) | target,
     )
     replicator = Replicator.model_validate(document)
     tables = lake(replicator, cast(Any, None))

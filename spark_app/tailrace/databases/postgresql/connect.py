@@ -92,6 +92,12 @@ _CERTIFICATE = (
 """About the client's; the last three are TLS alerts of the server, which gives no details."""
 _CROWDED = ("too many clients", "too many connections", "remaining connection slots")
 """Texts of a server that has all the connections that it may have: Tailrace's other connections continue."""
+_TLS = {
+    "server certificate for": "Check {part}.host: the server's certificate names other hosts.",
+    "certificate": "Check {part}.tls: its CA must be the one that signed the server's certificate.",
+    "server does not support SSL": "Switch TLS on in the server, or set {part}.tls.mode to prefer.",
+}
+"""Fixes by what the client says of the server."""
 _REFUSED = (
     "permission denied",
     "certificate verify failed",
@@ -265,7 +271,9 @@ def _connect_error(config: PgConfig, error: psycopg.Error) -> TailraceError:
             what, f"Create the database, or correct {part}.database; in Kubernetes, create another Replicator."
         )
     if any(known in text for known in _REFUSED):
-        return REFUSED[part](what, f"Check the settings and rights of the {part}; {DOCS[part]} lists them.")
+        general = "Check the settings and rights of the {part}; {docs} lists them."
+        fix = next((fix for known, fix in _TLS.items() if known in text), general)
+        return REFUSED[part](what, fix.format(part=part, docs=DOCS[part]))
     fix = f"Check {part}.host, {part}.port, and that the server runs and can be reached from here."
     met = Retry if any(known in text for known in _CROWDED) else Retry.of_place
     return met(f"cannot connect to {what}", fix)
