@@ -1,5 +1,6 @@
 """Copies in a PostgreSQL database: rows, types, columns, keys, rows without a key; out of MySQL as well."""
 
+import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,19 +11,21 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from support.conforming import Database, Table, log_of
+from support.conforming import Database, LogOf, Table, log_of
 from support.counted_log import SCHEMA, TABLE
 from support.database_copies import DEFERRED, SHOP, STEPS, TABLES, LogOfCopies, begin, settle
 from support.lake import table_schema
 from support.mysql import MysqlServer
 from support.postgres import PostgresServer
+from support.random_log import first_schema
 from tailrace import targets
 from tailrace.batch.applied import FIRST
 from tailrace.batch.slice import cut
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.contract.resources import TargetSpec
-from tailrace.errors import Retry
+from tailrace.errors import Retry, TableStop, TargetRefused
 from tailrace.targets.api import Opening, Runtime, TableFailed, Units
+from tailrace.targets.postgresql import session
 from tailrace.targets.sql.state import SCHEMA as STATE
 
 
@@ -82,6 +85,21 @@ def test_what_is_there_and_is_not_ours_is_refused_and_left_alone(postgres: Postg
     copy.stop()
 
 
+UNUSUAL = {
+    "array_nulls": "off",
+    "bytea_output": "escape",
+    "client_encoding": "LATIN1",
+    "DateStyle": "'SQL, DMY'",
+    "default_transaction_isolation": "serializable",
+    "default_transaction_read_only": "on",
+    "extra_float_digits": "-15",
+    "IntervalStyle": "sql_standard",
+    "search_path": "nowhere",
+    "standard_conforming_strings": "off",
+    "statement_timeout": "1",
+    "TimeZone": "'Asia/Kathmandu'",
+    "xmloption": "document",
+}
 PAIR = """
 CREATE SCHEMA shop;
 CREATE TABLE shop.item (id int PRIMARY KEY, n int);
@@ -140,6 +158,46 @@ def test_what_people_add_to_a_copy_does_not_change_rows(postgres: PostgresServer
     for table in TABLES:
         assert texts(postgres, table, "copy") == texts(postgres, table, "postgres")
     copy.stop()
+
+
+@pytest.mark.timeout(300)
+def test_values_arrive_whatever_the_role_has_been_given(postgres: PostgresServer, tmp_path: Path) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute("CREATE ROLE plain LOGIN; GRANT CREATE ON DATABASE copy TO plain")
+    for name, value in UNUSUAL.items():
+        postgres.execute(f"ALTER ROLE plain SET {name} = {value}")
+    postgres.execute(SHOP + DEFERRED)
+    copy = begin(postgres.source(), postgres, tmp_path, "plain")
+    copy.start()
+    settle(copy)
+    postgres.execute("UPDATE shop.item SET price = 0 WHERE id < 9; DELETE FROM shop.visit WHERE a = 1")
+    settle(copy)
+    for table in TABLES:
+        assert texts(postgres, table, "copy") == texts(postgres, table, "postgres") != []
+    copy.stop()
+
+
+@pytest.mark.timeout(300)
+def test_missing_rights_are_named_with_the_statement_that_grants_them(postgres: PostgresServer, tmp_path: Path) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute("CREATE ROLE plain LOGIN; REVOKE TEMPORARY ON DATABASE copy FROM public")
+    postgres.execute(PAIR)
+    postgres.execute("CREATE SCHEMA shop", dbname="copy")
+    copy = begin(postgres.source(), postgres, tmp_path, "plain")
+    target = targets.open(copy.replicator.spec.target)
+    for right in ("CREATE", "TEMPORARY"):
+        statement = f'GRANT {right} ON DATABASE "copy" TO "plain"'
+        with pytest.raises(TargetRefused, match=re.escape(statement)):
+            target.examine()
+        postgres.execute(statement)
+    assert target.examine()
+    units = target.units(Runtime(copy.storage, lambda: None, no_spark, "postgresql"))
+    schema = table_schema([("id", "int64")], ["id"]).model_copy(update={"schema_name": "shop"})
+    with pytest.raises(TableFailed, match='GRANT CREATE ON SCHEMA "shop" TO "plain"'):
+        units.alone().open({schema.table_id: Opening(schema, FIRST)}, "log")
+    for long in ({"schema_name": "s" * 64}, {"table_name": "ß" * 32}):
+        with pytest.raises(TableStop, match="63 bytes"):
+            target.shown(schema.model_copy(update=long))
 
 
 @pytest.mark.timeout(300)
@@ -207,8 +265,12 @@ def test_many_tables_are_created_at_once(postgres: PostgresServer, tmp_path: Pat
 
 
 @pytest.mark.timeout(300)
-def test_rows_without_a_key_are_as_many_as_in_the_source(postgres: PostgresServer, tmp_path: Path) -> None:
+def test_rows_without_a_key_are_as_many_as_in_the_source(
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = session.FEW
     for seed in range(12):
+        monkeypatch.setattr(session, "FEW", seed % 2 and few)
         folder, rnd = tmp_path / str(seed) / "log", Random(seed)
         folder.mkdir(parents=True)
         table = Table(Database(tmp_path / str(seed), postgres), SCHEMA)
@@ -222,6 +284,28 @@ def test_rows_without_a_key_are_as_many_as_in_the_source(postgres: PostgresServe
             if read:
                 assert Counter(postgres.execute("SELECT n, t FROM public.t")) == +log.rows, f"seed {seed}"
         postgres.execute("DROP SCHEMA _tailrace CASCADE; DROP TABLE public.t")
+
+
+@pytest.mark.timeout(300)
+def test_a_small_batch_creates_nothing_in_the_target(postgres: PostgresServer, tmp_path: Path) -> None:
+    """A transaction of hundreds of tables would run out of the locks that the server has for it."""
+    (tmp_path / "log").mkdir()
+    created: list[int] = []
+
+    def count() -> None:
+        ((locks,),) = postgres.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock'"
+        )
+        created.append(locks)
+
+    random, schema = Random(1), first_schema(False)
+    table = Table(Database(tmp_path, postgres), schema, admit=count)
+    log = LogOf(random, tmp_path, schema, [(n,) for n in range(9)], table)
+    for _ in range(5):
+        log.grow_by_changes(9)
+        table.follow(log)
+    assert created[0] > 0 and created[1] == 0
+    assert max(created[1:]) <= 2 * 3  # rows that lack values: two temporary tables, with what holds their long values
 
 
 @pytest.mark.timeout(300)

@@ -16,9 +16,11 @@ from tailrace.databases import client_certificate
 from tailrace.databases.secret_files import read_password
 from tailrace.databases.server import ServerConfig
 from tailrace.errors import (
+    MAKE_ROOM,
     AuthenticationFailed,
     Retry,
     SourceRefused,
+    StorageFull,
     TailraceError,
     TargetRefused,
     met_at,
@@ -31,10 +33,13 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 Part = Literal["source", "target"]
 REFUSED: dict[Part, type[SourceRefused | TargetRefused]] = {"source": SourceRefused, "target": TargetRefused}
 DOCS: dict[Part, str] = {"source": "docs/postgresql.md", "target": "docs/database-targets.md"}
-_OF_ROWS = ("22", "23", "2B", "42")
-"""Classes of SQLSTATE that a value, a constraint, a view or a name meets again at each attempt."""
+_OF_ROWS = ("22", "23", "2B", "42", "54")
+"""Classes of SQLSTATE that a value, a constraint, a view, a name or a limit meets again at each attempt."""
 _OF_SERVER = ("", "08", "53", "57", "58")
 """Classes that say that the server, or the connection to it, fails; no SQLSTATE: the connection is lost."""
+READ_ONLY, DISK_FULL, NO_MEMORY = "25006", "53100", "53200"
+"""SQLSTATEs of a server: the first of one that has become a standby."""
+LOCKS_FIX = "Raise `max_locks_per_transaction` of the server: a transaction of many tables takes many locks."
 CONNECT_SECONDS = 10
 SETTINGS: dict[str, str] = {
     # The text of values: the same by the log and by a chunk, whatever ALTER ROLE … SET says (startup options win).
@@ -47,6 +52,7 @@ SETTINGS: dict[str, str] = {
     "lc_monetary": "C",
     "quote_all_identifiers": "off",
     "search_path": "pg_catalog",
+    "array_nulls": "on",
     "standard_conforming_strings": "on",
     # Long reads and an idle log connection are our ordinary life.
     "statement_timeout": "0",
@@ -68,6 +74,8 @@ SETTINGS: dict[str, str] = {
     "row_security": "off",
     "jit": "off",
 }
+TARGET_SETTINGS: dict[str, str] = {"synchronous_commit": "on"}
+"""The change log forgets what is committed there: whichever server takes over must have it."""
 REPLICATION_SETTINGS: dict[str, str] = {"wal_sender_timeout": "30s", "lock_timeout": "0"}
 LOCKED = "55P03"
 """SQLSTATE of a lock that was not given within `lock_timeout`."""
@@ -151,7 +159,8 @@ def connect(config: PgConfig, *, replication: bool = False) -> Connection:
 
 
 def _parameters(config: PgConfig, replication: bool) -> dict[str, Any]:
-    settings = SETTINGS | (REPLICATION_SETTINGS if replication else {})
+    more = REPLICATION_SETTINGS if replication else TARGET_SETTINGS if config.part == "target" else {}
+    settings = SETTINGS | more
     parameters: dict[str, Any] = {
         "host": config.host,
         "port": config.port,
@@ -324,6 +333,9 @@ def _as_ours(what: str, part: Part) -> Iterator[None]:
         if part == "target" and state[:2] in _OF_ROWS:
             fix = "Remove what the target's table has beyond its columns and primary key, or correct the value."
             raise TargetRefused(text, fix) from None
-        if part == "target" and state[:2] in _OF_SERVER:
-            raise Retry.of_place(text) from None  # no table's fault
+        if part == "target" and state == DISK_FULL:
+            raise StorageFull(text, MAKE_ROOM) from None
+        if part == "target" and (state[:2] in _OF_SERVER or state == READ_ONLY):
+            fix = LOCKS_FIX if state == NO_MEMORY and "shared memory" in text else ""
+            raise Retry.of_place(text, fix) from None  # no table's fault
         raise Retry(text) from None

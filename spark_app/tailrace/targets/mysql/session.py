@@ -19,7 +19,7 @@ from tailrace.databases.mysql.faults import number as error_number
 from tailrace.errors import Retry, TargetRefused
 from tailrace.targets.mysql import types
 from tailrace.targets.mysql.literals import inserts, literal
-from tailrace.targets.sql.session import COUNT, NUMBER, Alteration, Place, UnfitValue, nothing, table
+from tailrace.targets.sql.session import COUNT, NUMBER, Alteration, Definitions, Place, UnfitValue, nothing, table
 from tailrace.targets.sql.state import SCHEMA
 
 INSERT_BYTES = 1 << 20
@@ -180,6 +180,9 @@ class MysqlTargetSession:
 
     def drop_temporary(self, table: str) -> None:
         self.run(f"DROP TEMPORARY TABLE {table}")
+
+    def listed(self, columns: Definitions, rows: pa.Table) -> str | None:
+        return None
 
     def unlogged(self, table: str, columns: str) -> None:
         self.run(f"CREATE TABLE {table} ({columns}, PRIMARY KEY ({NUMBER})) {self._options}")

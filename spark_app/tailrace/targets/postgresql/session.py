@@ -12,10 +12,12 @@ from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.databases.postgresql.connect import Connection, PgConfig, connect, database_errors, error_text
 from tailrace.errors import Retry, TargetRefused
 from tailrace.targets.postgresql import texts, types
-from tailrace.targets.sql.session import COUNT, NUMBER, Alteration, Place, nothing, table
+from tailrace.targets.sql.session import COUNT, NUMBER, Alteration, Definitions, Place, nothing, table
 
 COPY_ROWS = 20_000
 """Rows that are written as text together."""
+FEW, FEW_BYTES = 1000, 1 << 20
+"""The most that statements list by themselves."""
 CREATING = 0x7461696C72616365
 """Number of the advisory lock of sessions that create schemas and tables."""
 UNREAD = (
@@ -154,8 +156,14 @@ class PgTargetSession:
             )
 
     def create_schema(self, name: str) -> None:
-        if not self.rows("SELECT 1 FROM pg_namespace WHERE nspname = %s", name):
+        found = self.rows("SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = %s", name)
+        if not found:
             self.run(f"CREATE SCHEMA IF NOT EXISTS {self.quote(name)}")
+        elif not found[0][0]:
+            raise TargetRefused(
+                f"{self._user} may not create tables in schema {name} of {self._place}",
+                f"Run `GRANT CREATE ON SCHEMA {self.quote(name)} TO {self.quote(self._user)}`.",
+            )
 
     def drop_schema(self, name: str) -> None:
         if not self.rows("SELECT 1 FROM pg_class WHERE relnamespace = to_regnamespace(%s) LIMIT 1", name):
@@ -205,6 +213,14 @@ class PgTargetSession:
 
     def drop_temporary(self, table: str) -> None:
         self.run(f"DROP TABLE {table}")
+
+    def listed(self, columns: Definitions, rows: pa.Table) -> str | None:
+        if rows.num_rows > FEW or rows.nbytes > FEW_BYTES:
+            return None
+        arrays = ", ".join(texts.array_literal(name, rows.column(name)) for name in rows.column_names)
+        values = ", ".join(f"CAST(v{at} AS {kind}) AS {name}" for at, (name, kind) in enumerate(columns))
+        names = ", ".join(f"v{at}" for at in range(len(columns)))
+        return f"(SELECT {values} FROM unnest({arrays}) AS v({names}))"
 
     def unlogged(self, table: str, columns: str) -> None:
         self.run(f"CREATE UNLOGGED TABLE {table} ({columns})")

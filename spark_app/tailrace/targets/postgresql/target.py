@@ -56,10 +56,10 @@ class PgTarget:
         return True
 
     def _require(self, session: PgTargetSession) -> None:
-        ((version, standby, may_create, encoding),) = session.rows(
+        ((version, standby, may_create, may_stage, encoding),) = session.rows(
             "SELECT current_setting('server_version_num')::int, pg_is_in_recovery(),"
             " has_database_privilege(current_database(), 'CREATE') OR to_regnamespace('_tailrace') IS NOT NULL,"
-            " current_setting('server_encoding')"
+            " has_database_privilege(current_database(), 'TEMPORARY'), current_setting('server_encoding')"
         )
         if version < OLDEST:
             raise TargetRefused(f"{self.place} is PostgreSQL {version // 10000}", "Use PostgreSQL 14 or later.")
@@ -69,12 +69,13 @@ class PgTarget:
             raise TargetRefused(
                 f"{self.place} stores texts as {encoding}", "Use a database with the encoding UTF8 as the target."
             )
-        if not may_create:
-            grant = f"GRANT CREATE ON DATABASE {session.quote(str(self._server.database))}"
-            raise TargetRefused(
-                f"{self._server.username} may not create schemas in {self.place}",
-                f"Run `{grant} TO {session.quote(self._server.username)}`.",
-            )
+        for may, what, right in ((may_create, "schemas", "CREATE"), (may_stage, "temporary tables", "TEMPORARY")):
+            if not may:
+                grant = f"GRANT {right} ON DATABASE {session.quote(str(self._server.database))}"
+                raise TargetRefused(
+                    f"{self._server.username} may not create {what} in {self.place}",
+                    f"Run `{grant} TO {session.quote(self._server.username)}`.",
+                )
 
     def database_id(self) -> str:
         with closing(PgTargetSession(self._config(), "")) as session:
@@ -86,7 +87,8 @@ class PgTarget:
             return list(looked.obstacles([(schema, (schema.schema_name, schema.table_name)) for schema in schemas]))
 
     def shown(self, schema: TableSchema) -> TableSchema:
-        for what, name in [("table", schema.table_name), *(("column", column.name) for column in schema.columns)]:
+        columns = (("column", column.name) for column in schema.columns)
+        for what, name in [("schema", schema.schema_name), ("table", schema.table_name), *columns]:
             if len(name.encode()) > NAME_BYTES:
                 raise TableStop(
                     schema.name,

@@ -72,12 +72,23 @@ def _before(text: str, zone: str) -> str:
     return f"{int(year) + 1:04}-{rest}{zone} BC"
 
 
+def array_literal(name: str, column: pa.ChunkedArray) -> str:
+    """The texts of all values as a constant of a statement."""
+    array = "{" + ",".join(_quoted(texts_of(name, column))) + "}"
+    return "'" + array.replace("'", "''") + "'::text[]"
+
+
+def _quoted(texts: pa.Array) -> list[str]:
+    """Elements of an array."""
+    return [
+        "NULL" if text is None else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        for text in texts.to_pylist()
+    ]
+
+
 def _lists(values: pa.Array, inner: pa.Array) -> pa.Array:
     """Array literals; each element is quoted, so that none is taken for NULL."""
-    quoted = [
-        "NULL" if text is None else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        for text in inner.to_pylist()
-    ]
+    quoted = _quoted(inner)
     ends = np.cumsum(np.asarray(pc.fill_null(pc.list_value_length(values), 0)))
     begins = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
     return pa.array(

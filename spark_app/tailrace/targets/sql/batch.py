@@ -24,8 +24,8 @@ from tailrace.fold.log_rows import segment_rows
 from tailrace.fold.moved_keys import find_moved_keys
 from tailrace.fold.newest import FROM_BASE
 from tailrace.fold.numbered import NumberedKeys, number_keys
-from tailrace.targets.sql.session import NUMBER, TargetSession, equal, list_of
-from tailrace.targets.sql.staged import ServerRows, StagedChunks, definitions
+from tailrace.targets.sql.session import NUMBER, Definitions, TargetSession, equal, list_of
+from tailrace.targets.sql.staged import NUMBERED, ServerRows, StagedChunks, defined, definitions
 from tailrace.targets.sql.state import SCHEMA
 
 SOURCE, ROUND, BITS = "_tailrace_source", "_tailrace_round", "_tailrace_bits"
@@ -58,13 +58,17 @@ class _Batch:
         chunks.check({chunk.path: chunk for chunk in (*part.chunks, *finished)}.values())
         numbered = number_keys(self.work, 0, read_chunk_keys(self.work, 0, chunks))
         folded = decide(self.work, numbered, _LiveRows(self, numbered, server), chunks)
-        written = self._stage_rows(numbered, folded, server, chunks)
+        written = self._written(folded)
+        lacking = _Lacking.of(folded.rows.values, folded.pool[0].num_rows, numbered, folded.rows.key)
+        completed = self._completed(written, lacking, server, numbered, chunks) if len(lacking.row) else None
         self._delete(numbered, chunks)
         for number, chunk in enumerate(part.chunks):
             self._adopt(number, chunk, numbered, folded.overruled, chunks)
-        if written is not None:
-            names = list_of(self.session, self.work.names)
-            self.session.run(f"INSERT INTO {self.table} ({names}) SELECT {names} FROM {written}")
+        names = list_of(self.session, self.work.names)
+        if completed is not None:
+            self.session.run(f"INSERT INTO {self.table} ({names}) SELECT {names} FROM {completed}")
+        elif written.num_rows:
+            self.session.load(self.table, list(map(self.session.quote, self.work.names)), [written])
         holes = frozenset(keys.keys(numbered.keys(np.flatnonzero(folded.holes).astype(np.int64))))
         for finish in part.finished:
             holes = self._finish(finish, chunks, holes)
@@ -72,51 +76,50 @@ class _Batch:
             self.session.drop_temporary(name)
         return holes
 
-    def stage_keys(self, columns: Columns, numbers: Ints, looked_up: bool = False) -> str:
-        """A temporary table of keys, with their numbers. `looked_up`: rows are looked for by key."""
-        schema = self.work.slice.schema
-        kinds = ", ".join(f"{self.session.quote(c.name)} {self.session.type_of(schema, c)}" for c in schema.key_columns)
-        names = list(map(self.session.quote, self.work.key))
-        name = self._temporary("keys", f"{NUMBER} bigint, {kinds}", names if looked_up else ())
-        quoted = [NUMBER, *names]
-        self.session.load(name, quoted, [pa.table([pa.array(numbers), *columns], names=[NUMBER, *self.work.key])])
-        return name
+    def stage_keys(self, columns: Columns, numbers: Ints) -> str:
+        """A table of keys, with their numbers."""
+        rows = pa.table([pa.array(numbers), *columns], names=[NUMBER, *self.work.key])
+        return self._staged("keys", [NUMBERED, *self._key_columns()], rows)
 
-    def _temporary(self, name: str, columns: str, key: Sequence[str] = ()) -> str:
-        made = self.session.temporary(f"_tailrace_{name}_{len(self.temporary)}", columns, key)
+    def _key_columns(self) -> Definitions:
+        schema, session = self.work.slice.schema, self.session
+        return [(session.quote(c.name), session.type_of(schema, c)) for c in schema.key_columns]
+
+    def _staged(self, name: str, columns: Definitions, rows: pa.Table) -> str:
+        """A table of these rows, or what stands for one: a temporary table wears on the server's catalog and, until the
+        end of the transaction, on its table of locks."""
+        listed = self.session.listed(columns, rows)
+        if listed is not None:
+            return listed
+        made = self._temporary(name, columns)
+        self.session.load(made, [column for column, _ in columns], [rows])
+        return made
+
+    def _temporary(self, name: str, columns: Definitions, key: Sequence[str] = ()) -> str:
+        made = self.session.temporary(f"_tailrace_{name}_{len(self.temporary)}", defined(columns), key)
         self.temporary.append(made)
         return made
 
     # ---- rows to write ----
 
-    def _stage_rows(
-        self, numbered: NumberedKeys, folded: Folded, server: ServerRows, chunks: StagedChunks
-    ) -> str | None:
-        """A temporary table with the rows that the fold writes; None: there are none. Values of the log are loaded,
-        the others are copied on the server."""
-        rows = folded.rows
-        if not len(rows.key):
-            return None
-        columns = f"{NUMBER} bigint, {definitions(self.session, self.work.slice.schema)}"
-        name = self._temporary("rows", columns, (NUMBER,))
+    def _written(self, folded: Folded) -> pa.Table:
+        """The rows that the fold writes, with the log's values; the others are on the server."""
         logged = folded.pool[0]
         values = [
             logged.column(at).take(pa.array(places, mask=(places < 0) | (places >= logged.num_rows)))
-            for at, places in enumerate(rows.values)
+            for at, places in enumerate(folded.rows.values)
         ]
-        staged = pa.table([pa.array(np.arange(len(rows.key))), *values], names=[NUMBER, *self.work.names])
-        self.session.load(name, [NUMBER, *map(self.session.quote, self.work.names)], [staged])
-        lacking = _Lacking.of(rows.values, logged.num_rows, numbered, rows.key)
-        if len(lacking.row):
-            self._fill(name, lacking, server, numbered, chunks)
-        return name
+        return pa.table(values, names=self.work.names)
 
-    def _fill(
-        self, rows: str, lacking: "_Lacking", server: ServerRows, numbered: NumberedKeys, chunks: StagedChunks
-    ) -> None:
-        """Complete staged rows out of rows on the server, before these are deleted."""
+    def _completed(
+        self, written: pa.Table, lacking: "_Lacking", server: ServerRows, numbered: NumberedKeys, chunks: StagedChunks
+    ) -> str:
+        """A temporary table of the rows, completed out of rows on the server, before these are deleted."""
         quote, names = self.session.quote, self.work.names
-        columns = f"{NUMBER} bigint, {definitions(self.session, self.work.slice.schema)}"
+        columns = definitions(self.session, self.work.slice.schema, NUMBERED)
+        rows = self._temporary("rows", columns, (NUMBER,))
+        staged = written.add_column(0, NUMBER, pa.array(np.arange(written.num_rows)))
+        self.session.load(rows, [name for name, _ in columns], [staged])
         pool = self._temporary("pool", columns, (NUMBER,))
         for chunk, numbers, labels in lacking.sources(server, numbered, self.work):
             source = (
@@ -125,11 +128,9 @@ class _Batch:
                 else self._of_chunk(chunk, chunks, numbers, labels)
             )
             self.session.run(f"INSERT INTO {pool} ({NUMBER}, {list_of(self.session, names)}) {source}")
-        wanted = self._temporary(
-            "wanted", f"{NUMBER} bigint, {SOURCE} bigint, {ROUND} bigint, {BITS} {self.session.binary}"
-        )
         table, rounds = lacking.table()
-        self.session.load(wanted, [NUMBER, SOURCE, ROUND, BITS], [table])
+        pairs = [NUMBERED, (SOURCE, "bigint"), (ROUND, "bigint"), (BITS, self.session.binary)]
+        wanted = self._staged("wanted", pairs, table)
         places = np.flatnonzero(lacking.bits.any(axis=0)).tolist()
         assigned = {
             quote(names[at]): f"CASE WHEN {self.session.bit(f'u.{BITS}', at)}"
@@ -141,6 +142,7 @@ class _Batch:
             using = f"(SELECT w.{NUMBER}, w.{BITS}, {picked} FROM {wanted} w JOIN {pool} p"
             using += f" ON p.{NUMBER} = w.{SOURCE} WHERE w.{ROUND} = {turn}) u"
             self.session.update_from(rows, assigned, using, f"t.{NUMBER} = u.{NUMBER}")
+        return rows
 
     def _of_target(self, wanted: Columns, labels: Ints) -> str:
         """A query for the target's rows of these keys, under labels."""
@@ -151,9 +153,8 @@ class _Batch:
 
     def _of_chunk(self, chunk: ChunkRegistered, chunks: StagedChunks, positions: Ints, labels: Ints) -> str:
         """A query for a chunk's rows at these positions, under labels."""
-        staged = self._temporary("places", f"{NUMBER} bigint, {SOURCE} bigint")
         pairs = pa.table([pa.array(labels), pa.array(positions)], names=[NUMBER, SOURCE])
-        self.session.load(staged, [NUMBER, SOURCE], [pairs])
+        staged = self._staged("places", [NUMBERED, (SOURCE, "bigint")], pairs)
         place = f"{SCHEMA}.{self.session.quote(str(chunk.path))}"
         return f"SELECT u.{NUMBER}, {chunks.selected(chunk)} FROM {place} c JOIN {staged} u ON u.{SOURCE} = c.{NUMBER}"
 
@@ -189,8 +190,7 @@ class _Batch:
         statement = f"INSERT INTO {self.table} ({names}) SELECT {chunks.selected(chunk)} FROM {place} c"
         gone = numbered.chunk_keys.position[overruled & (numbered.chunk_keys.chunk == number)]
         if len(gone):
-            staged = self._temporary("overruled", f"{NUMBER} bigint PRIMARY KEY")
-            self.session.load(staged, [NUMBER], [pa.table([pa.array(gone)], names=[NUMBER])])
+            staged = self._staged("overruled", [NUMBERED], pa.table([pa.array(gone)], names=[NUMBER]))
             statement += f" WHERE NOT EXISTS (SELECT 1 FROM {staged} g WHERE g.{NUMBER} = c.{NUMBER})"
         self.session.run(statement)
 
@@ -198,12 +198,11 @@ class _Batch:
 
     def _finish(self, finish: FinishedSnapshot, chunks: StagedChunks, holes: frozenset[Key]) -> frozenset[Key]:
         """Delete what is in none of its chunks and has not changed since; returns the holes that stay."""
-        kept = self.stage_keys(self._none(), np.empty(0, np.int64), looked_up=True)
-        names = list_of(self.session, self.work.key)
+        quoted = [self.session.quote(name) for name in self.work.key]
+        kept, names = self._temporary("kept", self._key_columns(), quoted), ", ".join(quoted)
         for chunk in (chunk for chunk in finish.chunks if chunk.path is not None):
             place = f"{SCHEMA}.{self.session.quote(str(chunk.path))}"
             self.session.run(f"INSERT INTO {kept} ({names}) SELECT {chunks.key_list(chunk)} FROM {place} c")
-        quoted = [self.session.quote(name) for name in self.work.key]
         self.session.load(kept, quoted, self._changed_since(finish))
         there = f"SELECT 1 FROM {kept} u WHERE {equal(self.session, self.work.key)}"
         self.session.delete(self.table, f"NOT EXISTS ({there})")
@@ -219,9 +218,6 @@ class _Batch:
         for block in segment_rows(self.work, later, columns=False, unchanged=False):
             found = block.filter(block.seq >= finish.replay_point).keys
             yield pa.table(found, names=self.work.key)
-
-    def _none(self) -> Columns:
-        return [pa.array([], kind) for kind in self.work.key_types]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tailrace.fold.key_columns import Ints
 from tailrace.fold.keyless import CountedChanges, CountedSlice
 from tailrace.targets.sql.batch import fold_input
 from tailrace.targets.sql.session import COUNT, NUMBER, TargetSession, list_of
-from tailrace.targets.sql.staged import ServerRows, StagedChunks, definitions
+from tailrace.targets.sql.staged import NUMBERED, ServerRows, StagedChunks, defined, definitions
 from tailrace.targets.sql.state import SCHEMA
 
 
@@ -59,6 +59,7 @@ class _Wanted:
 
     def __init__(self, session: TargetSession, work: FoldInput, table: str, rows: pa.Table) -> None:
         self._session, self._work, self._table, self._rows = session, work, table, rows
+        self._made: str | None = None
 
     def there(self, counts: Ints) -> Ints:
         """How many rows of each group the table has."""
@@ -68,7 +69,7 @@ class _Wanted:
             statement = f"SELECT w.{NUMBER}, count(*) FROM {self._table} t JOIN {wanted} w ON {self._alike}"
             for number, count in self._session.rows(f"{statement} GROUP BY w.{NUMBER}"):
                 found[int(number)] = int(count)
-            self._session.drop_temporary(wanted)
+            self._drop()
         return found
 
     def delete(self, marks: Ints) -> None:
@@ -76,17 +77,24 @@ class _Wanted:
         if marks.any():
             wanted = self._staged(marks)
             self._session.delete_some(self._table, wanted, self._alike)
-            self._session.drop_temporary(wanted)
+            self._drop()
 
     def _staged(self, counts: Ints) -> str:
         schema = self._work.slice.schema
-        columns = f"{NUMBER} bigint, {COUNT} bigint, {definitions(self._session, schema)}"
-        made = self._session.wanted("_tailrace_wanted", schema, columns)
+        columns = definitions(self._session, schema, NUMBERED, (COUNT, "bigint"))
         numbered = self._rows.add_column(0, COUNT, pa.array(counts))
         numbered = numbered.add_column(0, NUMBER, pa.array(np.arange(self._rows.num_rows)))
-        names = [NUMBER, COUNT, *map(self._session.quote, self._work.names)]
-        self._session.load(made, names, [numbered])
-        return made
+        listed = self._session.listed(columns, numbered)
+        if listed is not None:
+            return listed
+        self._made = self._session.wanted("_tailrace_wanted", schema, defined(columns))
+        self._session.load(self._made, [name for name, _ in columns], [numbered])
+        return self._made
+
+    def _drop(self) -> None:
+        if self._made is not None:
+            self._session.drop_temporary(self._made)
+        self._made = None
 
     @property
     def _alike(self) -> str:

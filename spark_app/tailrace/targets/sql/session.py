@@ -54,6 +54,10 @@ class Alteration:
     """Definitions."""
 
 
+Definitions = Sequence[tuple[str, str]]
+"""Names of columns, quoted, and their types."""
+
+
 class TargetSession(Protocol):
     """Statements of one connection. Names in them are quoted by `quote`; values stand where `%s` does.
 
@@ -127,6 +131,9 @@ class TargetSession(Protocol):
         definitions; `key`: those by which rows are looked for. Returns its name in statements."""
 
     def drop_temporary(self, table: str) -> None: ...
+
+    def listed(self, columns: Definitions, rows: pa.Table) -> str | None:
+        """A few rows as an expression that stands for a table; None: they are to be loaded into a temporary one."""
 
     def unlogged(self, table: str, columns: str) -> None:
         """Create a table that may be empty after a crash of the server."""

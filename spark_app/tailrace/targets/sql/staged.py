@@ -19,8 +19,10 @@ from tailrace.changelog.types import arrow_type
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Columns, Ints, typed
 from tailrace.targets.api import ChunkLost, WrittenChunk
-from tailrace.targets.sql.session import NUMBER, TargetSession, TargetSessions, UnfitValue, list_of
+from tailrace.targets.sql.session import NUMBER, Definitions, TargetSession, TargetSessions, UnfitValue, list_of
 from tailrace.targets.sql.state import SCHEMA
+
+NUMBERED = (NUMBER, "bigint")
 
 
 def form_of(session: TargetSession, schema: TableSchema, generation: Generation) -> str:
@@ -30,9 +32,13 @@ def form_of(session: TargetSession, schema: TableSchema, generation: Generation)
     return f"sql-1-{digest[:16]}"
 
 
-def definitions(session: TargetSession, schema: TableSchema) -> str:
-    """The columns of a table that holds rows of this version, without constraints."""
-    return ", ".join(f"{session.quote(c.name)} {session.type_of(schema, c)}" for c in schema.columns)
+def definitions(session: TargetSession, schema: TableSchema, *more: tuple[str, str]) -> Definitions:
+    """The columns of a table that holds rows of this version, without constraints, behind `more`."""
+    return [*more, *((session.quote(c.name), session.type_of(schema, c)) for c in schema.columns)]
+
+
+def defined(columns: Definitions) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns)
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ class SqlChunkWriter:
                     self.schema.table_id,
                     b"",
                 )
-                session.unlogged(table, f"{NUMBER} bigint, {definitions(session, self.schema)}")
+                session.unlogged(table, defined(definitions(session, self.schema, NUMBERED)))
 
             with session.transaction(define):
                 names = [NUMBER, *(session.quote(column.name) for column in self.schema.columns)]
