@@ -56,6 +56,11 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """The interpreter frees modules at its end: DuckDB's complain of those that it cannot."""
+    gc.unfreeze()
+
+
 def pytest_report_header() -> str:
     """The turn, so that a failure can be repeated."""
     return f"turn: {turn() or 'all'} (TAILRACE_TURN=... repeats it)"

@@ -29,28 +29,32 @@ LAST_PATIENCE = 5.0
 
 
 class LogCleaner:
-    """One thread that deletes, in order of what it is given."""
+    """One thread that deletes, in order of what it is given: from the first work to `close`."""
 
     def __init__(self) -> None:
-        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._refused: TailraceError | None = None
-        threading.Thread(target=self._run, name="retention", daemon=True).start()
+        self._thread: threading.Thread | None = None
 
     def put(self, work: Callable[[], None]) -> None:
         """Raises what stood in the way of earlier work, unless it passes by itself."""
         if self._refused is not None:
             raise self._refused
         self._work.put(work)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
+            self._thread.start()
 
-    def wait(self, patience: float) -> bool:
-        """Until all work given so far is done, for so many seconds at most. Whether it is."""
-        done = threading.Event()
-        self._work.put(done.set)
-        return done.wait(patience)
+    def close(self, patience: float) -> bool:
+        """No more work comes. Waits until all is done, for so many seconds at most. Whether it is."""
+        if self._thread is None:
+            return True
+        self._work.put(None)
+        self._thread.join(patience)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while True:
-            work = self._work.get()
+        while (work := self._work.get()) is not None:
             try:
                 work()
             except Retry as error:
@@ -101,7 +105,7 @@ class RetentionJob:
         if short and rolled_up:  # as seldom as that: it lists all segments
             storage, state = journal.storage, journal.state
             self._now_and_then(UNNAMED, DAY, lambda: len(sweep(storage, state)))
-        if not self._cleaner.wait(patience):
+        if not self._cleaner.close(patience):
             log.info("some files are left to delete; a later run of retention deletes them")
 
     def _trim(self) -> int:

@@ -46,6 +46,7 @@ class CaptureServer:
             # A successor may have put its own socket here already.
             if self._path.exists() and self._path.stat().st_ino == self._inode:
                 self._path.unlink(missing_ok=True)
+            self._socket.shutdown(socket.SHUT_RDWR)  # `accept` does not hear of `close`
             self._socket.close()
 
     def _accept(self, listener: socket.socket) -> None:

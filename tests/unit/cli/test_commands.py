@@ -233,7 +233,7 @@ def test_a_proxy_of_the_environment_hears_nothing_of_the_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
-    threading.Thread(target=proxy.serve_forever, daemon=True).start()
+    threading.Thread(target=proxy.serve_forever, args=(0.05,), daemon=True).start()
     for name in ("http_proxy", "HTTP_PROXY"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.server_address[1]}")
     for name in ("no_proxy", "NO_PROXY"):

@@ -112,7 +112,7 @@ def test_a_source_that_takes_longer_to_look_up_keys_than_the_driver_waits_is_wai
 
     def slowly(table: TableLog, keys: Sequence[Key]) -> tuple[Key, ...]:
         asked.set()
-        time.sleep(1)
+        time.sleep(0.3)
         return canonical(table, keys)
 
     monkeypatch.setattr(runner, "canonical_keys", slowly)

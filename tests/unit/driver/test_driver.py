@@ -20,6 +20,7 @@ from typing_extensions import override
 from support.apply_loop import table
 from support.origins import origin
 from support.resources import replicator
+from support.waiting import until
 from tailrace.capture.inbox import Board, Inbox
 from tailrace.capture.protocol import StateAnswer
 from tailrace.capture.renewal import Renewal
@@ -114,6 +115,7 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **faults: Exception) 
         made = Fake(name, done, told)
         return lambda *arguments, **more: made
 
+    monkeypatch.setattr(driver, "STEP_SECONDS", 0.01)
     monkeypatch.setattr(launch, "server", fake("server"))
     monkeypatch.setattr(launch, "capture_process", fake("capture"))
     monkeypatch.setattr(display, "choose", fake("view"))
@@ -258,7 +260,6 @@ def test_the_main_loop_turns_while_the_source_hangs_over_the_keys_of_a_request(
     head = {"apiVersion": "tailrace.dev/v1alpha1", "kind": "SnapshotRequest", "metadata": {"name": "again"}}
     request = SnapshotRequest.model_validate(head | {"spec": spec})
     monkeypatch.setattr(made, "_settings", dataclasses.replace(made._settings, requests=(request,)))
-    monkeypatch.setattr(driver, "STEP_SECONDS", 0.01)
     parts = cast(Any, launch.parts)()
     parts.journal.state = LogState(number=RecordNumber(3), tables={7: table(7)})
     hangs, asked = threading.Event(), threading.Event()
@@ -268,22 +269,20 @@ def test_the_main_loop_turns_while_the_source_hangs_over_the_keys_of_a_request(
         assert hangs.wait(60)
         return (("1",),)
 
-    turns: list[int] = []
-
     def watch() -> None:
         assert asked.wait(20)
-        for _ in range(2):
-            turns.append(done.count("capture check"))
-            time.sleep(1)
-        made._ending.set()
-        hangs.set()
+        begun = done.count("capture check")
+        try:
+            until(lambda: done.count("capture check") > begun + 10, "turns", 20, pause=0.01)
+        finally:
+            made._ending.set()
+            hangs.set()
 
     parts.runner.canonical_keys = canonical_keys
     watching = threading.Thread(target=watch)
     watching.start()
     assert made.run() == 0
     watching.join()
-    assert turns[1] - turns[0] > 10
 
 
 def test_the_main_loop_turns_while_the_source_hangs_over_the_position_of_once(
@@ -292,7 +291,6 @@ def test_the_main_loop_turns_while_the_source_hangs_over_the_position_of_once(
     made, done = ready(tmp_path, monkeypatch)
     monkeypatch.setattr(made, "_settings", dataclasses.replace(made._settings, once=True))
     monkeypatch.setattr(driver, "bound", lambda source, journal: source)
-    monkeypatch.setattr(driver, "STEP_SECONDS", 0.01)
     hangs, calls = threading.Event(), list[int]()
 
     def position_now(*_: object) -> Position:
@@ -306,10 +304,11 @@ def test_the_main_loop_turns_while_the_source_hangs_over_the_position_of_once(
     monkeypatch.setattr(made, "_position_now", position_now)
 
     def end() -> None:
-        while len(calls) < 2:
-            time.sleep(0.05)
-        time.sleep(1)
-        made._ending.on_signal(15, None)
+        try:
+            until(lambda: len(calls) == 2, "asked again", 20, pause=0.01)
+            until(lambda: done.count("capture check") > calls[1] + 10, "turns", 20, pause=0.01)
+        finally:
+            made._ending.on_signal(15, None)
 
     ending = threading.Thread(target=end)
     ending.start()
@@ -325,17 +324,26 @@ def test_a_signal_ends_a_start_whose_source_storage_or_target_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hanging: str
 ) -> None:
     made, done = ready(tmp_path, monkeypatch)
-    hangs = threading.Event()
+    hangs, asked = threading.Event(), threading.Event()
+
+    def hang(*_: object, **__: object) -> bool:
+        asked.set()
+        return hangs.wait(60)
+
+    def end() -> None:
+        until(lambda: asked.is_set() and "view show" in done, "shown while it hangs", 20, pause=0.01)
+        made._ending.on_signal(15, None)
+
     if hanging == "source":
         monkeypatch.setattr(made, "_settings", dataclasses.replace(made._settings, once=True))
-        monkeypatch.setattr(driver, "position_at_start", lambda *_: hangs.wait(60))
+        monkeypatch.setattr(driver, "position_at_start", hang)
     elif hanging == "target":
-        monkeypatch.setattr(launch, "parts", lambda *_, **__: hangs.wait(60))
+        monkeypatch.setattr(launch, "parts", hang)
     else:
         log_in(tmp_path, made)
         monkeypatch.setattr(Driver, "_await_journal", AWAIT_JOURNAL)
-        monkeypatch.setattr(JournalStart, "look", lambda self: hangs.wait(60))
-    threading.Timer(1.5, made._ending.on_signal, (15, None)).start()
+        monkeypatch.setattr(JournalStart, "look", hang)
+    threading.Thread(target=end).start()
     begun = time.monotonic()
     assert made.run() == (1 if hanging == "source" else 0)
     assert time.monotonic() - begun < 20
@@ -356,7 +364,6 @@ def test_a_start_that_waits_shows_for_what(tmp_path: Path, monkeypatch: pytest.M
         record=RecordNumber(-1), epoch=-1, position=Position(0), waiting_for="the slot waits for transaction 7"
     )
     monkeypatch.setattr(made._control, "watch", cast(Any, SimpleNamespace(state=lambda: answer)))
-    monkeypatch.setattr(driver, "STEP_SECONDS", 0.01)
     threading.Timer(0.2, made._ending.set).start()
     assert made.run() == 0
     assert set(shown) == {"the slot waits for transaction 7"}
@@ -369,7 +376,6 @@ def test_a_start_waits_for_capture_to_begin_the_stream_again(tmp_path: Path, mon
     storage = made._places.storage
     JournalWriter.create(storage, origin(), Position(1), "capture")
     Renewal(id="again", request="again").write(storage)
-    monkeypatch.setattr(driver, "STEP_SECONDS", 0.01)
     board = Board()
     server = CaptureServer(made._folder.socket, Inbox(), board)
     server.start()
@@ -379,7 +385,7 @@ def test_a_start_waits_for_capture_to_begin_the_stream_again(tmp_path: Path, mon
         done.append("begun")
         board.show(begun, lambda: RecordNumber(0))
 
-    threading.Timer(0.5, begin).start()
+    threading.Timer(0.1, begin).start()
     try:
         found = awaited(made, Fake("view", done, {}))
     finally:

@@ -1,6 +1,7 @@
 """The snapshot runner over a real journal: what it begins, in which order and how much of it at once.
 
-The source, capture and the executors are replaced by functions that record what they are asked for.
+The source, capture and the executors are replaced by functions that record what they are asked for; time passes only
+while nothing is under way.
 """
 
 import time
@@ -35,6 +36,7 @@ class Surroundings(World):
 
     def __init__(self, folder: Path, edges: Sequence[int]) -> None:
         super().__init__(folder, edges)
+        self.now = 1000.0
         self.appended: list[Sequence[Event]] = []
         self.looks: list[str] = []
         self.running_xid = 0
@@ -81,6 +83,7 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
     def make(*edges: int) -> tuple[SnapshotRunner, Surroundings]:
         around = Surroundings(tmp_path, edges)
         runner = runner_over(around, tmp_path, monkeypatch, lambda: SnapshotSpec(parallelism=PARALLELISM))
+        monkeypatch.setattr(runner, "_monotonic", lambda: around.now)
         return runner, around
 
     return make
@@ -89,11 +92,13 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
 Begin = Callable[..., tuple[SnapshotRunner, Surroundings]]
 
 
-def turn_until(runner: SnapshotRunner, reached: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
+def turn_until(runner: SnapshotRunner, around: Surroundings, reached: Callable[[], bool], pace: float = 0.5) -> None:
+    end = time.monotonic() + 60
     while not reached():
         assert time.monotonic() < end
-        runner.step(0.01)
+        runner.step(0.01 if runner._under_way else 0)
+        if not runner._under_way:
+            around.now += pace
 
 
 def test_of_many_tables_a_few_are_begun_at_once_and_all_end(begin: Begin) -> None:
@@ -104,7 +109,7 @@ def test_of_many_tables_a_few_are_begun_at_once_and_all_end(begin: Begin) -> Non
         known = around.state.snapshots
         return len(known) > 0 and all(s.ended is not None for s in known.values())
 
-    turn_until(runner, over)
+    turn_until(runner, around, over)
     runner.stop()
     plans = [events for events in around.appended if events[0].kind == "snapshot-planned"]
     assert [len(events) for events in plans] == [60], "one record plans them all"
@@ -122,7 +127,7 @@ def test_a_small_table_does_not_wait_for_the_end_of_a_large_one(begin: Begin, mo
         return (str(int(work.lower[0]) + 1 if work.lower is not None else 100),) if table == 1 else None
 
     monkeypatch.setattr(steps, "find_cut", cut)
-    turn_until(runner, lambda: any(s.ended is not None for s in around.refresh().snapshots.values()))
+    turn_until(runner, around, lambda: any(s.ended is not None for s in around.refresh().snapshots.values()))
     runner.stop()
     ended = [s.plan.tables for s in around.state.snapshots.values() if s.ended is not None]
     assert ended == [(2,)]
@@ -131,17 +136,16 @@ def test_a_small_table_does_not_wait_for_the_end_of_a_large_one(begin: Begin, mo
 def test_a_transaction_that_is_in_the_way_is_looked_at_once_a_second_and_not_by_each_table(begin: Begin) -> None:
     runner, around = begin(*[10] * 30, 5)
     around.running_xid = 7
-    turn_until(runner, lambda: any(s.ended is not None for s in around.refresh().snapshots.values()))
+    turn_until(runner, around, lambda: any(s.ended is not None for s in around.refresh().snapshots.values()))
     ended = [s.plan.tables for s in around.state.snapshots.values() if s.ended is not None]
     assert ended == [(31,)], "the older edge has passed"
     assert [runner.waiting_for] == ["transaction 7"]
     before = len(around.looks)
-    end = time.monotonic() + 2.5
-    while time.monotonic() < end:
-        runner.step(0.01)
-    assert 1 <= len(around.looks) - before <= 3
+    later = around.now + 10
+    turn_until(runner, around, lambda: around.now >= later, 0.1)
+    assert 9 <= len(around.looks) - before <= 11
     around.running_xid = 11
-    turn_until(runner, lambda: all(s.ended is not None for s in around.refresh().snapshots.values()))
+    turn_until(runner, around, lambda: all(s.ended is not None for s in around.refresh().snapshots.values()))
     assert [runner.waiting_for] == [None]
     runner.stop()
 
@@ -166,16 +170,15 @@ def test_a_table_whose_edge_moves_reads_nothing_until_older_transactions_are_ove
 
     monkeypatch.setattr(steps, "find_cut", cut)
     monkeypatch.setattr(steps, "read", reading)
-    turn_until(runner, lambda: runner.waiting_for is not None)
+    turn_until(runner, around, lambda: runner.waiting_for is not None)
     before = len(read)
     with caplog.at_level("INFO", "tailrace"):
-        end = time.monotonic() + 1.5
-        while time.monotonic() < end:
-            runner.step(0.01)
+        later = around.now + 10
+        turn_until(runner, around, lambda: around.now >= later)
     assert (len(read), runner.waiting_for) == (before, "transaction 11")
     assert all(s.ended is None for s in around.state.snapshots.values())
     around.running_xid = 21
-    turn_until(runner, lambda: all(s.ended is not None for s in around.refresh().snapshots.values()))
+    turn_until(runner, around, lambda: all(s.ended is not None for s in around.refresh().snapshots.values()))
     runner.stop()
     assert runner.waiting_for is None and len(read) == len(set(read))
     assert {s.ended.outcome for s in around.state.snapshots.values() if s.ended is not None} == {"completed"}
@@ -185,7 +188,7 @@ def test_what_the_chunks_wait_for_is_told_once_in_the_log(begin: Begin, caplog: 
     runner, around = begin(10, 10)
     around.running_xid = 7
     with caplog.at_level("INFO", "tailrace"):
-        turn_until(runner, lambda: len(around.looks) >= 3)
+        turn_until(runner, around, lambda: len(around.looks) >= 3)
     runner.stop()
     assert [r.getMessage() for r in caplog.records if "wait" in r.getMessage()] == ["chunks wait for transaction 7"]
 
@@ -196,30 +199,24 @@ def test_a_table_that_a_migration_locks_for_longer_than_the_retry_time_is_waited
 ) -> None:
     runner, around = begin(10)
     around.running_xid = 11
-    now = [1000.0]
-    monkeypatch.setattr(runner, "_monotonic", lambda: now[0])
     real, tries, held = getattr(steps, asked), list[float](), [True]
 
     def locked(*of: Any) -> object:
-        tries.append(now[0])
+        tries.append(around.now)
         if held[0]:
             raise Locked("a lock on s.t: backend 7 ('psql') holds AccessExclusiveLock on s.t")
         return real(*of)
 
-    def later() -> bool:
-        now[0] += 20
-        return len(tries) >= 10
-
     monkeypatch.setattr(steps, asked, locked)
     with caplog.at_level("INFO", "tailrace"):
         # The last try may be under way just now, and its result not heard.
-        turn_until(runner, lambda: later() and runner.waiting_for is not None)
+        turn_until(runner, around, lambda: len(tries) >= 10 and runner.waiting_for is not None, 20)
     assert runner.waiting_for == "a lock on s.t: backend 7 ('psql') holds AccessExclusiveLock on s.t"
     told = [r.getMessage() for r in caplog.records if "backend 7" in r.getMessage()]
     assert set(told) == {f"a snapshot waits for {runner.waiting_for}"} and len(told) <= 2, "not with every try"
     assert tries[-1] - tries[0] > 60 and all(s.ended is None for s in around.refresh().snapshots.values())
     held[0] = False
-    turn_until(runner, lambda: later() and all(s.ended is not None for s in around.refresh().snapshots.values()))
+    turn_until(runner, around, lambda: all(s.ended is not None for s in around.refresh().snapshots.values()), 20)
     runner.stop()
     assert {s.ended.outcome for s in around.state.snapshots.values() if s.ended is not None} == {"completed"}
     assert runner.waiting_for is None
@@ -238,9 +235,9 @@ def test_a_clock_that_is_set_back_by_a_day_holds_no_retry_up(begin: Begin, monke
 
     monkeypatch.setattr(runner, "_clock", lambda: wall[0])
     monkeypatch.setattr(steps, "find_start", fails_once)
-    turn_until(runner, lambda: len(tries) == 1)
+    turn_until(runner, around, lambda: len(tries) == 1)
     wall[0] -= 86_400
-    turn_until(runner, lambda: len(tries) == 2)
+    turn_until(runner, around, lambda: len(tries) == 2)
     runner.stop()
 
 
@@ -253,35 +250,33 @@ def test_a_password_that_is_being_rotated_has_a_minute_to_reach_its_file(
     tables there are."""
     runner, around = begin(*[10] * 30)
     around.running_xid = 11
-    now, began, refused = [1000.0], list[float](), list[float]()
+    began, refused = list[float](), list[float]()
 
     def guarded(name: str) -> Callable[..., object]:
         real = getattr(steps, name)
 
         def step(*of: Any) -> object:
             if name == asked and not began:
-                began.append(now[0])
-            if began and now[0] - began[0] < seconds:
-                refused.append(now[0])
+                began.append(around.now)
+            if began and around.now - began[0] < seconds:
+                refused.append(around.now)
                 raise AuthenticationFailed("db as 'u': password authentication failed")
             return real(*of)
 
         return step
 
     def over() -> bool:
-        now[0] += 0.5
         known = around.refresh().snapshots
         return len(known) > 0 and all(s.ended is not None for s in known.values())
 
-    monkeypatch.setattr(runner, "_monotonic", lambda: now[0])
     for name in ("check_edge", "find_start", "find_cut", "read"):
         monkeypatch.setattr(steps, name, guarded(name))
     if seconds > 60:
         with pytest.raises(AuthenticationFailed):
-            turn_until(runner, over)
-        assert 60 < now[0] - began[0] < 90
+            turn_until(runner, around, over)
+        assert 60 < around.now - began[0] < 90
     else:
-        turn_until(runner, over)
+        turn_until(runner, around, over)
         assert {s.ended.outcome for s in around.state.snapshots.values() if s.ended is not None} == {"completed"}
     assert len([at for at in refused if at > began[0] + 5]) <= 7, refused
     runner.stop()
@@ -294,16 +289,16 @@ def test_a_source_that_is_away_is_tried_once_a_pause_and_told_once_a_try_however
     """With 70 tables the log took 200 warnings a minute, and the server 3.4 connections a second."""
     runner, around = begin(*[10] * 30)
     around.running_xid = 11
-    now, began, tries = [1000.0], list[float](), list[float]()
+    began, tries = list[float](), list[float]()
 
     def cut_off(name: str) -> Callable[..., object]:
         real = getattr(steps, name)
 
         def step(*of: Any) -> object:
             if name == asked and not began:
-                began.append(now[0])
-            if began and now[0] - began[0] < 300:
-                tries.append(now[0])
+                began.append(around.now)
+            if began and around.now - began[0] < 300:
+                tries.append(around.now)
                 with met_at("source"):
                     raise Retry.of_place("cannot connect to db:5432")
             return real(*of)
@@ -311,16 +306,14 @@ def test_a_source_that_is_away_is_tried_once_a_pause_and_told_once_a_try_however
         return step
 
     def over() -> bool:
-        now[0] += 5.0 if began and now[0] - began[0] < 290 else 0.5
         known = around.refresh().snapshots
         return len(known) > 0 and all(s.ended is not None for s in known.values())
 
-    monkeypatch.setattr(runner, "_monotonic", lambda: now[0])
     monkeypatch.setattr(runner, "_retry_seconds", lambda: 600.0)
     for name in ("check_edge", "find_start", "find_cut", "read"):
         monkeypatch.setattr(steps, name, cut_off(name))
     with caplog.at_level("WARNING", "tailrace"):
-        turn_until(runner, over)
+        turn_until(runner, around, over)
     runner.stop()
     assert {s.ended.outcome for s in around.state.snapshots.values() if s.ended is not None} == {"completed"}
     told = [record for record in caplog.records if "cannot connect" in record.getMessage()]
@@ -333,22 +326,20 @@ def test_an_outage_that_lasts_longer_than_the_retry_time_ends_every_tables_wait(
 ) -> None:
     """Also of tables that have not tried yet: a short run ends."""
     runner, around = begin(*[10] * 40)
-    around.running_xid, now = 11, [1000.0]
+    around.running_xid = 11
 
     def away(*of: Any) -> Start:
         with met_at("source"):
             raise Retry.of_place("cannot connect to db:5432")
 
     def over() -> bool:
-        now[0] += 5.0
         return len(around.refresh().snapshots) > 0 and all(s.ended for s in around.state.snapshots.values())
 
-    monkeypatch.setattr(runner, "_monotonic", lambda: now[0])
     monkeypatch.setattr(runner, "_retry_seconds", lambda: 60.0)
     monkeypatch.setattr(steps, "find_start", away)
-    turn_until(runner, over)
+    turn_until(runner, around, over, 5)
     runner.stop()
-    assert now[0] < 1000 + 60 + 10 * 45
+    assert around.now < 1000 + 60 + 10 * 45
 
 
 def test_a_target_that_is_still_being_opened_is_waited_for_without_a_warning(
@@ -365,7 +356,7 @@ def test_a_target_that_is_still_being_opened_is_waited_for_without_a_warning(
         return around.read(tools, run, part, table)
 
     monkeypatch.setattr(steps, "read", late)
-    turn_until(runner, lambda: any(s.ended is not None for s in around.refresh().snapshots.values()))
+    turn_until(runner, around, lambda: any(s.ended is not None for s in around.refresh().snapshots.values()))
     runner.stop()
     assert tries == []
     told = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]

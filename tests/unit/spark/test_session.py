@@ -195,11 +195,13 @@ def test_a_jvm_that_died_is_named_with_its_code_and_its_log(tmp_path: Path) -> N
     assert "spark.log" in caught.value.fix and "driver.memory" in caught.value.fix
 
 
-@pytest.mark.parametrize(("command", "code"), [("cat", 0), ("sleep 60", -9)], ids=["exits", "hangs"])
-def test_the_jvm_is_gone_when_the_session_has_stopped(command: str, code: int) -> None:
+@pytest.mark.parametrize(
+    ("command", "code", "patience"), [("cat", 0, 60.0), ("sleep 60", -9, 0.1)], ids=["exits", "hangs"]
+)
+def test_the_jvm_is_gone_when_the_session_has_stopped(command: str, code: int, patience: float) -> None:
     with subprocess.Popen(command.split(), stdin=subprocess.PIPE) as jvm:
         context = SimpleNamespace(_gateway=SimpleNamespace(proc=jvm))
-        session.stop(cast(SparkSession, SimpleNamespace(sparkContext=context, stop=lambda: None)), 2.0)
+        session.stop(cast(SparkSession, SimpleNamespace(sparkContext=context, stop=lambda: None)), patience)
         assert jvm.returncode == code
 
 

@@ -61,7 +61,7 @@ def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage
     monkeypatch.setattr(Slow, "stands_still", False)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     keys = tmp_path / "keys"
     keys.write_text("accessKeyId=a\nsecretAccessKey=b\n")
     config = StorageLocation(

@@ -74,7 +74,8 @@ class StatusServer:
         handler = type("Handler", (_Handler,), {"control": control, "token": token})
         self._server = ThreadingHTTPServer((host, port), handler)
         self._server.daemon_threads = True
-        self._thread = Thread(target=self._server.serve_forever, name="status-server", daemon=True)
+        # It looks as often whether it shall end: `close` waits for that.
+        self._thread = Thread(target=self._server.serve_forever, args=(0.1,), name="status-server", daemon=True)
 
     @property
     def url(self) -> str:

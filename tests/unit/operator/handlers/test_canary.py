@@ -12,6 +12,7 @@ from tailrace_operator.act import lease as leases
 from tailrace_operator.act.lease import Lease, LeaseLost
 from tailrace_operator.handlers.canary import Canary
 from tailrace_operator.kube import ApiConflict, ApiNotFound, ApiRefused, ApiUnavailable, Document, Kube, Where
+from tailrace_operator.observe import watch
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.model import ObjectKey
 from tailrace_operator.observe.watch import Watch, WatchSink
@@ -267,7 +268,7 @@ class EmptyStream:
         pass
 
 
-def test_a_server_that_ends_every_watch_at_once_is_not_stormed() -> None:
+def test_a_server_that_ends_every_watch_at_once_is_not_stormed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Ending(MemoryApi):
         opened = 0
 
@@ -279,6 +280,8 @@ def test_a_server_that_ends_every_watch_at_once_is_not_stormed() -> None:
             self.opened += 1
             return EmptyStream()
 
+    monkeypatch.setattr(watch, "SHORT", 0.2)
+
     async def history() -> None:
         api, lists = Ending(), 0
 
@@ -288,7 +291,7 @@ def test_a_server_that_ends_every_watch_at_once_is_not_stormed() -> None:
 
         sink = WatchSink(listed, lambda document: None, lambda document: None)
         task = asyncio.create_task(Watch(cast(Kube, api), "Pod", "team", sink).run())
-        await asyncio.sleep(2)
+        await asyncio.sleep(0.4)
         task.cancel()
         assert (lists, 1 <= api.opened <= 3) == (1, True), api.opened
 

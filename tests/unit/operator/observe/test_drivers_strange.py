@@ -121,7 +121,7 @@ def test_a_plain_answer_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_driver_that_stands_still_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(_: web.Request) -> web.Response:
-        await asyncio.sleep(1)
+        await asyncio.sleep(0.3)
         return web.Response()
 
     async def run() -> tuple[ObservedDriver, DriverAnswer]:
@@ -131,9 +131,9 @@ def test_a_driver_that_stands_still_is_told_in_words(monkeypatch: pytest.MonkeyP
         finally:
             await servers.stop()
 
-    monkeypatch.setattr(drivers, "ANSWER_SECONDS", 0.2)
-    monkeypatch.setattr(snapshots, "SECONDS", 0.2)
+    monkeypatch.setattr(drivers, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(snapshots, "SECONDS", 0.1)
     observed, answer = asyncio.run(run())
-    assert observed.error == "no answer within 0.2 s"
+    assert observed.error == "no answer within 0.1 s"
     assert answer.problem is not None
-    assert answer.problem.message == "the driver does not answer: no answer within 0.2 s"
+    assert answer.problem.message == "the driver does not answer: no answer within 0.1 s"
