@@ -6,12 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.changelog import keys
 from tailrace.targets.sql.session import UnfitValue
-from tailrace.targets.sql.texts import dates, each, escaped, instants, json_text, placed
+from tailrace.targets.sql.texts import content, dates, each, escaped, instants, json_text, numbers, of_four_digits
 
 NULL = "\\N"
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
+_TAB = pa.scalar("\t", pa.large_string())
+_NOTHING = pa.scalar("", pa.large_string())
+_ENDED = (_NOTHING, pa.scalar("\n", pa.large_string()))
+"""Nothing, joined by the end of a line."""
 
 
 def lines(rows: pa.Table) -> bytes:
@@ -19,9 +22,8 @@ def lines(rows: pa.Table) -> bytes:
     if not rows.num_rows:
         return b""
     texts = [escaped(texts_of(name, rows.column(name)), _ESCAPES) for name in rows.column_names]
-    tab = pa.scalar("\t", pa.large_string())
-    joined = pc.binary_join_element_wise(*texts, tab, null_handling="replace", null_replacement=NULL)
-    return ("\n".join(joined.to_pylist()) + "\n").encode()
+    texts[-1] = pc.binary_join_element_wise(texts[-1], *_ENDED, null_handling="replace", null_replacement=NULL)
+    return content(pc.binary_join_element_wise(*texts, _TAB, null_handling="replace", null_replacement=NULL))
 
 
 def texts_of(name: str, column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -35,17 +37,20 @@ def texts_of(name: str, column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return each(values, lambda value: f"\\x{value.hex()}")
     if pa.types.is_timestamp(kind):
-        return instants(values, lambda text: _of_era(text, "+00" if kind.tz else ""))
+        zone = "+00" if kind.tz else ""
+        if of_four_digits(values):
+            plain = values.cast(pa.timestamp(kind.unit)).cast(pa.large_string())
+            return pc.binary_join_element_wise(plain, pa.scalar(zone, pa.large_string()), _NOTHING)
+        return instants(values, lambda text: _of_era(text, zone))
     if pa.types.is_date(kind):
-        return dates(values, _of_era)
+        return values.cast(pa.large_string()) if of_four_digits(values) else dates(values, _of_era)
     if pa.types.is_list(kind):
         inner = texts_of(name, values.flatten())
         return _lists(values, inner)
     if pa.types.is_struct(kind):
         return each(values, lambda value: _without_nul_json(name, value))
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        present = values.drop_null()
-        return placed(values, keys.texts(present))
+        return numbers(values)
     return values.cast(pa.large_string())
 
 

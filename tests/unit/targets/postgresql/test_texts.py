@@ -23,15 +23,15 @@ from tailrace.targets.sql.session import UnfitValue
         (0.1, pa.float32(), "0.1"),
         (float("nan"), pa.float64(), "NaN"),
         (float("-inf"), pa.float64(), "-Infinity"),
-        (-0.0, pa.float64(), "-0.0"),
-        (Decimal("1E-9"), pa.decimal128(38, 9), "0.000000001"),
+        (-0.0, pa.float64(), "-0"),
+        (Decimal("1E-9"), pa.decimal128(38, 9), "1E-9"),
         (b"\x00\xff", pa.binary(), "\\\\x00ff"),
         (date(1, 1, 1), pa.date32(), "0001-01-01"),
         (-719528, pa.date32(), "0001-01-01 BC"),
         (-719529, pa.date32(), "0002-12-31 BC"),
         (2932897, pa.date32(), "10000-01-01"),
-        (datetime(9999, 12, 31, 23, 59, 59, 999999), pa.timestamp("us"), "9999-12-31T23:59:59.999999"),
-        (datetime(1582, 10, 4, tzinfo=UTC), pa.timestamp("us", "UTC"), "1582-10-04T00:00:00.000000+00"),
+        (datetime(9999, 12, 31, 23, 59, 59, 999999), pa.timestamp("us"), "9999-12-31 23:59:59.999999"),
+        (datetime(1582, 10, 4, tzinfo=UTC), pa.timestamp("us", "UTC"), "1582-10-04 00:00:00.000000+00"),
         (["", None, 'b"\\', "NULL"], pa.list_(pa.string()), '{"",NULL,"b\\\\"\\\\\\\\","NULL"}'),
         ([], pa.list_(pa.int32()), "{}"),
         ([1, None], pa.list_(pa.int32()), '{"1",NULL}'),
@@ -46,7 +46,7 @@ def test_a_value_is_written_as_copy_reads_it(value: Any, kind: pa.DataType, text
 
 def test_values_stay_in_their_rows_and_columns() -> None:
     rows = pa.table({"a": [1, None, 3], "b": pa.array([None, ["x"], []], pa.list_(pa.string())), "c": [0.5, None, 2.0]})
-    assert lines(rows) == b'1\t\\N\t0.5\n\\N\t{"x"}\t\\N\n3\t{}\t2.0\n'
+    assert lines(rows) == b'1\t\\N\t0.5\n\\N\t{"x"}\t\\N\n3\t{}\t2\n'
     assert lines(rows.slice(1, 1)) == b'\\N\t{"x"}\t\\N\n'
     assert lines(rows.slice(0, 0)) == b""
 
