@@ -10,8 +10,6 @@ from support.postgres import PostgresServer
 
 ONLY_HERE = {
     "numeric(10,2)": ["NaN"],
-    "numeric(3,-2)": ["12300"],
-    "numeric(2,4)": ["0.0012"],
     "date": ["infinity", "-infinity", "0044-03-15 BC", "5874897-12-31"],
     "timestamp": ["infinity", "-infinity", "4713-01-01 00:00:00 BC", "294276-12-31 23:59:59.999999"],
     "timestamptz": ["infinity", "-infinity", "0044-03-15 00:00:00+00 BC", "294276-12-31 23:59:59.999999+00"],
@@ -38,8 +36,10 @@ OTHERS = {"regclass": "text", '"char"': "text", "positive": "numeric(12,3)", "da
 """Columns that get another type; domains the one behind them."""
 
 
-def values() -> dict[str, list[str]]:
+def values(major: int) -> dict[str, list[str]]:
     found = {kind: VALUES.get(kind, []) + ONLY_HERE.get(kind, []) for kind in [*VALUES, *ONLY_HERE]}
+    if major >= 15:
+        found |= {"numeric(3,-2)": ["12300"], "numeric(2,4)": ["0.0012"]}
     return found | {"regclass": ["pg_class"]}
 
 
@@ -53,7 +53,7 @@ def types_of(server: PostgresServer, dbname: str) -> list[str]:
 
 @pytest.mark.timeout(300)
 def test_every_type_arrives_as_itself_by_the_log_and_by_chunks(postgres: PostgresServer, tmp_path: Path) -> None:
-    kinds = values()
+    kinds = values(postgres.major)
     postgres.execute("CREATE DATABASE copy")
     for dbname in ("postgres", "copy"):
         postgres.execute(MADE, dbname=dbname)

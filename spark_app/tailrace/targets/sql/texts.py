@@ -68,7 +68,7 @@ def content(texts: pa.LargeStringArray) -> bytes:
         return b""
     offsets = np.frombuffer(texts.buffers()[1], np.int64)
     begin, end = offsets[texts.offset], offsets[texts.offset + len(texts)]
-    return texts.buffers()[2].slice(begin, end - begin).to_pybytes()
+    return bytes(texts.buffers()[2].slice(begin, end - begin))
 
 
 def json_text(value: Any) -> str:
