@@ -8,6 +8,7 @@ from random import Random
 from threading import Barrier
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -27,6 +28,7 @@ from tailrace.errors import Retry, TableStop, TargetRefused
 from tailrace.targets.api import Opening, Runtime, TableFailed, Units
 from tailrace.targets.postgresql import session
 from tailrace.targets.sql.state import SCHEMA as STATE
+from tailrace.targets.sql.unit import SqlUnit
 
 
 def texts(server: PostgresServer, table: str, dbname: str) -> list[tuple[Any, ...]]:
@@ -284,6 +286,49 @@ def test_rows_without_a_key_are_as_many_as_in_the_source(
             if read:
                 assert Counter(postgres.execute("SELECT n, t FROM public.t")) == +log.rows, f"seed {seed}"
         postgres.execute("DROP SCHEMA _tailrace CASCADE; DROP TABLE public.t")
+
+
+@pytest.mark.timeout(300)
+def test_a_table_that_fails_does_not_have_all_others_opened_again(
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where hundreds fail, that is much."""
+    (tmp_path / "log").mkdir()
+    postgres.execute("CREATE TABLE t2 (a int)")
+    group, asked = Database(tmp_path, postgres).units(lambda: None).group(), list[int]()
+    assert isinstance(group, SqlUnit)
+    opened = SqlUnit._opened
+
+    def count(unit: SqlUnit, session: Any, opening: Opening, log_id: str) -> Any:
+        asked.append(opening.schema.table_id)
+        return opened(unit, session, opening, log_id)
+
+    monkeypatch.setattr(SqlUnit, "_opened", count)
+    tables = {n: Opening(table_schema([("id", "int64")], ["id"], name=f"t{n}", table_id=n), FIRST) for n in (1, 2, 3)}
+    with pytest.raises(TableFailed, match="table 2"):
+        group.open(tables, "log")
+    del tables[2]
+    assert set(group.open(tables, "log")) == {1, 3} and asked == [1, 2, 3]
+    group.open(tables, "log")
+    assert asked == [1, 2, 3, 1, 3]
+
+
+@pytest.mark.timeout(300)
+def test_a_tables_staged_chunks_are_dropped_one_by_one(postgres: PostgresServer, tmp_path: Path) -> None:
+    """All at once, they would need more locks than the server has."""
+    (tmp_path / "log").mkdir()
+    table, locked = Table(Database(tmp_path, postgres), SCHEMA), list[int]()
+    for number in range(3):
+        table.unit.chunk_writer(SCHEMA).write("s", number, [pa.table({"n": [1], "t": ["a"]})])
+
+    def count() -> None:
+        ((locks,),) = postgres.execute("SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock'")
+        locked.append(locks)
+
+    place = {"type": "postgresql", "host": postgres.host, "port": postgres.port, "username": "postgres"}
+    target = targets.open(TargetSpec.model_validate({**place, "database": "postgres"}))
+    target.removal(no_spark).drop(("public", "t"), count)
+    assert locked == [0] * 4 and not postgres.execute("SELECT 1 FROM pg_class WHERE relname ~ '^chunk_'")
 
 
 @pytest.mark.timeout(300)

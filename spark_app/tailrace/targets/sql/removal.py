@@ -35,14 +35,18 @@ class SqlRemoval:
             return TableOwner(copy.applied.log_id, copy.applied.table_id, copy.applied.generation, altered)
 
     def drop(self, name: TableName, admit: Admit | None = None) -> None:
-        with self.sessions.session() as session, session.transaction():
-            if admit is not None:
-                admit()
+        with self.sessions.session() as session:
             for copy in _copies(session, name).values():
-                if session.relation(copy.where) == copy.relation:  # else somebody has put another table there
-                    session.run(f"DROP TABLE {table(session, copy.where)}")
-                staged.drop(session, staged.staged_paths(session, copy.applied.log_id, copy.applied.table_id))
-                state.remove(session, copy.place, copy.hidden)
+                for path in staged.staged_paths(session, copy.applied.log_id, copy.applied.table_id):
+                    if admit is not None:
+                        admit()
+                    staged.drop(session, [path])  # thousands are too many for one transaction
+                with session.transaction():
+                    if admit is not None:
+                        admit()
+                    if session.relation(copy.where) == copy.relation:  # else somebody has put another table there
+                        session.run(f"DROP TABLE {table(session, copy.where)}")
+                    state.remove(session, copy.place, copy.hidden)
 
     def finish(self) -> None:
         """Tailrace's own schema goes with the last copy."""

@@ -130,12 +130,13 @@ def remove(session: TargetSession, place: Place, hidden: bool) -> None:
 
 def put(session: TargetSession, before: StoredCopy, after: StoredCopy) -> None:
     """Change a copy's row, as it was read. `Retry`: another driver has changed it since."""
+    columns = () if after.schema == before.schema else (after.schema.model_dump_json(),)  # long, and rarely another
     changed = session.run(
-        f"UPDATE {SCHEMA}.tables SET state = %s, columns = %s, member = %s, record = 0"
+        f"UPDATE {SCHEMA}.tables SET state = %s, member = %s, record = 0{', columns = %s' if columns else ''}"
         " WHERE place_schema = %s AND place_name = %s AND hidden = %s AND state = %s",
         after.stored,
-        after.schema.model_dump_json(),
         after.member,
+        *columns,
         *before.place,
         before.hidden,
         before.stored,

@@ -76,6 +76,8 @@ class SqlUnit:
     together: bool
     group: Group | None = None
     """None: not read yet, or perhaps moved by something else since."""
+    found: dict[int, Opened] = field(default_factory=dict)
+    """Tables that were opened before another one failed: they are not asked again for each that does."""
 
     @property
     def sessions(self) -> TargetSessions:
@@ -92,24 +94,27 @@ class SqlUnit:
     # ---- opening ----
 
     def open(self, tables: Mapping[int, Opening], log_id: str) -> Mapping[int, Opened]:
-        found: dict[int, Opened] = {}
         with self.sessions.session() as session:
             state.prepare(session)
             self.group = None
             for table_id, opening in tables.items():
+                known = self.tables.get(table_id)
+                if table_id in self.found and known is not None and known.opening == opening:
+                    continue
                 self.tables.pop(table_id, None)
                 try:
                     with session.transaction():
-                        known = self._opened(session, opening, log_id)
+                        made = self._opened(session, opening, log_id)
                 except Fenced:
                     raise
                 except TailraceError as error:
                     if isinstance(error, Retry) and error.away:
                         raise
                     raise TableFailed(table_id, error) from error
-                self.tables[table_id] = OpenedTable(opening, known)
-                level = known.member or not self.together
-                found[table_id] = Opened(known.applied, known.hidden, level)
+                self.tables[table_id] = OpenedTable(opening, made)
+                level = made.member or not self.together
+                self.found[table_id] = Opened(made.applied, made.hidden, level)
+        found, self.found = self.found, {}
         return found
 
     def _opened(self, session: TargetSession, opening: Opening, log_id: str) -> StoredCopy:
@@ -193,7 +198,8 @@ class SqlUnit:
         state.remove(session, copy.place, copy.hidden)
 
     def forget(self, table_id: int) -> None:
-        """Nothing to do: its next unit may have opened it by now."""
+        """Its next unit may have opened it by now."""
+        self.found.pop(table_id, None)
 
     # ---- batches ----
 
