@@ -144,7 +144,7 @@ def _apply(
 
 
 def _by_parts(work: PartInput, shuffle: Path) -> Iterator[PartResult]:
-    """As `apply.spread`: the pieces of a part go to its file, and are read back when it is its turn."""
+    """As `engine.spread`: the pieces of a part go to its file, and are read back when it is its turn."""
     shuffle.mkdir()
     for part, piece in divide(work, to_divide(work)):
         with (shuffle / str(part)).open("ab") as file:

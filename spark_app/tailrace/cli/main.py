@@ -136,7 +136,7 @@ def entry() -> None:
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="tailrace",
-        description="Live copies of database tables in Delta Lake or Apache Iceberg.",
+        description="Live copies of database tables: in Delta Lake, Apache Iceberg or another database.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -148,7 +148,7 @@ def parser() -> argparse.ArgumentParser:
     sub.set_defaults(act=_command("reload"))
     sub = _verb(verbs, "diff", DIFF)
     sub.add_argument("--old", type=Path, metavar="FILE", help="manifest to compare with (default: the driver's own)")
-    sub.add_argument("--json", action="store_true", help="print it as one JSON document")
+    sub.add_argument("--json", action="store_true", help="print the result as one JSON document")
     sub.set_defaults(act=_command("diff"))
     _snapshot(verbs)
     _resync(verbs)
@@ -163,14 +163,14 @@ def parser() -> argparse.ArgumentParser:
     sub = _verb(verbs, "doctor", "check source and target: settings, rights, tables, columns")
     sub.add_argument("--json", action="store_true", help="print the whole report as one JSON document")
     sub.set_defaults(act=_command("doctor"))
-    sub = _verb(verbs, "retained", "show how much log the source keeps for the Replicator, even if no driver runs")
-    sub.add_argument("--json", action="store_true", help="print it as one JSON document")
+    sub = _verb(verbs, "retained", "show how much log the source keeps for this Replicator, also while it does not run")
+    sub.add_argument("--json", action="store_true", help="print the result as one JSON document")
     sub.set_defaults(act=_command("retained"))
-    sub = _verb(verbs, "drop", "drop the slot and publication that this change log created; with --data also its data")
-    sub.add_argument("--data", action="store_true", help="delete the target tables and the change log as well")
+    sub = _verb(verbs, "drop", "drop what Tailrace created in the source (slot, publication); with --data also all copied data")
+    sub.add_argument("--data", action="store_true", help="delete the copies in the target and the change log as well")
     sub.add_argument("--wait", default="0s", metavar="TIME", help=WAIT)
     sub.set_defaults(act=_command("drop"))
-    sub = _verb(verbs, "release", "release the change log, slot and publication to the next Replicator that starts")
+    sub = _verb(verbs, "release", "leave the change log, slot and publication to the next Replicator that starts there")
     sub.add_argument("--wait", default="0s", metavar="TIME", help=WAIT)
     sub.set_defaults(act=_command("release"))
     return top
@@ -222,7 +222,7 @@ def _snapshot(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 def _resync(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     sub = _verb(verbs, "resync", "start tables over in their present form: read all rows, then replace the target")
     sub.add_argument("--tables", nargs="+", metavar="PATTERN", help="schema.table, * and ? allowed; stopped ones too")
-    sub.add_argument("--all", action="store_true", help="every table, with a new slot if the process does not run")
+    sub.add_argument("--all", action="store_true", help="every table; if the process does not run, with a new slot at its next start")
     request_options.add_size(sub)
     sub.add_argument("--id", help="name of the request; repeating it with the same content does nothing")
     sub.set_defaults(act=_command("resync"))

@@ -372,7 +372,7 @@ class TargetSpec(StoreAccess):
 
     @property
     def lake(self) -> StorageLocation:
-        """Root of the tables, and how it is reached. Each type of today is a lake, and its rule asks for a location."""
+        """Root of a lake's tables, and how it is reached."""
         assert self.location is not None
         return StorageLocation(
             location=self.location, **{name: getattr(self, name) for name in StoreAccess.model_fields}

@@ -70,7 +70,7 @@ def names(error: BaseException, path: str) -> bool:
 
 
 def place(error: BaseException) -> str:
-    """The last line of our own that the exception passed, as `apply/engine.py:120`; empty: it passed none."""
+    """The last line of our own that the exception passed, as `apply/applier.py:120`; empty: it passed none."""
     ours = [f for f in traceback.extract_tb(error.__traceback__) if "tailrace" in Path(f.filename).parts]
     if not ours:
         return ""

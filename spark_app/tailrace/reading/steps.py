@@ -167,7 +167,7 @@ def read(tools: Tools, run: TableRun, part: Range, table: Table, small: bool = F
         seam("snapshot.after-register")
         seconds = time.monotonic() - begun
         extra = {"table": table.name, "snapshot": run.snapshot_id, "chunk": part.ordinal}
-        log.info("chunk %s: %d rows in %.1f s", part, file.all_rows, seconds, extra=extra)
+        log.info("chunk %d, %s: %d rows in %.1f s", part.ordinal, part, file.all_rows, seconds, extra=extra)
         return file
     finally:
         client.close()  # a chunk that is not registered no longer holds the log back

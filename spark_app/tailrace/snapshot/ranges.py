@@ -41,6 +41,8 @@ class Range:
     def __str__(self) -> str:
         if self.keys is not None:
             return f"{len(self.keys)} keys"
+        if self.lower is None and self.upper is None:
+            return "all rows"
         lower, upper = ("…" if end is None else privacy.key(end) for end in (self.lower, self.upper))
         return f"({lower}, {upper}]"
 

@@ -195,6 +195,28 @@ def test_every_module_in_the_documents_exists() -> None:
     assert rooms <= seen
 
 
+OTHER_NAMES = re.compile(r"spark\.(log|databricks|python)\b|log\.info|capture\.sock|tailrace\.(columns|applied|__version__)")
+"""Settings, files and properties whose names look like those of modules; `docs/reference.md` has the fields."""
+
+
+def test_every_module_that_the_code_names_exists() -> None:
+    """In backticks and by the end of its path, such as `driver.launch`."""
+    ends, seen = set(), set()
+    for folder in ("spark_app", "operator", "tools", "tests"):
+        for path in (ROOT / folder).rglob("*.py"):
+            parts = [part for part in path.relative_to(ROOT / folder).with_suffix("").parts if part != "__init__"]
+            ends |= {".".join(parts[i:]) for i in range(len(parts))}
+    packages = {path.parent.name for path in CODE if path.name == "__init__.py"}
+    fields = (ROOT / "docs/reference.md").read_text()
+    for path in CODE:
+        for name in re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)(?:\.[A-Z]\w*)?(?:\([^`]*)?`", path.read_text()):
+            parts = name.split(".")
+            if parts[0] in packages and name not in fields and not OTHER_NAMES.match(name):
+                assert any(".".join(parts[:n]) in ends for n in range(2, len(parts) + 1)), f"{path.name}: {name}"
+                seen.add(name)
+    assert len(seen) > 40
+
+
 def test_decisions_are_numbered_once_and_cited_by_numbers_that_exist() -> None:
     records = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
     numbers = [record.name[:4] for record in records]

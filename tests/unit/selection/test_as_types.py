@@ -106,6 +106,23 @@ def test_a_doctor_says_what_a_type_loses(type: str, typmod: int, wanted: str, su
 
 
 @pytest.mark.parametrize(
+    ("type", "support", "reason"),
+    [
+        ("timestamptz", "YES", ""),
+        ("jsonb", "YES", ""),
+        ("int4[]", "YES", ""),
+        ("regclass", "PARTIAL", "becomes text: exact text"),
+        ("char", "PARTIAL", "becomes text: exact text"),
+    ],
+)
+def test_a_doctor_says_that_postgresql_keeps_the_types_of_postgresql(type: str, support: str, reason: str) -> None:
+    found = table(type, options().into_same_product())
+    column = describe(found, TableSize(), checks_text=True).columns[1]
+    assert column.support == support and column.reason.startswith(reason) and bool(column.reason) == bool(reason)
+    assert support == "PARTIAL" or column.becomes == type
+
+
+@pytest.mark.parametrize(
     ("type", "given", "message"),
     [
         ("jsonb", {"v": "double"}, "column 'v' of s.t cannot be copied as double: its type is jsonb"),

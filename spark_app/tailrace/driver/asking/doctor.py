@@ -228,7 +228,9 @@ def _place(places: Places, subject: Literal["storage", "target"]) -> Iterator[Li
         yield _failure(subject, error)
         return
     if same:
-        yield Line("ok", subject, f"{place} can be written and read")
+        a_database = subject == "target" and places.target.folder is None
+        works = "answers, and the user may create schemas" if a_database else "can be written and read"
+        yield Line("ok", subject, f"{place} {works}")
     else:
         yield Line("fail", subject, f"{place} returns other bytes than were written", "Check the storage service.")
 

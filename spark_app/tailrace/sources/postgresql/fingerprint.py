@@ -1,6 +1,6 @@
 """The fingerprint of tables: all that gives their rows a meaning and that no row event reports.
 
-Called by every look at the catalog (`look`); `capture.differences` says what each difference means. A part of one kind
+Called by every look at the catalog (`look`); `log.differences` says what each difference means. A part of one kind
 is a map from item to value. Where a row of the catalog can be taken away and come back between two looks, its value
 names the transaction that wrote the row (`xmin`): VACUUM never changes it, not even FREEZE or FULL. Rows of pg_class
 and of a table's own columns are left out for the opposite reason: a GRANT writes them as well.

@@ -18,18 +18,18 @@ _GENERATED = ("generated columns are not in the log", "Compute them in the targe
 
 def describe(table: PgTable, size: TableSize, checks_text: bool) -> TableSupport:
     """`checks_text`: the database's encoding is a real one, so that each text is valid in it."""
-    copied = tuple(_column(c, table.name, sets_null(table.options), checks_text) for c in table.columns)
+    copied = tuple(_column(c, table, checks_text) for c in table.columns)
     computed = tuple(ColumnSupport(name, None, None, "NO", *_GENERATED) for name in table.generated)
     left_out = sorted(set(table.names.values()) - {c.name for c in table.columns})
     excluded = tuple(ColumnSupport(name, None, None, "NO", "left out by options[].columns") for name in left_out)
     return TableSupport(table.schema, copied + computed + excluded, size, table.stop is not None)
 
 
-def _column(column: CatalogColumn, table: str, nulls: bool, checks_text: bool) -> ColumnSupport:
-    known = column.name, column.source_type, column.logical
+def _column(column: CatalogColumn, table: PgTable, checks_text: bool) -> ColumnSupport:
+    known, nulls = (column.name, column.source_type, column.logical), sets_null(table.options)
     if column.mask is not None:
         return ColumnSupport(*known, "YES", f"masked: {column.mask}")
-    refused = unfit_type(table, column)
+    refused = unfit_type(table.name, column)
     if refused is not None:
         return ColumnSupport(column.name, column.source_type, None, "NO", refused.message, refused.fix)
     changed, limit = _loss(column)
@@ -39,6 +39,12 @@ def _column(column: CatalogColumn, table: str, nulls: bool, checks_text: bool) -
     if column.logical != "string":
         return ColumnSupport(*known, "YES")
     reason = "" if is_text(column) else f"becomes text: {types.AS_TEXT}"
+    if reason and table.options is not None and table.options.whole:
+        if types.is_known_everywhere(*column.base_type):
+            return ColumnSupport(column.name, column.source_type, column.source_type, "YES")
+        if column.base_type[0] != "pg_catalog":
+            create = "Create the type in the target before the first snapshot."
+            return ColumnSupport(*known, "PARTIAL", types.AS_TEXT_ELSEWHERE, create)
     if checks_text:
         return ColumnSupport(*known, "PARTIAL" if reason else "YES", reason)
     unchecked, suggestion = limited(types.NOT_UTF8, column.key is not None, nulls, RARE)

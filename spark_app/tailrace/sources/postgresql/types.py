@@ -25,6 +25,8 @@ IN_KEYS = ("binary",)
 TEXT = frozenset(("text", "varchar", "bpchar", "name", "uuid", "citext"))
 """Types that are text, as enums are. What else is not in `LOGICAL` becomes text, as its output function says it."""
 AS_TEXT = "exact text of the server's output function"
+AS_TEXT_ELSEWHERE = "becomes text where the target does not have the type, and in keys"
+"""The reason for a column that is copied into PostgreSQL."""
 NOT_UTF8 = "holds no text that is not UTF-8 (`SQL_ASCII` databases)"
 """A limit of all texts."""
 _YEARS = "holds no infinity, no BC and no years after 9999"
@@ -37,6 +39,12 @@ LIMITS = {
 }
 """The limits of each logical type; those of decimals without their digits."""
 LISTS = "holds no array of more than one dimension, and none that does not begin at index 1"
+
+
+def is_known_everywhere(schema: str, name: str) -> bool:
+    """True for a type that every PostgreSQL has, with values that mean the same in each."""
+    bare = name.removeprefix("_")
+    return schema == "pg_catalog" and not bare.startswith("reg") and bare not in ("aclitem", "char")
 
 
 def limit(logical: str) -> str:

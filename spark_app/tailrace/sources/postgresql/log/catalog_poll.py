@@ -386,7 +386,7 @@ class CatalogPoll:
     def _removed(self, table_id: int) -> TableRemoved:
         schema = self._tables.known[table_id].schema
         now = table_by_oid(self._place.connection, table_id)
-        reason = "it was dropped" if now is None else f"tables.include does not select {now.name}"
+        reason = "it was dropped" if now is None else "no pattern of tables selects it"
         log.info("%s is no longer captured: %s", schema.name, reason)
         self._tables.remove(table_id)
         place = schema.schema_name, schema.table_name

@@ -1,7 +1,7 @@
 """The few ways in which lake code touches storage, and the cache of footers.
 
-`FileAccess` is the part of `tailrace.storage.Storage` that locating, writing and the committers need; paths are
-absolute URIs. A chunk file that has gone missing shows as `tailrace.storage.NotFound`; its writer reads it again.
+`FileAccess` is the part of `tailrace.storage.store.Storage` that locating, writing and the committers need; paths are
+absolute URIs. A chunk file that has gone missing shows as `tailrace.storage.store.NotFound`; its writer reads it again.
 """
 
 import threading
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 
 class FileAccess(Protocol):
-    """Access to immutable files by absolute URI. A missing one raises `tailrace.storage.NotFound`."""
+    """Access to immutable files by absolute URI. A missing one raises `tailrace.storage.store.NotFound`."""
 
     def open_input(self, path: str) -> pa.NativeFile: ...
 
