@@ -2,10 +2,9 @@
 
 The source is Spark's own in-memory stream; a batch's rows are never computed, because the driver, which tails the
 journal anyway, has it folded already (docs/decisions/0060). What Spark does around a micro-batch costs more than most
-work inside: one stays open, takes what the driver is notified of, and gives way to the next after `OPEN` seconds
-(docs/decisions/0082). The checkpoint
-is re-created at every start: how far a table is stands in the table itself, so a lost or stale checkpoint costs
-nothing.
+work inside: one stays open for `OPEN` seconds, and meanwhile applies whatever the driver notifies it of
+(docs/decisions/0082). The checkpoint is re-created at every start: a table stores its own progress, so a lost or stale
+checkpoint costs nothing.
 """
 
 import logging

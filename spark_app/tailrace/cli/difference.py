@@ -126,7 +126,7 @@ def table_changes(
     for name in sorted(captured | now.keys()):
         table = now.get(name)
         if table is None:
-            yield TableChange(name, "released", "is no longer captured; its copy stays in the target and is no longer updated")
+            yield TableChange(name, "released", "is no longer captured; its copy stays and is no longer updated")
         elif name in captured:
             yield from _continued(session, after, was[name], table)
         elif table.stop is None:

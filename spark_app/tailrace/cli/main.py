@@ -166,7 +166,9 @@ def parser() -> argparse.ArgumentParser:
     sub = _verb(verbs, "retained", "show how much log the source keeps for this Replicator, also while it does not run")
     sub.add_argument("--json", action="store_true", help="print the result as one JSON document")
     sub.set_defaults(act=_command("retained"))
-    sub = _verb(verbs, "drop", "drop what Tailrace created in the source (slot, publication); with --data also all copied data")
+    sub = _verb(
+        verbs, "drop", "drop what Tailrace created in the source (slot, publication); with --data also the copies"
+    )
     sub.add_argument("--data", action="store_true", help="delete the copies in the target and the change log as well")
     sub.add_argument("--wait", default="0s", metavar="TIME", help=WAIT)
     sub.set_defaults(act=_command("drop"))
@@ -222,7 +224,7 @@ def _snapshot(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 def _resync(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     sub = _verb(verbs, "resync", "start tables over in their present form: read all rows, then replace the target")
     sub.add_argument("--tables", nargs="+", metavar="PATTERN", help="schema.table, * and ? allowed; stopped ones too")
-    sub.add_argument("--all", action="store_true", help="every table; if the process does not run, with a new slot at its next start")
+    sub.add_argument("--all", action="store_true", help="every table, with a new slot if the process does not run")
     request_options.add_size(sub)
     sub.add_argument("--id", help="name of the request; repeating it with the same content does nothing")
     sub.set_defaults(act=_command("resync"))

@@ -1,4 +1,4 @@
-"""How a server is reached: the base of both products' configurations."""
+"""The way to reach a server: the base of both products' configurations (`PgConfig`, `MysqlConfig`)."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -181,6 +181,17 @@ def test_every_class_that_developers_are_told_of_exists_with_its_members() -> No
     assert len(seen) > 40
 
 
+def test_every_member_that_the_pages_name_beside_a_protocol_is_one_of_it() -> None:
+    """In the tables of adding-a-source.md and adding-a-target.md: a protocol, and what it has."""
+    known, seen = members(), 0
+    for page in (ROOT / "docs" / "dev").glob("adding-a-*.md"):
+        for protocol, does in re.findall(r"^\| `([A-Z]\w+)` \|([^|]*)\|", page.read_text(), re.MULTILINE):
+            named = set(re.findall(r"`([a-z_]+)(?:\([^`]*)?`", does))
+            assert named <= known[protocol], f"{page.name}: {protocol} has no {sorted(named - known[protocol])}"
+            seen += len(named)
+    assert seen > 8
+
+
 def test_every_module_in_the_documents_exists() -> None:
     seen = set()
     for path in [*DOCS, *(ROOT / "docs" / "decisions").glob("*.md")]:
@@ -195,7 +206,7 @@ def test_every_module_in_the_documents_exists() -> None:
     assert rooms <= seen
 
 
-OTHER_NAMES = re.compile(r"spark\.(log|databricks|python)\b|log\.info|capture\.sock|tailrace\.(columns|applied|__version__)")
+OTHER_NAMES = re.compile(r"spark\.(log|databricks|python)\b|log\.info|capture\.sock|tailrace\.(columns|applied|__)")
 """Settings, files and properties whose names look like those of modules; `docs/reference.md` has the fields."""
 
 

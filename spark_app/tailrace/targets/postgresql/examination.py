@@ -1,5 +1,5 @@
 """Obstacles to copies in a PostgreSQL database, found before anything is made: rights, tables in the way, and what
-people have added to copies."""
+people have added to copies. Called by `PgTarget`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

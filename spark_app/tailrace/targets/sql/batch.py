@@ -1,4 +1,5 @@
-"""One batch of one table with a key, inside the unit's transaction: the fold decides, the server moves rows.
+"""One batch of one table with a key, inside the unit's transaction: the fold decides, the server moves rows. Called by
+`sql.unit`.
 
 The driver never reads a row of the target: where the fold needs one underneath (a column that a change does not carry,
 a key that moved), it is copied from table to table on the server.

@@ -1,5 +1,5 @@
 """The table of a copy: created for a schema version, and altered from one to the next. Columns are known by their ids,
-so that a renamed one keeps its values and another one under an old name does not inherit them."""
+so that a renamed one keeps its values and another one under an old name does not inherit them. Called by `sql.unit`."""
 
 from collections.abc import Callable
 

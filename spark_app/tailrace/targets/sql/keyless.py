@@ -1,5 +1,5 @@
 """One batch of one table without a key, inside the unit's transaction: rows are counted, as all their values tell them
-apart (`fold.keyless`)."""
+apart (`fold.keyless`). Called by `sql.unit`."""
 
 import numpy as np
 import pyarrow as pa

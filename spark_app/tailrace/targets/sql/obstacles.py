@@ -1,4 +1,4 @@
-"""Tables of a database that are where copies are to be made, and belong to something else."""
+"""Tables of a database that are where copies are to be made, and belong to something else. Called by both products."""
 
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.targets.api import Obstacle

@@ -1,4 +1,4 @@
-"""Connections to the target, kept for the next batch."""
+"""Connections to the target, kept for the next batch. Made by each product."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,6 @@
-"""The removal of whole tables from a database: the row of `_tailrace.tables` is the proof of the owner."""
+"""The removal of whole tables from a database: the row of `_tailrace.tables` is the proof of the owner.
+
+Made by each product, called by `removal.data`."""
 
 from dataclasses import dataclass
 

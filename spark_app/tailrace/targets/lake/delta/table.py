@@ -1,6 +1,6 @@
 """A Delta table as a target: opened, read and committed to by its single writer, Tailrace's apply.
 
-Implements `model.FormatTable`. State that matters is in the table (`delta_state`); this object only remembers the
+Implements `model.FormatTable`. State that matters is in the table (`delta.state`); this object only remembers the
 version it last read or wrote and that version's files, which its own commits carry forward without listing.
 
 Between writing files and the commit, dying leaves files that the next sweep removes. After the commit, dying loses
