@@ -167,7 +167,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--json", action="store_true", help="print the result as one JSON document")
     sub.set_defaults(act=_command("retained"))
     sub = _verb(
-        verbs, "drop", "drop what Tailrace created in the source (slot, publication); with --data also the copies"
+        verbs, "drop", "drop what Tailrace created in the source, such as the slot; with --data also the copies"
     )
     sub.add_argument("--data", action="store_true", help="delete the copies in the target and the change log as well")
     sub.add_argument("--wait", default="0s", metavar="TIME", help=WAIT)

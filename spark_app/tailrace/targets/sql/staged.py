@@ -1,8 +1,8 @@
 """Chunks in a database: a staging table for each, filled by an executor, moved into the copy by a later batch.
 
 A staging table is not logged: a crash of the server empties it, which counts as a lost chunk. Its keys are kept beside
-it as an Arrow stream, so that the driver reads them as exactly as it reads the change log. `sql.unit` makes the writers;
-`sql.batch` and `sql.keyless` read what they wrote.
+it as an Arrow stream, so that the driver reads them as exactly as it reads the change log. `sql.unit` makes the
+writers; `sql.batch` and `sql.keyless` read what they wrote.
 """
 
 import hashlib
