@@ -1,7 +1,7 @@
-"""The places of a Replicator, opened once from its spec and handed to who uses them: source, target and change log.
+"""The places of a Replicator, opened once from its spec and handed to its users: source, target and change log.
 
-The driver and `tailrace doctor` try target and change log before anything is made: apart from each other, and writable.
-So faults that require manual action are reported in seconds. Nothing is left behind.
+The driver and `tailrace doctor` check target and change log before anything is created: they must be separate, and
+writable. So faults that require manual action are reported in seconds. Nothing is left behind.
 """
 
 import logging
@@ -50,8 +50,8 @@ class Places:
         return Storage.open(self.spec.storage)
 
     def require(self) -> None:
-        """Raises the faults that require manual action. A store that cannot be reached just now is none of that: it is
-        warned of, and who needs it tries again."""
+        """Raises the faults that require manual action. A store that cannot be reached at the moment only causes a
+        warning: it is tried again when it is needed."""
         self.require_apart()
         for subject in ("storage", "target"):
             try:
@@ -84,7 +84,8 @@ class Places:
             )
 
     def require_apart(self) -> None:
-        """Target and change log each have a folder of their own: what tidies one would meet the other's files."""
+        """Target and change log must each have a separate folder: the clean-up of one would delete the files of the
+        other."""
         target = self.target
         if target.folder is None:
             return

@@ -1,5 +1,5 @@
 """The division of `apply.freshness` among the steps of a change's way: capture records it, the driver finds the record,
-and its table waits for more changes before they are committed together.
+and the table waits for more changes, which are committed together.
 """
 
 from dataclasses import dataclass

@@ -141,7 +141,7 @@ class ServerSpec(Model):
 
     @property
     def tcp_port(self) -> int:
-        """The one of the manifest, else the product's own."""
+        """The port in the manifest, else the product's default."""
         return self.port if self.port is not None else PORTS[self.type]
 
     @property

@@ -155,19 +155,20 @@ class Driver:
     # ---- starting: a method for each state ----
 
     def _start(self) -> Iterator[DriverParts | None]:
-        """The states, in order. Each yields while it waits: there a signal may end it. The last yields the parts."""
+        """The states of the start, in order. Each yields while it waits, so that a signal can end it. The last yields
+        the parts."""
         yield from self._ask_position() if self._settings.once else self._start_spark()
         journal = yield from self._await_journal()
         yield from self._make_parts(journal)
 
     def _ask_position(self) -> Iterator[None]:
-        """Refusals of the source come before Spark starts."""
+        """A source that refuses is reported before Spark starts."""
         question = Question(lambda: position_at_start(self._places.source, self._spec), "position-at-start")
         yield from self._answered(question)
         question.answer()
 
     def _start_spark(self) -> Iterator[None]:
-        """Refusals of capture come long before Spark is up."""
+        """Capture reports what it refuses long before Spark has started."""
         self._spark.begin()
         yield
         while self._spark.started(START_LOOK_SECONDS) is None:
@@ -224,7 +225,7 @@ class Driver:
         self._control.capture_fault = self._capture.fault
 
     def _take_down(self, parts: DriverParts) -> None:
-        """Commits under way end; nothing is waited for when that was asked twice."""
+        """Lets commits under way finish; after a second signal nothing is waited for."""
         self._ending.set()
         if self._final_drop.namespace_ends:
             self._ending.force()  # the pod has little time, and the source comes first
@@ -306,8 +307,8 @@ class Driver:
                 parts.stream.notify(number, again=due)
 
     def _take_spec(self, parts: DriverParts) -> None:
-        """Take over the spec that is offered, if there is one. Chunks that are being read were begun by the old one,
-        and end before capture starts by the new one."""
+        """Uses the spec that is offered, if there is one. Chunks that are being read belong to the old spec, so they
+        finish before capture starts with the new one."""
         offer = self._live.next()
         if offer is None:
             parts.runner.release()  # what it was held for may have been withdrawn
@@ -341,7 +342,7 @@ class Driver:
         return AT_ONCE if self._settings.once else Pace.of(seconds(self._spec.apply.freshness))
 
     def _pace(self, parts: DriverParts) -> None:
-        """Batches as the spec has them now."""
+        """Adapts the batches to the current spec."""
         apply, loops = self._spec.apply, {k: v for k, v in self._control.loops.items() if k != "apply"}
         if not apply.suspend:
             parts.applier.offer(parts.journal.state.number)  # its step is just over
@@ -355,7 +356,7 @@ class Driver:
         return position_at_start(bound(self._places.source, state), self._spec)
 
     def _stopped_early(self) -> int:
-        """Stopped by a signal. Other runs end only so; for `--once` it is a failure: the copy is not complete."""
+        """Stopped by a signal, the usual end of a run. With `--once` it is a failure: the copy is not complete."""
         if not self._settings.once:
             return 0
         log.error("stopped before everything up to the source's position at start was applied")
@@ -378,7 +379,7 @@ class Driver:
 
 
 def without_jvm_errors(what: str, stop: Callable[[], None]) -> None:
-    """A JVM that died can no longer stop anything; what ended the run must not be hidden by that."""
+    """A dead JVM cannot stop anything; the error of the attempt must not hide the one that ended the run."""
     try:
         stop()
     except (PySparkException, Py4JError, OSError) as error:

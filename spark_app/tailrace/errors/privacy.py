@@ -57,8 +57,8 @@ def key(values: Sequence[str]) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Any exception in a line: our own say only what may be said. Others may say anything: of them it is the names of
-    their classes, down to the first cause, with the text of those that speak of files and connections alone."""
+    """Any exception in a line. Tailrace's own contain no values of rows. Others may: of them only the names of their
+    classes are shown, down to the first cause, and the texts of those that are about files and connections."""
     if isinstance(error, TailraceError | Withheld):
         return _first_line(str(error))
     causes = foreign.chain(error)

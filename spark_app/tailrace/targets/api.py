@@ -255,8 +255,9 @@ class Target(Protocol):
         """The part of a storage that is the target's alone; None: it is on no storage."""
 
     def examine(self) -> bool:
-        """True if a small file that is written comes back the same, and can be deleted again. Needs no JVM: Spark's
-        settings are checked, but not tried."""
+        """True if a small file that is written comes back the same, and can be deleted again; of a database, if its
+        server has what a target needs and gives the rights. Needs no JVM: Spark's settings are checked, but not
+        tried."""
 
     def database_id(self) -> str | None:
         """The identity of the database, the same by whatever address it is reached; None: it is none, or tells none."""

@@ -57,7 +57,8 @@ def copied(report: Report, table: TableSupport) -> bool:
 
 
 def before_first_start(replicator: Replicator, secrets: Path | None, now: float) -> Assessment | None:
-    """Nothing is made in the source yet. None: it has started before, or cannot be assessed, which capture will say."""
+    """Creates nothing in the source. None: the Replicator has started before, or cannot be assessed, which capture will
+    report."""
     try:
         places = Places(replicator.spec, "tailrace doctor", secrets)
         storage = places.storage

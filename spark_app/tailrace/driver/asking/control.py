@@ -53,7 +53,7 @@ class Loop(Protocol):
 
 
 class DriverControl:
-    """Filled by the driver as its parts come up; answers from whatever is there."""
+    """The driver fills it as its parts start; answers come from the parts that are there."""
 
     def __init__(self, name: str, clock: Callable[[], float] = time.time) -> None:
         self.name = name
@@ -106,7 +106,7 @@ class DriverControl:
         return self._capture if self._capture is not None and self._capture.record >= 0 else None
 
     def want_executors(self, number: int | None) -> None:
-        """None: the JVM does not answer, and what it said last stays."""
+        """None: the JVM does not answer; its last answer stays."""
         self._executors_wanted = self._executors_wanted if number is None else number
 
     def status(self) -> Status:
@@ -264,8 +264,8 @@ class DriverControl:
 
 
 class ManifestRequests:
-    """SnapshotRequests that came with the manifest, asked one after the other until each is accepted: one that cannot
-    be taken yet holds up those behind it. On a thread of its own: the source may be slow to translate keys."""
+    """SnapshotRequests that came with the manifest, submitted one after the other: one that cannot be accepted yet
+    delays those behind it. Runs on a separate thread, because the source may be slow to translate keys."""
 
     def __init__(self, requests: Sequence[SnapshotRequest], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._open = list(requests)

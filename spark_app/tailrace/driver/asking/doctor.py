@@ -1,4 +1,4 @@
-"""`tailrace doctor`: what stands in the way of a start, without changing source or target.
+"""`tailrace doctor`: the obstacles to a start, found without changing source or target.
 
 Looks at the source through its preflight, at the change log through the checks of a start, and at storage and target by
 writing, reading and removing one small file; and whether there is a Java for Spark.
@@ -33,7 +33,7 @@ from tailrace.targets.api import Target
 
 LOG = "change log"
 REFUSED = 10
-"""Exit code for whatever a start, or a table, would be refused with."""
+"""Exit code of a finding that would stop a start, or a table."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _line(finding: Finding, refused: int) -> Line:
 
 
 def _unmatched(patterns: Sequence[str], unmatched: Finding | None) -> Line:
-    """No table at all: the source's own line about that knows its rules, but not the patterns."""
+    """The line for no table at all: the source's finding knows its rules, but not the patterns."""
     fix = unmatched.fix if unmatched is not None else "Correct tables.include."
     return Line("fail", "tables", f"no table matches {', '.join(patterns)}", fix)
 
@@ -249,7 +249,7 @@ def _in_the_way(places: Places, tables: Sequence[TableSupport], log: "_Log") -> 
 
 
 def _java() -> Iterator[Line]:
-    """The Java that Spark would find. Only a warning: the source may be examined from a machine that runs nothing."""
+    """The Java that Spark would find. Only a warning: doctor may run on a machine where the Replicator never will."""
     home = os.environ.get("JAVA_HOME")
     if Path(home, "bin", "java").is_file() if home else shutil.which("java"):
         return

@@ -61,7 +61,7 @@ class FinalDrop:
         self._message = "the driver finishes its work first"
 
     def ask(self, policy: DeletionPolicy) -> DropAnswer:
-        """Order it, and say how far it is. The first order counts."""
+        """Requests the drop, and returns its progress. The first request counts."""
         with self._lock:
             if self._asked is None:
                 log.info("%s, as requested", ORDERS[policy])
@@ -78,8 +78,8 @@ class FinalDrop:
         return self._ended is True
 
     def carry_out(self) -> None:
-        """Nothing, unless it was asked for or the namespace ends. Dying anywhere: the Job does the rest, or it is
-        impossible, and the operator reports that."""
+        """Does nothing unless a drop was requested or the namespace is being deleted. If the process dies, the Job does
+        the rest; where that is impossible, the operator reports it."""
         if self._asked is None and self.namespace_ends:
             self._asked = self._policy()
             log.warning("the namespace is being deleted: %s", ORDERS[self._asked])

@@ -3,7 +3,7 @@
 `asking.control` asks. The source is asked on one thread and one connection, in the order in which the requests came;
 the thread ends when nothing is open. One look-up holds up those behind it for as long as the source takes: it reads the
 catalog and computes with the keys, waits for a lock for a few seconds at most, and a dead connection ends in half a
-minute. Longer than that only a source takes that hangs, for all of them.
+minute. Only a source that hangs takes longer, and then for all requests.
 """
 
 import threading
@@ -108,7 +108,7 @@ class KeyLookups:
             return lookup
 
     def _make_room(self) -> None:
-        """An answer that was not collected is the first to be removed: it can be had again."""
+        """An answer that was not collected is the first to be removed: it can be requested again."""
         if len(self._open) < MOST:
             return
         forgotten = next((snapshot_id for snapshot_id, lookup in self._open.items() if lookup.done.is_set()), None)

@@ -1,4 +1,4 @@
-"""The spec that the driver works by, and how another takes its place while the driver runs.
+"""The spec that the driver uses, and its replacement while the driver runs.
 
     HTTP thread ── offer() ──> LiveSpec <── next(), take(), settle() ── main loop
 
@@ -59,8 +59,8 @@ class LiveSpec:
         return self._generation
 
     def offer(self, body: SpecBody, patience: float = PATIENCE) -> SpecAnswer:
-        """Returns once the driver works by it. `InvalidManifest`: it differs in what only a restart changes. `Retry`:
-        not yet; it stays offered unless another one follows."""
+        """Returns once the driver uses it. `InvalidManifest`: it differs in a field that only a restart changes.
+        `Retry`: not yet; it stays offered unless another one follows."""
         if not self.accepts:
             raise Retry("the driver is still starting", "Ask again in a few seconds.")
         with self._lock:
@@ -107,7 +107,7 @@ class LiveSpec:
             return True
 
     def settle(self, offer: Offer, error: TailraceError | None = None) -> None:
-        """All parts work by what was taken; with an `error`: it cannot be, and they work by the one before."""
+        """All parts now use the spec that was taken; with an `error`, they continue with the one before."""
         with self._lock:
             if error is None:
                 self._generation = offer.replicator.metadata.generation

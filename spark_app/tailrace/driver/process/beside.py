@@ -1,7 +1,7 @@
 """Questions to the source and the storage, on threads beside the driver's main loop.
 
 Either may hang: a firewall that drops packets, a server that stands still. Signals are obeyed and the status is shown
-meanwhile. A thread whose answer is no longer waited for ends by itself, and holds up no process that ends.
+meanwhile. A thread whose answer is no longer needed ends by itself, and does not delay the end of the process.
 """
 
 import threading

@@ -1,8 +1,8 @@
 """The check that this driver still owns the change log, right before each commit to a target table.
 
-Fencing the journal does not fence a target: a driver that stalled between locating and committing would commit beside
-the one that took its place. So a commit begins with a look for a newer record (one request, usually answered with
-"not there") and continues only in an epoch that this driver's capture began. Called by the target through `Admit`.
+Fencing the journal does not fence a target: a driver that stalled between locating and committing would commit at the
+same time as the one that replaced it. So a commit begins with a look for a newer record (one request, usually answered
+with "not there") and continues only in an epoch that this driver's capture began. Called by the target through `Admit`.
 
 A takeover in the moment between this look and the commit itself is harmless: a target creates each version
 exclusively, and the applied state moves in the same commit, so of two drivers one is refused, and the second one

@@ -25,7 +25,7 @@ LOCK_TRIES, LOCK_PAUSE = 3, 0.1
 ONE_EACH = "Stop it first. Only another Replicator needs another --run-dir."
 CHOOSE_ANOTHER = "Choose another --run-dir."
 UNFIT = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ENAMETOOLONG)
-"""Errors that another start in the same place would only meet again. Anything else may pass: memory, open files, a
+"""Errors with which another start in the same place would fail again. Others may be temporary: memory, open files, a
 disk."""
 MAX_SOCKET_PATH = 100
 """Unix socket addresses end at 107 bytes."""
@@ -114,8 +114,8 @@ class RunFolder:
 
     def refuse_if_fenced(self) -> None:
         """Refuses to start in a container of the operator that is restarted where a driver was fenced: it would take
-        the change log back from its new owner, before the operator can stop it. A new pod has a new folder; people
-        start by hand."""
+        the change log back from its new owner before the operator can stop it. A new pod has a new folder; a start by
+        hand is not refused."""
         if not in_a_pod():
             return
         try:

@@ -40,7 +40,7 @@ STOPPING: Mapping[int, type[Stop]] = {
     12: PositionLost,
     13: Fenced,
 }
-"""Exit codes after which a restart would only meet the same thing."""
+"""Exit codes after which a restart would only fail in the same way."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 CALM = 60.0
 """Seconds of running after which the pause starts small again."""
@@ -133,8 +133,8 @@ class CaptureProcess:
             self._due = self._clock() + self._pause
 
     def works(self, position: Position) -> None:
-        """It reads the log again, and the journal holds everything up to `position`. What ended the one before it is
-        over once that is further than it came, or after a while: until then it may meet the same again."""
+        """It reads the log again, and the journal holds everything up to `position`. The cause of the former end counts
+        as repaired once this one has got further, or after a while: until then it may fail in the same way."""
         now = self._clock()
         self._working = now if self._working is None else self._working
         steady = now - self._working >= max(STEADY, self._pause)
@@ -148,7 +148,7 @@ class CaptureProcess:
         self._start_again()
 
     def stop(self, grace: float = 20.0) -> None:
-        """End capture in order: it makes its last record durable first."""
+        """Ends capture cleanly: it first makes its last record durable."""
         child, self._child = self._child, None
         self._due = None
         if child is not None:

@@ -9,7 +9,7 @@ from tailrace.changelog.records.terms import RecordNumber
 from tailrace.errors import Retry
 
 ANSWER_SECONDS = 1.0
-"""Capture answers at once, whatever it waits for. Where it does not, the storage is asked."""
+"""Capture answers at once, even while it waits. If it does not answer, the storage is asked."""
 
 
 def newest_record(client: CaptureClient) -> RecordNumber | None:

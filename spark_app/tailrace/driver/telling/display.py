@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 LINE_SECONDS = 5.0
 """Between two lines without a terminal."""
 SAME_LINE_SECONDS = 60.0
-"""Until a line that says the same as the one before is repeated: a log is kept, and read by people."""
+"""Until a line that is equal to the one before is repeated: logs are stored, and read by people."""
 MAX_TABLES = 20
 """Rows of the live view; failing and busy tables come first."""
 MAX_SNAPSHOTS = 5

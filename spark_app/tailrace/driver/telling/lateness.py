@@ -1,4 +1,4 @@
-"""Tells if `apply.freshness` is not kept, and what takes the time. One late batch is no news: it has to last."""
+"""Reports that `apply.freshness` is not kept, and what takes the time. A single late batch is not reported."""
 
 from tailrace.contract.status import Status
 
