@@ -1,4 +1,4 @@
-"""PostgreSQL as a target: where its tables are, and how it is reached. Opened by the registry (`targets.open`)."""
+"""PostgreSQL as a target: where its tables are, and how it is reached. Opened by the registry, `tailrace.targets`."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
