@@ -1,10 +1,14 @@
 """Copies in a database, made by all of Tailrace in one process."""
 
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from random import Random
 from typing import Any, cast
 
 import pyarrow as pa
+from pymysql.cursors import DictCursor
 from typing_extensions import override
 
 from support.conforming import Table
@@ -99,3 +103,37 @@ class LogOfCopies(CountedLog):
     @override
     def put(self, name: str, rows: pa.Table) -> WrittenChunk | None:
         return self.target.unit.chunk_writer(SCHEMA).write(name, 0, [rows])
+
+
+CASTS = {"boolean": "int", **dict.fromkeys(("interval", "int4range", "ARRAY", "jsonb", "double precision"), "text")}
+"""The source's columns in the form that their copies in MySQL have."""
+
+
+def of_postgres(server: PostgresServer, name: str) -> list[list[str]]:
+    """Rows as texts, by names of columns, that a copy in MySQL has as well."""
+    schema, table = name.split(".")
+    kinds = server.execute(
+        "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
+        ' ORDER BY column_name COLLATE "C"',
+        [schema, table],
+    )
+    quoted = ('"' + column.replace('"', '""') + '"' for column, _ in kinds)
+    casts = (f"::{CASTS[kind]}" if kind in CASTS else "" for _, kind in kinds)
+    names = ", ".join(map("".join, zip(quoted, casts, strict=True)))
+    return _texts([column for column, _ in kinds], server.execute(f"SELECT {names or 1} FROM {name}"))
+
+
+def of_mysql(server: MysqlServer, name: str) -> list[list[str]]:
+    """The rows of a table that is there."""
+    with closing(server.connect(charset="utf8mb4")) as connection, connection.cursor(DictCursor) as cursor:
+        cursor.execute(f"SELECT * FROM {name}")
+        names = sorted(column[0] for column in cursor.description or ())
+        return _texts(names, ([row[column] for column in names] for row in cursor.fetchall()))
+
+
+def _texts(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[list[str]]:
+    return [list(names), *sorted([_text(value) for value in row] for row in rows)]
+
+
+def _text(value: Any) -> str:
+    return str(value.replace(tzinfo=None)) if isinstance(value, datetime) else str(value)

@@ -1,22 +1,28 @@
 """Copies in MySQL and MariaDB: rows, columns, keys, rows without a key, out of PostgreSQL and MySQL; definitions that
 commit by themselves, interrupted anywhere."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
-from datetime import datetime
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from pymysql.cursors import DictCursor
 
 from support.conforming import LogOf, MysqlDatabase, Table, no_spark
 from support.counted_log import SCHEMA, TABLE
-from support.database_copies import DEFERRED, SHOP, STEPS, TABLES, LogOfCopies, begin, place_of, settle
+from support.database_copies import (
+    DEFERRED,
+    SHOP,
+    STEPS,
+    TABLES,
+    LogOfCopies,
+    begin,
+    of_mysql,
+    of_postgres,
+    place_of,
+    settle,
+)
 from support.lake import table_schema
 from support.mysql import TARGETS, MysqlServer
 from support.postgres import PostgresServer
@@ -68,36 +74,6 @@ def target(of_module: MysqlServer) -> Iterator[MysqlServer]:
             of_module.execute(f"DROP DATABASE `{name}`")
 
 
-def of_postgres(server: PostgresServer, table: str) -> list[dict[str, str]]:
-    """Rows as texts that a copy in MySQL has as well."""
-    kinds = server.execute(
-        "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = 'shop' AND table_name = %s",
-        [table],
-    )
-    as_text = ("interval", "int4range", "ARRAY")
-    quoted = ((name.replace('"', '""').replace("%", "%%"), kind in as_text) for name, kind in kinds)
-    names = ", ".join(f'"{name}"' + ("::text" if text else "") for name, text in quoted)
-    rows = server.execute(f"SELECT {names or 1} FROM shop.{table}", [])
-    return in_order([dict(zip([name for name, _ in kinds], map(plain, row), strict=True)) for row in rows])
-
-
-def of_mysql(server: MysqlServer, table: str) -> list[dict[str, str]]:
-    with closing(server.connect(charset="utf8mb4")) as connection, connection.cursor(DictCursor) as cursor:
-        cursor.execute(f"SELECT * FROM shop.{table}")
-        rows = cursor.fetchall()
-    return in_order([{str(name): plain(value) for name, value in row.items()} for row in rows])
-
-
-def in_order(rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    return sorted((dict(sorted(row.items())) for row in rows), key=repr)
-
-
-def plain(value: Any) -> str:
-    if isinstance(value, dict | list):
-        return json.dumps(value)
-    return str(value.replace(tzinfo=None)) if isinstance(value, datetime) else str(value)
-
-
 @pytest.mark.timeout(300)
 def test_rows_columns_and_keys_arrive_out_of_postgresql(
     postgres: PostgresServer, target: MysqlServer, tmp_path: Path
@@ -108,7 +84,7 @@ def test_rows_columns_and_keys_arrive_out_of_postgresql(
     copy.start()
     settle(copy)
     for table in TABLES:
-        assert of_mysql(target, table) == of_postgres(postgres, table) != []
+        assert of_mysql(target, f"shop.{table}") == of_postgres(postgres, f"shop.{table}")
     # People add to a copy what the source does not have: values are exchanged between keys.
     target.execute("CREATE UNIQUE INDEX code ON shop.item (code(100))")
     for number, step in enumerate(STEPS):
@@ -118,7 +94,7 @@ def test_rows_columns_and_keys_arrive_out_of_postgresql(
         postgres.execute(step)
         settle(copy)
         for table in TABLES:
-            assert of_mysql(target, table) == of_postgres(postgres, table), step
+            assert of_mysql(target, f"shop.{table}") == of_postgres(postgres, f"shop.{table}"), step
     assert target.execute(f"SELECT count(*) FROM {STATE}.tables WHERE member") == [(2,)]
     copy.stop()
 
@@ -129,7 +105,7 @@ def test_rows_columns_and_keys_arrive_out_of_mysql(mysql: MysqlServer, target: M
     copy = begin(place_of(mysql), target, tmp_path)
     copy.start()
     settle(copy)
-    assert of_mysql(target, "item") == of_mysql(mysql, "item") != []
+    assert of_mysql(target, "shop.item") == of_mysql(mysql, "shop.item")
     target.execute("CREATE UNIQUE INDEX code ON shop.item (code(100))")
     for number, step in enumerate(MYSQL_STEPS):
         if number == len(MYSQL_STEPS) // 2:
@@ -137,7 +113,7 @@ def test_rows_columns_and_keys_arrive_out_of_mysql(mysql: MysqlServer, target: M
             copy.start()
         mysql.script(*step.split("; "))
         settle(copy)
-        assert of_mysql(target, "item") == of_mysql(mysql, "item"), step
+        assert of_mysql(target, "shop.item") == of_mysql(mysql, "shop.item"), step
     copy.stop()
 
 

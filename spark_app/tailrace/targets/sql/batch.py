@@ -86,13 +86,13 @@ class _Batch:
         schema, session = self.work.slice.schema, self.session
         return [(session.quote(c.name), session.type_of(schema, c)) for c in schema.key_columns]
 
-    def _staged(self, name: str, columns: Definitions, rows: pa.Table) -> str:
+    def _staged(self, name: str, columns: Definitions, rows: pa.Table, key: Sequence[str] = ()) -> str:
         """A table of these rows, or what stands for one: a temporary table wears on the server's catalog and, until the
         end of the transaction, on its table of locks."""
         listed = self.session.listed(columns, rows)
         if listed is not None:
             return listed
-        made = self._temporary(name, columns)
+        made = self._temporary(name, columns, key)
         self.session.load(made, [column for column, _ in columns], [rows])
         return made
 
@@ -191,7 +191,8 @@ class _Batch:
         statement = f"INSERT INTO {self.table} ({names}) SELECT {chunks.selected(chunk)} FROM {place} c"
         gone = numbered.chunk_keys.position[overruled & (numbered.chunk_keys.chunk == number)]
         if len(gone):
-            staged = self._staged("overruled", [NUMBERED], pa.table([pa.array(gone)], names=[NUMBER]))
+            rows = pa.table([pa.array(gone)], names=[NUMBER])
+            staged = self._staged("overruled", [NUMBERED], rows, (NUMBER,))
             statement += f" WHERE NOT EXISTS (SELECT 1 FROM {staged} g WHERE g.{NUMBER} = c.{NUMBER})"
         self.session.run(statement)
 
