@@ -35,6 +35,7 @@ from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
 from tailrace.contract.resources import TargetSpec
 from tailrace.errors import Retry, TableStop, TargetRefused
 from tailrace.targets.api import TableFailed
+from tailrace.targets.sql import staged
 from tailrace.targets.sql.state import SCHEMA as STATE
 
 SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
@@ -100,7 +101,10 @@ def test_rows_columns_and_keys_arrive_out_of_postgresql(
 
 
 @pytest.mark.timeout(300)
-def test_rows_columns_and_keys_arrive_out_of_mysql(mysql: MysqlServer, target: MysqlServer, tmp_path: Path) -> None:
+def test_rows_columns_and_keys_arrive_out_of_mysql(
+    mysql: MysqlServer, target: MysqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staged, "PIECE", 50)
     mysql.script(*MYSQL_SHOP, charset="utf8mb4")
     copy = begin(place_of(mysql), target, tmp_path)
     copy.start()
@@ -208,6 +212,24 @@ def test_definitions_are_found_by_whoever_comes_after_a_death(target: MysqlServe
     assert target.execute(f"SELECT hidden FROM {STATE}.tables") == [(0,)]
     left = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s AND table_name LIKE 'copy%%'"
     assert target.execute(left, [STATE]) == []
+
+
+@pytest.mark.timeout(300)
+def test_copies_are_dropped_whole_after_a_death(target: MysqlServer, tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    dying, subject = Dying(), MysqlDatabase(tmp_path, target)
+    schema = Table(subject, first_schema(composite=True)).schema
+    again = Table(subject, schema, Generation(RecordNumber(4), Seq(1), keeps=True), admit=dying)
+    dying.left = 1
+    with pytest.raises(Killed):
+        again.publish()
+    removal = targets.open(TargetSpec.model_validate(place_of(target))).removal(no_spark)
+    owner = removal.owner((schema.schema_name, schema.table_name))
+    assert owner is not None and not owner.altered
+    removal.drop((schema.schema_name, schema.table_name))
+    removal.finish()
+    left = "SELECT table_name FROM information_schema.tables WHERE table_schema IN (%s, %s)"
+    assert target.execute(left, [schema.schema_name, STATE]) == []
 
 
 @pytest.mark.timeout(300)

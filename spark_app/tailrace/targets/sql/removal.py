@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tailrace.targets.api import Admit, TableName, TableOwner
 from tailrace.targets.sql import staged, state
-from tailrace.targets.sql.session import TargetSession, TargetSessions, table
+from tailrace.targets.sql.session import TargetSession, TargetSessions, nothing, table
 from tailrace.targets.sql.state import SCHEMA, StoredCopy
 
 
@@ -38,7 +38,11 @@ class SqlRemoval:
 
     def drop(self, name: TableName, admit: Admit | None = None) -> None:
         with self.sessions.session() as session:
-            for copy in _copies(session, name).values():
+            if not state.is_prepared(session):
+                return
+            with session.transaction():
+                copies = state.settled_copies(session, name, admit or nothing)
+            for copy in copies.values():
                 for path in staged.staged_paths(session, copy.applied.log_id, copy.applied.table_id):
                     if admit is not None:
                         admit()

@@ -25,6 +25,9 @@ from tailrace.targets.sql.state import SCHEMA
 
 NUMBERED = (NUMBER, "bigint")
 
+PIECE = 1 << 20
+"""Bytes of a piece of a chunk's keys: servers limit what a statement or a row may have."""
+
 
 def form_of(session: TargetSession, schema: TableSchema, generation: Generation) -> str:
     """The form of chunks: `ChunkRegistered.layout`."""
@@ -63,12 +66,10 @@ class SqlChunkWriter:
 
             def define() -> None:
                 session.run(
-                    f"INSERT INTO {SCHEMA}.chunks (path, log_id, table_id, row_count, row_keys)"
-                    " VALUES (%s, %s, %s, 0, %s)",
+                    f"INSERT INTO {SCHEMA}.chunks (path, log_id, table_id, row_count) VALUES (%s, %s, %s, 0)",
                     path,
                     self.log_id,
                     self.schema.table_id,
-                    b"",
                 )
                 session.unlogged(table, defined(definitions(session, self.schema, NUMBERED)))
 
@@ -78,9 +79,9 @@ class SqlChunkWriter:
                     size = session.load(table, names, noted.numbered(rows))
                 except UnfitValue as error:
                     raise error.of(self.schema.name) from None
-                statement = f"UPDATE {SCHEMA}.chunks SET row_count = %s, row_keys = %s WHERE path = %s"
                 if noted.rows:
-                    session.run(statement, noted.rows, noted.keys(), path)
+                    session.run(f"UPDATE {SCHEMA}.chunks SET row_count = %s WHERE path = %s", noted.rows, path)
+                    _put_keys(session, path, noted.keys())
                 else:
                     drop(session, [path])
             return WrittenChunk(path, noted.rows, size) if noted.rows else None
@@ -119,9 +120,16 @@ class _Noted:
         return kept
 
 
+def _put_keys(session: TargetSession, path: str, keys: bytes) -> None:
+    statement = f"INSERT INTO {SCHEMA}.keys_of_chunks (path, piece, row_keys) VALUES (%s, %s, %s)"
+    for number, at in enumerate(range(0, len(keys), PIECE)):
+        session.run(statement, path, number, keys[at : at + PIECE])
+
+
 def drop(session: TargetSession, paths: Iterable[str]) -> None:
     for path in paths:
         session.run(f"DROP TABLE IF EXISTS {SCHEMA}.{session.quote(path)}")
+        session.run(f"DELETE FROM {SCHEMA}.keys_of_chunks WHERE path = %s", path)
         session.run(f"DELETE FROM {SCHEMA}.chunks WHERE path = %s", path)
 
 
@@ -156,13 +164,13 @@ class StagedChunks:
     def keys(self, chunk: ChunkRegistered) -> Iterator[tuple[int, Columns]]:
         if chunk.path is None:
             return
-        statement = f"SELECT row_keys FROM {SCHEMA}.chunks WHERE path = %s"
+        statement = f"SELECT row_keys FROM {SCHEMA}.keys_of_chunks WHERE path = %s ORDER BY piece"
         found = self.session.rows(statement, chunk.path)
         if not found:
             raise lost(chunk)
         names = {column.id: column.name for column in self.work.slice.versions[chunk.schema_version].columns}
         wanted, at = [names[column.id] for column in self.work.slice.schema.key_columns], 0
-        with pa.ipc.open_stream(found[0][0]) as stream:
+        with pa.ipc.open_stream(b"".join(piece for (piece,) in found)) as stream:
             for batch in stream:
                 yield at, typed((batch.column(name) for name in wanted), self.work.key_types)
                 at += batch.num_rows

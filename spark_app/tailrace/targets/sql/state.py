@@ -2,13 +2,14 @@
 
     logs     a row per change log: the record that all tables of its group hold
     tables   a row per copy: its place, its owner, its applied state, the schema version that its columns have
-    chunks   a row per chunk that is staged: its keys, as an Arrow stream
+    chunks   a row per chunk that is staged
+    keys_of_chunks  its keys, as the pieces of an Arrow stream
 
 A row is changed by comparison with what was read before: a driver that has been overtaken changes nothing.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from tailrace.batch.applied import AppliedState
@@ -25,7 +26,9 @@ TABLES = {
     " record bigint NOT NULL, state {text} NOT NULL, columns {text} NOT NULL,"
     " PRIMARY KEY (place_schema, place_name, hidden)",
     "chunks": "path varchar(200) NOT NULL PRIMARY KEY, log_id varchar(200) NOT NULL, table_id bigint NOT NULL,"
-    " row_count bigint NOT NULL, row_keys {binary} NOT NULL",
+    " row_count bigint NOT NULL",
+    "keys_of_chunks": "path varchar(200) NOT NULL, piece bigint NOT NULL, row_keys {binary} NOT NULL,"
+    " PRIMARY KEY (path, piece)",
 }
 
 
@@ -154,6 +157,17 @@ def check(session: TargetSession, copy: StoredCopy) -> None:
 
 def _overtaken(copy: StoredCopy) -> Retry:
     return Retry(f"another driver has changed the state of {'.'.join(copy.place)} in the target")
+
+
+def settled_copies(session: TargetSession, place: Place, admit: Callable[[], None]) -> dict[bool, StoredCopy]:
+    """Finish what a driver has left that put a new copy in its place and died before it said so; then `copies_at`."""
+    found = copies_at(session, place)
+    new = found.get(True)
+    if new is None or session.relation(place) != new.relation:
+        return found
+    session.replace(place, new.where, admit)
+    publish(session, new, new.relation)
+    return copies_at(session, place)
 
 
 def publish(session: TargetSession, copy: StoredCopy, relation: int) -> None:

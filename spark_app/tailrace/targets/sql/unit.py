@@ -137,7 +137,7 @@ class SqlUnit:
     ) -> Mapping[bool, StoredCopy]:
         """The copies of a place. One whose table is gone is forgotten: the change log knows what it lacks then. Refuses
         what is not this change log's."""
-        found, name = self._copies_at(session, place), ".".join(place)
+        found, name = state.settled_copies(session, place, self.admit), ".".join(place)
         for hidden, copy in list(found.items()):
             if copy.applied.log_id != log_id:
                 raise TargetRefused(
@@ -155,16 +155,6 @@ class SqlUnit:
                 f"Rename it, drop it (`DROP TABLE {table(session, place)}`), or add {schema.name} to tables.exclude.",
             )
         return found
-
-    def _copies_at(self, session: TargetSession, place: Place) -> dict[bool, StoredCopy]:
-        found = state.copies_at(session, place)
-        new = found.get(True)
-        if new is None or session.relation(place) != new.relation:
-            return found
-        # A driver has put it there, and died before it said so.
-        session.replace(place, new.where, self.admit)
-        state.publish(session, new, new.relation)
-        return state.copies_at(session, place)
 
     def _replaced(
         self,
