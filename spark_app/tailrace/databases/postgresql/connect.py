@@ -32,6 +32,10 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 Part = Literal["source", "target"]
 REFUSED: dict[Part, type[SourceRefused | TargetRefused]] = {"source": SourceRefused, "target": TargetRefused}
+RIGHTS: dict[Part, str] = {
+    "source": "docs/postgresql.md lists them",
+    "target": "`tailrace doctor` prints the statements",
+}
 DOCS: dict[Part, str] = {"source": "docs/postgresql.md", "target": "docs/database-targets.md"}
 _OF_ROWS = ("22", "23", "2B", "42", "54")
 """Classes of SQLSTATE that a value, a constraint, a view, a name or a limit meets again at each attempt."""
@@ -329,7 +333,7 @@ def _as_ours(what: str, part: Part) -> Iterator[None]:
         if state.startswith("28"):
             raise _placed(AuthenticationFailed(text, f"Check {part}.username and the password."), part) from None
         if state in ("42501", "3D000") or state.startswith("0A"):
-            raise REFUSED[part](text, f"Grant the missing rights; {DOCS[part]} lists them.") from None
+            raise REFUSED[part](text, f"Grant the missing rights; {RIGHTS[part]}.") from None
         if part == "target" and state[:2] in _OF_ROWS:
             fix = "Remove what the target's table has beyond its columns and primary key, or correct the value."
             raise TargetRefused(text, fix) from None

@@ -9,6 +9,12 @@ Owner = tuple[str, int]
 """Change log and relation of a copy."""
 
 
+def foreign_fix(schema: TableSchema) -> str:
+    """The fix where a table belongs to another change log."""
+    which = "Delete the Replicator that writes it (`tailrace status --json` shows each one's logId) with its data"
+    return f"{which}, or add {schema.name} to tables.exclude."
+
+
 def owners(session: TargetSession) -> dict[Place, Owner]:
     """The copies that readers see."""
     if not state.is_prepared(session):
@@ -24,7 +30,7 @@ def in_the_way(
     """Tells what is at the place, unless it is this change log's copy or nothing."""
     if owner is not None and owner[0] != log_id:
         message = f"table {'.'.join(place)} of the target belongs to change log {owner[0]}"
-        fix = f"Delete the Replicator that writes it with its data, or add {schema.name} to tables.exclude."
+        fix = foreign_fix(schema)
         return Obstacle("fail", message, fix, schema.name)
     relation = session.relation(place)
     return None if relation in (None, owner and owner[1]) else not_ours(session, schema, place)
@@ -32,7 +38,7 @@ def in_the_way(
 
 def not_ours(session: TargetSession, schema: TableSchema, place: Place, word: str = "TABLE") -> Obstacle:
     """`word`: the kind of object, in statements."""
-    message = f"the target has a {word.lower()} {'.'.join(place)} that Tailrace did not create"
+    message = f"the target has a {word.lower()} {'.'.join(place)} that Tailrace has no record of"
     drop = f"DROP {word} {table(session, place)}"
     return Obstacle(
         "fail", message, f"Rename it, drop it (`{drop}`), or add {schema.name} to tables.exclude.", schema.name

@@ -28,6 +28,7 @@ from tailrace.targets.api import (
 from tailrace.targets.sql import columns, staged, state
 from tailrace.targets.sql.batch import apply_keyed
 from tailrace.targets.sql.keyless import apply_keyless
+from tailrace.targets.sql.obstacles import foreign_fix
 from tailrace.targets.sql.session import Place, TargetSession, TargetSessions, UnfitValue, table
 from tailrace.targets.sql.staged import SqlChunkWriter
 from tailrace.targets.sql.state import Group, StoredCopy
@@ -142,7 +143,7 @@ class SqlUnit:
             if copy.applied.log_id != log_id:
                 raise TargetRefused(
                     f"table {name} of the target belongs to change log {copy.applied.log_id}",
-                    f"Delete the Replicator that writes it with its data, or add {schema.name} to tables.exclude.",
+                    foreign_fix(schema),
                 )
             if session.relation(copy.where) is None:
                 log.warning("table %s of the target was dropped by another program", name, extra={"table": schema.name})
@@ -151,7 +152,7 @@ class SqlUnit:
         present, relation = found.get(False), session.relation(place)
         if relation is not None and (present is None or relation != present.relation):
             raise TargetRefused(
-                f"the target has a table {name} that Tailrace did not create",
+                f"the target has a table {name} that Tailrace has no record of",
                 f"Rename it, drop it (`DROP TABLE {table(session, place)}`), or add {schema.name} to tables.exclude.",
             )
         return found
