@@ -108,6 +108,8 @@ class TargetRefused(Stop):
 
     exit_code = 10
     where = "target"
+    absent = False
+    """True: there is no such database, and none of its tables."""
 
 
 class AuthenticationFailed(Stop):

@@ -212,6 +212,10 @@ def test_the_copies_are_dropped_with_their_state(postgres: PostgresServer, tmp_p
     copy.stop()
     postgres.execute("CREATE TABLE shop.other (a int)", dbname="copy")
     removal = targets.open(copy.replicator.spec.target).removal(no_spark)
+    postgres.execute("CREATE VIEW shop.seen AS SELECT id FROM shop.item", dbname="copy")
+    with pytest.raises(TargetRefused, match=r"view shop\.seen depends on table shop\.item"):
+        removal.drop(("shop", "item"))
+    postgres.execute("DROP VIEW shop.seen", dbname="copy")
     for table in TABLES:
         owner = removal.owner(("shop", table))
         assert owner is not None and not owner.altered and removal.exists(("shop", table))
@@ -220,6 +224,11 @@ def test_the_copies_are_dropped_with_their_state(postgres: PostgresServer, tmp_p
     removal.finish()
     left = postgres.execute("SELECT nspname FROM pg_namespace WHERE nspname IN ('shop', '_tailrace')", dbname="copy")
     assert left == [("shop",)] and postgres.execute("SELECT * FROM shop.other", dbname="copy") == []
+    postgres.execute("DROP DATABASE copy WITH (FORCE)")
+    gone = targets.open(copy.replicator.spec.target).removal(no_spark)
+    assert not gone.exists(("shop", "item")) and gone.owner(("shop", "item")) is None
+    gone.drop(("shop", "item"))
+    gone.finish()
 
 
 @pytest.mark.timeout(300)

@@ -81,6 +81,8 @@ SETTINGS: dict[str, str] = {
 TARGET_SETTINGS: dict[str, str] = {"synchronous_commit": "on"}
 """The change log forgets what is committed there: whichever server takes over must have it."""
 REPLICATION_SETTINGS: dict[str, str] = {"wal_sender_timeout": "30s", "lock_timeout": "0"}
+DEPENDED_ON = "2BP01"
+"""SQLSTATE of an object that cannot be dropped because of others."""
 LOCKED = "55P03"
 """SQLSTATE of a lock that was not given within `lock_timeout`."""
 
@@ -280,9 +282,11 @@ def _connect_error(config: PgConfig, error: psycopg.Error) -> TailraceError:
     if refused:
         return _placed(AuthenticationFailed(what, f"Check {part}.username, the password and pg_hba.conf."), part)
     if "database" in text and "does not exist" in text:
-        return REFUSED[part](
-            what, f"Create the database, or correct {part}.database; in Kubernetes, create another Replicator."
-        )
+        fix = f"Create the database, or correct {part}.database; in Kubernetes, create another Replicator."
+        missing = REFUSED[part](what, fix)
+        if isinstance(missing, TargetRefused):
+            missing.absent = True
+        return missing
     if any(known in text for known in _REFUSED):
         general = "Check the settings and rights of the {part}; {docs} lists them."
         fix = next((fix for known, fix in _TLS.items() if known in text), general)
@@ -334,6 +338,10 @@ def _as_ours(what: str, part: Part) -> Iterator[None]:
             raise _placed(AuthenticationFailed(text, f"Check {part}.username and the password."), part) from None
         if state in ("42501", "3D000") or state.startswith("0A"):
             raise REFUSED[part](text, f"Grant the missing rights; {RIGHTS[part]}.") from None
+        if part == "target" and state == DEPENDED_ON:
+            lines = (error.diag.message_detail or "").splitlines()  # names of objects
+            fix = "Drop what depends on it; it can be created again afterwards."
+            raise TargetRefused(f"{text}: {'; '.join(lines)}", fix) from None
         if part == "target" and state[:2] in _OF_ROWS:
             fix = "Remove what the target's table has beyond its columns and primary key, or correct the value."
             raise TargetRefused(text, fix) from None

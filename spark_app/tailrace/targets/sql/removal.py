@@ -3,7 +3,9 @@
 Made by each product, called by `removal.data`."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
+from tailrace.errors import TargetRefused
 from tailrace.targets.api import Admit, TableName, TableOwner
 from tailrace.targets.sql import staged, state
 from tailrace.targets.sql.session import TargetSession, TargetSessions, nothing, table
@@ -20,7 +22,20 @@ class SqlRemoval:
     def location(self, name: TableName) -> str:
         return f"table {'.'.join(name)} in {self.place}"
 
+    @cached_property
+    def _is_absent(self) -> bool:
+        """True if the database itself is gone."""
+        try:
+            with self.sessions.session():
+                return False
+        except TargetRefused as error:
+            if error.absent:
+                return True
+            raise
+
     def exists(self, name: TableName) -> bool:
+        if self._is_absent:
+            return False
         with self.sessions.session() as session:
             return session.relation(name) is not None or bool(_copies(session, name))
 
@@ -28,6 +43,8 @@ class SqlRemoval:
         return True
 
     def owner(self, name: TableName) -> TableOwner | None:
+        if self._is_absent:
+            return None
         with self.sessions.session() as session:
             copies = list(_copies(session, name).values())
             if not copies:
@@ -37,6 +54,8 @@ class SqlRemoval:
             return TableOwner(copy.applied.log_id, copy.applied.table_id, copy.applied.generation, altered)
 
     def drop(self, name: TableName, admit: Admit | None = None) -> None:
+        if self._is_absent:
+            return
         with self.sessions.session() as session:
             if not state.is_prepared(session):
                 return
@@ -56,6 +75,8 @@ class SqlRemoval:
 
     def finish(self) -> None:
         """Tailrace's own schema goes with the last copy."""
+        if self._is_absent:
+            return
         with self.sessions.session() as session, session.transaction():
             session.alone()
             if not state.is_prepared(session):
