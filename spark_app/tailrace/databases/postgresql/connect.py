@@ -34,7 +34,7 @@ Part = Literal["source", "target"]
 REFUSED: dict[Part, type[SourceRefused | TargetRefused]] = {"source": SourceRefused, "target": TargetRefused}
 RIGHTS: dict[Part, str] = {
     "source": "docs/postgresql.md lists them",
-    "target": "`tailrace doctor` prints the statements",
+    "target": "`tailrace doctor` (in Kubernetes `kubectl tailrace doctor`) prints the statements",
 }
 DOCS: dict[Part, str] = {"source": "docs/postgresql.md", "target": "docs/database-targets.md"}
 _OF_ROWS = ("22", "23", "2B", "42", "54")
