@@ -37,7 +37,9 @@ CREATE TABLE _tailrace.logs (); CREATE TABLE _tailrace.chunks ();
 CREATE TABLE _tailrace.tables (place_schema text, place_name text, log_id text, relation bigint, hidden boolean);
 INSERT INTO _tailrace.tables VALUES ('open', 'copy', 'log', 'open.copy'::regclass::oid, false),
     ('open', 'foreign', 'another', 'open.foreign'::regclass::oid, false);
-GRANT USAGE, CREATE ON SCHEMA _tailrace TO "poor man"; GRANT SELECT ON ALL TABLES IN SCHEMA _tailrace TO "poor man";
+CREATE ROLE other; ALTER SCHEMA _tailrace OWNER TO other;
+ALTER TABLE _tailrace.logs OWNER TO other; ALTER TABLE _tailrace.tables OWNER TO other;
+ALTER TABLE _tailrace.chunks OWNER TO other;
 """
 
 
@@ -83,6 +85,10 @@ def test_each_obstacle_is_mended_by_its_statement(major: int) -> None:
         assert found() == {}
         run("CREATE TABLE open.copy (id bigint PRIMARY KEY); CREATE TABLE open.foreign (id bigint)")
         run(STATE)
+        run(*statements(found()["fail", None].fix))
+        run('REVOKE CREATE ON DATABASE copy FROM "poor man"; ALTER SCHEMA closed RENAME TO shut')
+        assert target_of(server).examine()
+        run(*statements(found()["fail", None].fix))
         second = found()
         assert set(second) == {("fail", "open.copy"), ("fail", "open.foreign")}
         assert "belongs to change log another" in second["fail", "open.foreign"].message

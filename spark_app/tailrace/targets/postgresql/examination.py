@@ -25,6 +25,12 @@ _SCHEMAS = """
 SELECT nspname, has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE')
   FROM pg_namespace WHERE nspname = ANY (%s)
 """
+_STATE = """
+SELECT pg_get_userbyid(nspowner) FROM pg_namespace n
+ WHERE nspname = %s AND NOT (has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE')
+   AND NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid AND relname IN ('logs', 'tables', 'chunks')
+                      AND NOT pg_has_role(relowner, 'USAGE')))
+"""
 _CONSTRAINTS = """
 SELECT conrelid::int8, CASE contype WHEN 'f' THEN 'acts' ELSE 'limits' END, 'constraint ' || quote_ident(conname),
        'ALTER TABLE ' || conrelid::regclass::text || ' DROP CONSTRAINT ' || quote_ident(conname)
@@ -52,13 +58,10 @@ class TargetExamination:
 
     def obstacles(self, places: Sequence[tuple[TableSchema, Place]]) -> Iterator[Obstacle]:
         """`places`: where the copies of these tables are, or are to be made."""
-        schemas = sorted({state.SCHEMA, *(place[0] for _, place in places)})
-        closed = {str(name) for name, may in self.session.rows(_SCHEMAS, schemas) if not may}
-        own = owners(self.session) if state.SCHEMA not in closed else {}
-        for name in sorted(closed):
-            grant = f"GRANT USAGE, CREATE ON SCHEMA {self.session.quote(name)} TO {self.session.quote(self.role)}"
-            message = f"{self.role} may not create tables in schema {name}, which already exists"
-            yield Obstacle("fail", message, f"Run `{grant}`.")
+        foreign = self._foreign_state()
+        own = owners(self.session) if foreign is None else {}
+        yield from [] if foreign is None else [foreign]
+        yield from self._closed({place[0] for _, place in places})
         names = [[place[part] for _, place in places] for part in (0, 1)]
         there = {(row[0], row[1]): row[2:] for row in self.session.rows(_THERE, *names)}
         copies: dict[int, str] = {}
@@ -71,6 +74,31 @@ class TargetExamination:
                 else:
                     copies[int(oid)] = schema.name
         yield from self._added(copies)
+
+    def _foreign_state(self) -> Obstacle | None:
+        """Tells of another role that Tailrace's own schema belongs to, if it is closed for this one."""
+        closed = self.session.rows(_STATE, state.SCHEMA)
+        if not closed:
+            return None
+        owner = str(closed[0][0])
+        grant = f"GRANT {self.session.quote(owner)} TO {self.session.quote(self.role)}"
+        message = f"schema {state.SCHEMA} of the target belongs to {owner}, whose rights {self.role} does not have"
+        return Obstacle("fail", message, f"Run `{grant}`, or connect as {owner} (target.username).")
+
+    def _closed(self, wanted: set[str]) -> Iterator[Obstacle]:
+        found = {str(name): bool(may) for name, may in self.session.rows(_SCHEMAS, sorted(wanted))}
+        role = self.session.quote(self.role)
+        for name in sorted(name for name, may in found.items() if not may):
+            grant = f"GRANT USAGE, CREATE ON SCHEMA {self.session.quote(name)} TO {role}"
+            message = f"{self.role} may not create tables in schema {name}, which already exists"
+            yield Obstacle("fail", message, f"Run `{grant}`.")
+        ((database, may),) = self.session.rows(
+            "SELECT current_database(), has_database_privilege(current_database(), 'CREATE')"
+        )
+        if not may and wanted - found.keys():
+            names = ", ".join(sorted(wanted - found.keys()))
+            grant = f"GRANT CREATE ON DATABASE {self.session.quote(database)} TO {role}"
+            yield Obstacle("fail", f"{self.role} may not create schema {names} of the target", f"Run `{grant}`.")
 
     def _there(
         self, schema: TableSchema, place: Place, owner: Owner | None, found: tuple[int, str, bool]
