@@ -91,8 +91,9 @@ endif
 
 # Tests wait for the disk as long as they work: their files are in memory where so many GiB of it are free.
 IN_MEMORY = $(VENV)/python tools/in_memory.py
+# Three processes on two cores, as some tests wait; the longest files first, each in one process (support/costs.py).
 unit: ## Tests without servers
-	$(IN_MEMORY) 2 env $(PYTEST) tests/unit -n 2
+	$(IN_MEMORY) 2 env $(PYTEST) tests/unit -n 3 --dist loadfile --no-loadscope-reorder
 
 test: check integration ## Everything: check, then tests against PostgreSQL, Spark, S3 and Kubernetes
 

@@ -1,5 +1,6 @@
 """Fixtures of all tests: a PostgreSQL server per test, one Spark session and one S3 server per run."""
 
+import atexit
 import gc
 import os
 from collections.abc import Generator, Iterator
@@ -54,11 +55,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    """The interpreter frees modules at its end: DuckDB's complain of those that it cannot."""
-    gc.unfreeze()
+        atexit.register(gc.unfreeze)  # the interpreter frees modules at its end: DuckDB's complain where it cannot
 
 
 def pytest_report_header() -> str:

@@ -3,7 +3,10 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from tailrace.errors import Retry
+from tailrace_operator.handlers import scheduler as schedulers
 from tailrace_operator.handlers.scheduler import Scheduler
 from tailrace_operator.kube import ApiUnavailable
 from tailrace_operator.observe.index import Index
@@ -55,7 +58,8 @@ def test_a_failing_object_is_tried_again_with_growing_pauses_and_holds_up_no_oth
     assert observed.count(B) > 8
 
 
-def test_a_server_that_names_a_time_is_given_it() -> None:
+def test_a_server_that_names_a_time_is_given_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedulers, "FIRST_PAUSE", 0.05)
     scheduler = Scheduler()
     count = 0
 
@@ -65,7 +69,7 @@ def test_a_server_that_names_a_time_is_given_it() -> None:
         raise ApiUnavailable("too many requests", after=5.0)
 
     scheduler.wake(A, 0)
-    asyncio.run(run_for(scheduler, work, 1.5))
+    asyncio.run(run_for(scheduler, work, 0.3))
     assert count == 1
 
 
