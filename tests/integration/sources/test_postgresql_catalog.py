@@ -9,8 +9,9 @@ from support.postgres import PostgresServer
 from tailrace.contract.resources import TablesSpec
 from tailrace.databases.postgresql.connect import Connection, connect
 from tailrace.sources.postgresql import unreadable
-from tailrace.sources.postgresql.catalog import COMPARABLE, CatalogHorizon, discover, of_other_case, settled
+from tailrace.sources.postgresql.catalog import discover, of_other_case
 from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.relations import COMPARABLE, CatalogHorizon, settled
 
 MADE = "CREATE TABLE s.{0} (id int PRIMARY KEY)"
 CHANGED = "ALTER TABLE s.{0} ALTER id SET STATISTICS 7"

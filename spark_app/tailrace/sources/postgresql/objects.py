@@ -15,11 +15,11 @@ from tailrace.databases.postgresql.connect import Connection, PgConfig, connect,
 from tailrace.errors import ReadRefused, SourceRefused, TableStop
 from tailrace.sources.api import Distance
 from tailrace.sources.postgresql import locks
-from tailrace.sources.postgresql.catalog import CatalogHorizon
 from tailrace.sources.postgresql.log.assembler import MARKER_PREFIX
 from tailrace.sources.postgresql.log.connection import lsn_value
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.publication import GENERATED_SINCE, grant, harmful
+from tailrace.sources.postgresql.relations import CatalogHorizon
 
 PLUGIN = "pgoutput"
 LOCK_WAIT, AUTOVACUUM_WAIT, LONGEST_WAIT = 100, 1300, 1.0

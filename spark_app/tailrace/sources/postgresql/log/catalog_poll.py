@@ -29,7 +29,7 @@ from tailrace.sources.dropped import drops
 from tailrace.sources.hidden import must_hide
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.admission import publication_lost
-from tailrace.sources.postgresql.catalog import empty, exists, is_taken, of_other_case, settled, table_by_oid, unwritten
+from tailrace.sources.postgresql.catalog import of_other_case, table_by_oid
 from tailrace.sources.postgresql.fingerprint import UNSETTLED, look
 from tailrace.sources.postgresql.log.differences import Action, differences
 from tailrace.sources.postgresql.log.explained import PendingLook, known_to_the_log, written
@@ -39,6 +39,7 @@ from tailrace.sources.postgresql.log.tables import CapturedTables, ColumnChanges
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.names import Names
 from tailrace.sources.postgresql.publication import Publication
+from tailrace.sources.postgresql.relations import empty, exists, is_taken, settled, unwritten
 from tailrace.sources.postgresql.trees import Trees
 from tailrace.sources.resyncs import former_places, renewal_plan, resyncs
 from tailrace.sources.stops import is_mended, stopped, stopping
