@@ -1,6 +1,6 @@
-"""May this Replicator have this change log? Each refusal is an error.
+"""The check that this Replicator may use this change log; each refusal is an error.
 
-`startup` asks before it takes anything over, `tailrace doctor` asks the same without taking it, and
+`startup` asks before it takes anything over, `tailrace doctor` asks the same without taking anything over, and
 `tailrace resync --all` asks for the owner before it leaves its note.
 """
 

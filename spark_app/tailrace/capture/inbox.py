@@ -67,8 +67,8 @@ OLD = 10.0
 
 class Board:
     """The newest state, for all that ask; answered without the loop, which may be waiting for the source. The number of
-    the newest record is that of the moment when it is asked for: the driver reads the journal by it. A loop that stands
-    still measures nothing: what it said last then grows old, and the state says so."""
+    the newest record is that of the moment when it is asked for: the driver reads the journal by it. A loop that is
+    stuck measures nothing: its last measurement then grows old, and the state says so."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -84,7 +84,7 @@ class Board:
             self._state, self._newest, self._shown = state, newest, self._clock()
 
     def beat(self) -> None:
-        """The loop has come round, or has done a part of what takes it long."""
+        """Notes that the loop has completed a round, or a part of a long step."""
         self._beat = self._clock()
 
     def rest(self) -> None:

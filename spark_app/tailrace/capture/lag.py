@@ -19,8 +19,8 @@ SAMPLES = 1000
 
 
 class Behind:
-    """The time since the source's log ended where capture is now. Under steady writing capture is never at its end, so
-    being there cannot be what is waited for: each end seen is remembered until capture has reached it."""
+    """The time since the source's log ended where capture is now. Under steady writing capture never reaches the
+    present end, so each end that was seen is remembered until capture has reached it."""
 
     def __init__(self) -> None:
         self._ends: deque[tuple[float, Position]] = deque()

@@ -19,7 +19,7 @@ def of(run_dir: Path) -> Path:
 
 
 def reserve(path: Path) -> None:
-    """Nothing is said; what an earlier capture left is gone. Without room now there may be some later."""
+    """Empties the file: the error of an earlier capture is removed. If the disk is full now, it may have room later."""
     try:
         write_in_place(path, b"")
     except OSError as error:

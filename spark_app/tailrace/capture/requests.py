@@ -28,7 +28,7 @@ MOST_RANGES = 10_000
 
 
 class ChunkTooOld(Retry):
-    """The log no longer holds all that must be applied again over the chunk: read it again."""
+    """The log no longer holds all changes that must be applied over the chunk: it has to be read again."""
 
 
 @dataclass
@@ -136,7 +136,7 @@ class ChunkRequests:
                 self._waiting.remove(waiting)
 
     def _register(self, waiting: Waiting) -> bool:
-        """False: it must wait on."""
+        """False: it has to wait longer."""
         request, chunk = waiting.request, waiting.request.chunk
         table_id = chunk.table_id
         if not self._stream.is_captured(table_id):

@@ -37,7 +37,7 @@ class LogCleaner:
         self._thread: threading.Thread | None = None
 
     def put(self, work: Callable[[], None]) -> None:
-        """Raises what stood in the way of earlier work, unless it passes by itself."""
+        """Raises the error of earlier work, unless it is temporary."""
         if self._refused is not None:
             raise self._refused
         self._work.put(work)
@@ -46,7 +46,7 @@ class LogCleaner:
             self._thread.start()
 
     def close(self, patience: float) -> bool:
-        """No more work comes. Waits until all is done, for so many seconds at most. Whether it is."""
+        """Accepts no more work, and waits until all is done, for so many seconds at most. Returns True if it is."""
         if self._thread is None:
             return True
         self._work.put(None)

@@ -1,4 +1,4 @@
-"""A password that the source refuses after it had let capture in: perhaps in the middle of its rotation.
+"""A password that the source refuses although it let capture in before: perhaps it is just being rotated.
 
 Kept by the snapshot runner for all of its tables together, because servers lock a user who fails too often.
 """

@@ -66,7 +66,7 @@ class _Entry:
 
 
 def over(table: TableLog, snapshot: SnapshotState) -> str | None:
-    """The reason why the snapshot can bring the table nothing more; None: it can."""
+    """The reason why the snapshot has nothing more to read of the table; None: it has."""
     name = table.schema.name
     if snapshot.awaits(table):
         return None
@@ -129,7 +129,7 @@ class SnapshotRunner:
         return next((s.waits_for for s in list(self._entries.values()) if s.waits_for is not None), None)
 
     def step(self, patience: float = 0.5) -> None:
-        """One round: plan, follow the journal, start what may start, take what came back."""
+        """One round: plan, follow the journal, start the steps that may start, take the results of others."""
         hold = self._hold
         if hold is None:
             self._begin_work()
@@ -148,7 +148,7 @@ class SnapshotRunner:
             self._start_next(state, key, entry)
 
     def hold(self) -> bool:
-        """Begin nothing more until `release`. True: nothing is under way, so that what a step or a chunk is made of may
+        """Begins nothing more until `release`. True: nothing is under way, so that the settings of steps and chunks may
         change."""
         self._hold = self._hold or object()
         return self._still is self._hold

@@ -26,8 +26,8 @@ class Known:
 
     @property
     def owner(self) -> str:
-        """Under which a change log is the asker's. `storage.adopt` proves nothing here: a start takes a log over and
-        writes itself into it; one that never started has made nothing."""
+        """The owner whose change log this Replicator may drop. `storage.adopt` proves nothing here: a start takes a log
+        over and writes itself into it; one that never started has made nothing."""
         return ownership.owner(self.replicator)
 
     @property

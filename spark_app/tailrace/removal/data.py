@@ -114,8 +114,8 @@ def _begun_since(note: Proven, now: Known) -> str | None:
 
 
 def _put(note: Proven, storage: Storage, by_now: Callable[[], Known]) -> str | None:
-    """Write the note; or why not. Where the disk is full, segments make room for it: they are about to go, unless a
-    Replicator starts with this log meanwhile, which is checked before each of them."""
+    """Writes the note; returns the reason if it cannot. Where the disk is full, segments make room for it: they are
+    about to go, unless a Replicator starts with this log meanwhile, which is checked before each of them."""
     spare: Iterator[str] | None = None
     while True:
         try:

@@ -1,10 +1,11 @@
-"""`tailrace drop` and `tailrace release`: what a Replicator leaves in the world when it goes for good. Run by hand, by
-the operator's Job, or by the driver itself before it ends.
+"""`tailrace drop` and `tailrace release`: the removal, or the handing over, of what a deleted Replicator leaves behind.
+Run by hand, by the operator's Job, or by the driver itself before it ends.
 
 What is dropped has been proven this Replicator's (`removal.claims`, and the source); what has not is kept and named.
 With `data`, tables and change log go too (`removal.data`); without it the change log is released to the next Replicator
-that starts. `release` does only that: who starts next with the log finds all that it has in the source, and continues.
-Every step may have been done before, by this command or by hand: it can be run again after it died anywhere.
+that starts. `release` does only that: the next Replicator that starts with the log finds all its objects in the source,
+and continues. Every step may have been done before, by this command or by hand, so the command can be repeated after a
+crash at any point.
 """
 
 import uuid
@@ -84,7 +85,7 @@ def leave(replicator: Replicator, secrets: Path | None, run_dir: Path, policy: D
 
 
 def report_of(replicator: Replicator, steps: list[RemovalStep], complete: bool) -> DropReport:
-    """`steps` of one attempt or several. That a thing stays which the user named is no news."""
+    """The `steps` of one attempt or several. Objects that the user created are always kept, and not reported."""
     dropped = dict.fromkeys(step.what for step in steps if step.outcome == "dropped")
     left = [step for step in steps if step.outcome == "kept" and step.why != NAMED_BY_USER]
     kept = {step.what: step.why for step in left if step.what not in dropped}

@@ -1,7 +1,7 @@
 """Deletes the copies of tables that were dropped in the source, where `onTableDrop` is `Drop`.
 
-Turned by the driver, on a thread of its own: deletion may take long, or fail while the target is away, and no other
-table waits for it. For each copy that is due (`tailrace.changelog.dropped`):
+Called in a loop by the driver, on a separate thread: deletion may take long, or fail while the target is unreachable,
+and no other table waits for it. For each copy that is due (`tailrace.changelog.dropped`):
 
     policy still Drop, copy proven ours ── record begun ── proven again, deleted ── record dropped
 
