@@ -78,7 +78,7 @@ EXECUTED = {
 NOTHING_TO_DO = {"UnknownEvent", "CaptureEnded", "Retry", "OutcomeUnknown", "InternalError", "ChunkTooOld", "Locked"}
 SAID_BY_COMMANDS = {
     "NotRunning", "AlreadyRunning", "DriverRefused", "DriverSilent", "BeingLookedUp", "Withdrawn", "ArtifactMissing",
-    "ExtraMissing", "DriverMissing", "KubectlFailed", "SnapshotUnfinished",
+    "ExtraMissing", "DriverMissing", "KubectlFailed", "SnapshotUnfinished", "WrongSnapshot",
 }  # fmt: skip
 """They break nothing."""
 

@@ -223,6 +223,12 @@ def _resync_at_start(options: argparse.Namespace, manifest: Manifest, request: S
     return 0
 
 
+class WrongSnapshot(TailraceError):
+    """The command names no snapshot that it can pause, resume or stop."""
+
+    exit_code = 2
+
+
 def _not_one(requested: str | None, found: Sequence[str]) -> tuple[str, str]:
     """Message and fix for a verb that needs one snapshot."""
     if found:
@@ -240,10 +246,10 @@ def change_snapshot(options: argparse.Namespace) -> int:
     chosen = under_way if requested is None else [s for s in known if requested in (s.id, s.name)]
     chosen = [s for s in chosen if s in under_way] or chosen[-1:]
     if len(chosen) != 1:
-        raise InvalidManifest(*_not_one(requested, [s.id for s in chosen]))
+        raise WrongSnapshot(*_not_one(requested, [s.id for s in chosen]))
     if chosen[0] not in under_way:
         if options.verb != "stop":
-            raise InvalidManifest(f"snapshot {chosen[0].id} has ended: {chosen[0].state}", "Request another one.")
+            raise WrongSnapshot(f"snapshot {chosen[0].id} has ended: {chosen[0].state}", "Request another one.")
         print(f"{chosen[0].id}: nothing to stop, it has ended: {chosen[0].state}")
         return 0
     if options.verb == "stop":

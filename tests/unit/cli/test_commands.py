@@ -184,7 +184,7 @@ def test_a_snapshot_that_has_ended_cannot_be_paused(tmp_path: Path, capsys: pyte
         server.close()
         folder.release()
     assert "done has ended: Completed" in ended
-    assert "no snapshot is under way" in none
+    assert "WrongSnapshot: no snapshot is under way" in none
     assert "there is no snapshot 'other'" in unknown
 
 
