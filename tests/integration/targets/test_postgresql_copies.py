@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from psycopg import IsolationLevel
 from pyspark.sql import SparkSession
 
 from support.conforming import Database, LogOf, Table, log_of
@@ -338,6 +339,47 @@ def test_a_tables_staged_chunks_are_dropped_one_by_one(postgres: PostgresServer,
     target = targets.open(TargetSpec.model_validate({**place, "database": "postgres"}))
     target.removal(no_spark).drop(("public", "t"), count)
     assert locked == [0] * 4 and not postgres.execute("SELECT 1 FROM pg_class WHERE relname ~ '^chunk_'")
+
+
+@pytest.mark.timeout(300)
+def test_a_wider_column_does_not_empty_the_copy_for_older_transactions(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute(SHOP + "ALTER TABLE shop.item ALTER code TYPE varchar(9)")
+    copy = begin(postgres.source(), postgres, tmp_path)
+    copy.start()
+    settle(copy)
+    with postgres.connect("copy", autocommit=False) as reader:
+        reader.isolation_level = IsolationLevel.REPEATABLE_READ
+        assert reader.execute("SELECT count(*) FROM shop.visit").fetchone() == (30,)
+        postgres.execute("ALTER TABLE shop.item ALTER code TYPE varchar(99), ALTER price TYPE numeric(12,2)")
+        postgres.execute("UPDATE shop.item SET code = repeat('c', 99), price = 9999999999 WHERE id = 1")
+        settle(copy)
+        assert texts(postgres, "item", "copy") == texts(postgres, "item", "postgres")
+        assert reader.execute("SELECT count(*) FROM shop.item").fetchone() == (50,)
+        reader.rollback()
+    copy.stop()
+
+
+@pytest.mark.timeout(300)
+def test_who_may_read_a_copy_may_read_the_one_that_replaces_it(postgres: PostgresServer, tmp_path: Path) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute(PAIR)
+    copy = begin(postgres.source(), postgres, tmp_path)
+    copy.start()
+    settle(copy)
+    postgres.execute('CREATE ROLE "Re ader"')
+    postgres.execute('GRANT SELECT, UPDATE ON shop.item TO "Re ader" WITH GRANT OPTION', dbname="copy")
+    postgres.execute("GRANT SELECT ON shop.item TO PUBLIC", dbname="copy")
+    rights = "SELECT oid, relacl::text FROM pg_class WHERE oid = 'shop.item'::regclass"
+    ((before, granted),) = postgres.execute(rights, dbname="copy")
+    copy.ask("shop.item", resync=True)
+    copy.until(lambda _: postgres.execute(rights, dbname="copy") != [(before, granted)], work=True)
+    settle(copy)
+    ((_, since),) = postgres.execute(rights, dbname="copy")
+    assert sorted(since.strip("{}").split(",")) == sorted(granted.strip("{}").split(","))
+    copy.stop()
 
 
 @pytest.mark.timeout(300)

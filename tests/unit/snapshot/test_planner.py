@@ -117,6 +117,8 @@ def test_a_repair_that_failed_is_not_ordered_again_at_once() -> None:
     state = log(table(7, "a"), snapshots={plan.snapshot_id: failed})
     assert planner.due_snapshots(state.model_copy(update={"number": 50}), holes) == ()
     assert len(planner.due_snapshots(state.model_copy(update={"number": 200}), holes)) == 1
+    again = log(table(7, "a", added_record=40), snapshots={plan.snapshot_id: failed})
+    assert len(planner.due_snapshots(again.model_copy(update={"number": 50}), holes)) == 1
 
 
 def lost(table_id: int, number: int) -> ChunkRegistered:

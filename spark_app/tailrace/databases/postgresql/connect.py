@@ -37,7 +37,7 @@ RIGHTS: dict[Part, str] = {
     "target": "`tailrace doctor` (in Kubernetes `kubectl tailrace doctor`) prints the statements",
 }
 DOCS: dict[Part, str] = {"source": "docs/postgresql.md", "target": "docs/database-targets.md"}
-_OF_ROWS = ("22", "23", "2B", "42", "54")
+_OF_ROWS = ("0A", "22", "23", "2B", "42", "54")
 """Classes of SQLSTATE that a value, a constraint, a view, a name or a limit meets again at each attempt."""
 _OF_SERVER = ("", "08", "53", "57", "58")
 """Classes that say that the server, or the connection to it, fails; no SQLSTATE: the connection is lost."""
@@ -336,7 +336,7 @@ def _as_ours(what: str, part: Part) -> Iterator[None]:
             text = f"{what}: another session has held a lock for {SETTINGS['lock_timeout']} (SQLSTATE {state})"
         if state.startswith("28"):
             raise _placed(AuthenticationFailed(text, f"Check {part}.username and the password."), part) from None
-        if state in ("42501", "3D000") or state.startswith("0A"):
+        if state in ("42501", "3D000") or (part == "source" and state.startswith("0A")):
             raise REFUSED[part](text, f"Grant the missing rights; {RIGHTS[part]}.") from None
         if part == "target" and state == DEPENDED_ON:
             lines = (error.diag.message_detail or "").splitlines()  # names of objects

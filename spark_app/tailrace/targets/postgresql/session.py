@@ -27,6 +27,11 @@ UNREAD = (
 _COLUMN = re.compile(r", line \d+, column (.+?)(: |$)", re.DOTALL)
 
 
+_GRANTS = """
+SELECT string_agg(privilege_type, ', '), CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END
+       || CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END
+  FROM pg_class, aclexplode(relacl) WHERE oid = to_regclass(%s) AND grantee <> relowner GROUP BY grantee, is_grantable
+"""
 _DISTURBING = """
 SELECT CASE WHEN tgisinternal THEN format('foreign key %%I of %%s', conname, conrelid::regclass)
        ELSE format('trigger %%I', tgname) END
@@ -199,13 +204,25 @@ class PgTargetSession:
             self.run(f"{alter} ADD COLUMN {definition}")
         for each in change.changed:
             if each.kind is not None:
-                self.run(f"{alter} ALTER COLUMN {each.name} TYPE {each.kind} USING {each.name}::text::{each.kind}")
+                self._retype(f"{alter} ALTER COLUMN {each.name} TYPE {each.kind}", f"{each.name}::text::{each.kind}")
+
+    def _retype(self, statement: str, by_text: str) -> None:
+        """PostgreSQL's own way first: as in the source, it rewrites the table only where values are stored otherwise.
+        To a transaction that began before, a table that was rewritten is empty."""
+        try:
+            with self._connection.transaction():
+                self._connection.execute(statement.encode())
+        except (psycopg.DataError, psycopg.errors.DatatypeMismatch):
+            self.run(f"{statement} USING {by_text}")
 
     def replace(self, place: Place, by: Place, admit: Callable[[], None]) -> None:
         admit()
+        grants = self.rows(_GRANTS, table(self, place))
         self.run(f"DROP TABLE IF EXISTS {table(self, place)}")
         self.run(f"ALTER TABLE {table(self, by)} SET SCHEMA {self.quote(place[0])}")
         self.run(f"ALTER TABLE {table(self, (place[0], by[1]))} RENAME TO {self.quote(place[1])}")
+        for privileges, role in grants:
+            self.run(f"GRANT {privileges} ON {table(self, place)} TO {role}")
 
     def temporary(self, name: str, columns: str, key: Sequence[str] = ()) -> str:
         self.run(f"CREATE TEMPORARY TABLE {name} ({columns}) ON COMMIT DROP")
