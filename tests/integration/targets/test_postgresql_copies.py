@@ -213,6 +213,7 @@ def test_the_copies_are_dropped_with_their_state(postgres: PostgresServer, tmp_p
     copy.stop()
     postgres.execute("CREATE TABLE shop.other (a int)", dbname="copy")
     removal = targets.open(copy.replicator.spec.target).removal(no_spark)
+    postgres.execute("DROP TABLE _tailrace.keys_of_chunks", dbname="copy")  # as an earlier version left it
     postgres.execute("CREATE VIEW shop.seen AS SELECT id FROM shop.item", dbname="copy")
     with pytest.raises(TargetRefused, match=r"view shop\.seen depends on table shop\.item"):
         removal.drop(("shop", "item"))

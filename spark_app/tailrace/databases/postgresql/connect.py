@@ -343,7 +343,9 @@ def _as_ours(what: str, part: Part) -> Iterator[None]:
             fix = "Drop what depends on it; it can be created again afterwards."
             raise TargetRefused(f"{text}: {'; '.join(lines)}", fix) from None
         if part == "target" and state[:2] in _OF_ROWS:
-            fix = "Remove what the target's table has beyond its columns and primary key, or correct the value."
+            what = "Remove what the target's table has beyond its columns and primary key"
+            how = "`tailrace doctor`, in Kubernetes `kubectl tailrace doctor`, names it"
+            fix = f"{what} ({how}), or correct the value."
             raise TargetRefused(text, fix) from None
         if part == "target" and state == DISK_FULL:
             raise StorageFull(text, MAKE_ROOM) from None

@@ -28,7 +28,7 @@ SELECT nspname, has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid,
 _STATE = """
 SELECT pg_get_userbyid(nspowner) FROM pg_namespace n
  WHERE nspname = %s AND NOT (has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE')
-   AND NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid AND relname IN ('logs', 'tables', 'chunks')
+   AND NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid AND relname = ANY (%s)
                       AND NOT pg_has_role(relowner, 'USAGE')))
 """
 _CONSTRAINTS = """
@@ -77,7 +77,7 @@ class TargetExamination:
 
     def _foreign_state(self) -> Obstacle | None:
         """Tells of another role that Tailrace's own schema belongs to, if it is closed for this one."""
-        closed = self.session.rows(_STATE, state.SCHEMA)
+        closed = self.session.rows(_STATE, state.SCHEMA, list(state.TABLES))
         if not closed:
             return None
         owner = str(closed[0][0])

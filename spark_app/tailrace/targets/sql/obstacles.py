@@ -17,7 +17,7 @@ def foreign_fix(schema: TableSchema) -> str:
 
 def owners(session: TargetSession) -> dict[Place, Owner]:
     """The copies that readers see."""
-    if not state.is_prepared(session):
+    if not state.has_copies(session):
         return {}
     columns = "place_schema, place_name, log_id, relation"
     rows = session.rows(f"SELECT {columns} FROM {state.SCHEMA}.tables WHERE NOT hidden")

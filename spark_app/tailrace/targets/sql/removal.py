@@ -57,8 +57,9 @@ class SqlRemoval:
         if self._is_absent:
             return
         with self.sessions.session() as session:
-            if not state.is_prepared(session):
+            if not state.has_copies(session):
                 return
+            state.prepare(session)
             with session.transaction():
                 copies = state.settled_copies(session, name, admit or nothing)
             for copy in copies.values():
@@ -77,19 +78,25 @@ class SqlRemoval:
         """Tailrace's own schema goes with the last copy."""
         if self._is_absent:
             return
-        with self.sessions.session() as session, session.transaction():
-            session.alone()
-            if not state.is_prepared(session):
+        with self.sessions.session() as session:
+            if not state.has_copies(session):
                 return
+            state.prepare(session)
+            with session.transaction():
+                self._finish(session)
+
+    def _finish(self, session: TargetSession) -> None:
+        session.alone()
+        if state.has_copies(session):
             session.run(f"DELETE FROM {SCHEMA}.logs WHERE log_id NOT IN (SELECT log_id FROM {SCHEMA}.tables)")
             if session.rows(f"SELECT 1 FROM {SCHEMA}.tables LIMIT 1"):
                 return
             left = session.rows(f"SELECT path FROM {SCHEMA}.chunks")
             staged.drop(session, [str(path) for (path,) in left])
-            for name in state.TABLES:
+            for name in sorted(state.TABLES, key="tables".__eq__):  # last: it tells that there is something to drop
                 session.run(f"DROP TABLE {SCHEMA}.{name}")
             session.drop_schema(SCHEMA)
 
 
 def _copies(session: TargetSession, name: TableName) -> dict[bool, StoredCopy]:
-    return state.copies_at(session, name) if state.is_prepared(session) else {}
+    return state.copies_at(session, name) if state.has_copies(session) else {}

@@ -78,6 +78,11 @@ def is_prepared(session: TargetSession) -> bool:
     return all(session.relation((SCHEMA, name)) is not None for name in TABLES)
 
 
+def has_copies(session: TargetSession) -> bool:
+    """True if there may be records of copies, of an earlier version as well."""
+    return session.relation((SCHEMA, "tables")) is not None
+
+
 def text_of(applied: AppliedState) -> str:
     return json.dumps({**document(applied), "holes": sorted(applied.holes)}, separators=(",", ":"))
 
