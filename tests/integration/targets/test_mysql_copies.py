@@ -317,3 +317,31 @@ def test_a_driver_that_has_been_overtaken_changes_nothing(target: MysqlServer, t
     assert target.execute("SELECT * FROM public.t") == [(1, "a")]
     late.open()
     assert late.applied == table.applied
+
+
+@pytest.mark.timeout(300)
+def test_the_targets_server_crashes_and_a_copy_is_dropped(postgres: PostgresServer, tmp_path: Path) -> None:
+    """What is lost with it is applied again; a failing server is no table's fault."""
+    postgres.execute(SHOP)
+    with MysqlServer(one_of(TARGETS, __name__)) as server:
+        copy = begin(postgres.source(), server, tmp_path)
+        copy.start()
+        settle(copy)
+        server.kill()
+        postgres.execute("UPDATE shop.item SET price = price + 1; INSERT INTO shop.visit VALUES (9, 'new')")
+        copy.until(lambda _: copy.driver.faults(), work=True)
+        assert set(copy.driver.faults().values()) == {"Retry"}
+        server.start()
+        settle(copy)
+        for _ in range(2):  # the second one moves them together again
+            postgres.execute("UPDATE shop.item SET price = price + 1; INSERT INTO shop.visit VALUES (9, 'new')")
+            settle(copy)
+        assert server.execute(f"SELECT count(*) FROM {STATE}.tables WHERE member") == [(2,)]
+        server.execute("DROP TABLE shop.item")
+        postgres.execute("UPDATE shop.item SET price = price + 1 WHERE id = 7")
+        there = "SELECT 1 FROM information_schema.tables WHERE table_schema = 'shop' AND table_name = 'item'"
+        copy.until(lambda _: server.execute(there) == [(1,)], work=True)
+        settle(copy)
+        for table in TABLES:
+            assert of_mysql(server, f"shop.{table}") == of_postgres(postgres, f"shop.{table}")
+        copy.stop()
