@@ -120,7 +120,8 @@ class MyConfig(ServerConfig):
 
 def connect(config: MyConfig) -> Connection:
     """Open a connection in autocommit, without a default database."""
-    connection = _opened(config)
+    with met_at(config.part):
+        connection = _opened(config)
     try:
         with database_errors(config.place, config.part):
             _settle(connection, config)

@@ -5,18 +5,19 @@ import socket
 import pymysql
 import pytest
 
-from tailrace.databases.mysql.connect import MyConfig, _connect_error, connect
+from tailrace.databases.mysql.connect import MyConfig, Part, _connect_error, connect
 from tailrace.errors import Retry
 
 
-def test_a_server_that_is_away_is_told_with_what_to_check() -> None:
+@pytest.mark.parametrize("part", ["source", "target"])
+def test_a_server_that_is_away_is_told_with_what_to_check(part: Part) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # nobody listens
         port = taken.getsockname()[1]
         with pytest.raises(Retry, match=f"cannot connect to 127.0.0.1:{port} as 'tailrace'") as caught:
-            connect(MyConfig("127.0.0.1", port, None, "tailrace", "test"))
-    assert caught.value.fix == "Check source.host, source.port, and that the server runs and can be reached from here."
-    assert caught.value.away
+            connect(MyConfig("127.0.0.1", port, None, "tailrace", "test", part=part))
+    what = f"Check {part}.host, {part}.port, and that the server runs and can be reached from here."
+    assert caught.value.fix == what and caught.value.away and caught.value.where == part
 
 
 @pytest.mark.parametrize("number", [1040, 1203, 1226])
