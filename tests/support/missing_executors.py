@@ -21,7 +21,7 @@ from support.folder_lake import FolderTable
 from support.random_log import TABLE, RandomLog, first_schema
 from tailrace.batch.slice import cut
 from tailrace.contract.pods import Executors
-from tailrace.spark import executors_wanted, session
+from tailrace.spark import executors_wanted, settings
 from tailrace.targets import demand
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine.part import PartInput, PartResult
@@ -32,7 +32,7 @@ def context_of(folder: Path, cores: int) -> SparkContext:
     """Executors of `cores`, on demand as on Kubernetes; the only worker has two."""
     conf = SparkConf(loadDefaults=False).setMaster("local-cluster[1,2,1024]").setAppName("tailrace")
     values = {
-        **session.on_demand(Executors(max=1)),
+        **settings.on_demand(Executors(max=1)),
         "spark.executor.cores": str(cores),
         "spark.executor.memory": "512m",
         "spark.driver.host": "127.0.0.1",

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 import tailrace
 from support.s3 import S3Server
 from tailrace.spark import artifacts
-from tailrace.spark.session import SMALL_STEPS
+from tailrace.spark.settings import SMALL_STEPS
 from tailrace.targets.lake import spark as lake
 from tailrace.targets.lake.delta import classes
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tailrace.contract.resources import Replicator
 from tailrace.places import Places
 from tailrace.spark import artifacts
-from tailrace.spark.session import settings
+from tailrace.spark.settings import settings
 from tailrace.targets.lake.delta import classes
 
 ICEBERG = "bench"

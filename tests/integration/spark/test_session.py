@@ -9,7 +9,7 @@ from zipimport import zipimporter
 import pytest
 from pyspark.sql import SparkSession
 
-from tailrace.spark import artifacts, session
+from tailrace.spark import artifacts, session, settings
 
 # PySpark leaves the sockets of collect() to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -83,7 +83,7 @@ def test_what_a_killed_jvm_leaves_is_in_the_run_directory_and_the_next_start_rem
     command = [sys.executable, "-c", DIES, str(run_dir), json.dumps(spec)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    scratch = str(session.scratch(run_dir))
+    scratch = str(settings.scratch(run_dir))
     assert json.loads(done.stdout) == [scratch, f"{scratch}/hadoop"]
     left = {path.name.partition("-")[0] for path in Path(scratch).iterdir()}
     assert {"spark", "artifacts"} <= left

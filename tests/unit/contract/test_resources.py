@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from support.resources import POD, RIGHT, TEMPLATES, UNKNOWN, WRONG, Refused, replicator
 from tailrace.contract.resources import Replicator, SnapshotRequest, StorageLocation, TargetSpec
 from tailrace.places import Places
-from tailrace.spark.session import settings
+from tailrace.spark.settings import settings
 
 KINDS: dict[str, type[Replicator] | type[SnapshotRequest]] = {
     "Replicator": Replicator,

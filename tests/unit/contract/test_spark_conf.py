@@ -9,7 +9,7 @@ from support.resources import SPEC, replicator
 from tailrace.contract.resources import Replicator, ReplicatorSpec, StorageLocation
 from tailrace.contract.spark_conf import REFUSED, TO_LOOK_INSIDE, SparkSetting, refusal
 from tailrace.places import Places
-from tailrace.spark import artifacts, session
+from tailrace.spark import artifacts, settings
 from tailrace.storage.access import hadoop_options
 from tailrace_operator.resources import driver, hashing
 
@@ -24,7 +24,7 @@ def own(folder: Path) -> set[str]:
     """Names of all settings that somebody in Tailrace makes."""
     spec = ReplicatorSpec.model_validate(SPEC)
     needs = Places(spec).target.spark()
-    sets = [session.settings(spec, needs, folder, environment, "b007") for environment in ({}, IN_A_POD)]
+    sets = [settings.settings(spec, needs, folder, environment, "b007") for environment in ({}, IN_A_POD)]
     keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_SESSION_TOKEN": "c"}
     place = StorageLocation(location="s3://lake/shop", endpoint="http://s3", region="r", path_style=True)
     hadoop = {f"spark.hadoop.{name}" for name in hadoop_options(place, keys)}
