@@ -204,6 +204,27 @@ def test_missing_rights_are_named_with_the_statement_that_grants_them(postgres: 
 
 
 @pytest.mark.timeout(300)
+def test_rows_of_a_table_that_inherits_from_a_copy_are_left_alone(postgres: PostgresServer, tmp_path: Path) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute(PAIR)
+    copy = begin(postgres.source(), postgres, tmp_path)
+    copy.start()
+    settle(copy)
+    postgres.execute(
+        "CREATE TABLE shop.mine () INHERITS (shop.item); INSERT INTO shop.mine VALUES (3, 3)", dbname="copy"
+    )
+    postgres.execute("DELETE FROM shop.item WHERE id = 3")
+    copy.until(lambda _: copy.driver.faults() == {"shop.item": "TargetRefused"}, work=True)
+    assert postgres.execute("SELECT * FROM shop.mine", dbname="copy") == [(3, 3)]
+    postgres.execute("ALTER TABLE shop.mine NO INHERIT shop.item", dbname="copy")
+    copy.until(lambda _: not copy.driver.faults(), work=True)
+    settle(copy)
+    assert texts(postgres, "item", "copy") == texts(postgres, "item", "postgres")
+    assert postgres.execute("SELECT * FROM shop.mine", dbname="copy") == [(3, 3)]
+    copy.stop()
+
+
+@pytest.mark.timeout(300)
 def test_the_copies_are_dropped_with_their_state(postgres: PostgresServer, tmp_path: Path) -> None:
     postgres.execute("CREATE DATABASE copy")
     postgres.execute(SHOP)

@@ -32,6 +32,7 @@ SELECT string_agg(privilege_type, ', '), CASE grantee WHEN 0 THEN 'PUBLIC' ELSE 
        || CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END
   FROM pg_class, aclexplode(relacl) WHERE oid = to_regclass(%s) AND grantee <> relowner GROUP BY grantee, is_grantable
 """
+_CHILDREN = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass"
 _DISTURBING = """
 SELECT CASE WHEN tgisinternal THEN format('foreign key %%I of %%s', conname, conrelid::regclass)
        ELSE format('trigger %%I', tgname) END
@@ -152,6 +153,12 @@ class PgTargetSession:
         return int(found[0][0]) if found else None
 
     def check_undisturbed(self, place: Place) -> None:
+        children = self.rows(_CHILDREN, table(self, place))
+        if children:
+            raise TargetRefused(
+                f"table {children[0][0]} inherits from table {'.'.join(place)}: its rows would be deleted",
+                f"Run `ALTER TABLE {children[0][0]} NO INHERIT {table(self, place)}`.",
+            )
         found = self.rows(_DISTURBING, table(self, place))
         if found:
             raise TargetRefused(
