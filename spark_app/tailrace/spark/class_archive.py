@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.places import Places
-from tailrace.spark import artifacts, session
+from tailrace.spark import artifacts, session, settings
 
 ARCHIVE, MADE_FOR = "classes.jsa", "spark-home"
 """The archive, and the name of the folder whose jars it was made from."""
@@ -82,7 +82,7 @@ def _made_of() -> str:
     """The digest of what is in the archive: how Spark is started, what it does then, and its jars as the JVM knows
     them."""
     found = hashlib.sha256(str(folder()).encode())
-    for source in (__file__, session.__file__):
+    for source in (__file__, session.__file__, settings.__file__):
         found.update(Path(source).read_bytes())
     for jar in sorted([*Path(spark_home()).glob("jars/*.jar"), *artifacts.cache_dir().glob("jars-*/*.jar")]):
         found.update(f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}\n".encode())

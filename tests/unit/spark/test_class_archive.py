@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.spark import class_archive
+from tailrace.spark import class_archive, settings
 
 
 @pytest.fixture
@@ -63,6 +63,10 @@ def test_an_archive_of_the_same_is_kept_across_builds(java: Path, monkeypatch: p
     assert [built(), built()] == [("1", 1), ("1", 1)]
     jar.write_text("22")
     assert [built(), built()] == [("2", 1), ("2", 1)]
+    changed = java.parents[1] / "settings.py"
+    changed.touch()
+    monkeypatch.setattr(settings, "__file__", str(changed))  # Java's options are in it
+    assert built() == ("3", 1)
 
 
 def test_a_java_that_does_not_tell_its_release_starts_without(java: Path) -> None:
