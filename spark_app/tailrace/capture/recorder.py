@@ -81,6 +81,8 @@ class Recorder:
         self._events: list[tuple[int, Event]] = []
         """Our own, each with the number of those of the rows that came before it."""
         self._requested: list[Requested] = []
+        self._apart: list[Requested] = []
+        """Requested ones that wait for records of their own: of several, one did not fit the log."""
         self.counters = CaptureCounters()
         self._logged: set[tuple[int, str]] = set()
 
@@ -101,7 +103,7 @@ class Recorder:
     @property
     def has_requests(self) -> bool:
         """Events without rows that wait for a record."""
-        return bool(self._events or self._requested)
+        return bool(self._events or self._requested or self._apart)
 
     def add(self, *events: Event) -> None:
         """Put events of our own into the next record: behind those of the rows that came so far, and before those of
@@ -110,8 +112,8 @@ class Recorder:
 
     @property
     def requested(self) -> Iterator[Event]:
-        """The events that others have requested, which the next record brings."""
-        return (event for requested in self._requested for event in requested.events)
+        """The events that others have requested, which the next records bring."""
+        return (event for requested in (*self._requested, *self._apart) for event in requested.events)
 
     def request(self, requested: Requested) -> None:
         """Put requested events into the next record, after those of capture."""
@@ -163,17 +165,21 @@ class Recorder:
         seam("capture.after-segments")
         point = max(point, self.state.resume_point, key=lambda p: p.position)
         try:
-            record = self._append(point, taken, segments, (*events, *self.requested))
+            asked = [event for requested in self._requested for event in requested.events]
+            record = self._append(point, taken, segments, (*events, *asked))
         except RecordRefused as error:
             if not self._requested:
                 raise
-            # What somebody asked for does not fit the log: that is theirs to hear, our own changes go on.
-            self._refuse(error)
+            # What somebody asked for does not fit the log: that is theirs to hear; our own changes go on, and others'.
+            if len(self._requested) > 1:
+                self._requested, self._apart = self._requested[:1], [*self._requested[1:], *self._apart]
+            else:
+                self._answered()[0].reply.set_exception(error)
             self.cut(point, rows)
             return
         if rows:
             self._rows = RecordRows()
-        done, self._events, self._requested = self._requested, [], []
+        done, self._events = self._answered(), []
         self.counters.records += 1
         self._log_nulled(record)
         for requested in done:
@@ -223,10 +229,10 @@ class Recorder:
             found.append(TableFingerprint(table_id=root, parts={**parts, "file": files}))
         return found
 
-    def _refuse(self, error: RecordRefused) -> None:
-        refused, self._requested = self._requested, []
-        for requested in refused:
-            requested.reply.set_exception(error)
+    def _answered(self) -> list[Requested]:
+        """Those of this record; the next one brings one of the others."""
+        done, self._requested, self._apart = self._requested, self._apart[:1], self._apart[1:]
+        return done
 
     def _refuse_outdated(self, ours: Sequence[Event]) -> None:
         """Refuses events that were requested for tables that were added again since then, be it in this very record."""

@@ -102,3 +102,21 @@ ASKED = (("current", RecordNumber(1)), ("outdated", RecordNumber(0)), ("later", 
 
 def planned(name: str) -> SnapshotPlanned:
     return SnapshotPlanned(snapshot_id=name, tables=(1,))
+
+
+def test_a_request_that_does_not_fit_the_log_is_refused_alone(recorder: Recorder) -> None:
+    """A chunk of a table that has just stopped comes together with the request that has the table read again."""
+
+    asked = []
+    for name, table_id in [("a", 1), ("b", 7), ("c", 1), ("a", 1), ("d", 1)]:
+        asked.append(Requested((planned(name).model_copy(update={"tables": (table_id,)}),), Future(), added={}))
+        recorder.request(asked[-1])
+    recorder.rows(stretch(1, TransactionStart("u:", 9, 1)))
+    point = ResumePoint(Position(9), "u:1-9")
+    recorder.cut(point)
+    while recorder.has_requests:
+        recorder.cut(point)
+    assert [type(each.reply.exception()).__name__ for each in asked] == [
+        "NoneType", "RecordRefused", "NoneType", "RecordRefused", "NoneType"
+    ]  # fmt: skip
+    assert list(recorder.state.snapshots) == ["a", "c", "d"] and len(recorder.state.tables[1].truncates) == 1
