@@ -62,8 +62,7 @@ COPY --from=wheel /wheel /build/wheel
 RUN pip install -q --no-deps wheel/*.whl && python3.11 -m compileall -q /opt/tailrace/lib/python3.11/site-packages/tailrace
 COPY --chmod=755 tools/cluster/entrypoint.sh /opt/tailrace/bin/entrypoint
 ENV PYTHONDONTWRITEBYTECODE=1 TAILRACE_CACHE=/opt/tailrace/cache SPARK_HOME=/opt/tailrace/lib/python3.11/site-packages/pyspark
-# It takes a minute of CPU time, and is the same as long as Spark is.
-RUN --mount=type=cache,target=/classes python3.11 -m tailrace.spark.class_archive /classes
+RUN python3.11 -m tailrace.spark.class_archive
 WORKDIR /tmp
 USER 185:185
 ENTRYPOINT ["entrypoint"]

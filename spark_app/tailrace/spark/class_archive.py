@@ -18,16 +18,14 @@ from pyspark.sql import SparkSession
 
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.places import Places
-from tailrace.spark import artifacts, session, settings
+from tailrace.spark import artifacts, session
 
 ARCHIVE, MADE_FOR = "classes.jsa", "spark-home"
 """The archive, and the name of the folder whose jars it was made from."""
 DUMP_SECONDS = 300.0
 
 
-def main(kept: Path | None = None) -> int:
-    """Make the archive; with `kept`, a folder that outlives this file system, take it from there if it is made of the
-    same."""
+def main() -> int:
     target = folder()
     if target is None:
         print("no Java found to create a class archive for; drivers start without it")
@@ -40,12 +38,7 @@ def main(kept: Path | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix=".classes-", dir=target.parent) as scratch:
         made = Path(scratch) / target.name
         made.mkdir(mode=0o755)
-        same = kept / f"{_made_of()}.jsa" if kept is not None else None
-        if same is not None and same.exists():
-            shutil.copyfile(same, made / ARCHIVE)
-        else:
-            _make(made / ARCHIVE, Path(scratch))
-            _keep(made / ARCHIVE, same)
+        _make(made / ARCHIVE, Path(scratch))
         (made / MADE_FOR).write_text(spark_home())
         try:
             made.rename(target)
@@ -76,26 +69,6 @@ def java_options() -> str:
     """Options for the start of the driver's JVM, in quotes: a cache may have blanks in its name."""
     place = folder()
     return f'"-XX:SharedArchiveFile={place / ARCHIVE}"' if place is not None and (place / ARCHIVE).exists() else ""
-
-
-def _made_of() -> str:
-    """The digest of what is in the archive: how Spark is started, what it does then, and its jars as the JVM knows
-    them."""
-    found = hashlib.sha256(str(folder()).encode())
-    for source in (__file__, session.__file__, settings.__file__):
-        found.update(Path(source).read_bytes())
-    for jar in sorted([*Path(spark_home()).glob("jars/*.jar"), *artifacts.cache_dir().glob("jars-*/*.jar")]):
-        found.update(f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}\n".encode())
-    return found.hexdigest()[:12]
-
-
-def _keep(archive: Path, same: Path | None) -> None:
-    if same is None:
-        return
-    for former in same.parent.glob("*.jsa"):
-        former.unlink(missing_ok=True)
-    shutil.copyfile(archive, same.with_suffix(".part"))
-    same.with_suffix(".part").rename(same)
 
 
 def _forget_others(cache: Path) -> None:
@@ -144,4 +117,4 @@ def _exercise(spark: SparkSession, scratch: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(Path, sys.argv[1:])))
+    sys.exit(main())

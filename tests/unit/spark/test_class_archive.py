@@ -1,11 +1,10 @@
 """Which archive of classes a driver's JVM is started with."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from tailrace.spark import class_archive, settings
+from tailrace.spark import class_archive
 
 
 @pytest.fixture
@@ -38,35 +37,6 @@ def test_a_driver_takes_the_archive_of_its_own_java_and_spark_only(java: Path, m
     java.write_text('JAVA_VERSION="17.0.15"')
     monkeypatch.setenv("SPARK_HOME", "/elsewhere")
     assert class_archive.java_options() == ""
-
-
-def test_an_archive_of_the_same_is_kept_across_builds(java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = list[Path]()
-    kept, jar = java.parents[1] / "kept", java.parents[1] / "jars" / "spark.jar"
-    for folder in (kept, jar.parent):
-        folder.mkdir()
-    jar.write_text("1")
-
-    def make(archive: Path, scratch: Path) -> None:
-        made.append(archive)
-        archive.write_text(str(len(made)))
-
-    def built() -> tuple[str, int]:
-        """With nothing left of the build before."""
-        folder = class_archive.folder()
-        assert folder is not None
-        shutil.rmtree(folder, ignore_errors=True)
-        assert class_archive.main(kept) == 0
-        return (folder / class_archive.ARCHIVE).read_text(), len(list(kept.iterdir()))
-
-    monkeypatch.setattr(class_archive, "_make", make)
-    assert [built(), built()] == [("1", 1), ("1", 1)]
-    jar.write_text("22")
-    assert [built(), built()] == [("2", 1), ("2", 1)]
-    changed = java.parents[1] / "settings.py"
-    changed.touch()
-    monkeypatch.setattr(settings, "__file__", str(changed))  # Java's options are in it
-    assert built() == ("3", 1)
 
 
 def test_a_java_that_does_not_tell_its_release_starts_without(java: Path) -> None:
