@@ -8,18 +8,22 @@ from random import Random
 from typing import Any, cast
 
 import pyarrow as pa
+import pytest
 from pymysql.cursors import DictCursor
 from typing_extensions import override
 
-from support.conforming import Table
-from support.counted_log import SCHEMA, CountedLog
+from support.conforming import Database, MysqlDatabase, Table
+from support.counted_log import SCHEMA, TABLE, CountedLog
 from support.mysql import MysqlServer
 from support.pipeline import Pipeline, lake
 from support.postgres import PostgresServer
 from support.resources import replicator as document_of
 from tailrace import sources
+from tailrace.batch.slice import cut
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.contract.resources import Replicator
-from tailrace.targets.api import WrittenChunk
+from tailrace.errors import Retry
+from tailrace.targets.api import TableFailed, WrittenChunk
 
 SHOP = """
 CREATE SCHEMA shop;
@@ -66,15 +70,18 @@ def begin(
     server: PostgresServer | MysqlServer,
     folder: Path,
     username: str | None = None,
-    **target: object,
+    chunk_rows: int | None = None,
+    **target: Any,
 ) -> Pipeline:
     """`target`: more of its fields."""
+    snapshot: dict[str, object] = {} if chunk_rows is None else {"snapshot": {"chunkRows": chunk_rows}}
     document = document_of(
         "copies",
         source=source,
         storage={"location": (folder / "log").as_uri()},
         tables={"include": ["shop.*"]},
         target=place_of(server, username) | target,
+        **snapshot,
     )
     replicator = Replicator.model_validate(document)
     tables = lake(replicator, cast(Any, None))
@@ -103,6 +110,26 @@ class LogOfCopies(CountedLog):
     @override
     def put(self, name: str, rows: pa.Table) -> WrittenChunk | None:
         return self.target.unit.chunk_writer(SCHEMA).write(name, 0, [rows])
+
+
+def overtaken(subject: Database | MysqlDatabase, folder: Path, together: bool) -> None:
+    """Two drivers apply the same change: it counts once, even where the change log has not told the late one of the
+    other."""
+    (folder / "log").mkdir()
+    table, late = Table(subject, SCHEMA), Table(subject, SCHEMA)
+    log = LogOfCopies(Random(1), folder / "log", table)
+    for known in (table, late) if together else ():
+        known.unit = subject.units(lambda: None).group() or known.unit
+        known.open()
+    log.record, log.seq = 1, 1
+    log._segment([(1, "I", 1, "a")])
+    part = cut(log.state, TABLE, table.applied, RecordNumber(1))
+    assert part is not None
+    table.apply(part)
+    with pytest.raises((Retry, TableFailed)):
+        late.apply(part)
+    late.open()
+    assert late.applied == table.applied
 
 
 CASTS = {"boolean": "int", **dict.fromkeys(("interval", "int4range", "ARRAY", "jsonb", "double precision"), "text")}

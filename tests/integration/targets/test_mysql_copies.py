@@ -20,6 +20,7 @@ from support.database_copies import (
     begin,
     of_mysql,
     of_postgres,
+    overtaken,
     place_of,
     settle,
 )
@@ -33,7 +34,7 @@ from tailrace.batch.applied import Generation
 from tailrace.batch.slice import cut
 from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
 from tailrace.contract.resources import TargetSpec
-from tailrace.errors import Retry, TableStop, TargetRefused
+from tailrace.errors import TableStop, TargetRefused
 from tailrace.targets.api import TableFailed
 from tailrace.targets.sql import staged
 from tailrace.targets.sql.state import SCHEMA as STATE
@@ -300,23 +301,8 @@ def test_what_is_there_and_is_not_ours_is_refused_and_left_alone(target: MysqlSe
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("together", [False, True])
 def test_a_driver_that_has_been_overtaken_changes_nothing(target: MysqlServer, tmp_path: Path, together: bool) -> None:
-    (tmp_path / "log").mkdir()
-    subject = MysqlDatabase(tmp_path, target)
-    table, late = Table(subject, SCHEMA), Table(subject, SCHEMA)
-    log = LogOfCopies(Random(1), tmp_path / "log", table)
-    for known in (table, late) if together else ():
-        known.unit = subject.units(lambda: None).group() or known.unit
-        known.open()
-    log.record, log.seq = 1, 1
-    log._segment([(1, "I", 1, "a")])
-    part = cut(log.state, TABLE, table.applied, RecordNumber(1))
-    assert part is not None
-    table.apply(part)
-    with pytest.raises((Retry, TableFailed)):
-        late.apply(part)
+    overtaken(MysqlDatabase(tmp_path, target), tmp_path, together)
     assert target.execute("SELECT * FROM public.t") == [(1, "a")]
-    late.open()
-    assert late.applied == table.applied
 
 
 @pytest.mark.timeout(300)

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from support.conforming import Database, LogOf, Table, log_of
 from support.counted_log import SCHEMA, TABLE
-from support.database_copies import DEFERRED, SHOP, STEPS, TABLES, LogOfCopies, begin, settle
+from support.database_copies import DEFERRED, SHOP, STEPS, TABLES, LogOfCopies, begin, overtaken, settle
 from support.lake import table_schema
 from support.mysql import MysqlServer
 from support.postgres import PostgresServer
@@ -25,7 +25,7 @@ from tailrace.batch.applied import FIRST
 from tailrace.batch.slice import cut
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.contract.resources import TargetSpec
-from tailrace.errors import Retry, TableStop, TargetRefused
+from tailrace.errors import TableStop, TargetRefused
 from tailrace.targets.api import Opening, Runtime, TableFailed, Units
 from tailrace.targets.postgresql import session
 from tailrace.targets.sql.state import SCHEMA as STATE
@@ -447,23 +447,8 @@ def test_a_driver_that_has_been_overtaken_changes_nothing(
     postgres: PostgresServer, tmp_path: Path, together: bool
 ) -> None:
     """Each change counts once, even where the change log has not told it yet that there is another driver."""
-    (tmp_path / "log").mkdir()
-    subject = Database(tmp_path, postgres)
-    table, late = Table(subject, SCHEMA), Table(subject, SCHEMA)
-    log = LogOfCopies(Random(1), tmp_path / "log", table)
-    for known in (table, late) if together else ():
-        known.unit = subject.units(lambda: None).group() or known.unit
-        known.open()
-    log.record, log.seq = 1, 1
-    log._segment([(1, "I", 1, "a")])
-    part = cut(log.state, TABLE, table.applied, RecordNumber(1))
-    assert part is not None
-    table.apply(part)
-    with pytest.raises((Retry, TableFailed)):
-        late.apply(part)
+    overtaken(Database(tmp_path, postgres), tmp_path, together)
     assert postgres.execute("SELECT n, t FROM public.t") == [(1, "a")]
-    late.open()
-    assert late.applied == table.applied
 
 
 @pytest.mark.timeout(300)

@@ -103,3 +103,29 @@ def test_a_type_that_is_another_one_in_the_target_is_told(postgres: PostgresServ
     settle(copy)
     assert postgres.execute("SELECT mood::text FROM shop.person ORDER BY id", dbname="copy") == [("sad",), ("glad",)]
     copy.stop()
+
+
+@pytest.mark.timeout(300)
+def test_keys_that_travel_as_text_are_read_in_chunks_in_the_order_of_their_type(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """As texts they have another order: years BC fall, 10 stands before 9, and infinity behind all."""
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute(
+        "CREATE SCHEMA shop; CREATE TABLE shop.day (day date, price numeric(9,2), n int, PRIMARY KEY (day, price));"
+        " INSERT INTO shop.day SELECT '0010-01-01 BC'::date + 400 * (g / 3), (g % 3) * 5 - 5, g"
+        " FROM generate_series(1, 90) g;"
+        " INSERT INTO shop.day VALUES ('infinity', 'NaN', 1), ('-infinity', 10, 1), ('12020-01-01', 9, 1)"
+    )
+    copy = begin(postgres.source(), postgres, tmp_path, chunk_rows=7)
+    copy.start()
+    settle(copy)
+    rows = "SELECT day::text, price::text, n FROM shop.day ORDER BY day, price"
+    assert postgres.execute(rows, dbname="copy") == postgres.execute(rows)
+    postgres.execute("UPDATE shop.day SET n = n + 1, price = price + 1; DELETE FROM shop.day WHERE n % 7 = 0")
+    copy.ask("shop.day", chunkRows=7)
+    settle(copy)
+    snapshots = copy.driver.journal.state.snapshots.values()
+    assert min(table.chunks_done for snapshot in snapshots for table in snapshot.tables.values()) > 10
+    assert postgres.execute(rows, dbname="copy") == postgres.execute(rows) != []
+    copy.stop()

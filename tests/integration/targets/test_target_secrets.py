@@ -3,6 +3,7 @@
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_a_password_is_rotated_and_the_server_restarts(
     shutil.copy(tmp_path / "own" / "ca.crt", secrets / "copy-ca" / "ca.crt")
     rotate(secrets, "first")
     monkeypatch.setenv(SECRETS_VARIABLE, str(secrets))
-    given = {
+    given: dict[str, Any] = {
         "credentials": {"secretName": "copy-db"},
         "tls": {"mode": "verify-full", "caSecretName": "copy-ca"},
     }

@@ -9,24 +9,11 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from tailrace.contract.resources import ReplicatorSpec
+from support.spark_specs import spec
 from tailrace.errors import InvalidManifest, Retry
 from tailrace.places import Places
 from tailrace.spark import artifacts, session
 from tailrace.storage.access import hadoop_options
-
-
-def spec(**target: object) -> ReplicatorSpec:
-    return ReplicatorSpec.model_validate(
-        {
-            "source": {"type": "postgresql", "host": "db", "database": "d", "username": "u"},
-            "tables": {"include": ["public.*"]},
-            "target": {"type": "delta", "location": "file:///lake", **target},
-            "storage": {"location": "file:///log"},
-            "driver": {"cores": 3, "memory": "1Gi"},
-            "snapshot": {"parallelism": 2},
-        }
-    )
 
 
 def test_a_jvm_that_died_is_named_with_its_code_and_its_log(tmp_path: Path) -> None:

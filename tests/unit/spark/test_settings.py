@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from support.spark_specs import spec
 from tailrace.contract.pods import Executors
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.spark_conf import SparkSetting
@@ -13,19 +14,6 @@ from tailrace.places import Places
 from tailrace.selection import masking
 from tailrace.spark import artifacts, jvm_log
 from tailrace.spark import settings as spark
-
-
-def spec(**target: object) -> ReplicatorSpec:
-    return ReplicatorSpec.model_validate(
-        {
-            "source": {"type": "postgresql", "host": "db", "database": "d", "username": "u"},
-            "tables": {"include": ["public.*"]},
-            "target": {"type": "delta", "location": "file:///lake", **target},
-            "storage": {"location": "file:///log"},
-            "driver": {"cores": 3, "memory": "1Gi"},
-            "snapshot": {"parallelism": 2},
-        }
-    )
 
 
 def settings(spec: ReplicatorSpec, run_dir: Path, environment: Mapping[str, str], boot: str = "") -> dict[str, str]:

@@ -1,53 +1,35 @@
 """MySQL and MariaDB as a target: where its tables are, and how it is reached."""
 
-import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
-from pathlib import Path
+from types import MappingProxyType
 
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
+from typing_extensions import override
 
-from tailrace.batch.limits import BatchLimits
 from tailrace.changelog.records.terms import TableSchema
-from tailrace.contract import resources
 from tailrace.databases.mysql.connect import SERVER_ID, MyConfig, id_of
 from tailrace.errors import TableStop, TargetRefused
-from tailrace.storage.secret_files import SECRETS_VARIABLE
-from tailrace.targets.api import Obstacle, Runtime, SparkNeeds
+from tailrace.targets.api import Obstacle
 from tailrace.targets.mysql.session import MysqlTargetSession
 from tailrace.targets.sql import state
 from tailrace.targets.sql.obstacles import in_the_way, owners
 from tailrace.targets.sql.pool import SessionPool
-from tailrace.targets.sql.removal import SqlRemoval
-from tailrace.targets.sql.session import Place
-from tailrace.targets.sql.unit import SqlUnits
+from tailrace.targets.sql.target import SqlTarget
 
-LIMITS = BatchLimits(rows=200_000, size=64 << 20, chunk_rows=1_000_000, chunks=40)
 OLDEST = {"mysql": (8, 0, 23), "mariadb": (10, 6)}
 """The first ones with columns that `SELECT *` does not show, and with definitions that are changed whole or not."""
 NAMES = {"mysql": "MySQL", "mariadb": "MariaDB"}
 NAME_CHARACTERS = 64
 OF_THE_SERVER = frozenset({"information_schema", "mysql", "performance_schema", "sys"})
-NO_JARS = SparkNeeds(jars=(), settings={})
 
 
-class MysqlTarget:
+class MysqlTarget(SqlTarget):
     """See `targets.api.Target`."""
 
-    limits = LIMITS
-    folder = None
-
-    def __init__(self, spec: resources.TargetSpec, environment: Mapping[str, str] = os.environ) -> None:
-        self._server = spec.server
-        mounted = environment.get(SECRETS_VARIABLE)
-        self._secrets = None if mounted is None else Path(mounted)
-
-    @property
-    def place(self) -> str:
-        return self._server.address
+    schema_word = "database"
+    taken = MappingProxyType({**SqlTarget.taken, **dict.fromkeys(OF_THE_SERVER, "the server's")})
 
     def _config(self) -> MyConfig:
         return MyConfig.of(self._server, "tailrace target", self._secrets, part="target")
@@ -107,6 +89,7 @@ class MysqlTarget:
             found = (in_the_way(session, schema, place, known.get(place), log_id) for schema, place in places)
             return [one for one in found if one is not None]
 
+    @override
     def shown(self, schema: TableSchema) -> TableSchema:
         names = [("schema", schema.schema_name), ("table", schema.table_name)]
         for what, name in [*names, *(("column", column.name) for column in schema.columns)]:
@@ -128,27 +111,6 @@ class MysqlTarget:
                 )
         return schema
 
-    def spark(self) -> SparkNeeds:
-        return NO_JARS
-
-    def prepare(self, context: SparkContext) -> None:
-        """Nothing of the target is in the JVM."""
-
-    def units(self, run: Runtime) -> SqlUnits:
-        return SqlUnits(self._pool(), run, self._place_of)
-
-    def _place_of(self, first: TableSchema) -> Place:
-        """The first name stays: a renamed table keeps its place."""
-        self.shown(first)
-        if first.schema_name == state.SCHEMA or first.schema_name in OF_THE_SERVER:
-            whose = "Tailrace's" if first.schema_name == state.SCHEMA else "the server's"
-            raise TableStop(
-                first.name, f"database {first.schema_name} is {whose} own in the target", "Exclude the table."
-            )
-        return first.schema_name, first.table_name
-
-    def removal(self, session: Callable[[], SparkSession]) -> SqlRemoval:
-        return SqlRemoval(self._pool(), self.place)
-
-    def _pool(self) -> SessionPool:
+    @override
+    def _sessions(self, source: str) -> SessionPool:
         return SessionPool(partial(MysqlTargetSession, self._config()))

@@ -1,51 +1,28 @@
 """PostgreSQL as a target: where its tables are, and how it is reached. Opened by the registry, `tailrace.targets`."""
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
+from typing_extensions import override
 
-from tailrace.batch.limits import BatchLimits
 from tailrace.changelog.records.terms import TableSchema
-from tailrace.contract import resources
 from tailrace.databases.postgresql.connect import DATABASE, PgConfig
 from tailrace.errors import TableStop, TargetRefused
-from tailrace.storage.secret_files import SECRETS_VARIABLE
-from tailrace.targets.api import Obstacle, Runtime, SparkNeeds
+from tailrace.targets.api import Obstacle
 from tailrace.targets.postgresql.examination import TargetExamination
 from tailrace.targets.postgresql.session import PgTargetSession
-from tailrace.targets.sql import state
 from tailrace.targets.sql.pool import SessionPool
-from tailrace.targets.sql.removal import SqlRemoval
-from tailrace.targets.sql.session import Place
-from tailrace.targets.sql.unit import SqlUnits
+from tailrace.targets.sql.target import SqlTarget
 
-LIMITS = BatchLimits(rows=200_000, size=64 << 20, chunk_rows=1_000_000, chunks=40)
 OLDEST = 140000
 NAME_BYTES = 63
 SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 """Names that PostgreSQL keeps for itself."""
-NO_JARS = SparkNeeds(jars=(), settings={})
 
 
-class PgTarget:
+class PgTarget(SqlTarget):
     """See `targets.api.Target`."""
-
-    limits = LIMITS
-    folder = None
-
-    def __init__(self, spec: resources.TargetSpec, environment: Mapping[str, str] = os.environ) -> None:
-        self._server = spec.server
-        mounted = environment.get(SECRETS_VARIABLE)
-        self._secrets = None if mounted is None else Path(mounted)
-
-    @property
-    def place(self) -> str:
-        return self._server.address
 
     def _config(self) -> PgConfig:
         return PgConfig.of(self._server, "tailrace target", self._secrets, part="target")
@@ -86,6 +63,7 @@ class PgTarget:
             looked = TargetExamination(session, self._server.username, log_id)
             return list(looked.obstacles([(schema, (schema.schema_name, schema.table_name)) for schema in schemas]))
 
+    @override
     def shown(self, schema: TableSchema) -> TableSchema:
         columns = (("column", column.name) for column in schema.columns)
         for what, name in [("schema", schema.schema_name), ("table", schema.table_name), *columns]:
@@ -104,24 +82,6 @@ class PgTarget:
             )
         return schema
 
-    def spark(self) -> SparkNeeds:
-        return NO_JARS
-
-    def prepare(self, context: SparkContext) -> None:
-        """Nothing of the target is in the JVM."""
-
-    def units(self, run: Runtime) -> SqlUnits:
-        return SqlUnits(self._pool(run.source), run, self._place_of)
-
-    def _place_of(self, first: TableSchema) -> Place:
-        """The first name stays: a renamed table keeps its place."""
-        self.shown(first)
-        if first.schema_name == state.SCHEMA:
-            raise TableStop(first.name, f"schema {state.SCHEMA} is Tailrace's own in the target", "Exclude the table.")
-        return first.schema_name, first.table_name
-
-    def removal(self, session: Callable[[], SparkSession]) -> SqlRemoval:
-        return SqlRemoval(self._pool(""), self.place)
-
-    def _pool(self, source: str) -> SessionPool:
+    @override
+    def _sessions(self, source: str) -> SessionPool:
         return SessionPool(partial(PgTargetSession, self._config(), source))

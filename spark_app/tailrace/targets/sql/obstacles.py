@@ -39,7 +39,6 @@ def in_the_way(
 def not_ours(session: TargetSession, schema: TableSchema, place: Place, word: str = "TABLE") -> Obstacle:
     """`word`: the kind of object, in statements."""
     message = f"the target has a {word.lower()} {'.'.join(place)} that Tailrace has no record of"
-    drop = f"DROP {word} {table(session, place)}"
-    return Obstacle(
-        "fail", message, f"Rename it, drop it (`{drop}`), or add {schema.name} to tables.exclude.", schema.name
-    )
+    fix = f"Rename it, or add {schema.name} to tables.exclude. Only if nobody needs it, and the target is certainly not"
+    fix += f" the source's database: `DROP {word} {table(session, place)}`."
+    return Obstacle("fail", message, fix, schema.name)

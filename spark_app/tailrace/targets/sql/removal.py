@@ -2,6 +2,8 @@
 
 Made by each product, called by `removal.data`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -54,12 +56,9 @@ class SqlRemoval:
             return TableOwner(copy.applied.log_id, copy.applied.table_id, copy.applied.generation, altered)
 
     def drop(self, name: TableName, admit: Admit | None = None) -> None:
-        if self._is_absent:
-            return
-        with self.sessions.session() as session:
-            if not state.has_copies(session):
+        with self._prepared() as session:
+            if session is None:
                 return
-            state.prepare(session)
             with session.transaction():
                 copies = state.settled_copies(session, name, admit or nothing)
             for copy in copies.values():
@@ -76,14 +75,23 @@ class SqlRemoval:
 
     def finish(self) -> None:
         """Tailrace's own schema goes with the last copy."""
+        with self._prepared() as session:
+            if session is not None:
+                with session.transaction():
+                    self._finish(session)
+
+    @contextmanager
+    def _prepared(self) -> Iterator[TargetSession | None]:
+        """None: Tailrace has nothing there."""
         if self._is_absent:
+            yield None
             return
         with self.sessions.session() as session:
             if not state.has_copies(session):
+                yield None
                 return
             state.prepare(session)
-            with session.transaction():
-                self._finish(session)
+            yield session
 
     def _finish(self, session: TargetSession) -> None:
         session.alone()

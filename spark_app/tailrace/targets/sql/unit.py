@@ -28,7 +28,7 @@ from tailrace.targets.api import (
 from tailrace.targets.sql import columns, staged, state
 from tailrace.targets.sql.batch import apply_keyed
 from tailrace.targets.sql.keyless import apply_keyless
-from tailrace.targets.sql.obstacles import foreign_fix
+from tailrace.targets.sql.obstacles import foreign_fix, not_ours
 from tailrace.targets.sql.session import Place, TargetSession, TargetSessions, UnfitValue, table
 from tailrace.targets.sql.staged import SqlChunkWriter
 from tailrace.targets.sql.state import Group, StoredCopy
@@ -151,10 +151,8 @@ class SqlUnit:
                 del found[hidden]
         present, relation = found.get(False), session.relation(place)
         if relation is not None and (present is None or relation != present.relation):
-            raise TargetRefused(
-                f"the target has a table {name} that Tailrace has no record of",
-                f"Rename it, drop it (`DROP TABLE {table(session, place)}`), or add {schema.name} to tables.exclude.",
-            )
+            obstacle = not_ours(session, schema, place)
+            raise TargetRefused(obstacle.message, obstacle.fix)
         return found
 
     def _replaced(
