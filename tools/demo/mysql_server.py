@@ -32,12 +32,11 @@ SETTINGS: dict[str, str | int] = {
     "binlog_row_metadata": "FULL",
     "character_set_server": "utf8mb4",
     "innodb_buffer_pool_size": "64M",
-    "innodb_flush_log_at_trx_commit": 2,  # survives a kill of the server
     "local_infile": "ON",
     "log_bin": "binlog",
     "max_connections": 100,
     "secure_file_priv": "",
-    "sync_binlog": 0,
+    "sync_binlog": 1,  # with less, a crash would have every table read again
 }
 ONLY_MYSQL: dict[str, str | int] = {
     "enforce_gtid_consistency": "ON",

@@ -14,7 +14,7 @@ import pytest
 
 from support import mysql_shop
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
-from support.mysql_log import LogRun
+from support.mysql_log import LogRun, by_chunk
 from support.mysql_replicas import copy_of, level, read_all
 from support.mysql_stalls import hanging_commits, make_commits_hang
 from support.versions import turns
@@ -22,6 +22,7 @@ from support.waiting import until
 from tailrace.errors import Retry
 
 XA = ("XA START 'x'", "INSERT INTO shop.plain VALUES (7, 'seven', 7)", "XA END 'x'", "XA PREPARE 'x'")
+OTHER = "CREATE TABLE d.other (id int PRIMARY KEY, v int)"
 STUCK = "UPDATE d.kept SET v = id + SLEEP(IF(id < 20, 0, 3600))"
 """Changes some rows, and ends at the next one."""
 
@@ -29,7 +30,7 @@ STUCK = "UPDATE d.kept SET v = id + SLEEP(IF(id < 20, 0, 3600))"
 @pytest.fixture(params=turns(MYSQL, "mysql-8.0", MARIADB_NEWEST))
 def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     with MysqlServer(request.param) as running:
-        running.script("CREATE DATABASE d", "CREATE TABLE d.other (id int PRIMARY KEY, v int)")
+        running.script("CREATE DATABASE d", OTHER)
         running.script("CREATE TABLE d.kept (id int PRIMARY KEY, v int) ENGINE = MyISAM")
         yield running
 
@@ -78,6 +79,25 @@ def test_tables_without_transactions_are_read_again_after_a_crash(
     with LogRun(server, tmp_path) as run:
         run.catch_up()
         assert rereads(run) == once
+
+
+@pytest.mark.parametrize("settings", [{"innodb_flush_log_at_trx_commit": 0}, {"sync_binlog": 0}], ids=str)
+def test_every_table_is_read_again_after_a_crash_that_may_have_lost_rows_or_log(
+    tmp_path: Path, settings: dict[str, int]
+) -> None:
+    """MySQL loses transactions here that its log has: they were not on the disk."""
+    with MysqlServer(MYSQL, innodb_flush_log_at_timeout=600, **settings) as server:
+        server.script("CREATE DATABASE d", OTHER)
+        with LogRun(server, tmp_path) as run:
+            server.script(*(f"INSERT INTO d.other (id) VALUES ({number})" for number in range(9)))
+            run.catch_up()
+            before = rereads(run)
+            server.kill()
+        server.start()
+        with LogRun(server, tmp_path) as run:
+            run.catch_up()
+            lost = len(run.rows("d.other")) > len(by_chunk(server, "d.other"))
+            assert lost == ("sync_binlog" not in settings) and rereads(run)["d.other"] != before["d.other"]
 
 
 def test_a_server_that_was_shut_down_has_its_tables_read_once(server: MysqlServer, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tailrace.sources.mysql.log_end import prepared
 
 @pytest.fixture(scope="module", params=turns(*RELEASES))
 def server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
-    with MysqlServer(request.param, sync_binlog=1) as running:
+    with MysqlServer(request.param) as running:
         running.script(
             "CREATE DATABASE d",
             "CREATE TABLE d.parent (id int PRIMARY KEY)",
@@ -139,7 +139,7 @@ def test_a_cascade_between_tables_whose_names_have_ends_of_lines_is_told(server:
 @pytest.mark.parametrize("name", turns(MARIADB_NEWEST, "mariadb-10.11"))
 def test_a_mariadb_that_may_be_a_replica_which_does_not_log_what_it_applies_is_refused(name: str) -> None:
     """It sends its own changes only. Who may not see whether it is a replica is told so."""
-    with MysqlServer(name, sync_binlog=1) as server:
+    with MysqlServer(name) as server:
         server.script("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY)", "CREATE USER reader")
         server.execute("GRANT REPLICATION SLAVE, BINLOG MONITOR, SELECT ON *.* TO reader")
         unseen = failed(findings(server, "reader"))["log_bin", None]
@@ -174,6 +174,7 @@ def test_the_rows_that_an_image_can_keep_away_are_named() -> None:
         ("binlog_row_metadata", "MINIMAL", "FULL", "fail"),
         ("binlog_expire_logs_seconds", "600", "0", "warn"),
         ("sync_binlog", "100", "1", "warn"),
+        ("innodb_flush_log_at_trx_commit", "0", "1", "warn"),
     ],
 )
 def test_a_setting_that_loses_changes_is_named_with_its_statement(

@@ -11,6 +11,8 @@ from tailrace.sources.mysql.cascades import Cascade, UnknownCascades, cascades
 from tailrace.sources.mysql.catalog import TRANSACTIONAL
 from tailrace.sources.mysql.model import MysqlTable
 
+DURABLE = {"sync_binlog": ("1",), "innodb_flush_log_at_trx_commit": ("1", "3")}
+"""Settings with which log and tables are on the disk when a commit ends. The 3 is MariaDB's."""
 _NAMES = (
     "log_bin",
     "binlog_format",
@@ -18,7 +20,7 @@ _NAMES = (
     "xa_detach_on_prepare",
     "binlog_row_metadata",
     "binlog_row_value_options",
-    "sync_binlog",
+    *DURABLE,
     "gtid_mode",
     "server_id",
     "binlog_expire_logs_seconds",
@@ -64,6 +66,11 @@ class Facts:
         that prepared the transaction is disconnecting. With `xa_detach_on_prepare` that one has nothing to do with
         it any more."""
         return not self.on("xa_detach_on_prepare")
+
+    @property
+    def may_differ_after_crash(self) -> bool:
+        """True if a crash can leave changes in the log that the tables lack, or the other way round."""
+        return any(self.variables.get(name, "1") not in full for name, full in DURABLE.items())
 
     @property
     def logs_what_it_applies(self) -> bool:

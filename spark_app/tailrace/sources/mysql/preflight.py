@@ -10,7 +10,7 @@ from tailrace.sources.findings import Finding, Level
 from tailrace.sources.mysql import filters
 from tailrace.sources.mysql.cascades import Cascade
 from tailrace.sources.mysql.catalog import TRANSACTIONAL
-from tailrace.sources.mysql.facts import Facts
+from tailrace.sources.mysql.facts import DURABLE, Facts
 from tailrace.sources.mysql.model import lock_right
 
 OLDEST = {"mysql": (8, 0), "mariadb": (10, 5)}
@@ -118,13 +118,15 @@ def row_format(facts: Facts) -> Iterator[Finding]:
 
 
 def durable_log(facts: Facts) -> Iterator[Finding]:
-    """Checks if a crash of the host may lose log that has been captured already."""
-    found = facts.variables.get("sync_binlog", "1")
-    if found == "1":
-        yield Finding("sync_binlog", "ok", "the server writes its log to disk with each commit")
-    else:
-        what = f"sync_binlog is {found}: after a crash of its host the server may lack changes that were copied"
-        yield Finding("sync_binlog", "warn", what, _set(facts, "sync_binlog", "1"))
+    """Checks if log and tables may differ after a crash."""
+    for name, full in DURABLE.items():
+        found = facts.variables.get(name, "1")
+        if found in full:
+            yield Finding(name, "ok", f"{name} is {found}: commits are on the disk")
+        else:
+            what = f"{name} is {found}: a crash can leave changes in the log alone, or in the tables alone, so that"
+            what += " after each crash of the server every captured table is read again"
+            yield Finding(name, "warn", what, _set(facts, name, "1"))
 
 
 def gtids(facts: Facts) -> Iterator[Finding]:

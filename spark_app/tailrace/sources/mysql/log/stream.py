@@ -127,6 +127,7 @@ class MysqlStream(LogStream[LogConnection]):
         """XA transaction that the log prepares and the server lacks -> where the log ended when that was seen."""
         facts = observe(connection, ())
         self._may_lose_xa = facts.may_lose_xa
+        self._may_differ_after_crash = facts.may_differ_after_crash
         self._hides = not facts.logs_what_it_applies
         """True if, as a replica, the server would not log what it applies."""
 
@@ -243,11 +244,20 @@ class MysqlStream(LogStream[LogConnection]):
             log.warning(
                 "an XA transaction was decided that the log does not have as prepared: all tables are read again"
             )
-        concerned = self._tables.known if forms is None else {self._tables.number(form) for form in forms}
-        for table_id in concerned:
+        self._touch_all(self._tables.known if forms is None else {self._tables.number(form) for form in forms})
+
+    def _touch_all(self, table_ids: Iterable[int]) -> None:
+        for table_id in table_ids:
             self._touch(table_id, Effect.REREAD)
 
     def crashed(self) -> None:
+        if self._may_differ_after_crash:
+            log.warning(
+                "the server crashed, and sync_binlog or innodb_flush_log_at_trx_commit is not 1: its log and its tables"
+                " may differ, all tables are read again"
+            )
+            self._touch_all(self._tables.known)
+            return
         for table_id in self._poll.without_transactions():
             log.warning(
                 "the server crashed: %s may have rows that its log lacks", self._tables.known[table_id].schema.name
