@@ -101,6 +101,8 @@ class TargetUnit:
         """Record, tables, and those with a slice."""
         self.failing: dict[int, Exception] = {}
         """Tables that fail, each by itself."""
+        self.gone: set[int] = set()
+        """Tables that somebody drops."""
 
     def open(self, tables: Mapping[int, Opening], log_id: str) -> Mapping[int, Opened]:
         return {
@@ -122,6 +124,9 @@ class TargetUnit:
         for table_id in batch.publish:
             self.targets[table_id].publish()
         return applied
+
+    def missing(self) -> Set[int]:
+        return self.gone
 
     def chunk_writer(self, schema: TableSchema) -> ChunkWriter:
         return self.targets[schema.table_id].chunk_writer(schema)

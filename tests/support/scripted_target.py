@@ -184,6 +184,9 @@ class MemoryUnit:
     def chunk_writer(self, schema: TableSchema) -> "MemoryChunkWriter":
         return MemoryChunkWriter(self.database, schema)
 
+    def missing(self) -> tuple[()]:
+        return ()
+
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         if not needed.reading:
             mine = [path for path in self.database.staged if path.startswith(f"{schema.table_id}/")]

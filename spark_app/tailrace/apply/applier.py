@@ -29,7 +29,7 @@ from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import TableLog
 from tailrace.contract.faults import fault_of
-from tailrace.errors import CorruptLog, Fenced, Stop, TableStop, TailraceError
+from tailrace.errors import CorruptLog, Fenced, Retry, Stop, TableStop, TailraceError
 from tailrace.errors.backoff import Backoff, Outages
 from tailrace.snapshot.planner import still_needed
 from tailrace.targets.api import ChunkLost, ChunkWriter, TableFailed
@@ -51,6 +51,10 @@ IDLE_TIDY_SECONDS = 3600.0
 """A table that is no longer written to is looked at once more after this time, when its old versions may go, ..."""
 REST_TIDY_SECONDS = 86_400.0
 """... and then so often. Each look may ask an object store for lists, and there may be thousands of tables."""
+
+
+LOOK_SECONDS = 30.0
+"""Between two looks at whether another program has dropped copies."""
 
 
 @dataclass(eq=False)
@@ -141,6 +145,8 @@ class Applier:
         self._tidy_pool = ThreadPoolExecutor(1, "tidy")
         self._tidied: _Entry | None = None
         """The entry that the tidying thread works at."""
+        self._looked = monotonic()
+        """The time of the last look at whether copies are there."""
         self._outages = Outages()
         self._lost: dict[str, ChunkRegistered] = {}
         """Registered chunks whose file is gone, by path."""
@@ -406,6 +412,7 @@ class Applier:
 
     def _tidy_all(self) -> None:
         """On the thread of its own: all tables whose time has come, the one that waits longest first."""
+        self._look_for_copies()
         overdue = [(self._overdue(entry), entry) for entry in list(self._entries.values())]
         for late, entry in sorted(overdue, key=_late, reverse=True):
             if self._stopping or late < 0:
@@ -416,6 +423,20 @@ class Applier:
             if not over and entry.opened and entry.running is None:  # else its changes come first
                 self._tidy(entry)
             self._tidied = None
+
+    def _look_for_copies(self) -> None:
+        """Nothing else would notice that the copy of an idle table was dropped."""
+        group, now = self._group, self._monotonic()
+        if group is None or group.worker is None or now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        try:
+            missing = group.worker.missing()
+        except TailraceError as error:  # batches tell of an outage
+            log.debug("the target could not be asked for its tables: %s", error)
+            return
+        for entry in filter(None, map(self._entries.get, missing)):
+            self._failed(group, Retry("another program dropped or replaced the copy"), self._through, entry)
 
     def _tidy(self, entry: _Entry) -> None:
         committed = self._progress.of(entry.table.table_id).committed_record

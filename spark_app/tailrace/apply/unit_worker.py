@@ -136,6 +136,14 @@ class UnitWorker:
                 return None
             return copy.writers.setdefault(schema.version, self._unit.chunk_writer(schema))
 
+    def missing(self) -> list[int]:
+        """Tables whose copies are gone; only between batches. They are opened again."""
+        with self._lock, met_at("target"):
+            gone = [copy for i in self._unit.missing() if (copy := self.copies.get(i)) is not None and copy.opened]
+            for copy in gone:
+                copy.applied = None
+            return [copy.table_id for copy in gone]
+
     def tidy(self, table_id: int, state: LogState, now: float) -> None:
         """Upkeep of a table; only between batches."""
         with self._lock:

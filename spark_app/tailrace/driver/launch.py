@@ -161,7 +161,8 @@ def parts(
 
     ownership = Ownership(journal, lambda: claimed(folder.socket))
     target = places.target
-    units = target.units(Runtime(places.storage, ownership.check, changes, live.spec.source.type))
+    run = Runtime(places.storage, ownership.check, changes, live.spec.source.type, places.require_other_database)
+    units = target.units(run)
     group = units.group()
     applier = Applier(
         journal,

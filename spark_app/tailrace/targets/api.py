@@ -12,7 +12,7 @@ Every error is one of `tailrace.errors`: `Retry` where another attempt may help,
 table, `TargetRefused` or another `Stop` for what requires manual action.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -151,6 +151,10 @@ class Unit(Protocol):
         with a slice; refused (`Retry`) if a table was changed by others since. `ChunkLost`: the batch needs chunks that
         the target cannot take."""
 
+    def missing(self) -> Collection[int]:
+        """Opened tables whose copies have been dropped or replaced by another program. One question for all of them,
+        asked every minute; a target where that is not cheap finds them with their next change."""
+
     def chunk_writer(self, schema: TableSchema) -> ChunkWriter:
         """The writer for this schema version, which the opened table has."""
 
@@ -226,6 +230,8 @@ class Runtime:
     """The session, which is started if there is none yet."""
     source: str
     """The source's type, as the manifest names it: a target of the same product gives columns their own types."""
+    require_other_database: Callable[[], None] = lambda: None
+    """Raises unless the target is known not to be the source; called before a database is written to at first."""
 
 
 @dataclass(frozen=True)
@@ -265,6 +271,9 @@ class Target(Protocol):
     def obstacles(self, schemas: Sequence[TableSchema], log_id: str | None) -> Sequence[Obstacle]:
         """Look, without changing anything, for what `open` would refuse of these tables, and what may stop them later.
         `log_id`: of the Replicator's change log; None: there is none yet."""
+
+    def lacking(self, names: Collection[TableName], log_id: str) -> Collection[TableName]:
+        """Those of which there is no copy of this change log; none where only a session of Spark could tell."""
 
     def shown(self, schema: TableSchema) -> TableSchema:
         """The table under the names that its columns have in the target: others than in the source where its readers

@@ -1,20 +1,29 @@
 """Obstacles in a database that is the target, each with its object and the statement that mends it."""
 
+import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from support.conforming import log_of, no_spark
+from support.database_copies import begin, settle
 from support.lake import table_schema
 from support.mysql import MysqlServer
 from support.postgres import PostgresServer
 from support.resources import replicator
 from support.versions import turns
 from tailrace import targets
+from tailrace.apply import applier
+from tailrace.batch.applied import FIRST
 from tailrace.changelog.records.terms import TableSchema
+from tailrace.cli import main as cli
 from tailrace.contract.resources import Replicator, TargetSpec
-from tailrace.errors import AuthenticationFailed, TargetRefused, where_of
+from tailrace.driver.telling.applied_report import Reporter
+from tailrace.errors import AuthenticationFailed, Retry, TargetRefused, where_of
 from tailrace.places import Places
-from tailrace.targets.api import Obstacle, Target
+from tailrace.targets.api import Obstacle, Opening, Runtime, Target, Unit
 
 PLACES = (("closed", "t"), ("open", "view"), ("open", "mine"), ("open", "copy"), ("open", "foreign"), ("open", "later"))
 THERE = """
@@ -130,7 +139,7 @@ def test_a_password_file_of_the_target_that_is_missing_is_the_targets_fault(
     assert where_of(failed.value) == "target" and "target.passwordFile" in failed.value.fix
 
 
-def test_mysql_names_tables_that_are_not_its_copies_and_the_source_as_the_target(mysql: MysqlServer) -> None:
+def test_mysql_names_what_is_in_the_way_and_the_source_as_the_target(mysql: MysqlServer, tmp_path: Path) -> None:
     mysql.execute("CREATE DATABASE closed")
     mysql.execute("CREATE TABLE closed.t (id int)")
     there: dict[str, object] = {"type": "mysql", "host": mysql.host, "port": mysql.port, "username": "root"}
@@ -140,6 +149,96 @@ def test_mysql_names_tables_that_are_not_its_copies_and_the_source_as_the_target
     assert "DROP TABLE `closed`.`t`" in found.fix
     mysql.execute("DROP TABLE closed.t")
     assert target.obstacles(schemas(), None) == []
+    (tmp_path / "log").mkdir()
+    (schema, *_) = schemas()
+    unit = target.units(Runtime(log_of(tmp_path), lambda: None, no_spark, "postgresql")).alone()
+    unit.open({schema.table_id: Opening(schema, FIRST)}, "log")
+    assert target.obstacles(schemas(), "log") == [] and target.lacking([("closed", "t"), ("a", "b")], "log") == [
+        ("a", "b")
+    ]
+    assert list(unit.missing()) == []
+    mysql.execute("ALTER TABLE closed.t ADD UNIQUE INDEX `two ``words` (id), ADD CONSTRAINT small CHECK (id < 9)")
+    mysql.execute("CREATE TRIGGER closed.noisy BEFORE INSERT ON closed.t FOR EACH ROW SET NEW.id = 1")
+    added = target.obstacles(schemas(), "log")
+    assert [(one.level, one.table) for one in added] == [("warn", "closed.t")] * 3
+    assert [word in one.message for word, one in zip(("small", "noisy", "`words"), added, strict=True)] == [True] * 3
+    for one in added:
+        (statement,) = re.findall("`((?:ALTER|DROP) .*)`", one.fix)
+        mysql.execute(statement)
+    assert target.obstacles(schemas(), "log") == []
+    mysql.execute("DROP TABLE closed.t")
+    assert set(unit.missing()) == {schema.table_id} and target.lacking([("closed", "t")], "log") == [("closed", "t")]
     source = {**there, "host": "localhost"}
     with pytest.raises(TargetRefused, match="target and source are the same database"):
         Places(Replicator.model_validate(replicator(source=source, target=there)).spec).require_other_database()
+
+
+def test_nothing_is_written_before_target_and_source_could_be_compared(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """One of them was away at the start."""
+    postgres.execute("CREATE DATABASE copy")
+    (tmp_path / "log").mkdir()
+    (schema, *_) = schemas()
+    target = targets.open(TargetSpec.model_validate(place(postgres, username="postgres", database="copy")))
+    said: list[Exception] = [Retry("the source is away"), TargetRefused("the same database")]
+
+    def compared() -> None:
+        raise said[0]
+
+    def opened(compare: Callable[[], None]) -> Unit:
+        unit = target.units(Runtime(log_of(tmp_path), lambda: None, no_spark, "mysql", compare)).alone()
+        unit.open({schema.table_id: Opening(schema, FIRST)}, "log")
+        return unit
+
+    for error in list(said):
+        with pytest.raises(type(error), match=str(error)):
+            opened(compared)
+        schemas_there = "SELECT 1 FROM pg_namespace WHERE nspname IN ('_tailrace', 'closed')"
+        assert postgres.execute(schemas_there, dbname="copy") == []
+        said.pop(0)
+    opened(lambda: None)
+    opened(compared)  # its copies are there: the source need not be
+
+
+@pytest.mark.timeout(300)
+def test_an_emptied_target_is_not_ready_and_an_idle_copy_that_is_gone_is_noticed(
+    postgres: PostgresServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute("CREATE SCHEMA shop; CREATE TABLE shop.item (id int PRIMARY KEY); CREATE TABLE shop.visit (n int)")
+    postgres.execute("ALTER TABLE shop.visit REPLICA IDENTITY FULL; INSERT INTO shop.visit VALUES (1), (2)")
+    postgres.execute("INSERT INTO shop.item VALUES (1), (2)")
+    copy = begin(postgres.source(), postgres, tmp_path)
+    copy.document["spec"]["retention"] = {"time": "1s"}
+    copy.start()
+    settle(copy)
+    # Somebody publishes the copies: rows without a key can be deleted all the same.
+    postgres.execute("CREATE PUBLICATION p FOR ALL TABLES", dbname="copy")
+    postgres.execute("DELETE FROM shop.visit WHERE n = 1")
+    settle(copy)
+    assert postgres.execute("SELECT n FROM shop.visit", dbname="copy") == [(2,)]
+    # Nothing changes in the source.
+    monkeypatch.setattr(applier, "LOOK_SECONDS", 0.0)
+    postgres.execute("DROP TABLE shop.item", dbname="copy")
+    there = "SELECT id FROM shop.item ORDER BY 1"
+    made_again = "SELECT to_regclass('shop.item') IS NOT NULL"
+    copy.until(lambda _: postgres.execute(made_again, dbname="copy") == [(True,)], work=True)
+    settle(copy)
+    assert postgres.execute(there, dbname="copy") == [(1,), (2,)]
+
+    def doctor() -> str:
+        cli.main(["doctor", "-f", str(copy.manifest)])
+        return capsys.readouterr().out
+
+    time.sleep(1.1)
+    driver = copy.driver
+    Reporter(driver.client, driver.progress, lambda: 60.0).report(driver.journal.refresh(), force=True)
+    copy.stop()  # retention runs at the latest now
+    assert doctor().endswith("\nready\n")
+    postgres.execute("DROP DATABASE copy WITH (FORCE)")
+    postgres.execute("CREATE DATABASE copy")
+    text = doctor()
+    assert text.endswith("\nnot ready\n"), text
+    assert "fail shop.item: the target has no copy of this table, which was copied before" in text, text
+    assert "tailrace snapshot -f <manifest> --tables shop.item" in text, text

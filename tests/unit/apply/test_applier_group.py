@@ -6,6 +6,7 @@ from typing import Any, cast
 from typing_extensions import override
 
 from support.apply_loop import LIMITS, Journal, Loop, Target, TargetUnit, log, table, worker_of
+from tailrace.apply.applier import LOOK_SECONDS
 from tailrace.apply.progress import Progress
 from tailrace.apply.unit_worker import UnitWorker
 from tailrace.batch.applied import AppliedState
@@ -187,4 +188,22 @@ def test_a_fault_of_the_whole_target_is_that_of_all_its_tables() -> None:
     one.now += 30
     assert one.bring(9, table(7, 3), table(8, 3)) == [(9, {7, 8}, {7, 8})]
     assert one.records() == [9, 9]
+    one.loop.stop()
+
+
+def test_a_table_whose_copy_is_dropped_while_nothing_changes_is_named_and_made_again() -> None:
+    one = Grouped(7, 8, level=frozenset({7, 8}))
+    one.bring(9, table(7, 3), table(8, 5))
+    one.unit.gone, one.targets[8].applied = {8}, []
+    for passed in (LOOK_SECONDS / 2, LOOK_SECONDS):
+        assert one.progress.of(8).fault is None
+        one.now += passed
+        one.loop.offer(9, patience=5)
+        one.loop.tidy_up(5)
+    fault = one.progress.of(8).fault
+    assert fault is not None and "dropped or replaced" in fault.message
+    one.unit.gone = set()
+    one.bring(9, table(7, 3), table(8, 5))
+    assert (one.progress.of(8).fault, one.records()) == (None, [9, 9])
+    assert (one.targets[7].opened, one.targets[8].opened) == (1, 2)
     one.loop.stop()

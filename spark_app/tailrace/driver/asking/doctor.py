@@ -13,15 +13,19 @@ from typing import Literal
 
 from typing_extensions import override
 
+from tailrace.batch.applied import Generation
+from tailrace.batch.slice import cut
 from tailrace.capture.admission import check_manifest, check_product
 from tailrace.capture.renewal import Renewal
 from tailrace.changelog import first_start
 from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.logged import place_of
 from tailrace.changelog.records import Origin
 from tailrace.changelog.records.terms import ResumePoint, TableSchema
+from tailrace.changelog.state import LogState
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
-from tailrace.errors import CorruptLog, OutcomeUnknown, Retry, Stop, TableStop, TailraceError
+from tailrace.errors import CorruptLog, LogTrimmed, OutcomeUnknown, Retry, Stop, TableStop, TailraceError
 from tailrace.logs import visible
 from tailrace.places import Places
 from tailrace.selection import masks
@@ -189,10 +193,14 @@ class _Log:
         return self.asked is not None and self.reader is not None and not self.reader.state.has_done(self.asked.id)
 
     def resume_point(self) -> ResumePoint:
+        return self.newest().resume_point
+
+    def newest(self) -> LogState:
+        """The state after all records that there are."""
         assert self.reader is not None
         while self.reader.poll():
             pass
-        return self.reader.state.resume_point
+        return self.reader.state
 
 
 def _change_log(replicator: Replicator, log: _Log, subscription: Subscription) -> Iterator[Line]:
@@ -241,11 +249,31 @@ def _in_the_way(places: Places, tables: Sequence[TableSupport], log: "_Log") -> 
     try:
         places.require_other_database()
         found = places.target.obstacles(schemas, None if log.origin is None else log.origin.log_id)
+        lost = list(_lost_copies(places.target, log))
     except TailraceError as error:
         yield _failure("target", error)
         return
     for one in found:
         yield Line(one.level, one.table or "target", one.message, one.fix)
+    yield from lost
+
+
+def _lost_copies(target: Target, log: "_Log") -> Iterator[Line]:
+    """Tables that the target no longer has, and that the change log no longer has from their beginning on: the target
+    was emptied, or another one has taken its place."""
+    if log.reader is None or log.reader.state.origin is None or log.renewing:
+        return
+    state = log.newest()
+    captured = {place_of(table): table for table in state.tables.values() if not table.removed}
+    for name in target.lacking(captured, log.reader.state.origin.log_id):
+        table = captured[name]
+        generation = Generation(table.generation, table.begin_seq)
+        applied = generation.begin(table.schemas[0].table, log.reader.state.origin.log_id)
+        try:
+            cut(state, table.table_id, applied, state.number)
+        except LogTrimmed as stop:
+            message = f"the target has no copy of this table, which was copied before: {stop.message}"
+            yield Line("fail", table.schema.name, message, stop.fix)
 
 
 def _java() -> Iterator[Line]:

@@ -1,7 +1,7 @@
 """The lake as a target: opens its tables in the format of the manifest. The only module that knows both formats."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 
 from pyspark import SparkContext
@@ -14,7 +14,7 @@ from tailrace.storage.access import Access, hadoop_options, resolve
 from tailrace.storage.path_names import table_folder
 from tailrace.storage.probe import probe, require_exclusive
 from tailrace.storage.store import Storage
-from tailrace.targets.api import Admit, Runtime, SparkNeeds
+from tailrace.targets.api import Admit, Runtime, SparkNeeds, TableName
 from tailrace.targets.lake import spark as lake_spark
 from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta.table import DeltaTable
@@ -58,6 +58,9 @@ class LakeTarget:
 
     def obstacles(self, schemas: Sequence[TableSchema], log_id: str | None) -> tuple[()]:
         """A folder that is in the way is found when its table is opened."""
+        return ()
+
+    def lacking(self, names: Collection[TableName], log_id: str) -> tuple[()]:
         return ()
 
     def shown(self, schema: TableSchema) -> TableSchema:

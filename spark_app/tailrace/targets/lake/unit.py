@@ -52,6 +52,9 @@ class LakeUnit:
             self._table.publish()
         return applied
 
+    def missing(self) -> tuple[()]:
+        return ()
+
     def chunk_writer(self, schema: TableSchema) -> LakeChunkWriter:
         return self._table.chunk_writer(schema)
 

@@ -6,7 +6,7 @@ record's number in its comment, and each column carries its id and type: whoever
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -117,10 +117,18 @@ class MysqlTargetSession:
         found = self.rows(
             "SELECT table_comment FROM information_schema.tables WHERE table_schema = %s AND table_name = %s", *place
         )
-        if not found:
-            return None
-        ours = _COPY.fullmatch(str(found[0][0]))
-        return int(ours[1]) if ours else 0
+        return _number(found[0][0]) if found else None
+
+    def relations(self, schemas: Collection[str]) -> dict[Place, int]:
+        if not schemas:
+            return {}
+        names = ", ".join(["%s"] * len(schemas))
+        found = self.rows(
+            "SELECT table_schema, table_name, table_comment FROM information_schema.tables"
+            f" WHERE table_schema IN ({names})",
+            *schemas,
+        )
+        return {(str(schema), str(name)): _number(comment) for schema, name, comment in found}
 
     def check_undisturbed(self, place: Place) -> None:
         found = self.rows(
@@ -150,7 +158,7 @@ class MysqlTargetSession:
         marks = ((str(name), _MARK.fullmatch(str(comment))) for name, comment in found)
         return {int(mark[1]): (name, mark[2]) for name, mark in marks if mark}
 
-    def create(self, place: Place, definitions: str, note: Callable[[int], None]) -> None:
+    def create(self, place: Place, definitions: str, note: Callable[[int], None], *, keyed: bool) -> None:
         number = secrets.randbits(62) | 1
         note(number)
         comment = literal(f"Tailrace copy {number}")
@@ -234,6 +242,12 @@ class MysqlTargetSession:
 
     def _errors(self) -> Any:
         return database_errors(self._place, "target")
+
+
+def _number(comment: object) -> int:
+    """The number of a copy by its comment; 0: the table is none."""
+    ours = _COPY.fullmatch(str(comment))
+    return int(ours[1]) if ours else 0
 
 
 def _filled(statement: str, values: Sequence[object]) -> str:

@@ -12,6 +12,7 @@ from tailrace.changelog.records.terms import TableSchema
 from tailrace.databases.mysql.connect import SERVER_ID, MyConfig, id_of
 from tailrace.errors import TableStop, TargetRefused
 from tailrace.targets.api import Obstacle
+from tailrace.targets.mysql.examination import added
 from tailrace.targets.mysql.session import MysqlTargetSession
 from tailrace.targets.sql import state
 from tailrace.targets.sql.obstacles import in_the_way, owners
@@ -87,7 +88,8 @@ class MysqlTarget(SqlTarget):
             known = owners(session)
             places = [(schema, (schema.schema_name, schema.table_name)) for schema in schemas]
             found = (in_the_way(session, schema, place, known.get(place), log_id) for schema, place in places)
-            return [one for one in found if one is not None]
+            copies = {place: schema.name for schema, place in places if known.get(place, ("",))[0] == log_id}
+            return [*filter(None, found), *added(session, copies)]
 
     @override
     def shown(self, schema: TableSchema) -> TableSchema:

@@ -8,7 +8,7 @@ from tailrace.changelog.records.terms import TableSchema
 from tailrace.targets.api import Obstacle
 from tailrace.targets.postgresql.session import PgTargetSession
 from tailrace.targets.sql import state
-from tailrace.targets.sql.obstacles import Owner, in_the_way, not_ours, owners
+from tailrace.targets.sql.obstacles import Owner, in_the_way, limits, not_ours, owners
 from tailrace.targets.sql.session import Place, table
 
 KINDS = {"v": "VIEW", "m": "MATERIALIZED VIEW", "S": "SEQUENCE", "f": "FOREIGN TABLE", "i": "INDEX", "c": "TYPE"}
@@ -128,8 +128,7 @@ class TargetExamination:
 
     def _told(self, effect: str, what: str, drops: str) -> tuple[str, str]:
         if effect == "limits":
-            fix = f"Ignore this if the source has the same; otherwise run `{drops}`."
-            return f"the copy has {what}: a row of the source that violates it stops the table", fix
+            return limits(what, drops)
         if effect == "always":
             fix = f"Run `{drops}`, or ignore this if it is meant to be so."
             return f"the copy has {what}, which runs for what Tailrace writes as well", fix

@@ -1,7 +1,7 @@
 """PostgreSQL's `TargetSession`: one connection, COPY, and DDL inside transactions."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -152,6 +152,14 @@ class PgTargetSession:
         )
         return int(found[0][0]) if found else None
 
+    def relations(self, schemas: Collection[str]) -> dict[Place, int]:
+        found = self.rows(
+            "SELECT n.nspname, c.relname, c.oid::int8 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname = ANY (%s) AND c.relkind = 'r'",
+            sorted(schemas),
+        )
+        return {(str(schema), str(name)): int(oid) for schema, name, oid in found}
+
     def check_undisturbed(self, place: Place) -> None:
         children = self.rows(_CHILDREN, table(self, place))
         if children:
@@ -190,8 +198,10 @@ class PgTargetSession:
     def columns(self, place: Place) -> None:
         return None
 
-    def create(self, place: Place, definitions: str, note: Callable[[int], None]) -> None:
+    def create(self, place: Place, definitions: str, note: Callable[[int], None], *, keyed: bool) -> None:
         self.run(f"CREATE TABLE {table(self, place)} ({definitions})")
+        if not keyed:  # somebody may have a publication for all tables: no row could be deleted
+            self.run(f"ALTER TABLE {table(self, place)} REPLICA IDENTITY FULL")
         relation = self.relation(place)
         assert relation is not None
         note(relation)

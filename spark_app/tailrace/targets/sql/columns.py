@@ -16,7 +16,7 @@ def create(session: TargetSession, place: Place, schema: TableSchema, note: Call
         columns.append(session.row_key)
     session.alone()
     session.create_schema(place[0])
-    session.create(place, ", ".join(columns), note)
+    session.create(place, ", ".join(columns), note, keyed=bool(schema.key_columns))
 
 
 def _definition(session: TargetSession, schema: TableSchema, column: Column) -> str:

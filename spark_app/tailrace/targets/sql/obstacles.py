@@ -36,6 +36,12 @@ def in_the_way(
     return None if relation in (None, owner and owner[1]) else not_ours(session, schema, place)
 
 
+def limits(what: str, drops: str) -> tuple[str, str]:
+    """Message and fix for what people have added to a copy, and a row may violate."""
+    fix = f"Ignore this if the source has the same; otherwise run `{drops}`."
+    return f"the copy has {what}: a row of the source that violates it stops the table", fix
+
+
 def not_ours(session: TargetSession, schema: TableSchema, place: Place, word: str = "TABLE") -> Obstacle:
     """`word`: the kind of object, in statements."""
     message = f"the target has a {word.lower()} {'.'.join(place)} that Tailrace has no record of"

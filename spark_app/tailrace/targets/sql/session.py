@@ -1,6 +1,6 @@
 """One connection to a database that is a target, and what differs between products, which implement `TargetSession`."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -102,6 +102,9 @@ class TargetSession(Protocol):
     def relation(self, place: Place) -> int | None:
         """The number of the table that is there, which no other has ever had; None: nothing is there."""
 
+    def relations(self, schemas: Collection[str]) -> Mapping[Place, int]:
+        """The numbers of all tables in these schemas, by one query."""
+
     def check_undisturbed(self, place: Place) -> None:
         """`TargetRefused`: triggers, rules or foreign keys that people have put on the table change rows of this
         session's transactions."""
@@ -116,7 +119,7 @@ class TargetSession(Protocol):
         """Name and type of each column of a copy by its id; None: they are those of the copy's record, which has been
         written in the same transaction."""
 
-    def create(self, place: Place, definitions: str, note: Callable[[int], None]) -> None:
+    def create(self, place: Place, definitions: str, note: Callable[[int], None], *, keyed: bool) -> None:
         """Create a copy. `note`: keeps its `relation`; called so that no copy is ever there without it."""
 
     def alter(self, place: Place, change: Alteration, admit: Callable[[], None]) -> None:

@@ -83,6 +83,12 @@ def has_copies(session: TargetSession) -> bool:
     return session.relation((SCHEMA, "tables")) is not None
 
 
+def has_copies_of(session: TargetSession, log_id: str) -> bool:
+    """True if the change log has written into this database."""
+    statement = f"SELECT 1 FROM {SCHEMA}.tables WHERE log_id = %s LIMIT 1"
+    return has_copies(session) and bool(session.rows(statement, log_id))
+
+
 def text_of(applied: AppliedState) -> str:
     return json.dumps({**document(applied), "holes": sorted(applied.holes)}, separators=(",", ":"))
 

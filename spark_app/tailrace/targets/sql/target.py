@@ -2,7 +2,7 @@
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from pyspark import SparkContext
@@ -13,8 +13,9 @@ from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract import resources
 from tailrace.errors import TableStop
 from tailrace.storage.secret_files import SECRETS_VARIABLE
-from tailrace.targets.api import Runtime, SparkNeeds
+from tailrace.targets.api import Runtime, SparkNeeds, TableName
 from tailrace.targets.sql import state
+from tailrace.targets.sql.obstacles import owners
 from tailrace.targets.sql.removal import SqlRemoval
 from tailrace.targets.sql.session import Place, TargetSessions
 from tailrace.targets.sql.unit import SqlUnits
@@ -53,6 +54,12 @@ class SqlTarget:
 
     def removal(self, session: Callable[[], SparkSession]) -> SqlRemoval:
         return SqlRemoval(self._sessions(""), self.place)
+
+    def lacking(self, names: Collection[TableName], log_id: str) -> list[TableName]:
+        with self._sessions("").session() as session:
+            known = owners(session)
+            there = session.relations({name[0] for name in names})
+        return [name for name in names if name not in there or known.get(name) != (log_id, there[name])]
 
     def _place_of(self, first: TableSchema) -> Place:
         """The first name stays: a renamed table keeps its place."""

@@ -36,7 +36,7 @@ from tailrace.targets.sql.state import Group, StoredCopy
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass
 class SqlUnits:
     """See `targets.api.Units`."""
 
@@ -45,12 +45,20 @@ class SqlUnits:
     place_of: Callable[[TableSchema], Place]
     tables: dict[int, "OpenedTable"] = field(default_factory=dict)
     """Shared by all units: a table that joins another is not opened again. Each table is in one unit at a time."""
+    compared: bool = False
+    """The target is known not to be the source."""
 
     def alone(self) -> "SqlUnit":
         return SqlUnit(self, together=False)
 
     def group(self) -> "SqlUnit":
         return SqlUnit(self, together=True)
+
+    def require_other_database(self, session: TargetSession, log_id: str) -> None:
+        """Before the first copy is made; the source may be away later."""
+        if not self.compared and not state.has_copies_of(session, log_id):
+            self.run.require_other_database()
+        self.compared = True
 
 
 @dataclass
@@ -96,6 +104,7 @@ class SqlUnit:
 
     def open(self, tables: Mapping[int, Opening], log_id: str) -> Mapping[int, Opened]:
         with self.sessions.session() as session:
+            self.units.require_other_database(session, log_id)
             state.prepare(session)
             self.group = None
             for table_id, opening in tables.items():
@@ -189,6 +198,12 @@ class SqlUnit:
     def forget(self, table_id: int) -> None:
         """Its next unit may have opened it by now."""
         self.found.pop(table_id, None)
+
+    def missing(self) -> frozenset[int]:
+        known = dict(self.tables)
+        with self.sessions.session() as session:
+            there = session.relations({table.place[0] for table in known.values()})
+        return frozenset(i for i, table in known.items() if there.get(table.place) != table.copy.relation)
 
     # ---- batches ----
 

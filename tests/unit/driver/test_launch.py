@@ -1,0 +1,39 @@
+from types import SimpleNamespace
+from typing import Any, cast
+
+from tailrace.apply.progress import Progress
+from tailrace.driver import launch
+from tailrace.targets.api import Runtime
+
+
+def test_a_target_can_have_itself_compared_with_the_source_before_it_is_written_to() -> None:
+    asked: list[str] = []
+    given: list[Runtime] = []
+
+    def units(run: Runtime) -> Any:
+        given.append(run)
+        return SimpleNamespace(group=lambda: None)
+
+    places = SimpleNamespace(
+        target=SimpleNamespace(units=units, limits=None),
+        storage=None,
+        source=None,
+        require_other_database=lambda: asked.append("compared"),
+    )
+    folder = SimpleNamespace(socket="s", checkpoint="c")
+    spec = SimpleNamespace(source=SimpleNamespace(type="mysql"), snapshot=SimpleNamespace(parallelism=1))
+    live = SimpleNamespace(spec=spec)
+    nothing = cast(Any, SimpleNamespace(session=None))
+    parts = launch.parts(
+        cast(Any, live),
+        cast(Any, folder),
+        Progress(),
+        cast(Any, places),
+        spark=nothing,
+        journal=nothing,
+        pace=cast(Any, None),
+    )
+    given[0].require_other_database()
+    assert asked == ["compared"]
+    parts.applier.stop()
+    parts.runner.stop()
