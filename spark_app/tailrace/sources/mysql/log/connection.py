@@ -47,6 +47,7 @@ _FORMAT_DESCRIPTION = int(Kind.FORMAT_DESCRIPTION)
 """Members of an enum take longer to look up: this is asked of every event."""
 _PURGED = (1236, 1789, 1790)
 """Errors that say that the log no longer holds what is asked for, or that the history differs."""
+_OF_ANOTHER = ("same server_uuid/server_id", "same server_id")
 
 Take = Callable[[Event], None]
 TakeMany = Callable[[EventBatch], None]
@@ -244,8 +245,11 @@ def _refused(code: int, text: str) -> Exception:
         return SourceRefused(text.rstrip("."), fix)
     if code in _PURGED and any(word in text.lower() for word in ("purged", "gtid", "could not find", "not in the")):
         return lost(text)
-    if code == 1236 and "same server_uuid/server_id" in text:
-        return Retry(f"another client reads the log under the same server id: {text}")
+    if code == 1236 and any(words in text for words in _OF_ANOTHER):
+        fix = "Set source.mysql.serverId to a number that no other reader of this server has."
+        return Retry(f"another client reads the log under the same server id: {text.rstrip('.')}", fix)
+    if code == 1236 and "truncated in the middle of event" in text:  # never so in the file that is being written
+        return lost(f"a crash of the server has cut off the end of its log ({text.rstrip('.')})")
     if code == 1236 and "max_allowed_packet" in text:  # whatever it is set to, no server sends more than 1 GiB
         return lost(f"the server cannot send an event of its log that is larger than 1 GiB ({text.rstrip('.')})")
     if code in (1227, 1045):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tailrace.errors import PositionLost, SourceRefused
+from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.sources.mysql.log.connection import LogConnection
 from tailrace.sources.mysql.log.events import HEADER, Kind
 from tailrace.sources.mysql.log.framing import FULL_PACKET, Event
@@ -81,6 +81,25 @@ def test_an_event_that_the_server_cannot_send_is_the_end_of_the_position() -> No
     """It would be asked for again for ever."""
     text = "log event entry exceeded max_allowed_packet; Increase max_allowed_packet on source; the first event"
     with pytest.raises(PositionLost, match=r"larger than 1 GiB .*max_allowed_packet.*resync"):
+        refused(text)
+
+
+def test_a_log_whose_end_a_crash_has_cut_off_is_the_end_of_the_position() -> None:
+    """MariaDB says so of a file that is not its last, for ever."""
+    text = "binlog truncated in the middle of event; consider out of disk space on master; the first event '.' at 4"
+    with pytest.raises(PositionLost, match=r"cut off the end of its log .*truncated in the middle.*resync"):
+        refused(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A slave with the same server_uuid/server_id as this slave has connected to the master; the first event",
+        "A slave with the same server_id is already connected; the first event",
+    ],
+)
+def test_another_reader_with_the_same_number_is_told_with_the_setting(text: str) -> None:
+    with pytest.raises(Retry, match=r"same server id: A slave .*\. Fix: Set source\.mysql\.serverId to a number"):
         refused(text)
 
 
