@@ -24,6 +24,8 @@ from tailrace.sources.mysql.state import Anchor, SourceState
 from tailrace.sources.mysql.subscription import MysqlSubscription
 
 TABLE = "CREATE TABLE d.t (id int PRIMARY KEY, v int)"
+OTHER = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-7"
+"""Transactions of another server."""
 
 
 @pytest.fixture(params=turns(MYSQL, MARIADB_NEWEST))
@@ -197,6 +199,22 @@ def test_what_was_written_without_gtids_is_a_lost_position(
         assert not everything, "found before it begins to read"
         with LogRun(server, tmp_path) as run:
             run.catch_up()
+
+
+@pytest.mark.parametrize("name", turns(MYSQL, "mysql-8.0"))
+def test_transactions_that_were_never_in_the_log_are_a_lost_position(name: str, tmp_path: Path) -> None:
+    """A dump that is restored tells the server of them, and keeps its rows out of the log."""
+    with MysqlServer(name) as server:
+        server.script("CREATE DATABASE d", TABLE)
+        with LogRun(server, tmp_path) as run:
+            server.script("INSERT INTO d.t VALUES (1, 1)", "FLUSH LOGS", "INSERT INTO d.t VALUES (2, 2)", "FLUSH LOGS")
+            run.catch_up()
+            server.script("PURGE BINARY LOGS BEFORE NOW() + INTERVAL 1 DAY", "INSERT INTO d.t VALUES (3, 3)")
+            assert server.execute("SELECT @@GLOBAL.gtid_purged")[0][0]
+            run.catch_up()
+            server.script("SET sql_log_bin = 0", "INSERT INTO d.t VALUES (4, 4)", f"SET GLOBAL gtid_purged = '+{OTHER}'")
+            with pytest.raises(PositionLost, match="never in the server's log, as after a dump was restored"):
+                run.catch_up()
 
 
 def test_a_log_that_is_reset_under_its_reader_is_noticed(server: MysqlServer, tmp_path: Path) -> None:

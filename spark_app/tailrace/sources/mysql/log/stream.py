@@ -22,13 +22,14 @@ from tailrace.sources.api import Distance, StreamContext
 from tailrace.sources.log.stream import LogStream
 from tailrace.sources.mysql.catalog import table_by_id
 from tailrace.sources.mysql.facts import is_replica, observe
+from tailrace.sources.mysql.gtid import GtidSet
 from tailrace.sources.mysql.log import events, texts
 from tailrace.sources.mysql.log.anchor import FIRST, ended, files
 from tailrace.sources.mysql.log.assembler import Assembler
 from tailrace.sources.mysql.log.blocks import EventBlock
 from tailrace.sources.mysql.log.catalog_poll import CatalogPoll, StreamProgress
 from tailrace.sources.mysql.log.collations import charsets
-from tailrace.sources.mysql.log.connection import LogConnection, Request
+from tailrace.sources.mysql.log.connection import LogConnection, Request, lost
 from tailrace.sources.mysql.log.decode import Decoder
 from tailrace.sources.mysql.log.executed import Executed
 from tailrace.sources.mysql.log.foreign_keys import ForeignKeys, LogEnds
@@ -125,6 +126,10 @@ class MysqlStream(LogStream[LogConnection]):
         """A look was due inside a transaction."""
         self._unknown: dict[str, Position] = {}
         """XA transaction that the log prepares and the server lacks -> where the log ended when that was seen."""
+        self._purged = ""
+        """The transactions that the server does not have in its log any more, as it said last."""
+        self._purged_before: Position | None = None
+        """The end of the log then. None: they are known."""
         facts = observe(connection, ())
         self._may_lose_xa = facts.may_lose_xa
         self._may_differ_after_crash = facts.may_differ_after_crash
@@ -317,6 +322,8 @@ class MysqlStream(LogStream[LogConnection]):
         begun = time.monotonic()
         self._require_whole_log()
         self._require_same_log()
+        if not self._mariadb:
+            self._require_known_past()
         self._look()
         self._assembler.tables_changed()
         self._forget_what_a_crash_lost()
@@ -367,6 +374,23 @@ class MysqlStream(LogStream[LogConnection]):
         """A server that was reset continues its heartbeats to a reader of the log that it deleted."""
         if self.position > self._end():
             raise Retry("the server's log ends before the position that was read last: it was reset, or is another one")
+
+    def _require_known_past(self) -> None:
+        """MySQL can be told that transactions are executed which were never in its log: a dump that is restored says
+        so, and keeps its rows out of the log. What was read and purged since is in our state once the log is read up
+        to where it ended then, but for prepared XA transactions."""
+        with source_errors("looking at the source's transactions"):
+            purged = str(execute(self._connection, "SELECT @@GLOBAL.gtid_purged")[0][0])
+        if purged != self._purged:
+            self._purged, self._purged_before = purged, self._end()
+        if self._purged_before is None or self.position < self._purged_before or self._assembler.prepared():
+            return
+        if not GtidSet(self._executed.state) >= GtidSet(purged):
+            raise lost(
+                "gtid_purged has transactions that were never in the server's log, as after a dump was restored: rows"
+                " may have come with them"
+            )
+        self._purged_before = None
 
     def poll_catalog_for(self, table_id: int) -> bool:
         if self._assembler.inside:
