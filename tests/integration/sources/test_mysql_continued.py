@@ -212,7 +212,8 @@ def test_transactions_that_were_never_in_the_log_are_a_lost_position(name: str, 
             server.script("PURGE BINARY LOGS BEFORE NOW() + INTERVAL 1 DAY", "INSERT INTO d.t VALUES (3, 3)")
             assert server.execute("SELECT @@GLOBAL.gtid_purged")[0][0]
             run.catch_up()
-            server.script("SET sql_log_bin = 0", "INSERT INTO d.t VALUES (4, 4)", f"SET GLOBAL gtid_purged = '+{OTHER}'")
+            restored = ("SET sql_log_bin = 0", "INSERT INTO d.t VALUES (4, 4)", f"SET GLOBAL gtid_purged = '+{OTHER}'")
+            server.script(*restored)
             with pytest.raises(PositionLost, match="never in the server's log, as after a dump was restored"):
                 run.catch_up()
 
