@@ -31,7 +31,7 @@ from tailrace.sources.mysql.log.definitions import (
 )
 from tailrace.sources.mysql.log.events import whole
 from tailrace.sources.mysql.log.rows import RowForm
-from tailrace.sources.mysql.log.table_map import TableMap, name_of, table_map
+from tailrace.sources.mysql.log.table_map import TYPED_ARRAY, TableMap, name_of, table_map
 from tailrace.sources.mysql.log.wire_fit import KNOWN, fits, label_texts, same_text
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, number_of
 from tailrace.sources.patterns import options_of
@@ -183,7 +183,8 @@ class CapturedTables(StreamTables[Captured]):
         unknown = next((c for c in sent.columns if c.kind not in KNOWN), None)
         if unknown is not None:
             what = f"{name} has a column of the type {unknown.kind}, which cannot be read from the log"
-            raise LogIncomplete(name, what, "Rebuild the table with ALTER TABLE … FORCE, or change the column's type.")
+            fix = "Rebuild the table with ALTER TABLE … FORCE, or change the column's type."
+            raise LogIncomplete(name, what, _NO_ARRAYS if unknown.kind == TYPED_ARRAY else fix)
         if sent.names is None:
             raise _unnamed(name)
         form = None if known.table is None else _form(known.schema, known.table, sent, self._charsets)
@@ -248,6 +249,9 @@ class CapturedTables(StreamTables[Captured]):
         if evolved is not None and self._stands_still(known.schema) and (added := known.new_columns(evolved)):
             raise not_awaited(known.schema, added)
         return evolved
+
+
+_NO_ARRAYS = f"Drop its index over the elements of a JSON array (CAST(… AS … ARRAY)); then {RESYNC}."
 
 
 def _unnamed(table: str) -> LogIncomplete:
