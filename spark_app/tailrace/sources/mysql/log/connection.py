@@ -246,7 +246,7 @@ def _refused(code: int, text: str) -> Exception:
     if code in _PURGED and any(word in text.lower() for word in ("purged", "gtid", "could not find", "not in the")):
         return lost(text)
     if code == 1236 and any(words in text for words in _OF_ANOTHER):
-        fix = "Set source.mysql.serverId to a number that no other reader of this server has."
+        fix = "Find the other reader with SHOW PROCESSLIST (`Binlog Dump`), and give it another server id."
         return Retry(f"another client reads the log under the same server id: {text.rstrip('.')}", fix)
     if code == 1236 and "truncated in the middle of event" in text:  # never so in the file that is being written
         return lost(f"a crash of the server has cut off the end of its log ({text.rstrip('.')})")

@@ -98,8 +98,8 @@ def test_a_log_whose_end_a_crash_has_cut_off_is_the_end_of_the_position() -> Non
         "A slave with the same server_id is already connected; the first event",
     ],
 )
-def test_another_reader_with_the_same_number_is_told_with_the_setting(text: str) -> None:
-    with pytest.raises(Retry, match=r"same server id: A slave .*\. Fix: Set source\.mysql\.serverId to a number"):
+def test_another_reader_with_the_same_number_is_told_with_how_to_find_it(text: str) -> None:
+    with pytest.raises(Retry, match=r"same server id: A slave .*\. Fix: Find the other reader"):
         refused(text)
 
 
