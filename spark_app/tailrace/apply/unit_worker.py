@@ -6,7 +6,8 @@ record says where to continue, and nothing at or below it is applied again.
 """
 
 import logging
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import RLock
 
@@ -16,6 +17,7 @@ from tailrace.apply.publishing import read_whole
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.limits import BatchLimits, batch_end
 from tailrace.batch.slice import TableSlice, cut
+from tailrace.changelog.logged import place_of
 from tailrace.changelog.records.terms import Key, RecordNumber, TableSchema
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.status import TableCounters
@@ -223,9 +225,12 @@ class UnitWorker:
         if not tables:
             return
         assert state.origin is not None
+        named = _by_name(state)
         wanted = {
             copy.table_id: Opening(
-                table.schemas[0].table, Generation(table.generation, table.begin_seq, keeps=not table.must_hide)
+                table.schemas[0].table,
+                Generation(table.generation, table.begin_seq, keeps=not table.must_hide),
+                tuple(sorted(".".join(place) for place in named[place_of(table)[1]] - {place_of(table)})),
             )
             for copy, table in tables
         }
@@ -259,6 +264,16 @@ def _present(copy: TableCopy, state: LogState) -> TableLog | None:
     """The journal's table that the copy is of; None: that one is over."""
     table = state.tables.get(copy.table_id)
     return None if table is None or table.generation != copy.generation else table
+
+
+def _by_name(state: LogState) -> Mapping[str, set[tuple[str, str]]]:
+    """The places of tables, by their names without schemas."""
+    named: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+    for table in state.tables.values():
+        if not table.removed:
+            place = place_of(table)
+            named[place[1]].add(place)
+    return named
 
 
 def _level_at(record: RecordNumber, tables: Sequence[Present]) -> frozenset[int]:

@@ -288,11 +288,12 @@ class Catalog(Model):
 _NO_LOCATION = "location is required with type delta and with type iceberg"
 _NO_CATALOG = "catalog goes with type iceberg only"
 _NO_SERVER = "host and username are required with types postgresql and mysql"
-_SERVER_FIELDS = ("host", "port", "database", "username", "passwordFile", "tls")
+_SERVER_FIELDS = ("host", "port", "database", "schema", "username", "passwordFile", "tls")
 _LAKE_FIELDS = ("location", "catalog", "endpoint", "region")
-_ONLY_SERVER = "host, port, database, username, passwordFile and tls go with types postgresql and mysql only"
+_ONLY_SERVER = "host, port, database, schema, username, passwordFile and tls go with types postgresql and mysql only"
 _ONLY_LAKE = "location, catalog, endpoint, region and pathStyle go with type delta and iceberg only"
-_OF_A_SERVER = {"host", "port", "database", "username", "password_file", "tls"}
+_OF_A_SERVER = {"host", "port", "database", "schema_name", "username", "password_file", "tls"}
+_OWN_SCHEMA = "schema _tailrace is Tailrace's own: name another one"
 _OF_A_LAKE = {"location", "catalog", "endpoint", "region", "path_style"}
 _LAKES = "self.type in ['delta', 'iceberg']"
 
@@ -326,6 +327,11 @@ class TargetSpec(StoreAccess):
             "has(self.database) == has(oldSelf.database) && (!has(self.database) || self.database == oldSelf.database)",
             f"target.database is immutable: {ANEW}",
         ),
+        ("!has(self.schema) || self.schema != '_tailrace'", _OWN_SCHEMA),
+        (
+            "has(self.schema) == has(oldSelf.schema) && (!has(self.schema) || self.schema == oldSelf.schema)",
+            f"target.schema is immutable: {ANEW}",
+        ),
     )
 
     type: Literal["delta", "iceberg", "postgresql", "mysql"]
@@ -342,6 +348,9 @@ class TargetSpec(StoreAccess):
     database: Text | None = None
     """PostgreSQL: name of the database that the tables are in, required. MySQL: leave it out; each schema of the source
     is a database there. Immutable."""
+    schema_name: Annotated[Text | None, Field(alias="schema")] = None
+    """Databases: schema (MySQL: database) that all tables are copied into; unset: the source's names. Source tables
+    that would get the same name there are refused. Immutable."""
     username: Text | None = None
     """Databases: user to connect as; it needs the right to create schemas (MySQL: databases). Required."""
     password_file: Text | None = None
@@ -407,6 +416,8 @@ class TargetSpec(StoreAccess):
             raise ValueError(_DATABASE)
         if self.credentials is not None and self.password_file is not None:
             raise ValueError("give credentials or passwordFile, not both")
+        if self.schema_name == "_tailrace":
+            raise ValueError(_OWN_SCHEMA)
         return self
 
     @model_validator(mode="after")

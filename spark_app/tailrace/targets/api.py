@@ -95,6 +95,8 @@ class Opening:
     schema: TableSchema
     """Its first version, whose name is the table's place for good."""
     generation: Generation
+    namesakes: tuple[str, ...] = ()
+    """Other captured tables that have its name in another schema."""
 
 
 @dataclass(frozen=True)

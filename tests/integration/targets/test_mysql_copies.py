@@ -123,13 +123,17 @@ def test_rows_columns_and_keys_arrive_out_of_mysql(
 
 
 @pytest.mark.timeout(300)
-def test_the_copies_are_dropped_with_their_state(postgres: PostgresServer, target: MysqlServer, tmp_path: Path) -> None:
+def test_copies_in_one_database_are_dropped_with_their_state(
+    postgres: PostgresServer, target: MysqlServer, tmp_path: Path
+) -> None:
     postgres.execute(SHOP)
-    copy = begin(postgres.source(), target, tmp_path)
+    copy = begin(postgres.source(), target, tmp_path, schema="copies")
     copy.start()
     settle(copy)
     copy.stop()
-    target.execute("CREATE TABLE shop.other (a int)")
+    for table in TABLES:
+        assert of_mysql(target, f"copies.{table}") == of_postgres(postgres, f"shop.{table}")
+    target.execute("CREATE TABLE copies.other (a int)")
     removal = targets.open(copy.replicator.spec.target).removal(no_spark)
     for table in TABLES:
         owner = removal.owner(("shop", table))
@@ -138,8 +142,8 @@ def test_the_copies_are_dropped_with_their_state(postgres: PostgresServer, targe
         assert not removal.exists(("shop", table)) and removal.owner(("shop", table)) is None
     removal.finish()
     left = target.execute("SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema IN"
-                          f" ('shop', '{STATE}')")  # fmt: skip
-    assert left == [("shop", "other")]
+                          f" ('shop', 'copies', '{STATE}')")  # fmt: skip
+    assert left == [("copies", "other")]
 
 
 @pytest.mark.timeout(300)

@@ -24,6 +24,7 @@ from tailrace import targets
 from tailrace.batch.applied import FIRST
 from tailrace.batch.slice import cut
 from tailrace.changelog.records.terms import RecordNumber, Seq
+from tailrace.cli import main as cli
 from tailrace.contract.resources import TargetSpec
 from tailrace.errors import TableStop, TargetRefused
 from tailrace.targets.api import Opening, Runtime, TableFailed, Units
@@ -477,3 +478,57 @@ def test_the_targets_server_crashes_and_a_copy_is_dropped(postgres: PostgresServ
         for table in TABLES:
             assert texts(postgres, table, "postgres") == texts(other, table, "copy")
         copy.stop()
+
+
+@pytest.mark.timeout(300)
+def test_all_tables_go_into_one_schema_and_those_that_would_get_one_name_are_refused(
+    postgres: PostgresServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute(PAIR)
+    copy = begin(postgres.source(), postgres, tmp_path, schema="copies")
+    copy.document["spec"]["tables"]["include"] = ["shop.*", "other.*"]
+    copy.start()
+    settle(copy)
+
+    def copied(table: str) -> list[Any]:
+        return postgres.execute(f"SELECT * FROM copies.{table} ORDER BY 1", dbname="copy")
+
+    items = postgres.execute("SELECT * FROM shop.item ORDER BY 1")
+    assert copied("item") == items and copied("visit") == items
+    postgres.execute(
+        "CREATE SCHEMA other; CREATE TABLE other.item (id int PRIMARY KEY); INSERT INTO other.item VALUES (7);"
+        " CREATE TABLE other.twin (id int PRIMARY KEY); CREATE TABLE shop.twin (id int PRIMARY KEY)"
+    )
+    refused = dict.fromkeys(("other.item", "other.twin", "shop.twin"), "TableStop")
+    copy.until(lambda _: copy.driver.faults() == refused, work=True)
+    postgres.execute("UPDATE shop.item SET n = 0; UPDATE shop.visit SET item = 0")
+    copy.until(lambda _: copied("visit") == [(n, 0) for n in range(1, 10)], work=True)
+    assert copied("item") == copied("visit") and copy.driver.faults() == refused
+    there = postgres.execute("SELECT relname FROM pg_class WHERE relname = 'twin'", dbname="copy")
+    assert there == [], "nothing is created for either"
+    assert cli.main(["doctor", "-f", str(copy.manifest)]) == 10
+    told = capsys.readouterr().out
+    for one, other in (("shop.item", "other.item"), ("other.twin", "shop.twin"), ("shop.twin", "other.twin")):
+        assert f"fail {one}: {other} would have the same name in the target, copies.{one.split('.')[1]}" in told, told
+    postgres.execute("DROP TABLE other.item, other.twin")
+    copy.until(lambda _: not copy.driver.faults(), work=True)
+    settle(copy)
+    assert copied("twin") == [] and len(copied("item")) == 9
+    copy.stop()
+    copy.start()
+    postgres.execute("CREATE TABLE other.item (id int PRIMARY KEY)")
+    copy.until(lambda _: copy.driver.faults() == {"other.item": "TableStop"}, work=True)
+    origin = copy.state.origin
+    assert origin is not None
+    copy.stop()
+    target = targets.open(copy.replicator.spec.target)
+    assert target.lacking([("shop", "item"), ("shop", "none")], origin.log_id) == [("shop", "none")]
+    removal = target.removal(no_spark)
+    assert removal.location(("shop", "item")).startswith("table copies.item in ")
+    for table in ("item", "visit", "twin"):
+        assert removal.exists(("shop", table))
+        removal.drop(("shop", table))
+    removal.finish()
+    left = postgres.execute("SELECT nspname FROM pg_namespace WHERE nspname IN ('shop', '_tailrace')", dbname="copy")
+    assert left == []

@@ -15,7 +15,7 @@ from tailrace.targets.api import Obstacle
 from tailrace.targets.mysql.examination import added
 from tailrace.targets.mysql.session import MysqlTargetSession
 from tailrace.targets.sql import state
-from tailrace.targets.sql.obstacles import in_the_way, owners
+from tailrace.targets.sql.obstacles import in_the_way, merged, owners
 from tailrace.targets.sql.pool import SessionPool
 from tailrace.targets.sql.target import SqlTarget
 
@@ -86,14 +86,14 @@ class MysqlTarget(SqlTarget):
     def obstacles(self, schemas: Sequence[TableSchema], log_id: str | None) -> list[Obstacle]:
         with closing(MysqlTargetSession(self._config())) as session:
             known = owners(session)
-            places = [(schema, (schema.schema_name, schema.table_name)) for schema in schemas]
+            places = self._places(schemas)
             found = (in_the_way(session, schema, place, known.get(place), log_id) for schema, place in places)
             copies = {place: schema.name for schema, place in places if known.get(place, ("",))[0] == log_id}
-            return [*filter(None, found), *added(session, copies)]
+            return [*merged(places), *filter(None, found), *added(session, copies)]
 
     @override
     def shown(self, schema: TableSchema) -> TableSchema:
-        names = [("schema", schema.schema_name), ("table", schema.table_name)]
+        names = [("schema", self._into or schema.schema_name), ("table", schema.table_name)]
         for what, name in [*names, *(("column", column.name) for column in schema.columns)]:
             if len(name) > NAME_CHARACTERS or name.endswith(" ") or max(name) > "\uffff":
                 raise TableStop(

@@ -12,6 +12,7 @@ from tailrace.errors import TableStop, TargetRefused
 from tailrace.targets.api import Obstacle
 from tailrace.targets.postgresql.examination import TargetExamination
 from tailrace.targets.postgresql.session import PgTargetSession
+from tailrace.targets.sql.obstacles import merged
 from tailrace.targets.sql.pool import SessionPool
 from tailrace.targets.sql.target import SqlTarget
 
@@ -61,12 +62,13 @@ class PgTarget(SqlTarget):
     def obstacles(self, schemas: Sequence[TableSchema], log_id: str | None) -> list[Obstacle]:
         with closing(PgTargetSession(self._config(), "")) as session:
             looked = TargetExamination(session, self._server.username, log_id)
-            return list(looked.obstacles([(schema, (schema.schema_name, schema.table_name)) for schema in schemas]))
+            places = self._places(schemas)
+            return [*merged(places), *looked.obstacles(places)]
 
     @override
     def shown(self, schema: TableSchema) -> TableSchema:
         columns = (("column", column.name) for column in schema.columns)
-        for what, name in [("schema", schema.schema_name), ("table", schema.table_name), *columns]:
+        for what, name in [("schema", self._into or schema.schema_name), ("table", schema.table_name), *columns]:
             if len(name.encode()) > NAME_BYTES:
                 raise TableStop(
                     schema.name,

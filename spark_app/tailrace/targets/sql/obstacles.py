@@ -1,10 +1,17 @@
 """Tables of a database that are where copies are to be made, and belong to something else. Called by both products."""
 
+from collections.abc import Iterator, Sequence
+
 from tailrace.changelog.records.terms import TableSchema
-from tailrace.targets.api import Obstacle
+from tailrace.errors import TableStop
+from tailrace.targets.api import Obstacle, Opening
 from tailrace.targets.sql import state
 from tailrace.targets.sql.session import Place, TargetSession, table
+from tailrace.targets.sql.state import StoredCopy
 
+ONE_OF_THEM = (
+    "Exclude all but one of them (tables.exclude), or let another Replicator copy the others into another schema."
+)
 Owner = tuple[str, int]
 """Change log and relation of a copy."""
 
@@ -34,6 +41,34 @@ def in_the_way(
         return Obstacle("fail", message, fix, schema.name)
     relation = session.relation(place)
     return None if relation in (None, owner and owner[1]) else not_ours(session, schema, place)
+
+
+def refuse_namesakes(opening: Opening, place: Place, present: StoredCopy | None) -> None:
+    """Refuse a table whose place another one has, or would get as well."""
+    schema, where = opening.schema, ".".join(place)
+    if present is None and opening.namesakes:
+        message = f"{', '.join(opening.namesakes)} would have the same name in the target, {where}"
+        raise TableStop(schema.name, message, ONE_OF_THEM)
+    if present is None or present.applied.table_id == schema.table_id:
+        return
+    if present.schema.schema_name != schema.schema_name:
+        raise TableStop(
+            schema.name,
+            f"{where} in the target is the copy of {present.schema.name}",
+            f"{ONE_OF_THEM} If {present.schema.name} is no longer needed, drop its copy in the target.",
+        )
+
+
+def merged(places: Sequence[tuple[TableSchema, Place]]) -> Iterator[Obstacle]:
+    """Tables that would get the same name in the target."""
+    known: dict[Place, list[str]] = {}
+    for schema, place in places:
+        known.setdefault(place, []).append(schema.name)
+    for place, names in known.items():
+        for name in names if len(names) > 1 else ():
+            others = ", ".join(sorted(set(names) - {name}))
+            message = f"{others} would have the same name in the target, {'.'.join(place)}"
+            yield Obstacle("fail", message, ONE_OF_THEM, name)
 
 
 def limits(what: str, drops: str) -> tuple[str, str]:

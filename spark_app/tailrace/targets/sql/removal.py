@@ -2,7 +2,7 @@
 
 Made by each product, called by `removal.data`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +10,7 @@ from functools import cached_property
 from tailrace.errors import TargetRefused
 from tailrace.targets.api import Admit, TableName, TableOwner
 from tailrace.targets.sql import staged, state
-from tailrace.targets.sql.session import TargetSession, TargetSessions, nothing, table
+from tailrace.targets.sql.session import Place, TargetSession, TargetSessions, nothing, table
 from tailrace.targets.sql.state import SCHEMA, StoredCopy
 
 
@@ -20,9 +20,11 @@ class SqlRemoval:
 
     sessions: TargetSessions
     place: str
+    at: Callable[[TableName], Place]
+    """The place of a table's copy."""
 
     def location(self, name: TableName) -> str:
-        return f"table {'.'.join(name)} in {self.place}"
+        return f"table {'.'.join(self.at(name))} in {self.place}"
 
     @cached_property
     def _is_absent(self) -> bool:
@@ -39,7 +41,7 @@ class SqlRemoval:
         if self._is_absent:
             return False
         with self.sessions.session() as session:
-            return session.relation(name) is not None or bool(_copies(session, name))
+            return session.relation(self.at(name)) is not None or bool(_copies(session, self.at(name)))
 
     def in_catalog(self, name: TableName) -> bool:
         return True
@@ -48,7 +50,7 @@ class SqlRemoval:
         if self._is_absent:
             return None
         with self.sessions.session() as session:
-            copies = list(_copies(session, name).values())
+            copies = list(_copies(session, self.at(name)).values())
             if not copies:
                 return None
             copy = copies[0]
@@ -60,7 +62,7 @@ class SqlRemoval:
             if session is None:
                 return
             with session.transaction():
-                copies = state.settled_copies(session, name, admit or nothing)
+                copies = state.settled_copies(session, self.at(name), admit or nothing)
             for copy in copies.values():
                 for path in staged.staged_paths(session, copy.applied.log_id, copy.applied.table_id):
                     if admit is not None:
@@ -106,5 +108,5 @@ class SqlRemoval:
             session.drop_schema(SCHEMA)
 
 
-def _copies(session: TargetSession, name: TableName) -> dict[bool, StoredCopy]:
-    return state.copies_at(session, name) if state.has_copies(session) else {}
+def _copies(session: TargetSession, place: Place) -> dict[bool, StoredCopy]:
+    return state.copies_at(session, place) if state.has_copies(session) else {}

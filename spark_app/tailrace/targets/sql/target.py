@@ -2,7 +2,7 @@
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from pyspark import SparkContext
@@ -36,6 +36,8 @@ class SqlTarget:
 
     def __init__(self, spec: resources.TargetSpec, environment: Mapping[str, str] = os.environ) -> None:
         self._server = spec.server
+        self._into = spec.schema_name
+        """The schema of all copies; None: the source's."""
         mounted = environment.get(SECRETS_VARIABLE)
         self._secrets = None if mounted is None else Path(mounted)
 
@@ -50,25 +52,36 @@ class SqlTarget:
         """Nothing of the target is in the JVM."""
 
     def units(self, run: Runtime) -> SqlUnits:
-        return SqlUnits(self._sessions(run.source), run, self._place_of)
+        return SqlUnits(self._sessions(run.source), run, self._place_of, merges=self._into is not None)
 
     def removal(self, session: Callable[[], SparkSession]) -> SqlRemoval:
-        return SqlRemoval(self._sessions(""), self.place)
+        return SqlRemoval(self._sessions(""), self.place, self._at)
 
     def lacking(self, names: Collection[TableName], log_id: str) -> list[TableName]:
         with self._sessions("").session() as session:
             known = owners(session)
-            there = session.relations({name[0] for name in names})
-        return [name for name in names if name not in there or known.get(name) != (log_id, there[name])]
+            there = session.relations({self._at(name)[0] for name in names})
+        return [name for name in names if known.get(at := self._at(name)) != (log_id, there.get(at))]
+
+    def _at(self, name: TableName) -> Place:
+        """The place of the copy of a table that was first captured under this name."""
+        return (self._into or name[0], name[1])
 
     def _place_of(self, first: TableSchema) -> Place:
         """The first name stays: a renamed table keeps its place."""
         self.shown(first)
-        whose = self.taken.get(first.schema_name)
+        place = self._at((first.schema_name, first.table_name))
+        whose = self.taken.get(place[0])
         if whose is not None:
-            what = f"{self.schema_word} {first.schema_name} is {whose} own in the target"
-            raise TableStop(first.name, what, "Exclude the table.")
-        return first.schema_name, first.table_name
+            what = f"{self.schema_word} {place[0]} is {whose} own in the target"
+            fix = (
+                "Exclude the table." if self._into is None else "Create another Replicator with another target.schema."
+            )
+            raise TableStop(first.name, what, fix)
+        return place
+
+    def _places(self, schemas: Sequence[TableSchema]) -> list[tuple[TableSchema, Place]]:
+        return [(schema, self._at((schema.schema_name, schema.table_name))) for schema in schemas]
 
     @abstractmethod
     def shown(self, schema: TableSchema) -> TableSchema: ...

@@ -28,7 +28,7 @@ from tailrace.targets.api import (
 from tailrace.targets.sql import columns, staged, state
 from tailrace.targets.sql.batch import apply_keyed
 from tailrace.targets.sql.keyless import apply_keyless
-from tailrace.targets.sql.obstacles import foreign_fix, not_ours
+from tailrace.targets.sql.obstacles import foreign_fix, not_ours, refuse_namesakes
 from tailrace.targets.sql.session import Place, TargetSession, TargetSessions, UnfitValue, table
 from tailrace.targets.sql.staged import SqlChunkWriter
 from tailrace.targets.sql.state import Group, StoredCopy
@@ -45,6 +45,8 @@ class SqlUnits:
     place_of: Callable[[TableSchema], Place]
     tables: dict[int, "OpenedTable"] = field(default_factory=dict)
     """Shared by all units: a table that joins another is not opened again. Each table is in one unit at a time."""
+    merges: bool = False
+    """Tables of several schemas of the source go into one."""
     compared: bool = False
     """The target is known not to be the source."""
 
@@ -131,6 +133,8 @@ class SqlUnit:
         schema, generation, place = opening.schema, opening.generation, self.units.place_of(opening.schema)
         stored = self._owned(session, opening.schema, place, log_id)
         present, new = stored.get(False), generation.begin(schema, log_id)
+        if self.units.merges:
+            refuse_namesakes(opening, place, present)
         if present is not None and present.applied.generation > generation.number:
             raise TargetChanged(schema.name, "the target is of a later generation", f"To copy it again, {RESYNC}.")
         if present is not None and generation.holds(present.applied, schema.table_id):
