@@ -13,7 +13,7 @@ import pytest
 
 from support import mysql_shop
 from support.mysql import MYSQL, MysqlServer
-from support.mysql_log import LogRun, config_of, source_rows
+from support.mysql_log import LogRun, by_chunk, config_of, source_rows
 from support.mysql_replicas import copy_of, level, read_all
 from support.versions import turns
 from tailrace.changelog.records.terms import Seq
@@ -228,6 +228,34 @@ def test_rows_of_an_xa_transaction_that_the_server_may_have_lost_are_looked_up(
 
 
 @pytest.mark.mysql("mysql-8.0")
+@pytest.mark.parametrize("name", turns("mariadb-10.11", "mariadb-11.8"))
+def test_rows_that_mariadb_may_have_undone_below_its_log_are_looked_up(name: str, tmp_path: Path) -> None:
+    """What a failed statement takes with it: all that was inserted into the table while it was empty."""
+    unchecked, insert = "SET unique_checks = 0, foreign_key_checks = 0", "INSERT INTO d.{} VALUES (1, 1), (2, 2)"
+    with MysqlServer(name) as server:
+        server.script("CREATE DATABASE d")
+        server.script(*(f"CREATE TABLE d.{t} (id int PRIMARY KEY, v int, UNIQUE KEY (v))" for t in "tux"))
+        with LogRun(server, tmp_path) as run:
+            run.catch_up()
+            for table, settings in (("t", unchecked), ("u", "SET unique_checks = 0")):
+                with closing(server.connect()) as session, session.cursor() as cursor:
+                    for statement in (settings, "BEGIN", insert.format(table)):
+                        cursor.execute(statement)
+                    with pytest.raises(pymysql.MySQLError):
+                        cursor.execute(f"INSERT INTO d.{table} VALUES (3, 1)")
+                    cursor.execute("COMMIT")
+            server.script(
+                unchecked, "UPDATE d.u SET v = v + 10", "BEGIN", insert.format("x"), "UPDATE d.x SET v = v + 10"
+            )
+            run.catch_up()
+            assert [by_chunk(server, f"d.{table}") for table in "tx"] == [[], []]
+            assert [(row["id"], row["v"], row["_unchanged"]) for row in run.changes("d.t")] == [
+                (1, None, [1]),
+                (2, None, [1]),
+            ]
+            assert run.rows("d.u") == by_chunk(server, "d.u") and not run.changes("d.x")
+
+
 def test_an_xa_commit_of_the_session_that_prepared_it_is_certain(mysql: MysqlServer, tmp_path: Path) -> None:
     mysql.script("CREATE DATABASE d", TABLE)
     with LogRun(mysql, tmp_path) as run:

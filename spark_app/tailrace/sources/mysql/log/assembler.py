@@ -17,11 +17,11 @@ from tailrace.sources.mysql.log import events, fast_path
 from tailrace.sources.mysql.log.block_builder import BlockBuilder, Blocks
 from tailrace.sources.mysql.log.blocks import TRUNCATE, UNCERTAIN, RowEvent
 from tailrace.sources.mysql.log.connection import lost
-from tailrace.sources.mysql.log.events import Kind, UnknownEvent
+from tailrace.sources.mysql.log.events import ROW_FLAGS, UNCHECKED, Kind, UnknownEvent
 from tailrace.sources.mysql.log.executed import Executed
 from tailrace.sources.mysql.log.framing import Event, EventBatch
 from tailrace.sources.mysql.log.log_position import LogPosition, StartingPoint
-from tailrace.sources.mysql.log.rows import ROWS
+from tailrace.sources.mysql.log.rows import INSERTS, ROWS
 from tailrace.sources.mysql.log.xa_buffer import XaBuffer
 from tailrace.sources.mysql.visibility import xa_number
 
@@ -85,6 +85,8 @@ class Assembler:
         """The open transaction is recorded already: the server sends it again for an older XA transaction's sake."""
         self._began = False
         """The open transaction ends with an event of its own, not with its statement."""
+        self._in_bulk = False
+        """The open transaction has rows that a later statement of it may have undone (`_may_be_undone`)."""
         self._xid: str | None = None
         """The id of the XA transaction that is open."""
         self._now: Event = _NO_EVENT
@@ -280,11 +282,21 @@ class Assembler:
         form = self._maps.get(body[:6])
         if form is None:
             raise UnknownEvent("the server sent rows without their table")
-        event = RowEvent(kind, form, body)
+        event = RowEvent(kind | UNCERTAIN if self._may_be_undone(kind, body) else kind, form, body)
         if self._xid is not None:
             self._xa_buffer.add(self._xid, event)
         elif not self._skip and self._captured(form):
             self.builder.add(event)
+
+    def _may_be_undone(self, kind: int, body: bytes) -> bool:
+        """Without these checks MariaDB's InnoDB inserts into an empty table by the page. If a later statement of the
+        transaction fails, and it is committed nevertheless, all of these rows are gone; the log has them, and nothing
+        of the failure."""
+        assert self._open is not None
+        if not self._open.prefix and body[ROW_FLAGS] & UNCHECKED == UNCHECKED:
+            self._in_bulk = self._in_bulk or kind in INSERTS
+            return self._in_bulk
+        return False
 
     def _captured(self, form: bytes) -> bool:
         """Asked again: it may be forgotten since its table map."""
@@ -361,7 +373,7 @@ class Assembler:
         assert self._open is not None
         self._xa_buffer.prepare(xid, self._open, self.log_position.file)
         self.executed.prepare(self._open)
-        self._open, self._skip = None, False
+        self._open, self._skip, self._in_bulk = None, False, False
         self.log_position.remember(self._now)
         self.builder.drop_mark()
         if self._sink.touched:
@@ -434,7 +446,7 @@ class Assembler:
 
     def _close(self) -> None:
         touched = self._sink.touched
-        self._open, self._xid, self._skip = None, None, False
+        self._open, self._xid, self._skip, self._in_bulk = None, None, False, False
         self.log_position.remember(self._now)
         self.log_position.arrive()
         self.builder.close()

@@ -25,6 +25,10 @@ IGNORABLE = 0x80
 """Flag: a reader that does not know the event's type may pass over it."""
 OF_A_SESSION = 0x04
 """Flag of a query: it uses a temporary table, or something else that only its session has."""
+UNCHECKED = 1 << 1 | 1 << 2
+"""Flags of a row event: its session checks neither foreign keys nor unique keys."""
+ROW_FLAGS = 6
+"""Place of a row event's flags."""
 CHECKSUM_BYTES = 4
 _COMPRESSED_ZSTD, _COMPRESSED_NONE = 0, 255
 _GTID = struct.Struct("<B16sq")

@@ -13,7 +13,7 @@ import numpy as np
 
 from tailrace.sources.log.blocks import Mark
 from tailrace.sources.mysql.log.blocks import EVENT_OVERHEAD, RowEvent, marks, row_events
-from tailrace.sources.mysql.log.events import GTID_TIME, GTID_TIME_BITS, Kind, prefix_of
+from tailrace.sources.mysql.log.events import GTID_TIME, GTID_TIME_BITS, ROW_FLAGS, UNCHECKED, Kind, prefix_of
 from tailrace.sources.mysql.log.framing import EventBatch
 from tailrace.sources.mysql.log.rows import ROWS
 from tailrace.sources.mysql.log.walk import Flags, Places
@@ -156,6 +156,9 @@ def _plain(events: EventBatch) -> Run | None:
     good[good] &= odd[last[good]] == odd[inner[good]]
     good[good] &= _mariadb_begins(events, opens[good]) if mariadb else _begins(events, opens[good])
     rows, maps, owner, fits = _rows(events, opens)
+    if mariadb:  # rows that are looked at one by one: `Assembler`
+        flags = events.buffer.bytes[np.where(fits, events.at[rows] + ROW_FLAGS, 0)]
+        fits &= flags & UNCHECKED != UNCHECKED
     good[owner[~fits]] = False
     number = np.cumsum(good) - 1
     kept = good[owner]

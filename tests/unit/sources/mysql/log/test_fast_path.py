@@ -76,8 +76,8 @@ def table(number: int, form: bytes) -> Sent:
     return Kind.TABLE_MAP, number.to_bytes(6, "little") + b"\0\0" + form
 
 
-def rows(kind: int, number: int, size: int) -> Sent:
-    return kind, number.to_bytes(6, "little") + b"\1\0" + bytes(size)
+def rows(kind: int, number: int, size: int, flags: int = 1) -> Sent:
+    return kind, number.to_bytes(6, "little") + bytes([flags, 0]) + bytes(size)
 
 
 @st.composite
@@ -91,7 +91,8 @@ def changes(draw: st.DrawFn, strange: bool) -> list[Sent]:
             made.append(table(number, draw(st.sampled_from([b"c1", b"c2" * 40, b"other"]))))
         kinds = st.sampled_from([Kind.WRITE_ROWS, Kind.UPDATE_ROWS, Kind.DELETE_ROWS_V1, Kind.PARTIAL_UPDATE_ROWS])
         others = st.sampled_from([number] * 9 + ([1, 2] if strange else []))
-        made += [rows(draw(kinds), draw(others), draw(sizes)) for _ in range(draw(st.integers(0, 3)))]
+        flags = draw(st.sampled_from([1] * 9 + [7]))
+        made += [rows(draw(kinds), draw(others), draw(sizes), flags) for _ in range(draw(st.integers(0, 3)))]
         if draw(st.integers(0, 9)) == 0:
             made.append((Kind.ROWS_QUERY, b"\0"))
     return made
