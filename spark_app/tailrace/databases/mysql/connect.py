@@ -4,6 +4,7 @@ Called by the log, the catalog, chunk readers and preflight. `MyConfig` is pickl
 is read from its file at each connect, so a rotated one is taken without a restart.
 """
 
+import re
 import socket
 import ssl
 from collections.abc import Iterator, Sequence
@@ -214,7 +215,8 @@ def _settle(connection: Connection, config: MyConfig) -> None:
 def server_of(connection: Connection) -> Server:
     """Ask who answers."""
     text = str(execute(connection, "SELECT VERSION()")[0][0])
-    version = tuple(int(part) for part in text.split("-", 1)[0].split("."))
+    numbers = re.match(r"\d+(?:\.\d+)*", text)  # services put words behind them
+    version = tuple(map(int, numbers[0].split("."))) if numbers else ()
     if "MariaDB" not in text:
         return Server("mysql", version, str(execute(connection, "SELECT @@server_uuid")[0][0]))
     number = execute(connection, "SELECT @@GLOBAL.server_id")[0][0]

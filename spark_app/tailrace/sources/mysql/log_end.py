@@ -7,6 +7,7 @@ transaction is in the log before others see it, and in the executed set only aft
 
 from tailrace.changelog.records.terms import Position
 from tailrace.databases.mysql.connect import Connection, execute, server_of, source_errors
+from tailrace.databases.mysql.faults import START_OVER
 from tailrace.errors import SourceRefused
 from tailrace.sources.mysql.position import Numbering
 from tailrace.sources.mysql.visibility import GTIDS, POSITION, position_text
@@ -22,7 +23,11 @@ def log_end(connection: Connection, numbering: Numbering) -> Position:
     with source_errors("looking at the end of the binary log"):
         found = execute(connection, "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS")
     if not found:
-        raise SourceRefused("the server writes no binary log", "Set log_bin (MySQL: remove skip_log_bin) and restart.")
+        fix = (
+            "Set log_bin (MySQL: remove skip_log_bin) and restart the server; MariaDB also stops its log by itself if it"
+            f" cannot write it. What was changed meanwhile is in no copy that there was before: {START_OVER}"
+        )
+        raise SourceRefused("the server writes no binary log", fix)
     return numbering.of(str(found[0][0]), int(found[0][1]))
 
 
