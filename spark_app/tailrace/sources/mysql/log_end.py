@@ -24,8 +24,8 @@ def log_end(connection: Connection, numbering: Numbering) -> Position:
         found = execute(connection, "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS")
     if not found:
         fix = (
-            "Set log_bin (MySQL: remove skip_log_bin) and restart the server; MariaDB also stops its log by itself if it"
-            f" cannot write it. What was changed meanwhile is in no copy that there was before: {START_OVER}"
+            "Set log_bin (MySQL: remove skip_log_bin) and restart the server; MariaDB also stops its log by itself if"
+            f" it cannot write it. What was changed meanwhile is in no copy that there was before: {START_OVER}"
         )
         raise SourceRefused("the server writes no binary log", fix)
     return numbering.of(str(found[0][0]), int(found[0][1]))
