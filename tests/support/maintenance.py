@@ -186,7 +186,10 @@ class Walk(ABC):
 
     def compact(self) -> None:
         limits = CompactionLimits(
-            small_bytes=1 << 20, min_files=self.rng.choice([3, 8]), max_bytes=self.rng.choice([3000, 1 << 20])
+            small_bytes=1 << 20,
+            min_files=self.rng.choice([3, 8]),
+            tiny_bytes=self.rng.choice([0, 64 << 10]),
+            max_bytes=self.rng.choice([3000, 1 << 20]),
         )
         if compact(self.table, self.storage, self.layout, self.table.refresh(), limits):
             self.remember()

@@ -27,7 +27,7 @@ from tailrace.changelog.logged import place_of
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
-from tailrace.changelog.state import TableLog
+from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.faults import fault_of
 from tailrace.errors import CorruptLog, Fenced, Retry, Stop, TableStop, TailraceError
 from tailrace.errors.backoff import Backoff, Outages
@@ -88,7 +88,9 @@ class _Entry:
     table: TableLog
     """The table as first seen: its copy is made from it."""
     latest: TableLog
-    """The table as it was last seen."""
+    """The table as it was last seen, ..."""
+    last_record: RecordNumber
+    """... and the last record that brings it something."""
     copy: TableCopy
     unit: _Unit = field(default_factory=_Unit)
     tidied: float = -math.inf
@@ -135,6 +137,8 @@ class Applier:
         self._clock, self._monotonic = clock, monotonic
         self._entries: dict[int, _Entry] = {}
         self._through = RecordNumber(-1)
+        self._level: tuple[LogState, RecordNumber] | None = None
+        """The state at which all tables held that record: as long as there is no other one, none is due."""
         self._lock = Lock()
         self._stopping = False
         self._fatal: Exception | None = None
@@ -181,10 +185,15 @@ class Applier:
     def _due(self, number: RecordNumber) -> list[_Entry]:
         """Tables that have to be entered now: those that nothing is gained by letting wait, and of the others as many
         of the oldest as must be begun so that all are committed in time. (Earliest deadline first.)"""
+        state = self._journal.state
+        if self._level is not None and self._level[0] is state and number <= self._level[1]:
+            return []
         live = self._live()
         self._forget_others({table.table_id for table in live})
         self._board()
         behind = [entry for table in live if (entry := self._behind(table, number)) is not None]
+        if not behind and all(self._holds(table, number) for table in live):
+            self._level = state, number
         now, hold, busy, due, counted = self._monotonic(), self._hold(), 0.0, 0, set[_Unit]()
         timed = sorted(((self._deadline(entry, hold, now), entry) for entry in behind), key=itemgetter(0))
         for place, (deadline, entry) in enumerate(timed, 1):
@@ -193,6 +202,10 @@ class Applier:
             if deadline - busy <= now:
                 due = place
         return [entry for _, entry in timed[:due]]
+
+    def _holds(self, table: TableLog, number: RecordNumber) -> bool:
+        progress = self._progress.of(table.table_id)
+        return progress.applied_record >= number and progress.fault is None
 
     def _deadline(self, entry: _Entry, hold: float, now: float) -> float:
         """The monotonic time by which it should hold what was seen."""
@@ -267,18 +280,19 @@ class Applier:
                 return None  # what a dropped table left there is being deleted
             if any(other.running is not None and _one_place(other.table, table) for other in self._entries.values()):
                 return None  # the place is its former table's until that one's batch is over
-            entry = _Entry(table, table, TableCopy(table.table_id, table.generation))
+            entry = _Entry(table, table, last_record(table), TableCopy(table.table_id, table.generation))
             if self._group is not None and self._group.running is not None:
                 return None  # whether it is level with the group is known once that can be asked
             (self._group or _Unit()).enter(entry)
             self._entries[table.table_id] = entry
-        entry.latest = table
+        if entry.latest is not table:
+            entry.latest, entry.last_record = table, last_record(table)
         if self._stopping or entry.running is not None or entry.unit.backoff.is_waiting(self._monotonic()):
             return None
         progress = self._progress.of(table.table_id)
         if progress.applied_record >= number and progress.fault is None:
             return None
-        if _has_nothing_new(entry, table, progress):
+        if _has_nothing_new(entry, progress):
             self._progress.put(table.table_id, replace(progress, applied_record=number))
             return None
         if entry.behind_since is None:
@@ -362,7 +376,7 @@ class Applier:
                 # In this order: what another thread offers meanwhile, the state may not hold.
                 through = self._through
                 try:
-                    more = worker.advance(self._journal.refresh(), through)
+                    more = worker.advance(self._state_with(through), through)
                 except TableFailed as failed:
                     if unit is not self._group:
                         raise failed.error from None
@@ -381,6 +395,11 @@ class Applier:
         finally:
             with self._lock:
                 unit.running = None
+
+    def _state_with(self, number: RecordNumber) -> LogState:
+        """A state that holds the record. It was offered by who had read it, so there is hardly ever more to read."""
+        state = self._journal.state
+        return state if state.number >= number else self._journal.refresh()
 
     def _rests(self, unit: _Unit, since: float) -> bool:
         """True if the group is to rest for a moment, so that tables can join it."""
@@ -470,6 +489,8 @@ class Applier:
         for entry in entries:
             stopped = exhausted or isinstance(error, TableStop | Stop)
             self._progress.fail(entry.table.table_id, fault, stopped, record)
+        with self._lock:
+            self._level = None
         known = isinstance(error, TailraceError)
         level = logging.WARNING if told else logging.DEBUG
         names = [self._journal.state.tables[entry.table.table_id].schema.name for entry in entries]
@@ -492,9 +513,10 @@ def _is_being_read(table: TableLog, progress: TableProgress) -> bool:
     return any(record > progress.applied_record for record in latest)
 
 
-def _has_nothing_new(entry: _Entry, table: TableLog, progress: TableProgress) -> bool:
+def _has_nothing_new(entry: _Entry, progress: TableProgress) -> bool:
     """True if nothing that was recorded since belongs to the table: with thousands of them, most records are for a
     few."""
+    table = entry.latest
     healthy = entry.copy.settled and progress.fault is None and not progress.replacing
     kept = table.trimmed_through <= progress.applied_seq and table.trimmed_record <= progress.committed_record
-    return healthy and kept and last_record(table) <= progress.applied_record
+    return healthy and kept and entry.last_record <= progress.applied_record

@@ -51,7 +51,7 @@ def batch_end(
 
 def _parts(table: TableLog, after: RecordNumber, through: RecordNumber) -> Iterator[tuple[int, ...]]:
     """(record, change rows, their bytes, chunk rows, chunks) of what may be applied, in order of records."""
-    segments = ((s.record, s.segment.rows, s.segment.size, 0, 0) for s in table.segments.after_record(after))
+    segments = ((record, rows, size, 0, 0) for record, rows, size in table.segments.sizes_after(after))
     first = bisect_right(table.chunks, after, key=lambda logged: logged.record)
     chunks = ((c.record, 0, 0, c.chunk.rows, 1) for c in islice(table.chunks, first, None))
     return takewhile(lambda part: part[0] <= through, merge(segments, chunks))

@@ -227,9 +227,11 @@ def _complete_running(log: LogState, table: TableLog) -> Iterator[RecordNumber]:
     the log calls for is ordered in the next step, so batches do not stop in between."""
     yield from (RecordNumber(log.number + 1) for _ in triggers.pending(log, table))
     for snapshot in log.snapshots.values():
+        if snapshot.ended is not None:
+            continue
         part = snapshot.tables.get(table.table_id)
         complete = snapshot.plan.where is None and snapshot.plan.keys is None
-        if part is not None and complete and part.finished is None and snapshot.ended is None:
+        if part is not None and complete and part.finished is None:
             yield snapshot.record
 
 

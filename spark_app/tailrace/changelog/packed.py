@@ -142,10 +142,10 @@ class PackedRows:
 
     def line(self, index: int) -> Matrix:
         """`IndexError` beyond the last."""
-        found = self.lines(index, index + 1)
-        if not len(found):
+        if not 0 <= index < len(self):
             raise IndexError(index)
-        return np.asarray(found[0])
+        number, inside = divmod(index + self.offset % BLOCK, BLOCK)
+        return np.asarray(self._piece(number)[inside])
 
     def find(self, column: int, value: int) -> int:
         """The number of lines with less than `value` in a column that never falls."""

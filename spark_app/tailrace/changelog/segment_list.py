@@ -107,8 +107,10 @@ class SegmentList(Sequence[LoggedSegment]):
 
     # ---- ranges ----
 
-    def after_record(self, record: RecordNumber) -> Iterator[LoggedSegment]:
-        return self._from(self._rows.find(RECORD, record + 1))
+    def sizes_after(self, record: RecordNumber) -> Iterator[tuple[RecordNumber, int, int]]:
+        """(record, rows, bytes) of those that later records bring."""
+        for piece in self._rows.pieces(self._rows.find(RECORD, record + 1)):
+            yield from ((line[0], line[1], line[2]) for line in piece[:, [RECORD, ROWS, SIZE]].tolist())
 
     def ending_from(self, seq: Seq) -> Iterator[LoggedSegment]:
         """Those whose last sequence is not below `seq`."""
@@ -117,6 +119,11 @@ class SegmentList(Sequence[LoggedSegment]):
     def ended_through(self, seq: Seq) -> int:
         """The number of segments that end at or below `seq`."""
         return self._rows.find(LAST_SEQ, seq + 1)
+
+    @property
+    def last_seq(self) -> Seq | None:
+        """The newest segment's last sequence."""
+        return Seq(int(self._rows.line(len(self) - 1)[LAST_SEQ])) if len(self) else None
 
     @property
     def last_record(self) -> RecordNumber | None:

@@ -125,7 +125,8 @@ def _add_segment(work: Folding, segment: Segment) -> None:
         raise _corrupt(record, f"segment {segment.path} is outside the record's sequences")
     if not 1 <= segment.rows <= segment.last_seq - segment.first_seq + 1:
         raise _corrupt(record, f"segment {segment.path} has {segment.rows} rows")
-    if table.segments and table.segments[-1].segment.last_seq >= segment.first_seq:
+    before = table.segments.last_seq
+    if before is not None and before >= segment.first_seq:
         raise _corrupt(record, f"segment {segment.path} overlaps the table's segment before it")
     if table.stopped is not None and segment.last_seq > table.stopped.seq:
         raise _corrupt(record, f"segment {segment.path} of a stopped table")

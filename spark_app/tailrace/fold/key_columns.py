@@ -26,15 +26,24 @@ def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column
 
 
+def cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The column in this type; the same one if it has it already, which takes no time."""
+    return column if column.type == kind else column.cast(kind)
+
+
 def typed(columns: Iterable[pa.ChunkedArray | pa.Array], types: Sequence[pa.DataType]) -> Columns:
     """Key columns in the target's types, canonical."""
-    return [canonical(flat(column).cast(kind)) for column, kind in zip(columns, types, strict=True)]
+    return [canonical(cast(flat(column), kind)) for column, kind in zip(columns, types, strict=True)]
 
 
 def joined(parts: Sequence[Columns], types: Sequence[pa.DataType]) -> Columns:
     """The keys of several lists, one after the other."""
+    filled = [part for part in parts if part and len(part[0])]
+    if len(filled) == 1:
+        return filled[0]
     return [
-        pa.concat_arrays([part[at] for part in parts]) if parts else pa.array([], kind) for at, kind in enumerate(types)
+        pa.concat_arrays([part[at] for part in filled]) if filled else pa.array([], kind)
+        for at, kind in enumerate(types)
     ]
 
 

@@ -63,12 +63,17 @@ def _numbers(column: pa.Array) -> Words | None:
         return np.ascontiguousarray(wide[::2])
     elif pa.types.is_floating(kind):
         width = np.int64 if kind.bit_width == 64 else np.int32
-        return np.asarray(column.fill_null(0.0)).view(width).astype(np.int64, copy=False)
+        return np.asarray(_filled(column, 0.0)).view(width).astype(np.int64, copy=False)
     elif pa.types.is_temporal(kind):
         column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
     elif not pa.types.is_integer(kind):
         return None
-    return np.asarray(column.fill_null(0)).astype(np.int64, copy=False)
+    return np.asarray(_filled(column, 0)).astype(np.int64, copy=False)
+
+
+def _filled(column: pa.Array, value: float) -> pa.Array:
+    """Without nulls. (Filling none takes longer than all the rest for a few keys.)"""
+    return column.fill_null(value) if column.null_count else column
 
 
 def hashing_connection() -> duckdb.DuckDBPyConnection:

@@ -17,8 +17,10 @@ from tailrace.changelog.records import Segment
 from tailrace.changelog.records.terms import Seq, TableSchema
 from tailrace.changelog.segments import open_segment, segment_batches
 from tailrace.fold.fold_input import FoldInput
-from tailrace.fold.key_columns import Columns, Ints, Mask, flat, joined, typed, words
+from tailrace.fold.key_columns import Columns, Ints, Mask, cast, flat, joined, typed, words
 
+JOINED = 256
+"""Segments that are read as one at most; each has a few kilobytes."""
 LITTLE = 1 << 20
 """Bytes of segments that are worked without asking what they unpack to: each is small before compression, too."""
 INSERT, UPDATE, DELETE, MOVE, TRUNCATE = (ord(letter) for letter in "IUDMT")
@@ -70,13 +72,34 @@ def segment_rows(
     work: FoldInput, segments: Sequence[Segment], columns: bool = True, unchanged: bool = True
 ) -> Iterator[SegmentRows]:
     """All rows of the segments, batch by batch; without `columns` the keys only."""
-    for segment in segments:
+    for alike in _alike(segments):
+        segment = alike[0]
         version, keys = work.slice.versions[segment.schema_version], key_names(work, segment)
         wanted = ["_seq", "_op", *(["_unchanged"] if unchanged and segment.unchanged else []), *keys]
         wanted += [c.name for c in version.columns if columns and c.name not in keys]
-        for rows in segment_batches(work.log, segment, wanted):
+        tables = (rows for one in alike for rows in segment_batches(work.log, one, wanted))
+        for rows in tables if len(alike) == 1 else (pa.concat_tables(tables).combine_chunks(),):
             block = SegmentRows.of(work, segment, rows)
             yield block.filter((block.op != TRUNCATE) & (block.seq <= work.slice.through_seq))
+
+
+def _alike(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
+    """Neighbours that are parts of bundles and have the same columns come together: with a few rows each, most of what
+    they cost is per table of rows. Every other segment is alone."""
+    some: list[Segment] = []
+    for segment in segments:
+        before = _columns_of(some[0]) if some else None
+        if some and (before is None or before != _columns_of(segment) or len(some) == JOINED):
+            yield some
+            some = []
+        some.append(segment)
+    if some:
+        yield some
+
+
+def _columns_of(segment: Segment) -> tuple[int, bool] | None:
+    """None: it is a file."""
+    return (segment.schema_version, segment.unchanged) if is_bundle(segment.path) else None
 
 
 def _codes(column: pa.ChunkedArray) -> Ints:
@@ -167,7 +190,7 @@ def _column(block: SegmentRows, work: FoldInput, column_id: int) -> pa.ChunkedAr
     version = work.slice.versions[block.segment.schema_version]
     name = next((column.name for column in version.columns if column.id == column_id), None)
     rows = len(block.seq)
-    return block.table[name].cast(kind) if name is not None else pa.chunked_array([pa.nulls(rows, kind)])
+    return cast(block.table[name], kind) if name is not None else pa.chunked_array([pa.nulls(rows, kind)])
 
 
 def _unchanged(block: SegmentRows, work: FoldInput, column_id: int) -> Mask:

@@ -13,7 +13,7 @@ from support.apply_loop import CHUNK, LIMITS, Journal, Loop, Target, Work, log, 
 from support.states import snapshot
 from support.waiting import until
 from tailrace.apply.applier import TIDY_SECONDS
-from tailrace.apply.progress import Progress
+from tailrace.apply.progress import Progress, TableProgress
 from tailrace.apply.unit_worker import UnitWorker
 from tailrace.batch.limits import BatchLimits, batch_end
 from tailrace.changelog.append_list import AppendList
@@ -54,6 +54,25 @@ def test_a_table_is_brought_to_the_end_and_records_that_bring_nothing_are_covere
     assert len(target.applied) == 1
     found = progress.of(7)
     assert (found.applied_record, found.committed_record, found.counters.inserts) == (9, 9, 2)
+    loop.stop()
+
+
+def test_looks_that_bring_nothing_look_at_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quiet driver looks ten times a second, and there may be thousands of tables."""
+    state = log(table(7, 3), table(8, 4))
+    loop, progress = applier(state, {7: Target(), 8: Target()})
+    loop.offer(9, patience=5)
+    loop.offer(9)
+    asked: list[int] = []
+    known = progress.of
+
+    def of(table_id: int) -> TableProgress:
+        asked.append(table_id)
+        return known(table_id)
+
+    monkeypatch.setattr(progress, "of", of)
+    assert not any(loop.is_due(RecordNumber(9)) for _ in range(10)) and asked == []
+    assert not loop.is_due(RecordNumber(10)) and asked
     loop.stop()
 
 
@@ -118,17 +137,18 @@ def test_a_record_that_is_offered_while_the_journal_is_read_waits_for_the_next_b
     """Another thread reads record 10 and offers it, right behind the state that this batch is cut from."""
     before = table(7, 3)
     after = before.model_copy(update={"chunks": AppendList([LoggedChunk(record=RecordNumber(10), chunk=CHUNK)])})
-    states = [log(before, number=9), log(after, number=10)]
+    states = [log(before, number=8), log(before, number=9), log(after, number=10)]
 
     class Overtaken(Journal):
         @override
         def refresh(self) -> LogState:
-            read, self.state = self.state, states[-1]
-            if read is not self.state:
-                other = Thread(target=lambda: loop.offer(10))
-                other.start()
-                other.join()
-            return read
+            if self.state.number == 10:
+                return self.state
+            self.state = states[2]
+            other = Thread(target=lambda: loop.offer(10))
+            other.start()
+            other.join()
+            return states[1]
 
     target, progress = Target(), Progress()
     journal = cast(SharedJournal, Overtaken(states[0]))

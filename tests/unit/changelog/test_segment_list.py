@@ -70,9 +70,13 @@ def test_ranges_are_those_of_a_plain_list() -> None:
     plain = [logged(n, random) for n in range(400)]
     packed = SegmentList.of(plain).drop(13)
     kept = plain[13:]
+    assert (list(map(packed.__getitem__, range(len(kept)))), packed.last_seq) == (kept, kept[-1].segment.last_seq)
+    with pytest.raises(IndexError):
+        packed[len(kept)]
     for _ in range(200):
         record, seq = random.randint(-1, 420), random.randint(-1, 16_500)
-        assert list(packed.after_record(RecordNumber(record))) == [s for s in kept if s.record > record]
+        sizes = [(s.record, s.segment.rows, s.segment.size) for s in kept if s.record > record]
+        assert list(packed.sizes_after(RecordNumber(record))) == sizes
         assert list(packed.ending_from(Seq(seq))) == [s for s in kept if s.segment.last_seq >= seq]
         assert packed.ended_through(Seq(seq)) == sum(s.segment.last_seq <= seq for s in kept)
         assert packed.record_after(RecordNumber(record)) == min(

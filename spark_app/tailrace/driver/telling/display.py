@@ -45,6 +45,9 @@ STYLES = {"REPLICATING": "green", "SNAPSHOTTING": "cyan", "FAILING": "red", "STO
 
 
 class Display(Protocol):
+    pause: float
+    """Seconds between two statuses, at least."""
+
     def show(self, status: Status, last: bool = False) -> None:
         """`last`: nothing comes after it."""
 
@@ -53,6 +56,8 @@ class Display(Protocol):
 
 class LiveDisplay:
     """A terminal: redrawn in place, the log scrolls above it."""
+
+    pause = 0.0
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -67,7 +72,9 @@ class LiveDisplay:
 
 
 class LineDisplay:
-    """One line per few seconds, at once when the state's word changes, and at the end; seldom if nothing changes."""
+    """One line per few seconds, soon when the state's word changes, and at the end; seldom if nothing changes."""
+
+    pause = 1.0
 
     def __init__(self, write: Callable[[str], None], json: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._write = write
@@ -114,7 +121,7 @@ class Paced:
         if now < self._due and not last:
             return
         self._view.show(self._status(), last=last)
-        self._due = now + (self._cpu() - spent) / SHARE
+        self._due = now + max(self._view.pause, (self._cpu() - spent) / SHARE)
 
     def close(self) -> None:
         self._view.close()

@@ -161,6 +161,8 @@ class LakeTable:
         """A chunk's file may be a week old: if another program has removed it since its keys were read, no version may
         be made that no reader can open."""
         files = [chunk for chunk in part.chunks if chunk.path is not None]
+        if not files:
+            return
         with ThreadPoolExecutor(CHECKS) as pool:
             there = pool.map(lambda chunk: self._is_there(str(chunk.path), chunk.size), files)
             lost = tuple(chunk for chunk, found in zip(files, there, strict=True) if not found)

@@ -415,6 +415,20 @@ def test_a_machine_that_stalls_does_not_silence_the_view() -> None:
     assert made[0] == 2
 
 
+def test_a_status_that_no_terminal_shows_is_made_once_a_second() -> None:
+    now, made = [0.0], [0]
+
+    def status() -> Status:
+        made[0] += 1
+        return assemble(moment(log(table(7))))
+
+    view = display.Paced(display.LineDisplay(list[str]().append, json=False), status, lambda: now[0], lambda: 0.0)
+    while now[0] < 10:
+        view.show()
+        now[0] += 0.5
+    assert made[0] == 10
+
+
 def test_a_hundred_snapshots_do_not_fill_the_line() -> None:
     plans = [SnapshotPlanned(snapshot_id=f"s{n}", tables=(7,)) for n in range(100)]
     running = {p.snapshot_id: of_plan(p, tables={7: SnapshotTable(table_id=7, started=True)}) for p in plans}

@@ -6,6 +6,7 @@ A marked file is removed and added again with its new vector; a file whose rows 
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from tailrace.targets.lake.delta.stats import bounds, dumps, file_stats, loads
+from tailrace.targets.lake.delta.stats import dumps, file_stats, loads, parsed_bounds
 from tailrace.targets.lake.files import vectors
 from tailrace.targets.lake.model import DataFile, NewFile, TableCommit
 
@@ -28,10 +29,18 @@ class LiveFile:
     add: Action
     dead: BitMap64
 
+    @cached_property
+    def stats(self) -> Action:
+        return loads(self.add["stats"])
+
+    @property
+    def rows(self) -> int:
+        return int(self.stats["numRecords"])
+
     def data_file(self, location: str, fields: Mapping[str, pa.Field]) -> DataFile:
-        lower, upper = bounds(self.add["stats"], fields)
+        lower, upper = parsed_bounds(self.stats, fields)
         uri = uri_of(self.add["path"], location)
-        return DataFile(uri, rows_of(self.add), self.add["size"], self.dead, lower, upper)
+        return DataFile(uri, self.rows, self.add["size"], self.dead, lower, upper)
 
 
 @dataclass
@@ -54,10 +63,6 @@ def path_of(uri: str, location: str) -> str:
     return quote(uri.removeprefix(location + "/"), safe="/:=-_.~")
 
 
-def rows_of(add: Action) -> int:
-    return int(loads(add["stats"])["numRecords"])
-
-
 def plan(
     change: TableCommit, live: Mapping[str, LiveFile], new: Sequence[Action], *, file_id: uuid.UUID, now_ms: int
 ) -> Plan:
@@ -73,7 +78,7 @@ def plan(
             continue
         out.actions.append(_remove(old.add, change.data_change, now_ms))
         del out.live[uri]
-        if len(dead) < rows_of(old.add):
+        if len(dead) < old.rows:
             adds[uri] = (dict(old.add), dead)
     for file, action in zip(change.add, new, strict=True):
         if len(file.dead) < file.rows:
@@ -92,7 +97,9 @@ def _vectors(out: Plan, adds: Mapping[str, tuple[Action, BitMap64]], file_id: uu
     for uri, (action, dead) in adds.items():
         action.pop("deletionVector", None)
         if dead:
-            action["stats"] = dumps(loads(action["stats"]) | {"tightBounds": False})
+            stats = loads(action["stats"])
+            if stats.get("tightBounds") is not False:
+                action["stats"] = dumps(stats | {"tightBounds": False})
             inline = vectors.inline_delta(dead)
             if inline is None:
                 large[uri] = dead

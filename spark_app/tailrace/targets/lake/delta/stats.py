@@ -20,27 +20,23 @@ INDEXED_COLUMNS = 32
 """Columns with statistics besides the key; Delta's own default."""
 _TOP = "\U0010ffff"
 _MILLI = dt.timedelta(milliseconds=1)
+_ENCODER, _DECODER = json.JSONEncoder(separators=(",", ":")), json.JSONDecoder(parse_float=decimal.Decimal)
 
 
 def dumps(value: object) -> str:
     """JSON that keeps decimals exact (a float would make a bound wrong)."""
-    try:
-        return json.dumps(value, separators=(",", ":"))
-    except TypeError:  # it has one
-        return _with_decimals(value)
-
-
-def _with_decimals(value: object) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{json.dumps(key)}:{_with_decimals(item)}" for key, item in value.items()) + "}"
     if isinstance(value, decimal.Decimal):
         return format(value, "f")
-    return json.dumps(value)
+    try:
+        return _ENCODER.encode(value)
+    except TypeError:  # it has one
+        assert isinstance(value, Mapping)
+        return "{" + ",".join(f"{_ENCODER.encode(key)}:{dumps(item)}" for key, item in value.items()) + "}"
 
 
 def loads(text: str) -> dict[str, Any]:
     """The reverse: numbers with a point stay decimals."""
-    out: dict[str, Any] = json.loads(text, parse_float=decimal.Decimal)
+    out: dict[str, Any] = _DECODER.decode(text)
     return out
 
 
@@ -105,10 +101,13 @@ def _instant(value: dt.datetime, kind: pa.TimestampType, up: bool) -> str | None
 
 def bounds(stats: str | None, fields: Mapping[str, pa.Field]) -> tuple[dict[str, object], dict[str, object]]:
     """Lower and upper bounds by source column name from a file's statistics, whichever program wrote them."""
-    if not stats:
-        return {}, {}
-    parsed = loads(stats)
-    low, high = parsed.get("minValues") or {}, parsed.get("maxValues") or {}
+    return parsed_bounds(loads(stats) if stats else {}, fields)
+
+
+def parsed_bounds(
+    stats: Mapping[str, Any], fields: Mapping[str, pa.Field]
+) -> tuple[dict[str, object], dict[str, object]]:
+    low, high = stats.get("minValues") or {}, stats.get("maxValues") or {}
     lower: dict[str, object] = {}
     upper: dict[str, object] = {}
     for name, field in fields.items():

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tailrace.changelog.parquet_batches import BATCH_BYTES, BATCH_ROWS
 from tailrace.fold.decide import OutputRows
-from tailrace.fold.key_columns import Ints
+from tailrace.fold.key_columns import Ints, cast
 from tailrace.fold.newest import FROM_BASE
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.files.locate import read_rows
@@ -92,7 +92,7 @@ class _Output:
         """Pool rows of a column; null where the value is underneath."""
         missing: npt.NDArray[np.bool_] = values == FROM_BASE
         rows = pa.array(values, mask=missing) if missing.any() else pa.array(values)
-        return self._pool[place].take(rows).cast(self._kinds[place])
+        return cast(self._pool[place].take(rows), self._kinds[place])
 
 
 def _joined(pool: Sequence[pa.Table], place: int, kind: pa.DataType) -> pa.Array:
@@ -100,4 +100,6 @@ def _joined(pool: Sequence[pa.Table], place: int, kind: pa.DataType) -> pa.Array
     chunks = [chunk for table in pool for chunk in table.column(place).chunks]
     if sum(chunk.nbytes for chunk in chunks) > WIDE_BYTES:
         kind = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}.get(kind, kind)
-    return pa.concat_arrays([chunk.cast(kind) for chunk in chunks]) if chunks else pa.array([], kind)
+    if len(chunks) == 1:
+        return cast(chunks[0], kind)
+    return pa.concat_arrays([cast(chunk, kind) for chunk in chunks]) if chunks else pa.array([], kind)

@@ -29,7 +29,10 @@ class CompactionLimits:
     min_files: int = 16
     """That many small files are needed before they are joined."""
     dead_share: float = 0.3
-    """A file with more dead rows than this is rewritten, alone if need be."""
+    """A file with more dead rows than this is rewritten, alone if need be, ..."""
+    tiny_bytes: int = 64 << 10
+    """... unless it is below this: readers gain nothing, and of tables that are always written to, all files are. It is
+    joined with the small ones."""
     max_bytes: int = 4 * FILE_BYTES
     """At most so much is read in one go, so that changes do not wait long."""
 
@@ -37,7 +40,7 @@ class CompactionLimits:
 def pick(files: Sequence[DataFile], limits: CompactionLimits, chunks: KeptChunks = NO_CHUNKS) -> list[DataFile]:
     """The files to rewrite now: heavily marked ones and, if there are enough, small ones; the smallest first. Not what
     a snapshot under way has just written: it would be the whole table."""
-    marked = [file for file in files if len(file.dead) > file.rows * limits.dead_share]
+    marked = [f for f in files if len(f.dead) > f.rows * limits.dead_share and f.size >= limits.tiny_bytes]
     small = [file for file in files if file.size < limits.small_bytes and file not in marked]
     small = [file for file in small if not chunks.keeps(file.path)]
     chosen = marked + (small if len(small) + len(marked) >= limits.min_files else [])

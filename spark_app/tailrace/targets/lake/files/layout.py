@@ -15,6 +15,7 @@ import pyarrow as pa
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.changelog.types import arrow_type, element_of, fields_of, list_type
 from tailrace.errors import SchemaChangeUnsupported
+from tailrace.fold.key_columns import cast
 
 FIELD_ID = b"PARQUET:field_id"
 
@@ -77,8 +78,9 @@ class Layout:
 
     def to_physical(self, table: pa.Table) -> pa.Table:
         """Source names in any order -> the data files' schema; casts lose nothing, missing columns are null."""
+        present = table.column_names
         columns = [
-            table.column(name).cast(field.type) if name in table.column_names else pa.nulls(table.num_rows, field.type)
+            cast(table.column(name), field.type) if name in present else pa.nulls(table.num_rows, field.type)
             for name, field in self.fields.items()
         ]
         return pa.table(columns, schema=self.arrow)

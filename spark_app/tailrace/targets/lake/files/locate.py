@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from tailrace.changelog.parquet_batches import batch_rows
 from tailrace.errors import RESYNC, TargetChanged
+from tailrace.fold.key_columns import typed
 from tailrace.fold.key_words import canonical
 from tailrace.storage.store import NotFound
 from tailrace.targets.lake.files.access import FileAccess, parquet
@@ -54,7 +55,7 @@ def locate(
 ) -> dict[str, Found]:
     """The live rows whose key is one of `keys` (columns by source name), by file; files without any are left out."""
     wanted = WantedKeys.of(
-        [canonical(keys.column(name).combine_chunks().cast(layout.fields[name].type)) for name in layout.key]
+        typed([keys.column(name) for name in layout.key], [layout.fields[name].type for name in layout.key])
     )
     found: dict[str, Found] = {}
     cache.begin()

@@ -6,9 +6,11 @@ bitmap. They differ in the file around it. Nothing here touches storage: bytes i
 """
 
 import json
+import string
 import struct
 import uuid
 import zlib
+from base64 import b85encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +28,9 @@ ROW_POSITION_FIELD = 2147483645
 """Iceberg's reserved field id of the row position, which a vector's blob must name."""
 
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_B85 = string.digits + string.ascii_uppercase + string.ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~"
+_TO_Z85 = bytes.maketrans(_B85.encode(), _Z85.encode())
+"""The letters of Python's own form of the same numbers, exchanged for these."""
 _Z85_VALUE = {char: value for value, char in enumerate(_Z85)}
 _DELTA_VERSION = b"\x01"
 _UUID_CHARS = 20
@@ -33,11 +38,7 @@ _UUID_CHARS = 20
 
 def z85_encode(data: bytes) -> str:
     """Z85; the data is padded with zero bytes to a multiple of four (the reader knows the true size)."""
-    padded = data + b"\0" * (-len(data) % 4)
-    out: list[str] = []
-    for (word,) in struct.iter_unpack(">I", padded):
-        out.extend(_Z85[word // 85**power % 85] for power in (4, 3, 2, 1, 0))
-    return "".join(out)
+    return b85encode(data, pad=True).translate(_TO_Z85).decode()
 
 
 def z85_decode(text: str) -> bytes:

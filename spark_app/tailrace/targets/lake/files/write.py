@@ -91,12 +91,16 @@ def _groups(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
     for batch in batches:
         for piece in _pieces(batch):
             if held and (rows + piece.num_rows > GROUP_ROWS or size + piece.nbytes > GROUP_BYTES):
-                yield pa.concat_tables(held)
+                yield _one(held)
                 held, rows, size = [], 0, 0
             held.append(piece)
             rows, size = rows + piece.num_rows, size + piece.nbytes
     if held:
-        yield pa.concat_tables(held)
+        yield _one(held)
+
+
+def _one(tables: list[pa.Table]) -> pa.Table:
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 
 def _pieces(batch: pa.Table) -> Iterator[pa.Table]:

@@ -4,7 +4,7 @@ from tailrace.targets.lake.files.compact import CompactionLimits, pick
 from tailrace.targets.lake.kept import KeptChunks
 from tailrace.targets.lake.model import DataFile
 
-LIMITS = CompactionLimits(small_bytes=100, min_files=3)
+LIMITS = CompactionLimits(small_bytes=100, min_files=3, tiny_bytes=5)
 
 
 def file(name: str, dead: int = 0, size: int = 10) -> DataFile:
@@ -22,3 +22,9 @@ def test_what_a_snapshot_under_way_has_written_is_not_joined_before_it_ends() ->
 def test_what_it_has_written_is_rewritten_once_most_of_it_is_dead() -> None:
     dead = file("chunk-1", dead=6)
     assert pick([file("chunk-2"), dead], LIMITS, KeptChunks(reading=True)) == [dead]
+
+
+def test_a_tiny_file_is_not_rewritten_for_its_dead_rows_but_joined_with_the_small_ones() -> None:
+    tiny = [file("1", dead=9, size=4), file("2", size=6)]
+    assert pick(tiny, LIMITS) == []
+    assert pick([*tiny, file("3")], LIMITS) == [*tiny, file("3")]
