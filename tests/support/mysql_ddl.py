@@ -102,9 +102,13 @@ class Statements:
 
     def _definition(self, table: str) -> list[str]:
         random, columns = self._random, self._columns[table]
-        match random.randrange(17):
+        match random.randrange(24):
             case 16:
                 return list(self._key_away(table))
+            case 17 | 18 | 19 | 20 | 21:
+                return [self._mixed(table) for _ in range(random.choice((1, 1, 1, 2, 3)))]
+            case 22 if len(columns) > 1:
+                return [self._exchanged(table, *random.sample(list(columns), 2))]
             case 0:
                 return [f"TRUNCATE TABLE d.{table}"]
             case 1:
@@ -143,6 +147,43 @@ class Statements:
         self._columns[table][column] = "text"
         return f"ALTER TABLE d.{table} MODIFY {column} text"
 
+    def _mixed(self, table: str) -> str:
+        """Several changes of columns in one statement, in any order; names can be given again at once."""
+        random, before = self._random, self._columns[table]
+        after, actions, free = dict(before), list[str](), [self._name(), self._name()]
+        for name in random.sample(list(before), random.randrange(min(3, len(before)) + 1)):
+            kind = before[name]
+            wider = _WIDER.get(kind, kind)
+            new = "v" if name == "v" else random.choice(free)
+            if name != "v" and random.random() < 0.4:
+                del after[name]
+                free.append(name)
+                actions.append(random.choice([f"DROP COLUMN {name}", f"DROP {name.upper()}"]))
+                continue
+            if new != name:
+                free.remove(new)
+                free.append(name)
+                del after[name]
+            after[new] = wider
+            where = random.choice(["", " FIRST"])
+            plain = new != name and random.random() < 0.5
+            if plain:
+                after[new] = kind
+            change = f"CHANGE {name} {new} {wider}{where}" if new != name else f"MODIFY {name} {wider}{where}"
+            actions.append(f"RENAME COLUMN {name} TO {new}" if plain else change)
+        if not actions or random.random() < 0.4:
+            new = random.choice(free)
+            after[new] = self._kind()
+            actions.append(f"ADD COLUMN {new} {after[new]}")
+        random.shuffle(actions)
+        self._columns[table] = after
+        return f"ALTER TABLE d.{table} {', '.join(actions)}{random.choice(['', '', ', LOCK = SHARED'])}"
+
+    def _exchanged(self, table: str, one: str, other: str) -> str:
+        columns = self._columns[table]
+        columns[one], columns[other] = columns[other], columns[one]
+        return f"ALTER TABLE d.{table} RENAME COLUMN {one} TO {other}, RENAME COLUMN {other} TO {one}"
+
     def _in_haste(self, table: str) -> list[str]:
         """Changes of one table with rows between them, as a migration makes them."""
         random = self._random
@@ -178,28 +219,30 @@ class Copy:
     def __init__(self) -> None:
         self._begun = (-1, -1)
         self._seq = 0
-        self._rows: dict[Any, dict[str, Any]] = {}
+        self._rows: dict[Any, dict[int, Any]] = {}
+        """By key, and by the column's number: names are given to others."""
 
     def follow(self, run: LogRun, server: MysqlServer, name: str) -> str | None:
         """What it has otherwise than the source; None: it is equal."""
         table = run.table(name)
         begun = table.added_record, table.reread_record
         source = by_chunk(server, name)
-        names = [c.name for c in table.schema.columns]
+        names = {c.name: c.id for c in table.schema.columns}
+        if source and set(source[0]) != set(names):
+            return f"{name} has the columns {list(names)}, and not {list(source[0])}"  # capture refuses such a chunk
         if begun == self._begun:
             self._apply(run, table)
-        elif source and set(source[0]) != set(names):
-            return f"{name} has the columns {names}, and not {list(source[0])}"  # capture refuses such a chunk
         else:
-            self._begun, self._rows = begun, {row["id"]: row for row in source}
+            self._begun, self._rows = begun, {row["id"]: {names[n]: v for n, v in row.items()} for row in source}
         self._seq = run.journal.state.last_seq
-        copied = [{n: self._rows[key].get(n) for n in names} for key in sorted(self._rows)]
+        copied = [{n: self._rows[key].get(names[n]) for n in names} for key in sorted(self._rows)]
         asked = [{n: row[n] for n in names} for row in source]
         return None if exactly(copied) == exactly(asked) else f"{name} has {copied}, and not {asked}"
 
     def _apply(self, run: LogRun, table: TableLog) -> None:
         emptied = [one.seq for one in table.truncates if one.seq > self._seq]
-        for row in run.changes(table.schema.name):
+        numbers = {c.name: c.id for c in table.schema.columns}
+        for row in run.by_column(table.schema.name):
             if row[SEQ] <= self._seq:
                 continue
             while emptied and row[SEQ] > emptied[0]:
@@ -208,9 +251,13 @@ class Copy:
             if row[OP] == DELETE:
                 self._rows.pop(row["id"], None)
             else:
-                self._rows[row["id"]] = {name: value for name, value in row.items() if not name.startswith("_")}
+                self._rows[row["id"]] = {number: row[name] for name, number in numbers.items()}
         if emptied:
             self._rows.clear()
+
+
+def _begun(run: LogRun) -> list[tuple[object, ...]]:
+    return [(t.added_record, t.reread_record, t.stopped) for t in run.journal.state.tables.values()]
 
 
 class Round:
@@ -223,6 +270,8 @@ class Round:
         self._policy = POLICIES[seed % len(POLICIES)]
         self.trace: list[str] = []
         self.compared = 0
+        self.altered = self.in_place = 0
+        """Changes of a table that were read by themselves, and those of them after which nothing was read again."""
 
     def fault(self, turns: int = 8) -> str | None:
         self._server.script("DROP DATABASE IF EXISTS d", "CREATE DATABASE d")
@@ -232,10 +281,15 @@ class Round:
             for _ in range(turns):
                 for _ in range(self._random.randrange(1, 20)):
                     for statement in self._statements.draw():
+                        by_itself = statement.startswith("ALTER ") and self._random.random() < 0.5
+                        if by_itself:
+                            self._read(run)
+                            before = _begun(run)
                         self._execute([statement])
                         run = self._disturbed(run)
-                        if " MODIFY " in statement and self._random.random() < 0.5:
-                            self._read(run)  # what is only wider is followed in place behind nothing else
+                        if by_itself:
+                            self._read(run)
+                            self.altered, self.in_place = self.altered + 1, self.in_place + (_begun(run) == before)
                 self.trace.append("-- catch up")
                 run.catch_up()
                 found = [told for table in TABLES if (told := self._compared(run, table)) is not None]

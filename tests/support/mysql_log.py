@@ -163,13 +163,26 @@ class LogRun:
             one = logged.segment
             yield read_segment(Path(self.storage.access.prefix), one.path, one.table_id, one.first_seq)
 
+    def by_column(self, name: str) -> Iterator[dict[str, Any]]:
+        """All rows of the table's segments, under the names that its columns have now. One that has become another is
+        NULL in rows from before."""
+        table = self.table(name)
+        now = {c.id: c.name for c in table.schema.columns}
+        versions = {version.table.version: version.table for version in table.schemas}
+        for logged, rows in zip(table.segments, self.segments(name), strict=True):
+            names = {c.name: now.get(c.id) for c in versions[logged.segment.schema_version].columns}
+            empty = dict.fromkeys(now.values())
+            for row in rows.to_pylist():
+                values = {new: row[old] for old, new in names.items() if new is not None}
+                yield empty | values | {k: v for k, v in row.items() if k.startswith("_")}
+
     def rows(self, name: str) -> list[dict[str, Any]]:
         """The table by its changes and TRUNCATEs, ordered by key."""
         table = self.table(name)
         keys = [c.name for c in table.schema.key_columns]
         emptied = [t.seq for t in table.truncates]
         found: dict[tuple[Any, ...], dict[str, Any]] = {}
-        for row in self.changes(name):
+        for row in self.by_column(name):
             if emptied and row[SEQ] > emptied[0]:
                 found.clear()
                 emptied.pop(0)

@@ -186,11 +186,14 @@ class ChunkRequests:
             raise ChunkTooOld(f"chunk {chunk.chunk} of {table.name} is no part of its snapshot: {why}", BEGIN_AGAIN)
 
     def _other_columns(self, table_id: int, read: int, named: int) -> bool:
-        """True if the version that has the chunk's names has other columns under them than the one it was read for, or
-        may have: the log has forgotten that one."""
+        """True if a version since the one that the chunk was read for has other columns under its names, or may have:
+        the log has forgotten that one. Its reader may have seen the table as it was in any of them."""
         schemas = self._recorder.journal.state.tables[table_id].schemas
-        forms = {s.table.version: {c.id for c in s.table.columns} for s in schemas}
-        return named in forms and forms.get(read) != forms[named]
+        forms = {s.table.version: {c.name: c.id for c in s.table.columns} for s in schemas}
+        if named not in forms:
+            return False
+        since = [form for version, form in forms.items() if version >= read and form.keys() == forms[named].keys()]
+        return read not in forms or any(form != forms[named] for form in since)
 
     def _checked_point(self, request: RegisterChunk, version: int) -> tuple[Seq, Seq]:
         """The replay point of a chunk that saw all it must see, and up to where the log is removed."""

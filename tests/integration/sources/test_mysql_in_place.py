@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mysql_packages import RELEASES
-from support.mysql import MARIADB_NEWEST, MysqlServer
+from support.mysql import MysqlServer
 from support.mysql_ddl import Round
 from support.mysql_log import LogRun, by_chunk
 from support.versions import turns
@@ -114,6 +115,101 @@ def test_a_change_that_the_catalog_may_not_show_alone_has_the_table_read_again(
         assert run.table("d.t").reread_record > before
 
 
+IN_PLACE = (
+    ("DROP COLUMN l, DROP b",),
+    ("RENAME COLUMN x TO y",),
+    ("RENAME COLUMN v TO l, RENAME COLUMN l TO v",),
+    ("CHANGE x y int",),
+    ("CHANGE v w varchar(300) FIRST", "CHANGE w v varchar(400)"),
+    ("CHANGE e f enum('a','b','c'), DROP b, MODIFY COLUMN n smallint AFTER v, ADD y varchar(9) NULL",),
+    ("DROP x, ADD x int NULL",),
+    ("ADD COLUMN y int NULL, DROP x", "RENAME COLUMN y TO x"),
+    ("DROP x, RENAME COLUMN n TO x, LOCK = SHARED",),
+    ("DROP x", "ADD x int", "DROP x", "ADD x int"),
+    ("DROP X, RENAME COLUMN N TO y",),
+    ("CHANGE `x` `i``s` int COMMENT 'it''s'",),
+)
+"""Changes of the table one after the other, with rows in between."""
+
+
+@pytest.mark.parametrize("changes", IN_PLACE)
+def test_columns_are_dropped_and_renamed_in_place(
+    one_server: MysqlServer, tmp_path: Path, changes: tuple[str, ...]
+) -> None:
+    one_server.script(*CREATED)
+    with LogRun(one_server, tmp_path) as run:
+        one_server.script(ROW.format(1), ROW.format(2))
+        run.catch_up()
+        begun = run.table("d.t").added_record, run.table("d.t").reread_record
+        for number, change in enumerate(changes, 10):
+            one_server.script("UPDATE d.t SET u = u - 1 WHERE id = 1", f"ALTER TABLE d.t {change}")
+            run.read()
+            one_server.script(f"INSERT INTO d.t (id, u) VALUES ({number}, 9)", "UPDATE d.t SET u = u - 1 WHERE id > 2")
+    with LogRun(one_server, tmp_path) as again:
+        again.catch_up()
+        table = again.table("d.t")
+        assert (table.stopped, table.added_record, table.reread_record) == (None, *begun)
+        assert {c.name for c in table.schema.columns} == {row[0] for row in one_server.execute("SHOW COLUMNS FROM d.t")}
+        assert again.rows("d.t") == by_chunk(one_server, "d.t")
+
+
+@pytest.mark.parametrize(
+    "change", ["MODIFY x bigint", "CHANGE x y varchar(9), DROP n", "CHANGE v w varchar(5)", "DROP n, ADD y int DEFAULT 3"]
+)
+def test_a_column_with_another_type_comes_back_in_that_and_the_others_stay(
+    one_server: MysqlServer, tmp_path: Path, change: str
+) -> None:
+    one_server.script(*CREATED)
+    with LogRun(one_server, tmp_path) as run:
+        one_server.script("SET SESSION sql_mode = ''", ROW.format(1), ROW.format(2))
+        run.catch_up()
+        before, u = run.table("d.t"), {c.name: c.id for c in run.table("d.t").schema.columns}
+        one_server.script("SET SESSION sql_mode = ''", f"ALTER TABLE d.t {change}")
+        run.read()
+        one_server.script("UPDATE d.t SET u = 3 WHERE id = 1")
+        run.catch_up()
+        table = run.table("d.t")
+        assert (table.stopped, table.added_record) == (None, before.added_record)
+        assert table.reread_record > before.reread_record
+        assert {c.id for c in table.schema.columns if c.name in ("id", "u")} == {u["id"], u["u"]}
+        copied, asked = run.rows("d.t"), by_chunk(one_server, "d.t")
+        assert copied[0] == asked[0]
+        assert [(row["id"], row["u"], row["e"]) for row in copied] == [(row["id"], row["u"], row["e"]) for row in asked]
+        assert {c.name for c in table.schema.columns} == set(asked[0])
+
+
+@pytest.mark.parametrize(
+    ("change", "options"),
+    [
+        ("RENAME COLUMN x TO y", {"where": "x > 0"}),
+        ("RENAME COLUMN v TO w", {"mask": [{"column": "v", "method": "Redact"}]}),
+        ("RENAME COLUMN v TO w, RENAME COLUMN l TO v", {"mask": [{"column": "v", "method": "Redact"}]}),
+        ("RENAME COLUMN x TO y", {"columns": ["x", "v"]}),
+        ("RENAME COLUMN n TO x, RENAME COLUMN x TO n", {"columns": ["x", "v"]}),
+        ("RENAME COLUMN x TO y", {"as": {"x": "text"}}),
+        ("RENAME COLUMN id TO y", {}),
+        ("RENAME COLUMN x TO X", {}),
+        ("DROP PRIMARY KEY, DROP id, ADD id int PRIMARY KEY", {}),
+        ("DROP x, ALGORITHM = COPY", {}),
+        ("DROP x", {"onSchemaChange": "EvolveAdditive"}),
+    ],
+)
+def test_what_the_options_know_by_name_is_not_followed_in_place(
+    one_server: MysqlServer, tmp_path: Path, change: str, options: dict[str, Any]
+) -> None:
+    one_server.script(*CREATED)
+    with LogRun(one_server, tmp_path, options=[{"match": "d.t", **options}]) as run:
+        one_server.script(ROW.format(1))
+        run.catch_up()
+        before = run.table("d.t")
+        one_server.script(f"ALTER TABLE d.t {change}")
+        run.catch_up()
+        run.catch_up()
+        table = run.table("d.t")
+        begun = table.added_record > before.added_record or table.reread_record > before.reread_record
+        assert table.stopped is not None or begun
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_copies_are_equal_after_random_changes(tmp_path: Path, server: MysqlServer, seed: int) -> None:
     """More seeds: `tests/soak/test_soak_mysql_ddl.py`."""
@@ -123,7 +219,7 @@ def test_copies_are_equal_after_random_changes(tmp_path: Path, server: MysqlServ
     assert played.compared
 
 
-@pytest.fixture(scope="module")
-def one_server() -> Iterator[MysqlServer]:
-    with MysqlServer(MARIADB_NEWEST) as server:
+@pytest.fixture(scope="module", params=turns(*RELEASES))
+def one_server(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
+    with MysqlServer(request.param, explicit_defaults_for_timestamp="ON") as server:
         yield server

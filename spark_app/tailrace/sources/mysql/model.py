@@ -15,6 +15,12 @@ def number_of(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) >> 1
 
 
+def number_in(name: str, version: int) -> int:
+    """The number of a column that came, or became another one, with a version of its table: one of the same name may
+    have been there before."""
+    return number_of(f"{name}\0{version}")
+
+
 def identity(schema: str, table: str) -> str:
     """The text that tells tables apart: table `c` of schema `a.b` is not table `b.c` of schema `a`."""
     between = "\0" if "." in schema else "."
@@ -82,7 +88,9 @@ class MysqlTable:
         return f"{self.schema_name}.{self.table_name}"
 
     def shows(self, version: TableSchema) -> bool:
-        return version.form == self.schema.form
+        """By the names of columns: the catalog does not have the numbers that versions give them."""
+        forms = [{(c.name, c.type, c.mask) for c in schema.columns} for schema in (version, self.schema)]
+        return forms[0] == forms[1] and version.where == self.schema.where
 
     @property
     def copied(self) -> tuple[MysqlColumn, ...]:

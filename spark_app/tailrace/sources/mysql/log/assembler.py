@@ -331,7 +331,8 @@ class Assembler:
 
     def _statement(self, query: events.Query) -> None:
         if not self._skip:
-            for form in self._sink.statement(query):
+            in_parts = self._open is not None and self._open.in_parts
+            for form in self._sink.statement(replace(query, in_parts=in_parts)):
                 self.builder.add(RowEvent(TRUNCATE, form, b""))
             self.tables_changed()
         if not self._began:

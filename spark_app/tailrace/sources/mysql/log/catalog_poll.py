@@ -6,7 +6,8 @@ come by then. What the log says by itself (names in table maps, statements) is a
 """
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tailrace.changelog.records import Event
@@ -18,10 +19,10 @@ from tailrace.errors import LogIncomplete, ReadRefused, TableStop
 from tailrace.sources.api import StreamContext
 from tailrace.sources.dropped import drops
 from tailrace.sources.hidden import must_hide
-from tailrace.sources.mysql.catalog import PRIMARY, TRANSACTIONAL, discover, hidden, of_other_case
+from tailrace.sources.mysql.catalog import PRIMARY, TRANSACTIONAL, discover, hidden, of_other_case, table_by_id
 from tailrace.sources.mysql.log.definitions import announced, with_announced
-from tailrace.sources.mysql.log.in_place import only_wider
-from tailrace.sources.mysql.log.statements import Effect, NewType
+from tailrace.sources.mysql.log.in_place import alike, step
+from tailrace.sources.mysql.log.statements import ColumnAction, Effect
 from tailrace.sources.mysql.log.tables import Captured, CapturedTables, followed
 from tailrace.sources.mysql.model import MysqlTable, quoted
 from tailrace.sources.patterns import selected
@@ -29,6 +30,8 @@ from tailrace.sources.resyncs import ending, former_places, renewal_plan, resync
 from tailrace.sources.stops import EVOLVED, is_mended, starts_over, stopped, stopping
 
 log = logging.getLogger(__name__)
+_SHOWN_LATER = 0.5
+"""Seconds in which MySQL's catalog shows a statement that its log has already."""
 _GONE = "it was dropped, or tables.include no longer selects it"
 Found = Mapping[int, MysqlTable]
 
@@ -119,38 +122,43 @@ class CatalogPoll:
         return events
 
     def statement(
-        self, touched: Mapping[int, Effect], modified: Mapping[int, Mapping[str, NewType]], written: str = ""
+        self, touched: Mapping[int, Effect], actions: Mapping[int, Sequence[ColumnAction]], written: str = ""
     ) -> None:
         """A statement in the log concerned these captured tables; its transaction is finished and not recorded. The
-        events go into its record: after a restart the statement would not be read again. `modified`: the new types
-        of columns. `written`: the statement, if it may have changed rows."""
+        events go into its record: after a restart the statement would not be read again. `actions`: what it does to
+        columns. `written`: the statement, if it may have changed rows."""
         found, events = self._look(), list[Event]()
         for table_id, effect in touched.items():
             known = self._tables.known.get(table_id)
-            if known is not None:
-                now = found.get(table_id)
-                wider = self._wider(known, now, modified[table_id]) if effect is Effect.MODIFIED else []
-                events += wider or self._stated(known, effect, now, written)
+            if known is None:
+                continue
+            stated = actions.get(table_id, ()) if effect in (Effect.ALTERED, Effect.HARMLESS) else ()
+            if stated and self._progress.position() <= known.looked:
+                effect, stated = Effect.REREAD, ()
+            now = found.get(table_id)
+            events += self._in_place(known, now, stated) or self._stated(known, effect, now, written)
         self._sink.add(*events)
 
-    def _wider(self, known: Captured, now: MysqlTable | None, stated: Mapping[str, NewType]) -> list[Event]:
-        """Empty: more than that may have happened. The catalog is the table's behind the statement if the log has
-        nothing more."""
-        before = known.table
-        if now is None or before is None or now.stop is not None or known.stopped or known.reread or known.announced:
+    def _in_place(self, known: Captured, now: MysqlTable | None, stated: Sequence[ColumnAction]) -> list[Event]:
+        """Empty: more than that may have happened. In what the catalog shows later statements may have a part that the
+        log has before its end: the first one that is found has the table read again."""
+        before, added = known.table, {action.after for action in stated if action.before is None}
+        if now is None or before is None or not stated or known.stopped or known.reread or known.announced - added:
             return []
-        if self._progress.position() < self._progress.end() or not only_wider(known.schema, before, now, stated):
+        until = time.monotonic() + _SHOWN_LATER
+        while alike(before, now) and time.monotonic() < until:
+            time.sleep(_SHOWN_LATER / 20)
+            now = self._lookup(now.id) or now
+        done = step(known.schema, before, now, stated)
+        if done is None or not self._tables.allows(known, done):
             return []
-        try:
-            evolved = self._tables.followed(known, now)
-        except TableStop:
-            return []
-        if evolved is None:
-            return []
-        log.info("%s has schema version %d: columns are wider", evolved.name, evolved.version)
-        self._tables.evolve(evolved, now)
-        parts = known.look_again(now)
-        return [self._version_of(evolved, reread=False), TableFingerprint(table_id=now.id, parts=parts)]
+        is_same = done.schema is known.schema
+        self._tables.follow(known, done.schema, now, self._progress.end())
+        fingerprint = TableFingerprint(table_id=now.id, parts=known.look_again(now))
+        if is_same:
+            return [fingerprint]
+        log.info("%s has schema version %d: its columns are followed in place", done.schema.name, done.schema.version)
+        return [self._version_of(done.schema, done.reread), fingerprint]
 
     def without_transactions(self) -> list[int]:
         """The captured tables whose engine has none."""
@@ -173,7 +181,7 @@ class CatalogPoll:
                 what = f"rows of {schema.name} may have been changed by a statement that the log has as text: {written}"
                 fix = "Set binlog_format = ROW for the server and for that session; then resync the table."
                 return self._stopped(schema.table_id, LogIncomplete(schema.name, what, fix))
-            case Effect.REREAD | Effect.MODIFIED | Effect.HARMLESS:
+            case Effect.REREAD | Effect.ALTERED | Effect.HARMLESS:
                 self._since[schema.table_id] = _form(now), self._progress.end()
                 return _announced(known) if effect is Effect.HARMLESS else self._reread(known, now)
             case _:  # EMPTIED has its place among the rows
@@ -193,6 +201,10 @@ class CatalogPoll:
         spec = self._replicator.spec
         with source_errors("looking at the catalog"):
             return {t.id: t for t in discover(self._connection, spec.tables, spec.read_options)}
+
+    def _lookup(self, table_id: int) -> MysqlTable | None:
+        with source_errors("looking at a table"):
+            return table_by_id(self._connection, table_id, self._replicator.spec.read_options)
 
     def _record(self, events: list[Event]) -> None:
         if events:

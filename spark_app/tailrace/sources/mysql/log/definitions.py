@@ -10,13 +10,13 @@ from collections.abc import Collection
 from dataclasses import astuple
 
 from tailrace.changelog.records.tables import Parts
-from tailrace.changelog.records.terms import Column, TableSchema
+from tailrace.changelog.records.terms import Column, Position, TableSchema
 from tailrace.errors import CorruptLog
 from tailrace.sources.mysql.cascades import Cascade
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable
 from tailrace.sources.mysql.types import ColumnType, Form, logical
 
-_TYPE, _ANNOUNCED, _CASCADE = "type", "announced", "cascade"
+_TYPE, _ANNOUNCED, _CASCADE, _LOOKED = "type", "announced", "cascade", "looked"
 
 
 def parts_of(table: MysqlTable) -> Parts:
@@ -31,6 +31,19 @@ def with_announced(parts: Parts, columns: Collection[str]) -> Parts:
 
 def announced(parts: Parts) -> set[str]:
     return set(parts.get(_ANNOUNCED, ()))
+
+
+def with_looked(parts: Parts, until: Position) -> Parts:
+    """`until`: `tables.Captured.looked`."""
+    kept = {kind: items for kind, items in parts.items() if kind != _LOOKED}
+    return {**kept, _LOOKED: {"until": str(until)}} if until else kept
+
+
+def looked(parts: Parts) -> Position:
+    text = parts.get(_LOOKED, {}).get("until", "0")
+    if not text.isdecimal():
+        raise CorruptLog("a position in the fingerprint of a table in the change log cannot be read")
+    return Position(int(text))
 
 
 def with_cascades(parts: Parts, found: Collection[Cascade]) -> Parts:

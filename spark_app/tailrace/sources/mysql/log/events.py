@@ -34,8 +34,8 @@ _COMPRESSED_ZSTD, _COMPRESSED_NONE = 0, 255
 _GTID = struct.Struct("<B16sq")
 GTID_TIME, GTID_TIME_BITS = 42, (1 << 55) - 1
 """The place of the commit's time in a GTID event (eight bytes), and the bits that are the time."""
-_MARIADB_GTID, _STANDALONE, _GROUP_COMMIT, _PREPARES = 13, 1, 2, 0x40
-"""Bytes of MariaDB's GTID event that are always there; its flags."""
+_MARIADB_GTID, _STANDALONE, _GROUP_COMMIT, _PREPARES, _DECIDES, _IN_PARTS = 13, 1, 2, 0x40, 0x80, 14
+"""Bytes of MariaDB's GTID event that are always there; its flags, and those of the byte that may stand behind."""
 _GTID_LIST_COUNT = (1 << 28) - 1
 """Which bits of a GTID_LIST event's first four bytes are the number of its entries."""
 _LOADED_FILE = 26
@@ -114,6 +114,8 @@ class Transaction(NamedTuple):
     """Microseconds since the Unix epoch; 0: the event does not say."""
     prepares: str | None = None
     """MariaDB: the xid of the XA transaction that it prepares, as statements write it."""
+    in_parts: bool = False
+    """MariaDB: an ALTER TABLE that was logged when it began, and again when it ended (`binlog_alter_two_phase`)."""
 
 
 def number(body: bytes, at: int) -> tuple[int, int]:
@@ -167,7 +169,9 @@ def mariadb_gtid(body: bytes, server: int, begins: int) -> Transaction:
         sequence, domain, flags = struct.unpack_from("<QIB", body, 0)
         at = _MARIADB_GTID + (8 if flags & _GROUP_COMMIT else 0)
         xid = _xid(body, at) if flags & _PREPARES else None
-        return Transaction("", begins, (domain, server, sequence), bool(flags & _STANDALONE), prepares=xid)
+        parts = not flags & (_PREPARES | _DECIDES) and bool(int.from_bytes(body[at : at + 1]) & _IN_PARTS)
+        standalone = bool(flags & _STANDALONE)
+        return Transaction("", begins, (domain, server, sequence), standalone, prepares=xid, in_parts=parts)
 
 
 def gtid_list(body: bytes) -> str:
@@ -256,6 +260,8 @@ class Query:
     context: QueryContext = QueryContext()
     when: int = 0
     """Seconds since the Unix epoch."""
+    in_parts: bool = False
+    """As `Transaction` has it: it may not have been carried out, or not yet."""
 
 
 def kind_of(kind: int, flags: int) -> int:

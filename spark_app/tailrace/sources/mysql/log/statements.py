@@ -32,8 +32,9 @@ class Effect(Enum):
     KEYED = "keyed"
     """A harmless change with a new unique index: until then the columns of the key may have had equal values in several
     rows, unless it is a primary key."""
-    MODIFIED = "modified"
-    """Columns have other types (`modified_columns`); unless they are wider alone, their values may be others."""
+    ALTERED = "altered"
+    """Columns are dropped, renamed or of other types, others may be added: `column_actions`. Where that cannot be
+    followed in place, as REREAD."""
     REREAD = "reread"
     """Rows may have changed without row events."""
     DROPPED = "dropped"
@@ -73,7 +74,7 @@ STRENGTH = (
     Effect.HARMLESS,
     Effect.KEYED,
     Effect.EMPTIED,
-    Effect.MODIFIED,
+    Effect.ALTERED,
     Effect.REREAD,
     Effect.WRITTEN,
     Effect.DROPPED,
@@ -233,13 +234,61 @@ class NewType(NamedTuple):
     """The length of a varchar or varbinary, the number of an enum's members; of others 0."""
 
 
-def modified_columns(text: str) -> dict[str, NewType]:
-    """The columns of an ALTER that is MODIFIED. Empty: not all are understood."""
+class ColumnAction(NamedTuple):
+    """A part of an ALTER TABLE, for one column of the table as it was."""
+
+    before: str | None
+    """The column's name before; None: it is new."""
+    after: str | None
+    """Its name after; None: it is dropped."""
+    type: NewType | None = None
+    """The type that it gets; None: a new column's, or the one that it has."""
+    if_there: bool = False
+    """Nothing happens if there is no such column (IF EXISTS)."""
+    fills: bool = False
+    """A new column that may have a value in rows that are there."""
+
+
+def column_actions(text: str) -> tuple[ColumnAction, ...]:
+    """All that an ALTER TABLE does. Empty: it is none, or it does more than that."""
     parsed = parsed_surely(bare(text))
-    actions = parsed.args.get("actions", ()) if isinstance(parsed, exp.Alter) else ()
-    found = {action.this.name: _new_type(action.this.args.get("kind")) for action in actions if _only_type(action)}
-    known = {name: type for name, type in found.items() if type is not None}
-    return known if len(known) == len(actions) else {}
+    return _column_actions(parsed) if isinstance(parsed, exp.Alter) else ()
+
+
+def _column_actions(parsed: exp.Alter) -> tuple[ColumnAction, ...]:
+    found = [_column_action(action) for action in parsed.args.get("actions", ())]
+    known = tuple(action for action in found if action is not None)
+    plain = all(_leaves_rows(option) for option in parsed.args.get("options") or ())
+    return known if plain and len(known) == len(found) else ()
+
+
+def _leaves_rows(option: exp.Expr) -> bool:
+    algorithm = option.this.name.upper() if isinstance(option, exp.AlgorithmProperty) else ""
+    return isinstance(option, exp.LockProperty) or algorithm in ("INSTANT", "INPLACE", "NOCOPY")
+
+
+def _column_action(action: exp.Expr) -> ColumnAction | None:
+    """None: it is more, or another kind."""
+    match action:
+        case exp.ColumnDef() if not action.args.get("exists") and _is_plain(action):
+            return ColumnAction(None, action.name, fills=not _is_harmless(action))
+        case exp.Drop() if str(action.args.get("kind", "")).upper() == "COLUMN":
+            (column,) = action.args["tables"]
+            return ColumnAction(column.name, None, if_there=bool(action.args.get("exists")))
+        case exp.RenameColumn() if not action.args.get("exists"):
+            return ColumnAction(action.this.name, action.args["to"].name)
+        case exp.ModifyColumn() if _only_type(action):
+            type, former = _new_type(action.this.args.get("kind")), action.args.get("rename_from")
+            name = action.this.name
+            return None if type is None else ColumnAction(former.name if former else name, name, type)
+        case _:
+            return None
+
+
+def _is_plain(column: exp.ColumnDef) -> bool:
+    """It is neither generated nor part of a key."""
+    kinds = [constraint.args.get("kind") for constraint in column.args.get("constraints") or ()]
+    return isinstance(column.args.get("kind"), exp.DataType) and all(isinstance(kind, _NULLABLE) for kind in kinds)
 
 
 def _new_type(kind: object) -> NewType | None:
@@ -421,7 +470,11 @@ def _named(found: Iterable[exp.Expr], effect: Effect, known: KnownTables) -> Ite
                 yield captured, _OF_ANOTHER_CASE.get(effect, effect)
 
 
-_OF_ANOTHER_CASE = {Effect.EMPTIED: Effect.REREAD, Effect.DROPPED: Effect.REPLACED}
+_OF_ANOTHER_CASE = {
+    Effect.EMPTIED: Effect.REREAD,
+    Effect.ALTERED: Effect.REREAD,
+    Effect.DROPPED: Effect.REPLACED,
+}
 
 
 def folded(name: Name) -> Name:
@@ -432,8 +485,9 @@ def _altered(parsed: exp.Alter, known: KnownTables) -> Iterator[tuple[Name, Effe
     """A rename inside of ALTER TABLE names two tables."""
     actions = parsed.args["actions"]
     effect = Effect.HARMLESS if all(_is_harmless(action) for action in actions) else Effect.REREAD
-    if all(_only_type(action) for action in actions) and not parsed.args.get("options"):
-        effect = Effect.MODIFIED
+    columns = _column_actions(parsed)
+    if not known.of_session and any(column.before is not None for column in columns):
+        effect = Effect.ALTERED
     if effect is Effect.HARMLESS and any(action.find(exp.UniqueColumnConstraint) for action in actions):
         effect = Effect.KEYED
     yield from _named([parsed.this], effect, known)
@@ -443,8 +497,8 @@ def _altered(parsed: exp.Alter, known: KnownTables) -> Iterator[tuple[Name, Effe
 
 
 def _only_type(action: exp.Expr) -> bool:
-    """A column gets another type under its name, without a character set."""
-    if not isinstance(action, exp.ModifyColumn) or action.args.get("rename_from"):
+    """A column gets another type, maybe another name, and no character set."""
+    if not isinstance(action, exp.ModifyColumn):
         return False
     kinds = [constraint.args.get("kind") for constraint in action.this.args.get("constraints") or ()]
     return all(isinstance(kind, _NO_VALUES) for kind in kinds)

@@ -37,15 +37,15 @@ from tailrace.sources.mysql.log.framing import Event, EventBatch
 from tailrace.sources.mysql.log.log_position import StartingPoint
 from tailrace.sources.mysql.log.statements import (
     STRENGTH,
+    ColumnAction,
     Effect,
     KnownTables,
     Name,
-    NewType,
     added_columns,
     changes_rows,
+    column_actions,
     cleaned,
     effects,
-    modified_columns,
 )
 from tailrace.sources.mysql.log.table_map import YEARS_HAVE_A_SIGN, head_of
 from tailrace.sources.mysql.log.tables import CapturedTables
@@ -58,7 +58,7 @@ from tailrace.sources.mysql.preflight import UNLOGGED
 from tailrace.sources.mysql.source_config import SourceConfig
 from tailrace.sources.mysql.state import SourceState
 from tailrace.sources.mysql.visibility import position_text, snapshot_text
-from tailrace.sources.stops import stands_still
+from tailrace.sources.stops import evolves, stands_still
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +92,7 @@ class MysqlStream(LogStream[LogConnection]):
             self._mariadb,
             self._options,
             early,
+            evolves=lambda schema: evolves(schema, replicator.spec),
             stands_still=lambda schema: stands_still(schema, replicator.spec),
             unread=self._is_unread,
         )
@@ -113,8 +114,8 @@ class MysqlStream(LogStream[LogConnection]):
         )
         self._temporary = TemporaryTables()
         self._touched: dict[int, Effect] = {}
-        self._modified: dict[int, dict[str, NewType]] = {}
-        """The new types of columns, by table."""
+        self._actions: dict[int, tuple[ColumnAction, ...]] = {}
+        """What the statement that touched a table does to its columns. Empty: more than that, or another one, too."""
         self._written = ""
         """The statement of the open transaction that may have changed rows of any table, for messages."""
         self._plain: frozenset[Name] | None = None
@@ -232,10 +233,10 @@ class MysqlStream(LogStream[LogConnection]):
         if not changes_rows(clean):
             self._plain = None  # it may make a trigger
         for name, effect in found.items():
+            alone = names[name] not in self._touched and not query.in_parts
+            self._actions[names[name]] = column_actions(clean) if alone else ()
             if effect is not Effect.EMPTIED:
                 self._touch(names[name], effect)
-            if effect is Effect.MODIFIED:
-                self._modified[names[name]] = modified_columns(clean)
             if effect in (Effect.HARMLESS, Effect.KEYED):
                 self._tables.known[names[name]].announced |= self._tables.copied(name, added_columns(clean))
         emptied = [name for name, effect in found.items() if effect is Effect.EMPTIED]
@@ -278,10 +279,10 @@ class MysqlStream(LogStream[LogConnection]):
 
     def ended(self) -> None:
         touched, self._touched = self._touched, {}
-        modified, self._modified = self._modified, {}
+        actions, self._actions = self._actions, {}
         written, self._written = self._written, ""
         if touched:
-            self._poll.statement(touched, modified, written)
+            self._poll.statement(touched, actions, written)
             self._sink.add(*self._foreign_keys.look(stated=True))
             self._assembler.tables_changed()
 

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from tailrace.changelog.logged import LoggedSchema, TableLog
 from tailrace.changelog.records.tables import Parts
-from tailrace.changelog.records.terms import Column, TableSchema
+from tailrace.changelog.records.terms import Column, Position, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import RESYNC, STOP_FIX, LogIncomplete, SchemaChangeUnsupported, TableStop
 from tailrace.selection import filters
@@ -24,16 +24,19 @@ from tailrace.sources.mysql.cascades import Cascade
 from tailrace.sources.mysql.log.definitions import (
     announced,
     cascades_in_parts,
+    looked,
     parts_of,
     remembered,
     with_announced,
     with_cascades,
+    with_looked,
 )
 from tailrace.sources.mysql.log.events import whole
+from tailrace.sources.mysql.log.in_place import Step
 from tailrace.sources.mysql.log.rows import RowForm
 from tailrace.sources.mysql.log.table_map import TYPED_ARRAY, TableMap, name_of, table_map
 from tailrace.sources.mysql.log.wire_fit import KNOWN, fits, label_texts, same_text
-from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, number_of
+from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, number_in, number_of
 from tailrace.sources.patterns import options_of
 from tailrace.sources.stops import not_awaited
 from tailrace.sources.unrepresentable import sets_null
@@ -58,10 +61,14 @@ class Captured(StreamTable):
     """Its foreign keys by which changes of captured tables reach it below the log, as `foreign_keys` saw them last."""
     parts: Parts = field(default_factory=dict)
     """The fingerprint that was recorded last."""
+    looked: Position = Position(0)
+    """The log's end after the look by which a statement was followed in place: another one before it may have had a
+    part in what that look showed."""
 
     def look_again(self, now: MysqlTable) -> Parts:
         """The fingerprint of the table as it is now, with the version that is in force."""
-        self.parts = with_cascades(with_announced(parts_of(now), self.announced), self.cascades)
+        parts = with_looked(with_announced(parts_of(now), self.announced), self.looked)
+        self.parts = with_cascades(parts, self.cascades)
         return self.parts
 
     def reads_again(self, evolved: TableSchema) -> bool:
@@ -89,13 +96,16 @@ class CapturedTables(StreamTables[Captured]):
         options: Sequence[TableOptions] = (),
         early: bool = False,
         *,
+        evolves: Callable[[TableSchema], bool] = lambda schema: False,
         stands_still: Callable[[TableSchema], bool] = lambda schema: False,
         unread: Callable[[int], bool] = lambda table_id: False,
     ) -> None:
-        """`charsets`: by the number of a collation. `early`: as in `table_map`. `stands_still`: whether even columns
-        that are added stop the table (`onSchemaChange`). `unread`: whether the table is to be read for the first time
+        """`charsets`: by the number of a collation. `early`: as in `table_map`. `evolves`, `stands_still`: whether
+        columns may go or become others in place, and whether even those that are added stop the table
+        (`onSchemaChange`). `unread`: whether the table is to be read for the first time
         since it was added."""
         super().__init__()
+        self._evolves = evolves
         self._stands_still = stands_still
         self._unread = unread
         self._options = options
@@ -122,6 +132,7 @@ class CapturedTables(StreamTables[Captured]):
             announced=self.copied(place, announced(parts)),
             cascades=cascades_in_parts(found.schema.name, parts),
             parts=parts,
+            looked=looked(parts),
         )
 
     def copied(self, place: tuple[str, str], columns: set[str]) -> set[str]:
@@ -158,6 +169,22 @@ class CapturedTables(StreamTables[Captured]):
         known.table, known.reread = table, False
         known.announced -= {c.name for c in schema.columns}
         self._forms.clear()
+
+    def allows(self, known: Captured, step: Step) -> bool:
+        """By the table's policy."""
+        if len(step.schema.columns) > len(known.schema.columns) and self._stands_still(known.schema):
+            return False
+        return step.additive or self._evolves(known.schema)
+
+    def follow(self, known: Captured, schema: TableSchema, table: MysqlTable, looked: Position) -> None:
+        """The table is this one behind a statement that was followed in place."""
+        if schema is known.schema:
+            known.table = table
+            self._forms.clear()
+        else:
+            self.evolve(schema, table)
+        known.announced.clear()
+        known.looked = looked
 
     def form_of(self, form: bytes) -> RowForm | Evolved[RowForm] | None:
         """None: the table is not captured, or stopped. `TableStop` when the form cannot be followed; the table counts
@@ -331,15 +358,19 @@ def followed(schema: TableSchema, now: MysqlTable, only: Collection[str] | None 
     if now.schema.where != schema.where:
         what = filters.changed(schema, now.schema)
         raise SchemaChangeUnsupported(schema.name, what, STOP_FIX)
-    there = {c.id: c for c in now.schema.columns}
+    there = {c.name: c for c in now.schema.columns}
     for column in schema.columns:
-        _check(schema.name, column, there.get(column.id))
-    known = {c.id for c in schema.columns}
-    added = [c for c in now.schema.columns if c.id not in known and (only is None or c.name in only)]
+        _check(schema.name, column, there.get(column.name))
+    known = {c.name for c in schema.columns}
+    added = [
+        c.model_copy(update={"id": number_in(c.name, schema.version + 1)})
+        for c in now.schema.columns
+        if c.name not in known and (only is None or c.name in only)
+    ]
     if any(c.key is not None for c in added):
         what = f"the key of {schema.name} now contains a new column"
         raise SchemaChangeUnsupported(schema.name, what, STOP_FIX)
-    columns = (*(there[c.id] for c in schema.columns), *added)
+    columns = (*(there[c.name].model_copy(update={"id": c.id}) for c in schema.columns), *added)
     if columns == schema.columns:
         return None
     return schema.model_copy(update={"version": schema.version + 1, "columns": columns})

@@ -5,17 +5,18 @@ import pytest
 from tailrace.sources.mysql.log.events import Query
 from tailrace.sources.mysql.log.lexed import Quoting
 from tailrace.sources.mysql.log.statements import (
+    ColumnAction,
     Effect,
     KnownTables,
     Name,
     NewType,
     added_columns,
+    column_actions,
     effects,
-    modified_columns,
 )
 from tailrace.sources.mysql.log.temporary import TemporaryTables
 
-EMPTIED, HARMLESS, KEYED, MODIFIED, REREAD, DROPPED, REPLACED, WRITTEN = Effect
+EMPTIED, HARMLESS, KEYED, ALTERED, REREAD, DROPPED, REPLACED, WRITTEN = Effect
 ONE = (("s", "t"),)
 
 
@@ -26,8 +27,60 @@ def effect(text: str, captured: tuple[Name, ...] = ONE, temporary: tuple[Name, .
 
 def test_new_types_are_told_as_the_statement_has_them() -> None:
     text = "ALTER TABLE t MODIFY a varchar(9) NULL, MODIFY COLUMN b enum('', ''), MODIFY c smallint unsigned COMMENT ''"
-    assert modified_columns(text) == {"a": NewType("varchar", 9), "b": NewType("enum", 2), "c": NewType("usmallint")}
-    assert modified_columns("ALTER TABLE t MODIFY a int, ADD COLUMN b int") == {}
+    types = {"a": NewType("varchar", 9), "b": NewType("enum", 2), "c": NewType("usmallint")}
+    assert column_actions(text) == tuple(ColumnAction(name, name, type) for name, type in types.items())
+
+
+def test_all_that_a_statement_does_to_columns_is_told() -> None:
+    text = (
+        "ALTER TABLE t CHANGE a `x y` bigint FIRST, DROP b, DROP COLUMN IF EXISTS c, RENAME COLUMN d TO e,"
+        " ADD d int NULL AFTER e, ADD f int NOT NULL DEFAULT 0, LOCK = NONE, ALGORITHM = INSTANT"
+    )
+    assert column_actions(text) == (
+        ColumnAction("a", "x y", NewType("bigint")),
+        ColumnAction("b", None),
+        ColumnAction("c", None, if_there=True),
+        ColumnAction("d", "e"),
+        ColumnAction(None, "d"),
+        ColumnAction(None, "f", fills=True),
+    )
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "DROP a, ADD INDEX (b)",
+        "DROP PRIMARY KEY",
+        "DROP CHECK c",
+        "DROP CONSTRAINT c",
+        "DROP FOREIGN KEY c",
+        "DROP PARTITION p",
+        "DROP a, ENGINE = InnoDB",
+        "DROP a, ORDER BY b",
+        "DROP a, ALGORITHM = COPY",
+        "DROP a, ADD COLUMN IF NOT EXISTS b int",
+        "DROP a, ADD b int UNIQUE",
+        "DROP a, ADD b int AS (c)",
+        "DROP a, ADD b int AUTO_INCREMENT",
+        "DROP a /*!80000 , DROP b */",
+        "RENAME COLUMN IF EXISTS a TO b",
+        "CHANGE a b int CHARACTER SET latin1",
+        "CHANGE a b bigint AUTO_INCREMENT",
+        "CHANGE a b int AS (c)",
+        "MODIFY a int INVISIBLE",
+        "ALTER COLUMN a SET INVISIBLE",
+        "RENAME TO u",
+    ],
+)
+def test_a_statement_that_does_more_is_not_told_by_columns(rest: str) -> None:
+    assert column_actions(f"ALTER TABLE t {rest}") == ()
+    assert effect(f"ALTER TABLE t {rest}") is not ALTERED
+
+
+def test_a_change_of_columns_is_certain_for_the_very_table_only() -> None:
+    assert effect("ALTER TABLE T DROP a") is REREAD
+    of_session = KnownTables("s", ONE, of_session=True)
+    assert effects("ALTER TABLE t DROP a, ADD a int", of_session) == {ONE[0]: REREAD}
 
 
 @pytest.mark.parametrize(
@@ -65,12 +118,14 @@ def test_new_types_are_told_as_the_statement_has_them() -> None:
         ("ALTER TABLE t ADD COLUMN z int NOT NULL", REREAD),
         ("ALTER TABLE t ADD COLUMN z int DEFAULT 5", REREAD),
         ("ALTER TABLE t ADD (z int, y int)", REREAD),
-        ("ALTER TABLE t MODIFY a bigint", MODIFIED),
-        ("ALTER TABLE t MODIFY a bigint, MODIFY b varchar(9) NOT NULL DEFAULT ''", MODIFIED),
+        ("ALTER TABLE t MODIFY a bigint", ALTERED),
+        ("ALTER TABLE t MODIFY a bigint, MODIFY b varchar(9) NOT NULL DEFAULT ''", ALTERED),
+        ("ALTER TABLE t CHANGE a b bigint, DROP c, ADD d int NOT NULL", ALTERED),
+        ("ALTER TABLE t ADD d int NOT NULL, ADD e int", REREAD),
         ("ALTER TABLE t MODIFY a bigint AUTO_INCREMENT", REREAD),
         ("ALTER TABLE t MODIFY a varchar(9) CHARACTER SET latin1", REREAD),
-        ("ALTER TABLE t MODIFY a bigint, ADD COLUMN b int", REREAD),
-        ("ALTER TABLE t CHANGE a b bigint", REREAD),
+        ("ALTER TABLE t MODIFY a bigint, ADD COLUMN b int", ALTERED),
+        ("ALTER TABLE t CHANGE a b bigint", ALTERED),
         ("ALTER TABLE t DROP PARTITION p", REREAD),
         ("ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u", REREAD),
         ("INSERT INTO t VALUES (1)", WRITTEN),
