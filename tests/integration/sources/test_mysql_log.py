@@ -275,8 +275,7 @@ def test_a_new_column_that_was_told_of_before_a_restart_is_not_read_again(server
     with LogRun(server, tmp_path) as run:
         server.script("INSERT INTO d.t VALUES (1, 'a')", "CREATE TABLE d.other (id int PRIMARY KEY)")
         run.catch_up()
-        server.script("ALTER TABLE d.t ADD COLUMN n int", "ALTER TABLE d.t ADD INDEX (n)")
-        server.script("INSERT INTO d.other VALUES (1)")
+        server.script("ALTER TABLE d.t ADD COLUMN n int, ADD INDEX (n)", "INSERT INTO d.other VALUES (1)")
         run.read()
         assert run.table("d.t").schema.version == 1
     with LogRun(server, tmp_path) as run:
@@ -341,9 +340,9 @@ EVOLVE = ({"match": "d.t", "onSchemaChange": "Evolve"},)
 @pytest.mark.parametrize(
     "statement",
     [
-        "ALTER TABLE d.t DROP COLUMN v",
-        "ALTER TABLE d.t RENAME COLUMN v TO w",
-        "ALTER TABLE d.t MODIFY v varbinary(20)",
+        "ALTER TABLE d.t DROP COLUMN v, ENGINE = InnoDB",
+        "ALTER TABLE d.t RENAME COLUMN v TO w, ENGINE = InnoDB",
+        "ALTER TABLE d.t MODIFY v varbinary(20), ENGINE = InnoDB",
         "ALTER TABLE d.t DROP PRIMARY KEY, ADD PRIMARY KEY (id, n)",
     ],
 )
@@ -369,7 +368,7 @@ def test_a_table_starts_over_once_its_log_is_behind_every_change_of_its_form(
     server: MysqlServer, tmp_path: Path
 ) -> None:
     with LogRun(server, tmp_path, options=EVOLVE) as run:
-        server.script("INSERT INTO d.t VALUES (1, 'a')", "ALTER TABLE d.t RENAME COLUMN v TO w")
+        server.script("INSERT INTO d.t VALUES (1, 'a')", "ALTER TABLE d.t RENAME COLUMN v TO w, ENGINE = InnoDB")
         server.script("INSERT INTO d.t VALUES (2, 'b')")
         run.read()
         server.script("ALTER TABLE d.t RENAME COLUMN w TO v", "INSERT INTO d.t VALUES (3, 'c')")

@@ -21,7 +21,7 @@ def test_a_column_that_was_announced_and_then_left_out_is_read_once_it_is_wanted
         server.script("CREATE DATABASE d", "CREATE TABLE d.t (id int PRIMARY KEY, v int)")
         with LogRun(server, tmp_path) as run:
             run.catch_up()
-            server.execute("ALTER TABLE d.t ADD COLUMN c int")
+            server.execute("ALTER TABLE d.t ADD COLUMN c int, ADD INDEX (c)")
             run.read()
             server.script(*between, "INSERT INTO d.t (id, c) VALUES (1, 5)")
         with LogRun(server, tmp_path, options=[{"match": "d.t", "columns": columns}]) as run:
