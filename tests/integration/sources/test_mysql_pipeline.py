@@ -13,6 +13,7 @@ import pytest
 from mysql_packages import RELEASES
 from support import mysql_shop
 from support.mysql import MYSQL, MysqlServer
+from support.mysql_log import by_chunk
 from support.pipeline import Pipeline
 from support.resources import replicator as document_of
 from support.versions import turns
@@ -63,6 +64,48 @@ def test_a_copy_is_equal_after_writers_and_restarts(server: MysqlServer, tmp_pat
         assert plain == {i: (v, n) for i, v, n in server.execute("SELECT id, v, n FROM shop.plain")}
     finally:
         copy.stop()
+
+
+CHANGES = (
+    "RENAME COLUMN a TO x",
+    "RENAME COLUMN x TO n, RENAME COLUMN n TO x",
+    "RENAME COLUMN x TO n, RENAME COLUMN n TO x",
+    "DROP b, ADD y int NULL",
+    "MODIFY x bigint, ADD b varchar(9) NULL FIRST",
+    "DROP c, CHANGE b c varchar(30) AFTER n",
+    "DROP n, ADD n int NULL",
+    "CHANGE y b decimal(9,2)",
+)
+
+
+def test_a_copy_is_equal_whose_columns_are_dropped_and_renamed_while_it_is_read(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    server.script("DROP DATABASE IF EXISTS d", "CREATE DATABASE d")
+    server.execute("CREATE TABLE d.t (id int PRIMARY KEY, a int, b varchar(20), c text, n int)")
+    rows = (f"({i}, {i}, 'b{i}', 'c{i}', {-i})" for i in range(1, 201))
+    server.execute(f"INSERT INTO d.t VALUES {', '.join(rows)}")
+    document = manifest(server, tmp_path)
+    document["spec"] |= {"tables": {"include": ["d.*"]}}
+    copy = Pipeline(document, mysql_shop.source(server), tmp_path)
+    with copy.running():
+        for number, change in enumerate(CHANGES, 1):
+            if number % 3 == 1:
+                copy.ask("d.t")
+            server.script(
+                f"UPDATE d.t SET id = id + 1000 WHERE id = {number}",
+                f"DELETE FROM d.t WHERE id = {number + 20}",
+                f"ALTER TABLE d.t {change}",
+                f"INSERT INTO d.t (id, n) VALUES ({number + 500}, {number})",
+                f"UPDATE d.t SET n = n + 1 WHERE id > {190 - number}",
+            )
+            with copy.source.session() as session:
+                end = session.log_end()
+            copy.until(lambda state, end=end: state.position >= end, work=number % 2 == 0)
+        level(server, copy)
+        assert [table.generation for table in copy.state.tables.values()] == [1]
+        found = sorted(copy.lake.table("d", "t").rows().to_pylist(), key=lambda row: int(row["id"]))
+        assert found == by_chunk(server, "d.t")
 
 
 def copied(server: MysqlServer, folder: Path) -> Pipeline:
