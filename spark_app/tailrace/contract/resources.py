@@ -298,8 +298,8 @@ class ReplicatorSpec(Model):
     """The effect of a failing or stopped table on `Ready` while others replicate. `Degrade`: it stays True, and
     `TablesHealthy` is False. `NotReady`: it is False. Ignored outside Kubernetes."""
     on_schema_change: Annotated[OnSchemaChange, FormerDefault("EvolveAdditive")] = "Evolve"
-    """The reaction to a change of a table's columns or key. `Evolve`: added columns are followed, and in PostgreSQL
-    also columns that are dropped, renamed or given another type, if it is proven which they are; after any other change
+    """The reaction to a change of a table's columns or key. `Evolve`: added columns are followed, and so are
+    columns that are dropped, renamed or given another type, if it is proven which they are; after any other change
     the table starts over by itself: all rows are read into a new copy, and readers see the former table until the copy
     is complete. `EvolveAdditive`: added columns are followed; any other change stops the table until it is resynced.
     `Stop`: added columns stop it, too."""
