@@ -37,6 +37,13 @@ def manifest(server: MysqlServer, folder: Path) -> dict[str, Any]:
     )
 
 
+def seen(copy: Pipeline, *, work: bool) -> None:
+    """By capture; `work`: as `Pipeline.until` has it."""
+    with copy.source.session() as session:
+        end = session.log_end()
+    copy.until(lambda state: state.position >= end, work=work)
+
+
 def level(server: MysqlServer, copy: Pipeline) -> None:
     with copy.source.session() as session:
         end = session.log_end()
@@ -99,9 +106,7 @@ def test_a_copy_is_equal_whose_columns_are_dropped_and_renamed_while_it_is_read(
                 f"INSERT INTO d.t (id, n) VALUES ({number + 500}, {number})",
                 f"UPDATE d.t SET n = n + 1 WHERE id > {190 - number}",
             )
-            with copy.source.session() as session:
-                end = session.log_end()
-            copy.until(lambda state, end=end: state.position >= end, work=number % 2 == 0)
+            seen(copy, work=number % 2 == 0)
         level(server, copy)
         assert [table.generation for table in copy.state.tables.values()] == [1]
         found = sorted(copy.lake.table("d", "t").rows().to_pylist(), key=lambda row: int(row["id"]))

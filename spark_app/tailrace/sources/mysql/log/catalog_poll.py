@@ -133,10 +133,12 @@ class CatalogPoll:
             if known is None:
                 continue
             stated = actions.get(table_id, ()) if effect in (Effect.ALTERED, Effect.HARMLESS) else ()
-            if stated and self._progress.position() <= known.looked:
-                effect, stated = Effect.REREAD, ()
+            is_doubtful = bool(stated) and self._progress.position() <= known.looked
             now = found.get(table_id)
-            events += self._in_place(known, now, stated) or self._stated(known, effect, now, written)
+            if is_doubtful:
+                events += self._stated(known, Effect.REREAD, now, written)
+            else:
+                events += self._in_place(known, now, stated) or self._stated(known, effect, now, written)
         self._sink.add(*events)
 
     def _in_place(self, known: Captured, now: MysqlTable | None, stated: Sequence[ColumnAction]) -> list[Event]:

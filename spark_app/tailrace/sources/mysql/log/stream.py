@@ -43,8 +43,8 @@ from tailrace.sources.mysql.log.statements import (
     Name,
     added_columns,
     changes_rows,
-    column_actions,
     cleaned,
+    column_actions,
     effects,
 )
 from tailrace.sources.mysql.log.table_map import YEARS_HAVE_A_SIGN, head_of
