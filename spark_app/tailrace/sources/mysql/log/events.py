@@ -261,7 +261,7 @@ class Query:
     when: int = 0
     """Seconds since the Unix epoch."""
     in_parts: bool = False
-    """As `Transaction` has it: it may not have been carried out, or not yet."""
+    """Part of such a `Transaction`: it may not have been carried out, or not yet."""
 
 
 def kind_of(kind: int, flags: int) -> int:

@@ -115,7 +115,7 @@ class MysqlStream(LogStream[LogConnection]):
         self._temporary = TemporaryTables()
         self._touched: dict[int, Effect] = {}
         self._actions: dict[int, tuple[ColumnAction, ...]] = {}
-        """What the statement that touched a table does to its columns. Empty: more than that, or another one, too."""
+        """The actions on columns of the statement that touched a table. Empty: it does more, or another one did, too."""
         self._written = ""
         """The statement of the open transaction that may have changed rows of any table, for messages."""
         self._plain: frozenset[Name] | None = None

@@ -171,7 +171,7 @@ class CapturedTables(StreamTables[Captured]):
         self._forms.clear()
 
     def allows(self, known: Captured, step: Step) -> bool:
-        """By the table's policy."""
+        """True if the table's policy does."""
         if len(step.schema.columns) > len(known.schema.columns) and self._stands_still(known.schema):
             return False
         return step.additive or self._evolves(known.schema)
