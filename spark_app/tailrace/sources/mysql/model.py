@@ -88,7 +88,7 @@ class MysqlTable:
         return f"{self.schema_name}.{self.table_name}"
 
     def shows(self, version: TableSchema) -> bool:
-        """True if it has these columns, by their names: the catalog does not have the numbers that versions give them."""
+        """True if it has these columns, by name: the catalog does not have the numbers that versions give them."""
         forms = [{(c.name, c.type, c.mask) for c in schema.columns} for schema in (version, self.schema)]
         return forms[0] == forms[1] and version.where == self.schema.where
 
