@@ -115,7 +115,7 @@ class MysqlStream(LogStream[LogConnection]):
         self._temporary = TemporaryTables()
         self._touched: dict[int, Effect] = {}
         self._actions: dict[int, tuple[ColumnAction, ...]] = {}
-        """The actions on columns of the statement that touched a table. Empty: it does more, or another one did, too."""
+        """The actions of the statement that touched a table on its columns. Empty: it does more, or another one did."""
         self._written = ""
         """The statement of the open transaction that may have changed rows of any table, for messages."""
         self._plain: frozenset[Name] | None = None
