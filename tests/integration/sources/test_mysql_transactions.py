@@ -227,7 +227,6 @@ def test_rows_of_an_xa_transaction_that_the_server_may_have_lost_are_looked_up(
         assert not any(t.stopped for t in copy.state.tables.values())
 
 
-@pytest.mark.mysql("mysql-8.0")
 @pytest.mark.parametrize("name", turns("mariadb-10.11", "mariadb-11.8"))
 def test_rows_that_mariadb_may_have_undone_below_its_log_are_looked_up(name: str, tmp_path: Path) -> None:
     """What a failed statement takes with it: all that was inserted into the table while it was empty."""
@@ -256,6 +255,7 @@ def test_rows_that_mariadb_may_have_undone_below_its_log_are_looked_up(name: str
             assert run.rows("d.u") == by_chunk(server, "d.u") and not run.changes("d.x")
 
 
+@pytest.mark.mysql("mysql-8.0")
 def test_an_xa_commit_of_the_session_that_prepared_it_is_certain(mysql: MysqlServer, tmp_path: Path) -> None:
     mysql.script("CREATE DATABASE d", TABLE)
     with LogRun(mysql, tmp_path) as run:
