@@ -11,13 +11,13 @@ import pymysql
 import pytest
 
 from support.mysql import MARIADB_NEWEST, MysqlServer
-from support.mysql_log import PATIENCE, LogRun, by_chunk, source_rows
+from support.mysql_log import PATIENCE, LogRun, by_chunk, config_of, source_rows
 from support.versions import release_for, turns
 from tailrace.changelog.dropped import due
 from tailrace.errors import PositionLost, Retry
-from tailrace.sources.mysql import catalog
+from tailrace.sources.mysql import admission, catalog
 from tailrace.sources.mysql.log import tables
-from tailrace.sources.mysql.log_end import log_end
+from tailrace.sources.mysql.log_end import log_end, visible_transactions
 from tailrace.sources.mysql.model import identity, number_of
 from tailrace.sources.mysql.position import OWN
 
@@ -121,6 +121,22 @@ def test_a_server_that_goes_away_is_tried_again(server: MysqlServer, run: LogRun
     with pytest.raises(Retry):
         while True:
             run.stream.read(1 << 20, 0.1)
+
+
+def test_whatever_is_asked_on_a_connection_that_the_server_has_ended_is_tried_again(
+    server: MysqlServer, run: LogRun
+) -> None:
+    run.catch_up()
+    server.kill()
+    stream, connection = run.stream, run._connection
+    asked: list[Callable[[], object]] = [
+        *(stream.current_snapshot, stream.poll_catalog, lambda: stream.distance(stream.position)),
+        *(lambda: log_end(connection, OWN), lambda: visible_transactions(connection, OWN)),
+        lambda: admission.end_of_log(config_of(server), connection),
+    ]
+    for ask in asked:
+        with pytest.raises(Retry):
+            ask()
 
 
 @pytest.mark.parametrize("missing", [0, 7])

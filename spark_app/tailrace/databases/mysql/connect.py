@@ -132,7 +132,7 @@ def connect(config: MyConfig) -> Connection:
     return connection
 
 
-def _opened(config: MyConfig) -> Connection:
+def _opened(config: MyConfig) -> "_Connection":
     try:
         connection = _Connection(
             host=config.host,
@@ -191,17 +191,20 @@ _OFFERED = _unchecked()
 
 
 class _Connection(pymysql.Connection):
+    server: "Server | None" = None
+    """The one that answers, once it was asked."""
+
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
         """A context; asked for without settings, by each connection, where TLS is used only if the server offers it."""
         return super()._create_ssl_ctx(sslp) if sslp else _OFFERED  # type: ignore[misc]  # no public name
 
 
-def _settle(connection: Connection, config: MyConfig) -> None:
+def _settle(connection: _Connection, config: MyConfig) -> None:
     # Before any question: a server's limit on rows, or its character set, holds for each.
     own = TARGET_SETTINGS if config.part == "target" else ()
     execute(connection, "SET " + ", ".join((*SETTINGS[1:], *own)))
     execute(connection, "SET " + SETTINGS[0])
-    server = server_of(connection)
+    server = connection.server = _asked(connection)
     if config.identity not in (None, server.identity):
         # Capture's next start decides whether it has taken that one's place, and says so in the change log.
         raise Retry(
@@ -213,7 +216,12 @@ def _settle(connection: Connection, config: MyConfig) -> None:
 
 
 def server_of(connection: Connection) -> Server:
-    """Ask who answers."""
+    """The server that answers: a connection of `connect` has asked it."""
+    known = connection.server if isinstance(connection, _Connection) else None
+    return known or _asked(connection)
+
+
+def _asked(connection: Connection) -> Server:
     text = str(execute(connection, "SELECT VERSION()")[0][0])
     numbers = re.match(r"\d+(?:\.\d+)*", text)  # services put words behind them
     version = tuple(map(int, numbers[0].split("."))) if numbers else ()
