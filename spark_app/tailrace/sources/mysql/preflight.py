@@ -51,10 +51,16 @@ def version(facts: Facts) -> Iterator[Finding]:
         yield Finding("version", "fail", f"{text} is not supported", f"Upgrade the server to {oldest} or newer.")
 
 
-def preview(facts: Facts) -> Iterator[Finding]:
-    message = f"{TITLES[facts.server.product]} as a source is a preview: known faults can make a copy wrong"
-    fix = "Read `Known faults` in docs/mysql.md, and compare a copy with its source before you rely on it."
-    yield Finding("preview", "warn", message, fix)
+TESTED = {"mysql": ((8, 0, 15), (9, 7)), "mariadb": ((10, 11), (11, 8))}
+
+
+def tested(facts: Facts) -> Iterator[Finding]:
+    """Warns of versions that no server of the tests has."""
+    product, found = facts.server.product, facts.server.version
+    if not any(found[: len(series)] == series for series in TESTED[product]):
+        known = " and ".join(".".join(map(str, series)) for series in TESTED[product])
+        what = f"{TITLES[product]} {'.'.join(map(str, found))} has not been through the tests, as {known} have"
+        yield Finding("tested", "warn", what, "Compare a copy with its source before you rely on it.")
 
 
 def binary_log(facts: Facts) -> Iterator[Finding]:
@@ -260,7 +266,7 @@ def filtered(facts: Facts) -> Iterator[Finding]:
 
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     version,
-    preview,
+    tested,
     binary_log,
     row_format,
     durable_log,
