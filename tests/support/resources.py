@@ -108,6 +108,8 @@ WRONG = (
             "go with type delta and iceberg only"),
     Refused("lake-with-schema", replicator(target={"type": "delta", "location": "s3://b/x", "schema": "copies"}),
             "go with types postgresql and mysql only"),
+    Refused("lake-that-adopts", replicator(target={"type": "delta", "location": "s3://b/x", "adopt": True}),
+            "go with types postgresql and mysql only"),
     Refused("target-in-tailraces-schema",
             replicator(target={"type": "mysql", "host": "h", "username": "u", "schema": "_tailrace"}),
             "schema _tailrace is Tailrace's own"),

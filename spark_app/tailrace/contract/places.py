@@ -290,9 +290,11 @@ _NO_CATALOG = "catalog goes with type iceberg only"
 _NO_SERVER = "host and username are required with types postgresql and mysql"
 _SERVER_FIELDS = ("host", "port", "database", "schema", "username", "passwordFile", "tls")
 _LAKE_FIELDS = ("location", "catalog", "endpoint", "region")
-_ONLY_SERVER = "host, port, database, schema, username, passwordFile and tls go with types postgresql and mysql only"
+_ONLY_SERVER = (
+    "host, port, database, schema, adopt, username, passwordFile and tls go with types postgresql and mysql only"
+)
 _ONLY_LAKE = "location, catalog, endpoint, region and pathStyle go with type delta and iceberg only"
-_OF_A_SERVER = {"host", "port", "database", "schema_name", "username", "password_file", "tls"}
+_OF_A_SERVER = {"host", "port", "database", "schema_name", "adopt", "username", "password_file", "tls"}
 _OWN_SCHEMA = "schema _tailrace is Tailrace's own: name another one"
 _OF_A_LAKE = {"location", "catalog", "endpoint", "region", "path_style"}
 _LAKES = "self.type in ['delta', 'iceberg']"
@@ -312,8 +314,8 @@ class TargetSpec(StoreAccess):
         (f"!({_LAKES}) || has(self.location)", _NO_LOCATION),
         (f"{_LAKES} || (has(self.host) && has(self.username))", _NO_SERVER),
         (f"{_LAKES} || has(self.database) == (self.type == 'postgresql')", _DATABASE),
-        (f"!({_LAKES}) || {_none_of(_SERVER_FIELDS)}", _ONLY_SERVER),
-        # The API server fills in pathStyle.
+        # The API server fills in adopt and pathStyle.
+        (f"!({_LAKES}) || ({_none_of(_SERVER_FIELDS)} && (!has(self.adopt) || !self.adopt))", _ONLY_SERVER),
         (f"{_LAKES} || ({_none_of(_LAKE_FIELDS)} && (!has(self.pathStyle) || !self.pathStyle))", _ONLY_LAKE),
         ("!has(self.credentials) || !has(self.passwordFile)", "give credentials or passwordFile, not both"),
         ("self.type != 'delta' || !has(self.catalog)", _NO_CATALOG),
@@ -351,6 +353,9 @@ class TargetSpec(StoreAccess):
     schema_name: Annotated[Text | None, Field(alias="schema")] = None
     """Databases: schema (MySQL: database) that all tables are copied into; unset: the source's names. Source tables
     that would get the same name there are refused. Immutable."""
+    adopt: bool = False
+    """Databases: take over tables that are there already, if they are empty and their columns fit; else they are
+    refused."""
     username: Text | None = None
     """Databases: user to connect as; it needs the right to create schemas (MySQL: databases). Required."""
     password_file: Text | None = None

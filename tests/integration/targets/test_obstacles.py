@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -242,3 +243,145 @@ def test_an_emptied_target_is_not_ready_and_an_idle_copy_that_is_gone_is_noticed
     assert text.endswith("\nnot ready\n"), text
     assert "fail shop.item: the target has no copy of this table, which was copied before" in text, text
     assert "tailrace snapshot -f <manifest> --tables shop.item" in text, text
+
+
+ADOPTED = """
+CREATE SCHEMA open; CREATE TABLE open.copy (id bigint GENERATED ALWAYS AS IDENTITY, name text,
+    "two words" varchar(9) NOT NULL, price int,
+    sum int GENERATED ALWAYS AS (1) STORED, twice numeric(9,2) GENERATED ALWAYS AS (2) STORED, more int);
+ALTER TABLE open.copy ADD PRIMARY KEY (price); ALTER TABLE open.copy OWNER TO other; INSERT INTO open.copy
+    ("two words", price) VALUES ('a', 1);
+"""
+
+
+def test_what_keeps_a_table_from_being_taken_over_is_mended_by_its_statement(postgres: PostgresServer) -> None:
+    def run(script: str) -> None:
+        postgres.execute(script, dbname="copy")
+
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute('CREATE ROLE other; CREATE ROLE "poor man" LOGIN')
+    postgres.execute('GRANT CREATE ON DATABASE copy TO "poor man"; GRANT other TO "poor man"')
+    run(
+        ADOPTED
+        + 'GRANT ALL ON SCHEMA open TO "poor man", other; CREATE TABLE open.part (id int) PARTITION BY LIST (id)'
+    )
+    columns = [("id", "int64"), ("name", "string"), ("two words", "string"), ("price", "decimal(9,2)"),
+               ("twice", "decimal(9,2)"), ("at", "timestamptz")]  # fmt: skip
+    copy = table_schema(columns, ["id", "name"], name="copy").model_copy(update={"schema_name": "open"})
+    part = copy.model_copy(update={"table_name": "part", "table_id": 9})
+    target = targets.open(TargetSpec.model_validate(place(postgres, database="copy", adopt=True)))
+    (divided, *_) = target.obstacles([part], "log")
+    assert "no plain table" in divided.message and statements(divided.fix) == ['DROP TABLE "open"."part"']
+    run('REVOKE other FROM "poor man"; GRANT SELECT ON open.copy TO "poor man"')
+    told = []
+    for _ in range(3):  # what keeps it from being looked at, its rows, the rest
+        for one in target.obstacles([copy], "log"):
+            told.append(one.message.removeprefix("table open.copy of the target is not taken over: "))
+            (statement,) = re.findall("`((?:ALTER|TRUNCATE) .*)`", one.fix)
+            run(statement)
+    assert target.obstacles([copy], "log") == []
+    assert told == [
+        "poor man does not own it",
+        "it has rows",
+        "column 'id' takes no given values",
+        "column 'two words' is character varying(9), not text",
+        "column 'price' is integer, not numeric(9,2)",
+        "column 'twice' is generated",
+        "column 'at' is missing",
+        "the source has no column 'more'",
+        "the source's key is id, name",
+        "column 'two words' is NOT NULL",
+        "column 'price' is NOT NULL",
+    ]
+
+
+@pytest.mark.timeout(300)
+def test_tables_that_fit_are_taken_over_with_all_that_people_have_given_them(
+    postgres: PostgresServer, mysql: MysqlServer, tmp_path: Path
+) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    made = (
+        "CREATE SCHEMA shop; CREATE TABLE shop.item (id serial PRIMARY KEY, name text DEFAULT 'none', n int, k int);"
+        " CREATE INDEX by_name ON shop.item (name); CREATE TABLE shop.visit (n int)"
+    )
+    postgres.execute(made)
+    postgres.execute("ALTER TABLE shop.visit REPLICA IDENTITY FULL; INSERT INTO shop.visit VALUES (1), (1), (2)")
+    postgres.execute("INSERT INTO shop.item (n) SELECT n FROM generate_series(1, 9) n")
+    postgres.execute(made + "; INSERT INTO shop.item VALUES (99)", dbname="copy")
+    mysql.execute("CREATE DATABASE shop")
+    collation = "utf8mb4_nopad_bin" if "MariaDB" in mysql.execute("SELECT version()")[0][0] else "utf8mb4_0900_bin"
+    mysql.execute(
+        "CREATE TABLE shop.item (id int NOT NULL AUTO_INCREMENT PRIMARY KEY COMMENT 'it''s \\\\ \"one\"',"
+        f" name longtext COLLATE {collation}, n int, k int DEFAULT 7 COMMENT 'of (it)',"
+        " KEY by_n (n)) COMMENT='mine'"
+    )
+    mysql.execute("CREATE TABLE shop.visit (n int)")
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    both = [begin(postgres.source(), server, folder, adopt=True)
+            for server, folder in ((postgres, tmp_path / "a"), (mysql, tmp_path / "b"))]  # fmt: skip
+
+    def of_copy(sql: str) -> list[Any]:
+        return postgres.execute(sql, dbname="copy")
+
+    for copy, rows in zip(both, (of_copy, mysql.execute), strict=True):
+        copy.start()
+        if copy is both[0]:
+            copy.until(lambda _: copy.driver.faults() == {"shop.item": "TargetRefused"}, work=True)  # noqa: B023
+            assert rows("SELECT count(*) FROM shop.item") == [(1,)]
+            postgres.execute("DELETE FROM shop.item", dbname="copy")
+            copy.until(lambda _: not copy.driver.faults(), work=True)  # noqa: B023
+        settle(copy)
+        postgres.execute("UPDATE shop.item SET n = n + 10 WHERE id < 4; DELETE FROM shop.visit WHERE n = 2")
+        postgres.execute("ALTER TABLE shop.item RENAME n TO m; UPDATE shop.item SET name = 'x' WHERE id = 9")
+        settle(copy)
+        assert rows("SELECT id, name, m FROM shop.item ORDER BY id") == postgres.execute(
+            "SELECT id, name, m FROM shop.item ORDER BY id"
+        )
+        assert rows("SELECT n FROM shop.visit") == [(1,), (1,)]
+        copy.stop()
+        copy.start()
+        settle(copy)
+        copy.stop()
+        postgres.execute("ALTER TABLE shop.item RENAME m TO n; INSERT INTO shop.visit VALUES (2)")
+    kept = postgres.execute("SELECT relname FROM pg_class WHERE relname IN ('by_name', 'item_id_seq')", dbname="copy")
+    assert sorted(kept) == [("by_name",), ("item_id_seq",)]
+    ((_, text),) = mysql.execute("SHOW CREATE TABLE shop.item")
+    assert all(re.search(part, text) for part in ("KEY `by_n`", "`k` int.* DEFAULT '?7'?", "`id` int.* AUTO_INCREMENT"))
+
+
+def test_mysql_tables_are_mended_and_taken_over_again_after_a_death(mysql: MysqlServer, tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    mysql.execute("CREATE DATABASE open")
+    mysql.execute(
+        "CREATE TABLE open.copy (id bigint, name varchar(9), at datetime(6) ON UPDATE CURRENT_TIMESTAMP(6),"
+        " price int NOT NULL, more int) ENGINE=MyISAM"
+    )
+    mysql.execute("INSERT INTO open.copy (id, price) VALUES (1, 1)")
+    columns = [("id", "int64"), ("name", "string"), ("at", "timestamp"), ("price", "int32"), ("born", "date")]
+    copy = table_schema(columns, ["id"], name="copy").model_copy(update={"schema_name": "open"})
+    there = {"type": "mysql", "host": mysql.host, "port": mysql.port, "username": "root", "adopt": True}
+    target = targets.open(TargetSpec.model_validate(there))
+    told = []
+    for _ in range(2):  # its rows, the rest
+        for one in target.obstacles([copy], "log"):
+            told.append(one.message.partition(": ")[2])
+            (statement,) = re.findall("`((?:ALTER|TRUNCATE) .*)`", one.fix)
+            mysql.execute(statement)
+    assert target.obstacles([copy], "log") == []
+    assert [re.sub(r" is varchar.*", " is other", text) for text in told] == [
+        "it has rows",
+        "its engine is MyISAM",
+        "column 'name' is other",
+        "column 'at' changes by itself",
+        "column 'price' is NOT NULL",
+        "column 'born' is missing",
+        "the source has no column 'more'",
+        "the source's key is id",
+    ]
+    for _ in range(2):
+        units = target.units(Runtime(log_of(tmp_path), lambda: None, no_spark, "mysql"))
+        unit = units.alone()
+        unit.open({copy.table_id: Opening(copy, FIRST)}, "log")
+        assert list(unit.missing()) == [] and target.obstacles([copy], "log") == []
+        mysql.execute("ALTER TABLE open.copy COMMENT = ''")  # as it is after the record was written

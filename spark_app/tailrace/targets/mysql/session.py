@@ -17,9 +17,19 @@ from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.databases.mysql.connect import Connection, MyConfig, Server, connect, database_errors, execute, server_of
 from tailrace.databases.mysql.faults import number as error_number
 from tailrace.errors import Retry, TargetRefused
-from tailrace.targets.mysql import types
+from tailrace.targets.mysql import fit, types
 from tailrace.targets.mysql.literals import inserts, literal
-from tailrace.targets.sql.session import COUNT, NUMBER, Alteration, Definitions, Place, UnfitValue, nothing, table
+from tailrace.targets.sql.session import (
+    COUNT,
+    NUMBER,
+    Alteration,
+    Definitions,
+    Place,
+    UnfitValue,
+    WantedColumn,
+    nothing,
+    table,
+)
 from tailrace.targets.sql.state import SCHEMA
 
 INSERT_BYTES = 1 << 20
@@ -163,6 +173,16 @@ class MysqlTargetSession:
         note(number)
         comment = literal(f"Tailrace copy {number}")
         self.run(f"CREATE TABLE {table(self, place)} ({definitions}) {self._options} COMMENT={comment}")
+
+    def misfits(self, place: Place, columns: Sequence[WantedColumn]) -> Iterator[tuple[str, str]]:
+        return fit.misfits(self, place, columns, self._options)
+
+    def adopt(self, place: Place, marks: Mapping[str, str], note: Callable[[int], None], *, keyed: bool) -> None:
+        number = secrets.randbits(62) | 1
+        clauses = [*fit.marking(self, place, marks), *([] if keyed else [f"ADD COLUMN {self.row_key}"])]
+        note(number)
+        comment = literal(f"Tailrace copy {number}")
+        self.run(f"ALTER TABLE {table(self, place)} {', '.join(clauses)}, {self._options} COMMENT={comment}")
 
     def alter(self, place: Place, change: Alteration, admit: Callable[[], None]) -> None:
         self.alone()

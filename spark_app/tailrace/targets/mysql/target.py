@@ -87,9 +87,13 @@ class MysqlTarget(SqlTarget):
         with closing(MysqlTargetSession(self._config())) as session:
             known = owners(session)
             places = self._places(schemas)
-            found = (in_the_way(session, schema, place, known.get(place), log_id) for schema, place in places)
+            found = [
+                one
+                for schema, place in places
+                for one in in_the_way(session, schema, place, known.get(place), log_id, adopts=self._adopts)
+            ]
             copies = {place: schema.name for schema, place in places if known.get(place, ("",))[0] == log_id}
-            return [*merged(places), *filter(None, found), *added(session, copies)]
+            return [*merged(places), *found, *added(session, copies)]
 
     @override
     def shown(self, schema: TableSchema) -> TableSchema:

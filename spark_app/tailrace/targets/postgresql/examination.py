@@ -55,6 +55,8 @@ class TargetExamination:
     role: str
     log_id: str | None
     """The change log's; None: there is none yet."""
+    adopts: bool
+    """Tables that are there are taken over, if they fit."""
 
     def obstacles(self, places: Sequence[tuple[TableSchema, Place]]) -> Iterator[Obstacle]:
         """`places`: where the copies of these tables are, or are to be made."""
@@ -68,10 +70,9 @@ class TargetExamination:
         for schema, place in places:
             if place in there:
                 oid, kind, may = there[place]
-                found = self._there(schema, place, own.get(place), (int(oid), str(kind), bool(may)))
-                if found is not None:
-                    yield found
-                else:
+                found = list(self._there(schema, place, own.get(place), (int(oid), str(kind), bool(may))))
+                yield from found
+                if not found:
                     copies[int(oid)] = schema.name
         yield from self._added(copies)
 
@@ -102,17 +103,16 @@ class TargetExamination:
 
     def _there(
         self, schema: TableSchema, place: Place, owner: Owner | None, found: tuple[int, str, bool]
-    ) -> Obstacle | None:
+    ) -> Iterator[Obstacle]:
         (oid, kind, may) = found
         if owner is None and kind in KINDS:
-            return not_ours(self.session, schema, place, KINDS[kind])
-        if owner != (self.log_id, oid):
-            return in_the_way(self.session, schema, place, owner, self.log_id)
-        if not may:
+            yield not_ours(self.session, schema, place, KINDS[kind])
+        elif owner != (self.log_id, oid):
+            yield from in_the_way(self.session, schema, place, owner, self.log_id, adopts=self.adopts)
+        elif not may:
             change = f"ALTER TABLE {table(self.session, place)} OWNER TO {self.session.quote(self.role)}"
             message = f"{self.role} does not own its copy {'.'.join(place)}"
-            return Obstacle("fail", message, f"Run `{change}`.", schema.name)
-        return None
+            yield Obstacle("fail", message, f"Run `{change}`.", schema.name)
 
     def _added(self, copies: dict[int, str]) -> Iterator[Obstacle]:
         """Constraints and triggers that copies are made without."""

@@ -11,8 +11,8 @@ import pyarrow as pa
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.databases.postgresql.connect import Connection, PgConfig, connect, database_errors, error_text
 from tailrace.errors import Retry, TargetRefused
-from tailrace.targets.postgresql import texts, types
-from tailrace.targets.sql.session import COUNT, NUMBER, Alteration, Definitions, Place, nothing, table
+from tailrace.targets.postgresql import fit, texts, types
+from tailrace.targets.sql.session import COUNT, NUMBER, Alteration, Definitions, Place, WantedColumn, nothing, table
 
 COPY_ROWS = 20_000
 """Rows that are written as text together."""
@@ -200,6 +200,19 @@ class PgTargetSession:
 
     def create(self, place: Place, definitions: str, note: Callable[[int], None], *, keyed: bool) -> None:
         self.run(f"CREATE TABLE {table(self, place)} ({definitions})")
+        self._take(place, note, keyed=keyed)
+
+    def misfits(self, place: Place, columns: Sequence[WantedColumn]) -> Iterator[tuple[str, str]]:
+        return fit.misfits(self, place, columns)
+
+    def adopt(self, place: Place, marks: Mapping[str, str], note: Callable[[int], None], *, keyed: bool) -> None:
+        name = table(self, place)
+        self.run(f"LOCK TABLE {name} IN SHARE ROW EXCLUSIVE MODE")
+        if self.rows(f"SELECT 1 FROM {name} LIMIT 1"):
+            raise Retry(f"table {'.'.join(place)} of the target has been written to just now")
+        self._take(place, note, keyed=keyed)
+
+    def _take(self, place: Place, note: Callable[[int], None], *, keyed: bool) -> None:
         if not keyed:  # somebody may have a publication for all tables: no row could be deleted
             self.run(f"ALTER TABLE {table(self, place)} REPLICA IDENTITY FULL")
         relation = self.relation(place)

@@ -61,7 +61,7 @@ class PgTarget(SqlTarget):
 
     def obstacles(self, schemas: Sequence[TableSchema], log_id: str | None) -> list[Obstacle]:
         with closing(PgTargetSession(self._config(), "")) as session:
-            looked = TargetExamination(session, self._server.username, log_id)
+            looked = TargetExamination(session, self._server.username, log_id, self._adopts)
             places = self._places(schemas)
             return [*merged(places), *looked.obstacles(places)]
 

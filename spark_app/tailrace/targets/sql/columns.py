@@ -4,7 +4,7 @@ so that a renamed one keeps its values and another one under an old name does no
 from collections.abc import Callable
 
 from tailrace.changelog.records.terms import Column, TableSchema
-from tailrace.targets.sql.session import Alteration, AlteredColumn, Place, TargetSession, list_of
+from tailrace.targets.sql.session import Alteration, AlteredColumn, Place, TargetSession, WantedColumn, list_of
 
 
 def create(session: TargetSession, place: Place, schema: TableSchema, note: Callable[[int], None]) -> None:
@@ -17,6 +17,27 @@ def create(session: TargetSession, place: Place, schema: TableSchema, note: Call
     session.alone()
     session.create_schema(place[0])
     session.create(place, ", ".join(columns), note, keyed=bool(schema.key_columns))
+
+
+def wanted(session: TargetSession, schema: TableSchema) -> list[WantedColumn]:
+    """The columns that a table needs to become a copy."""
+    return [
+        WantedColumn(
+            column.name,
+            session.type_of(schema, column),
+            column.nullable,
+            column.key is not None,
+            _definition(session, schema, column),
+        )
+        for column in schema.columns
+    ]
+
+
+def adopt(session: TargetSession, place: Place, schema: TableSchema, note: Callable[[int], None]) -> None:
+    """Make a copy out of a table that fits (`obstacles.misfits`)."""
+    session.alone()
+    marks = {column.name: session.mark(column, session.type_of(schema, column)) for column in schema.columns}
+    session.adopt(place, marks, note, keyed=bool(schema.key_columns))
 
 
 def _definition(session: TargetSession, schema: TableSchema, column: Column) -> str:

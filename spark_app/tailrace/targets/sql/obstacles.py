@@ -6,6 +6,7 @@ from tailrace.changelog.records.terms import TableSchema
 from tailrace.errors import TableStop
 from tailrace.targets.api import Obstacle, Opening
 from tailrace.targets.sql import state
+from tailrace.targets.sql.columns import wanted
 from tailrace.targets.sql.session import Place, TargetSession, table
 from tailrace.targets.sql.state import StoredCopy
 
@@ -32,15 +33,16 @@ def owners(session: TargetSession) -> dict[Place, Owner]:
 
 
 def in_the_way(
-    session: TargetSession, schema: TableSchema, place: Place, owner: Owner | None, log_id: str | None
-) -> Obstacle | None:
-    """Tells what is at the place, unless it is this change log's copy or nothing."""
+    session: TargetSession, schema: TableSchema, place: Place, owner: Owner | None, log_id: str | None, *, adopts: bool
+) -> Iterator[Obstacle]:
+    """Tells of what is at the place, unless it is this change log's copy, or nothing, or can be taken over."""
     if owner is not None and owner[0] != log_id:
         message = f"table {'.'.join(place)} of the target belongs to change log {owner[0]}"
-        fix = foreign_fix(schema)
-        return Obstacle("fail", message, fix, schema.name)
+        yield Obstacle("fail", message, foreign_fix(schema), schema.name)
+        return
     relation = session.relation(place)
-    return None if relation in (None, owner and owner[1]) else not_ours(session, schema, place)
+    if relation not in (None, owner and owner[1]):
+        yield from misfits(session, schema, place) if adopts else (not_ours(session, schema, place),)
 
 
 def refuse_namesakes(opening: Opening, place: Place, present: StoredCopy | None) -> None:
@@ -69,6 +71,18 @@ def merged(places: Sequence[tuple[TableSchema, Place]]) -> Iterator[Obstacle]:
             others = ", ".join(sorted(set(names) - {name}))
             message = f"{others} would have the same name in the target, {'.'.join(place)}"
             yield Obstacle("fail", message, ONE_OF_THEM, name)
+
+
+def misfits(session: TargetSession, schema: TableSchema, place: Place) -> Iterator[Obstacle]:
+    """Tell why a table that is there already cannot be taken over (`target.adopt`)."""
+    for what, statement in session.misfits(place, wanted(session, schema)):
+        fix = f"Run `{statement}`."
+        if statement.startswith(("DROP", "TRUNCATE")):
+            fix = (
+                f"Rename it, or add {schema.name} to tables.exclude. Only if nobody needs what it holds: `{statement}`."
+            )
+        message = f"table {'.'.join(place)} of the target is not taken over: {what}"
+        yield Obstacle("fail", message, fix, schema.name)
 
 
 def limits(what: str, drops: str) -> tuple[str, str]:

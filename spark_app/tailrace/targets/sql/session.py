@@ -12,6 +12,7 @@ from tailrace.errors import TableStop
 
 Place = tuple[str, str]
 """Schema and name of a table of the target."""
+HAS_ROWS = "it has rows"
 NUMBER, COUNT = "_tailrace_n", "_tailrace_count"
 """Columns that number the rows of staged tables, and say how many rows of the target are meant."""
 
@@ -52,6 +53,19 @@ class Alteration:
     changed: Sequence[AlteredColumn]
     added: Sequence[str]
     """Definitions."""
+
+
+@dataclass(frozen=True)
+class WantedColumn:
+    """A column that a table must have which is to become a copy."""
+
+    name: str
+    kind: str
+    """The type."""
+    nullable: bool
+    key: bool
+    definition: str
+    """As a new copy would have it."""
 
 
 Definitions = Sequence[tuple[str, str]]
@@ -121,6 +135,14 @@ class TargetSession(Protocol):
 
     def create(self, place: Place, definitions: str, note: Callable[[int], None], *, keyed: bool) -> None:
         """Create a copy. `note`: keeps its `relation`; called so that no copy is ever there without it."""
+
+    def misfits(self, place: Place, columns: Sequence[WantedColumn]) -> Iterable[tuple[str, str]]:
+        """The differences of a table that Tailrace has not created from what a copy must be, each with the statement
+        that removes it. Where it has rows, that is the only one: the statements for others may change them."""
+
+    def adopt(self, place: Place, marks: Mapping[str, str], note: Callable[[int], None], *, keyed: bool) -> None:
+        """Make a copy out of an empty table that has no misfits. `marks`: of its columns, by name; `note` as in
+        `create`."""
 
     def alter(self, place: Place, change: Alteration, admit: Callable[[], None]) -> None:
         """Change a copy's columns. `admit`: called right before."""

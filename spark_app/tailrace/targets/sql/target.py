@@ -38,6 +38,7 @@ class SqlTarget:
         self._server = spec.server
         self._into = spec.schema_name
         """The schema of all copies; None: the source's."""
+        self._adopts = spec.adopt
         mounted = environment.get(SECRETS_VARIABLE)
         self._secrets = None if mounted is None else Path(mounted)
 
@@ -52,7 +53,8 @@ class SqlTarget:
         """Nothing of the target is in the JVM."""
 
     def units(self, run: Runtime) -> SqlUnits:
-        return SqlUnits(self._sessions(run.source), run, self._place_of, merges=self._into is not None)
+        merges = self._into is not None
+        return SqlUnits(self._sessions(run.source), run, self._place_of, merges=merges, adopts=self._adopts)
 
     def removal(self, session: Callable[[], SparkSession]) -> SqlRemoval:
         return SqlRemoval(self._sessions(""), self.place, self._at)

@@ -28,12 +28,15 @@ from tailrace.targets.api import (
 from tailrace.targets.sql import columns, staged, state
 from tailrace.targets.sql.batch import apply_keyed
 from tailrace.targets.sql.keyless import apply_keyless
-from tailrace.targets.sql.obstacles import foreign_fix, not_ours, refuse_namesakes
+from tailrace.targets.sql.obstacles import foreign_fix, misfits, not_ours, refuse_namesakes
 from tailrace.targets.sql.session import Place, TargetSession, TargetSessions, UnfitValue, table
 from tailrace.targets.sql.staged import SqlChunkWriter
 from tailrace.targets.sql.state import Group, StoredCopy
 
 log = logging.getLogger(__name__)
+
+Make = Callable[[TargetSession, Place, TableSchema, Callable[[int], None]], None]
+"""Makes a copy of this schema; the last argument keeps its number."""
 
 
 @dataclass
@@ -47,6 +50,8 @@ class SqlUnits:
     """Shared by all units: a table that joins another is not opened again. Each table is in one unit at a time."""
     merges: bool = False
     """Tables of several schemas of the source go into one."""
+    adopts: bool = False
+    """Tables that are there already are taken over, if they fit."""
     compared: bool = False
     """The target is known not to be the source."""
 
@@ -139,6 +144,8 @@ class SqlUnit:
             raise TargetChanged(schema.name, "the target is of a later generation", f"To copy it again, {RESYNC}.")
         if present is not None and generation.holds(present.applied, schema.table_id):
             return present
+        if present is None and session.relation(place) is not None:
+            return self._adopted(session, opening, place, stored, new)
         if present is None or not generation.keeps:
             return self._replaced(session, opening, place, stored, new)
         known = stored.get(True)
@@ -164,9 +171,26 @@ class SqlUnit:
                 del found[hidden]
         present, relation = found.get(False), session.relation(place)
         if relation is not None and (present is None or relation != present.relation):
-            obstacle = not_ours(session, schema, place)
-            raise TargetRefused(obstacle.message, obstacle.fix)
+            adopts = self.units.adopts
+            for obstacle in misfits(session, schema, place) if adopts else (not_ours(session, schema, place),):
+                raise TargetRefused(obstacle.message, obstacle.fix)
+            found.pop(False, None)
+            state.remove(session, place, hidden=False)
         return found
+
+    def _adopted(
+        self,
+        session: TargetSession,
+        opening: Opening,
+        place: Place,
+        stored: Mapping[bool, StoredCopy],
+        new: AppliedState,
+    ) -> StoredCopy:
+        """The table that is there, as a copy without rows."""
+        for copy in stored.values():
+            self._drop(session, copy)
+        log.info("table %s of the target is taken over", ".".join(place), extra={"table": opening.schema.name})
+        return self._noted(session, StoredCopy(place, False, 0, False, "", new, opening.schema), columns.adopt)
 
     def _replaced(
         self,
@@ -184,6 +208,9 @@ class SqlUnit:
     def _made(self, session: TargetSession, copy: StoredCopy, stored: Mapping[bool, StoredCopy]) -> StoredCopy:
         if copy.hidden and True in stored:
             self._drop(session, stored[True])
+        return self._noted(session, copy, columns.create)
+
+    def _noted(self, session: TargetSession, copy: StoredCopy, make: Make) -> StoredCopy:
         made: list[StoredCopy] = []
 
         def note(relation: int) -> None:
@@ -191,7 +218,7 @@ class SqlUnit:
             state.add(session, made[0])
             self.admit()
 
-        columns.create(session, copy.where, copy.schema, note)
+        make(session, copy.where, copy.schema, note)
         return made[0]
 
     def _drop(self, session: TargetSession, copy: StoredCopy) -> None:

@@ -1,0 +1,109 @@
+"""Tables of MySQL that somebody has created: compared with what a copy must be, and marked as one. Called by the
+session."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tailrace.targets.sql.session import HAS_ROWS, Place, TargetSession, WantedColumn, list_of, table
+
+WANTED = "_tailrace_wanted"
+_TABLE = """
+SELECT table_type, engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s
+"""
+_LINE = re.compile(r"  (`(?:[^`]|``)+`) (.*?),?")
+_COMMENT = re.compile(r" COMMENT '(?:[^'\\]|''|\\.)*'")
+_CHECK = re.compile(r" CHECK \(.*\)$")
+
+
+@dataclass(frozen=True)
+class FoundColumn:
+    kind: str
+    collation: str
+    """Empty where the type has none."""
+    required: bool
+    key: bool
+    extra: str
+
+    @property
+    def generated(self) -> bool:
+        return "GENERATED" in self.extra and "DEFAULT_GENERATED" not in self.extra
+
+
+def misfits(
+    session: TargetSession, place: Place, columns: Sequence[WantedColumn], options: str
+) -> Iterator[tuple[str, str]]:
+    """See `TargetSession.misfits`. `options`: of a new copy."""
+    name = table(session, place)
+    ((form, engine),) = session.rows(_TABLE, *place)
+    if form != "BASE TABLE":
+        yield "it is no table", f"DROP VIEW {name}"
+        return
+    if session.rows(f"SELECT 1 FROM {name} LIMIT 1"):
+        yield HAS_ROWS, f"TRUNCATE {name}"
+        return
+    if engine != "InnoDB":
+        yield f"its engine is {engine}", f"ALTER TABLE {name} ENGINE=InnoDB"
+    found, kinds = _columns(session, name), _kinds(session, place[0], columns, options)
+    key = sorted(column for column, there in found.items() if there.key)
+    for column in columns:
+        yield from _misfits_of(session, name, column, kinds[column.name], found.pop(column.name, None))
+    for other, there in found.items():
+        if not there.generated:
+            yield f"the source has no column {other!r}", f"ALTER TABLE {name} DROP COLUMN {session.quote(other)}"
+    wanted = [column.name for column in columns if column.key]
+    if key != sorted(wanted):
+        steps = ["DROP PRIMARY KEY"] if key else []
+        steps += [f"ADD PRIMARY KEY ({list_of(session, wanted)})"] if wanted else []
+        what = f"the source's key is {', '.join(wanted)}" if wanted else "the source's table has no key"
+        yield what, f"ALTER TABLE {name} {', '.join(steps)}"
+
+
+def _columns(session: TargetSession, name: str) -> dict[str, FoundColumn]:
+    return {
+        str(column): FoundColumn(str(kind), str(collation or ""), null == "NO", key == "PRI", str(extra))
+        for column, kind, collation, null, key, _, extra, *_ in session.rows(f"SHOW FULL COLUMNS FROM {name}")
+    }
+
+
+def _kinds(
+    session: TargetSession, schema: str, columns: Sequence[WantedColumn], options: str
+) -> dict[str, FoundColumn]:
+    """The types and collations in the server's own words, which differ between versions."""
+    made = table(session, (schema, WANTED))
+    defined = ", ".join(f"{session.quote(each.name)} {each.kind}" for each in columns)
+    session.run(f"CREATE TEMPORARY TABLE {made} ({defined}) {options}")
+    kinds = _columns(session, made)
+    session.drop_temporary(made)
+    return kinds
+
+
+def _misfits_of(
+    session: TargetSession, name: str, column: WantedColumn, wanted: FoundColumn, found: FoundColumn | None
+) -> Iterator[tuple[str, str]]:
+    quoted, what = session.quote(column.name), f"column {column.name!r}"
+    collate = f" COLLATE {wanted.collation}" if wanted.collation else ""
+    rest = column.definition.removeprefix(f"{quoted} {column.kind}")
+    definition = f"{quoted} {column.kind}{collate}{rest}"
+    alter = f"ALTER TABLE {name} MODIFY COLUMN {definition}"
+    if found is None:
+        yield f"{what} is missing", f"ALTER TABLE {name} ADD COLUMN {definition}"
+    elif (found.kind, found.collation) != (wanted.kind, wanted.collation):
+        one, other = (f"{each.kind} {each.collation}".strip() for each in (found, wanted))
+        yield f"{what} is {one}, not {other}", alter
+    elif found.generated or "on update" in found.extra.lower():
+        yield f"{what} changes by itself", alter
+    elif found.required and column.nullable and not column.key:
+        yield f"{what} is NOT NULL", alter
+
+
+def marking(session: TargetSession, place: Place, marks: Mapping[str, str]) -> Iterator[str]:
+    """Clauses of an ALTER TABLE that give columns their marks, and leave all else as it is."""
+    ((_, text),) = session.rows(f"SHOW CREATE TABLE {table(session, place)}")
+    lines = filter(None, map(_LINE.fullmatch, str(text).splitlines()))
+    defined = {found[1]: found[2] for found in lines}
+    for column, mark in marks.items():
+        definition = _COMMENT.sub("", defined[session.quote(column)])
+        check = _CHECK.search(definition)
+        at = len(definition) if check is None else check.start()
+        yield f"MODIFY COLUMN {session.quote(column)} {definition[:at]}{mark}{definition[at:]}"
