@@ -89,6 +89,9 @@ class ScriptedSource:
 
     # ---- Session ----
 
+    def extras(self, tables: object) -> tuple[()]:
+        return ()
+
     def database_id(self) -> None:
         return None
 

@@ -17,7 +17,7 @@ folder.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from tailrace.changelog.records.terms import Key, Nulled, Position, ResumePoint,
 from tailrace.changelog.state import LogState
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
+from tailrace.databases.extras import Extra, TableName
 from tailrace.errors import Retry, SourceRefused, TableStop
 from tailrace.sources.findings import Examination
 from tailrace.sources.visibility import Visibility
@@ -360,6 +361,10 @@ class Session(Protocol):
     def database_id(self) -> str | None:
         """The identity of the database, the same by whatever address it is reached, as `targets.api.Target` tells it;
         None: the server tells none."""
+
+    def extras(self, tables: Collection[TableName]) -> Sequence[Extra]:
+        """All that tables have and copies are made without, for a target of the same product; empty if that is not
+        known of this one."""
 
     def log_end(self) -> Position:
         """The end of the source's log now. `SourceRefused`: this server writes no log that can be followed."""

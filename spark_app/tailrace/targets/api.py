@@ -25,6 +25,7 @@ from tailrace.batch.limits import BatchLimits
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import Key, RecordNumber, TableSchema
+from tailrace.databases.extras import Extra
 from tailrace.errors import Retry
 from tailrace.storage.access import Access
 from tailrace.storage.store import Storage
@@ -276,6 +277,10 @@ class Target(Protocol):
 
     def lacking(self, names: Collection[TableName], log_id: str) -> Collection[TableName]:
         """Those of which there is no copy of this change log; none where only a session of Spark could tell."""
+
+    def lacked(self, extras: Sequence[Extra], schemas: Sequence[TableSchema]) -> Mapping[str, Sequence[str]]:
+        """The statements that create what a source of the same product has and the copies lack, by table; only for
+        copies that are there."""
 
     def shown(self, schema: TableSchema) -> TableSchema:
         """The table under the names that its columns have in the target: others than in the source where its readers

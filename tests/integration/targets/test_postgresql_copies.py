@@ -532,3 +532,42 @@ def test_all_tables_go_into_one_schema_and_those_that_would_get_one_name_are_ref
     removal.finish()
     left = postgres.execute("SELECT nspname FROM pg_namespace WHERE nspname IN ('shop', '_tailrace')", dbname="copy")
     assert left == []
+
+
+EXTRAS = """
+CREATE SCHEMA shop; CREATE TYPE shop.mood AS ENUM ('ok');
+CREATE TABLE shop.item (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "two words" serial, n int DEFAULT 7 + 1,
+    left_out int DEFAULT 3, name text DEFAULT 'it''s', code text UNIQUE, twice int GENERATED ALWAYS AS (7) STORED);
+CREATE UNIQUE INDEX "by %s" ON shop.item (lower(name), n) WHERE n > 3; CREATE INDEX ON shop.item (left_out);
+CREATE INDEX by_hash ON shop.item USING hash (name); CREATE SEQUENCE shop.shared;
+ALTER TABLE shop.item ALTER code SET DEFAULT nextval('shop.shared');
+INSERT INTO shop.item (name) VALUES ('a'), ('b');
+"""
+
+
+@pytest.mark.timeout(300)
+def test_doctor_prints_what_the_copy_lacks_of_the_source(
+    postgres: PostgresServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute(EXTRAS)
+    copy = begin(postgres.source(), postgres, tmp_path, schema="it's")
+    copy.document["spec"]["options"] = [{"match": "shop.item", "columns": ["id", "two words", "n", "name", "code"]}]
+    copy.start()
+    settle(copy)
+    copy.stop()
+
+    def told() -> list[tuple[str, str]]:
+        assert cli.main(["doctor", "-f", str(copy.manifest)]) == 0
+        return re.findall("the copy lacks (\\d+) .*\n.*otherwise run `(.*)`", capsys.readouterr().out)
+
+    (found,) = told()
+    count, statements = found
+    assert int(count) == 8, statements
+    postgres.execute(statements, dbname="copy")
+    assert told() == []
+    for sequence in ("item_two words_seq", "shared"):
+        postgres.execute(f"""SELECT setval('"it''s"."{sequence}"', 70)""", dbname="copy")
+    postgres.execute("""INSERT INTO "it's".item (id) VALUES (9)""", dbname="copy")
+    row = postgres.execute("""SELECT "two words", n, name, code FROM "it's".item WHERE id = 9""", dbname="copy")
+    assert row == [(71, 8, "it's", "71")]

@@ -249,7 +249,7 @@ def _in_the_way(places: Places, tables: Sequence[TableSupport], log: "_Log") -> 
     try:
         places.require_other_database()
         found = places.target.obstacles(schemas, None if log.origin is None else log.origin.log_id)
-        lost = list(_lost_copies(places.target, log))
+        lost = [*_lost_copies(places.target, log), *_lacked(places, schemas)]
     except TailraceError as error:
         yield _failure("target", error)
         return
@@ -274,6 +274,18 @@ def _lost_copies(target: Target, log: "_Log") -> Iterator[Line]:
         except LogTrimmed as stop:
             message = f"the target has no copy of this table, which was copied before: {stop.message}"
             yield Line("fail", table.schema.name, message, stop.fix)
+
+
+def _lacked(places: Places, schemas: Sequence[TableSchema]) -> Iterator[Line]:
+    """Defaults, sequences and indexes of the source that copies do not have."""
+    if places.spec.target.type != places.spec.source.type:
+        return
+    with places.source.session() as session:
+        extras = session.extras([(schema.schema_name, schema.table_name) for schema in schemas])
+    for name, statements in places.target.lacked(extras, schemas).items():
+        message = f"the copy lacks {len(statements)} defaults, sequences and indexes of the source"
+        fix = f"Ignore this unless the copy needs them; otherwise run `{'; '.join(statements)}`."
+        yield Line("warn", name, message, fix)
 
 
 def _java() -> Iterator[Line]:

@@ -1,6 +1,6 @@
 """MySQL and MariaDB behind the protocols of `tailrace.sources.api`: which module answers which question."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +9,7 @@ from tailrace.changelog.records import Origin
 from tailrace.changelog.records.terms import Position
 from tailrace.contract import resources
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
+from tailrace.databases.extras import TableName
 from tailrace.databases.mysql.connect import SERVER_ID, Connection, connect, execute, id_of, source_errors
 from tailrace.errors import TableStop, met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
@@ -75,6 +76,9 @@ class MysqlSession:
         """The server's: its databases are those of the target."""
         with source_errors("asking the source for its identity"):
             return id_of(execute(self.connection, SERVER_ID))
+
+    def extras(self, tables: Collection[TableName]) -> tuple[()]:
+        return ()
 
     def log_end(self) -> Position:
         return log_end.log_end(self.connection, self.numbering)

@@ -1,6 +1,6 @@
 """PostgreSQL behind the protocols of `tailrace.sources.api`: which module answers which question."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,9 @@ from tailrace.changelog.records.terms import Position
 from tailrace.contract import resources
 from tailrace.contract.ownership import MAX_IDENTIFIER
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
+from tailrace.databases.extras import Extra, TableName
 from tailrace.databases.postgresql.connect import DATABASE, Connection, PgConfig, connect, source_errors
+from tailrace.databases.postgresql.extras import extras as extras_of
 from tailrace.errors import TableStop, met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
 from tailrace.sources.postgresql import admission, catalog, chunks, objects, preflight
@@ -74,6 +76,10 @@ class PgSession:
             found = self.connection.execute(DATABASE.encode()).fetchone()
         assert found is not None
         return str(found[0])
+
+    def extras(self, tables: Collection[TableName]) -> list[Extra]:
+        with source_errors("looking for defaults, sequences and indexes"):
+            return extras_of(lambda sql, *names: self.connection.execute(sql.encode(), names).fetchall(), tables)
 
     def log_end(self) -> Position:
         with source_errors("looking at the source's log"):

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from tailrace.batch.limits import BatchLimits
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract import resources
+from tailrace.databases.extras import Extra
 from tailrace.storage.access import Access, hadoop_options, resolve
 from tailrace.storage.path_names import table_folder
 from tailrace.storage.probe import probe, require_exclusive
@@ -62,6 +63,9 @@ class LakeTarget:
 
     def lacking(self, names: Collection[TableName], log_id: str) -> tuple[()]:
         return ()
+
+    def lacked(self, extras: Sequence[Extra], schemas: Sequence[TableSchema]) -> dict[str, list[str]]:
+        return {}
 
     def shown(self, schema: TableSchema) -> TableSchema:
         shown = delta_schema.shown if self._spec.type == "delta" else iceberg_schema.shown

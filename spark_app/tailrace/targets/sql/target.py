@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from tailrace.batch.limits import BatchLimits
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract import resources
+from tailrace.databases.extras import Extra
 from tailrace.errors import TableStop
 from tailrace.storage.secret_files import SECRETS_VARIABLE
 from tailrace.targets.api import Runtime, SparkNeeds, TableName
@@ -64,6 +65,9 @@ class SqlTarget:
             known = owners(session)
             there = session.relations({self._at(name)[0] for name in names})
         return [name for name in names if known.get(at := self._at(name)) != (log_id, there.get(at))]
+
+    def lacked(self, extras: Sequence[Extra], schemas: Sequence[TableSchema]) -> dict[str, list[str]]:
+        return {}
 
     def _at(self, name: TableName) -> Place:
         """The place of the copy of a table that was first captured under this name."""
