@@ -9,7 +9,7 @@ TableName = tuple[str, str]
 class Extra:
     table: TableName
     what: str
-    """The same for the same thing, in source and copy."""
+    """A text that is equal for equal things in source and copy."""
     columns: frozenset[str]
     statement: str
     """It creates the thing; with the marks below."""

@@ -324,13 +324,15 @@ def test_tables_that_fit_are_taken_over_with_all_that_people_have_given_them(
     def of_copy(sql: str) -> list[Any]:
         return postgres.execute(sql, dbname="copy")
 
+    first = both[0]
+    first.start()
+    first.until(lambda _: first.driver.faults() == {"shop.item": "TargetRefused"}, work=True)
+    assert of_copy("SELECT count(*) FROM shop.item") == [(1,)]
+    postgres.execute("DELETE FROM shop.item", dbname="copy")
+    first.until(lambda _: not first.driver.faults(), work=True)
+    first.stop()
     for copy, rows in zip(both, (of_copy, mysql.execute), strict=True):
         copy.start()
-        if copy is both[0]:
-            copy.until(lambda _: copy.driver.faults() == {"shop.item": "TargetRefused"}, work=True)  # noqa: B023
-            assert rows("SELECT count(*) FROM shop.item") == [(1,)]
-            postgres.execute("DELETE FROM shop.item", dbname="copy")
-            copy.until(lambda _: not copy.driver.faults(), work=True)  # noqa: B023
         settle(copy)
         postgres.execute("UPDATE shop.item SET n = n + 10 WHERE id < 4; DELETE FROM shop.visit WHERE n = 2")
         postgres.execute("ALTER TABLE shop.item RENAME n TO m; UPDATE shop.item SET name = 'x' WHERE id = 9")

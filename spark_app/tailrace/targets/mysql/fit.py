@@ -17,7 +17,7 @@ _CHECK = re.compile(r" CHECK \(.*\)$")
 
 
 @dataclass(frozen=True)
-class FoundColumn:
+class ShownColumn:
     kind: str
     collation: str
     """Empty where the type has none."""
@@ -59,16 +59,16 @@ def misfits(
         yield what, f"ALTER TABLE {name} {', '.join(steps)}"
 
 
-def _columns(session: TargetSession, name: str) -> dict[str, FoundColumn]:
+def _columns(session: TargetSession, name: str) -> dict[str, ShownColumn]:
     return {
-        str(column): FoundColumn(str(kind), str(collation or ""), null == "NO", key == "PRI", str(extra))
+        str(column): ShownColumn(str(kind), str(collation or ""), null == "NO", key == "PRI", str(extra))
         for column, kind, collation, null, key, _, extra, *_ in session.rows(f"SHOW FULL COLUMNS FROM {name}")
     }
 
 
 def _kinds(
     session: TargetSession, schema: str, columns: Sequence[WantedColumn], options: str
-) -> dict[str, FoundColumn]:
+) -> dict[str, ShownColumn]:
     """The types and collations in the server's own words, which differ between versions."""
     made = table(session, (schema, WANTED))
     defined = ", ".join(f"{session.quote(each.name)} {each.kind}" for each in columns)
@@ -79,7 +79,7 @@ def _kinds(
 
 
 def _misfits_of(
-    session: TargetSession, name: str, column: WantedColumn, wanted: FoundColumn, found: FoundColumn | None
+    session: TargetSession, name: str, column: WantedColumn, wanted: ShownColumn, found: ShownColumn | None
 ) -> Iterator[tuple[str, str]]:
     quoted, what = session.quote(column.name), f"column {column.name!r}"
     collate = f" COLLATE {wanted.collation}" if wanted.collation else ""

@@ -25,7 +25,7 @@ SELECT relkind = 'r' AND relpersistence = 'p' AND NOT EXISTS (
 
 
 @dataclass(frozen=True)
-class FoundColumn:
+class PresentColumn:
     kind: str
     required: bool
     generated: bool
@@ -64,8 +64,8 @@ def misfits(session: TargetSession, place: Place, columns: Sequence[WantedColumn
             yield f"column {column.name!r} is NOT NULL", drop
 
 
-def _columns(session: TargetSession, name: str) -> dict[str, FoundColumn]:
-    return {str(row[0]): FoundColumn(str(row[1]), *map(bool, row[2:])) for row in session.rows(_COLUMNS, name)}
+def _columns(session: TargetSession, name: str) -> dict[str, PresentColumn]:
+    return {str(row[0]): PresentColumn(str(row[1]), *map(bool, row[2:])) for row in session.rows(_COLUMNS, name)}
 
 
 def _kinds(session: TargetSession, columns: Sequence[WantedColumn]) -> dict[str, str]:
@@ -80,7 +80,7 @@ def _kinds(session: TargetSession, columns: Sequence[WantedColumn]) -> dict[str,
 
 
 def _misfits_of(
-    session: TargetSession, name: str, column: WantedColumn, kind: str, found: FoundColumn | None
+    session: TargetSession, name: str, column: WantedColumn, kind: str, found: PresentColumn | None
 ) -> Iterator[tuple[str, str]]:
     quoted, what = session.quote(column.name), f"column {column.name!r}"
     alter = f"ALTER TABLE {name} ALTER COLUMN {quoted}"

@@ -65,7 +65,7 @@ class WantedColumn:
     nullable: bool
     key: bool
     definition: str
-    """As a new copy would have it."""
+    """The definition that it has in a new copy."""
 
 
 Definitions = Sequence[tuple[str, str]]
