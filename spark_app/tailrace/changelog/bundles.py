@@ -55,8 +55,9 @@ def encoded(data: pa.Table) -> bytes | None:
     if data.nbytes >= SMALL:
         return None
     sink = pa.BufferOutputStream()
+    columns = [c.chunk(0) if c.num_chunks == 1 else c.combine_chunks() for c in data.columns]
     with pa.ipc.new_stream(sink, data.schema) as stream:
-        stream.write_table(pa.table([_cleared(column.combine_chunks()) for column in data.columns], schema=data.schema))
+        stream.write_batch(pa.record_batch([*map(_cleared, columns)], schema=data.schema))
     rows = sink.getvalue()
     return rows.to_pybytes() if rows.size < SMALL else None
 
@@ -64,6 +65,8 @@ def encoded(data: pa.Table) -> bytes | None:
 def _cleared(column: pa.Array) -> pa.Array:
     """Values equal to these, with zeros under the NULLs. An Arrow stream, unlike Parquet, has what stands there: with
     decoders that gather fixed widths, the bytes of other columns, which may be masked or not copied."""
+    if column.null_count == len(column):
+        return pa.nulls(len(column), column.type)
     if pa.types.is_struct(column.type):
         children = [_cleared(child) for child in column.flatten()]
         return pa.StructArray.from_arrays(children, fields=list(column.type), mask=column.is_null())

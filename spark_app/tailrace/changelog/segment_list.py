@@ -132,8 +132,11 @@ class SegmentList(Sequence[LoggedSegment]):
 
     def record_after(self, record: RecordNumber) -> RecordNumber | None:
         """The first record above this one that brings a segment."""
+        last = self.last_record
+        if last is None or last <= record:
+            return None  # as for nearly all tables, nearly always
         index = self._rows.find(RECORD, record + 1)
-        return RecordNumber(int(self._rows.line(index)[RECORD])) if index < len(self) else None
+        return RecordNumber(int(self._rows.line(index)[RECORD]))
 
     def last_seq_through(self, record: RecordNumber) -> Seq | None:
         """The last sequence of the segments up to this record."""

@@ -24,6 +24,9 @@ from tailrace.storage.store import Storage
 SEQ, OP, COMMIT_TS, UNCHANGED, OLD_KEY = "_seq", "_op", "_commit_ts", "_unchanged", "_old_key"
 LOG_COLUMNS = (SEQ, OP, COMMIT_TS, UNCHANGED, OLD_KEY)
 INSERT, UPDATE, DELETE, MOVE = "I", "U", "D", "M"
+KEPT_SCHEMAS = 4096
+_SCHEMAS: dict[int, tuple[TableSchema, pa.Schema]] = {}
+"""Schemas by the identity of the table's version, which is asked for with each of its segments."""
 ROW_GROUP_ROWS = 131_072
 """Rows that a reader holds at least at a time."""
 
@@ -35,6 +38,15 @@ def segment_schema(table: TableSchema) -> pa.Schema:
     null.
     `_old_key` holds the key a moved row had (null unless `_op` is M); a table without a key has no such column.
     """
+    known = _SCHEMAS.get(id(table))
+    if known is None or known[0] is not table:
+        if len(_SCHEMAS) >= KEPT_SCHEMAS:
+            _SCHEMAS.clear()
+        known = _SCHEMAS[id(table)] = table, _segment_schema(table)
+    return known[1]
+
+
+def _segment_schema(table: TableSchema) -> pa.Schema:
     clash = [c.name for c in table.columns if c.name in LOG_COLUMNS]
     if clash:
         raise ValueUnsupported(
@@ -101,10 +113,10 @@ def segment_of(table: TableSchema, data: pa.Table) -> Segment:
 def _range(data: pa.Table, table: TableSchema) -> tuple[Seq, Seq]:
     if data.num_rows == 0:
         raise ValueError(f"a segment of {table.name} needs a row")
-    seqs = data[SEQ].combine_chunks()
-    if not pc.all(pc.greater(seqs[1:], seqs[:-1]), min_count=0).as_py():
+    seqs = data[SEQ].to_numpy()
+    if not (seqs[1:] > seqs[:-1]).all():
         raise ValueError(f"sequences of {table.name} do not rise")
-    return Seq(seqs[0].as_py()), Seq(seqs[-1].as_py())
+    return Seq(int(seqs[0])), Seq(int(seqs[-1]))
 
 
 @contextmanager

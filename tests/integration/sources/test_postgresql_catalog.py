@@ -6,12 +6,13 @@ import pytest
 
 from support.pg_source import config_of
 from support.postgres import PostgresServer
-from tailrace.contract.resources import TablesSpec
+from tailrace.contract.resources import TableOptions, TablesSpec
 from tailrace.databases.postgresql.connect import Connection, connect
 from tailrace.sources.postgresql import unreadable
 from tailrace.sources.postgresql.catalog import discover, of_other_case
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.relations import COMPARABLE, CatalogHorizon, settled
+from tailrace.sources.postgresql.trees import Trees
 
 MADE = "CREATE TABLE s.{0} (id int PRIMARY KEY)"
 CHANGED = "ALTER TABLE s.{0} ALTER id SET STATISTICS 7"
@@ -37,6 +38,21 @@ def test_ages_are_not_compared_after_a_thousand_million_transactions(postgres: P
         now = _now(admin)
         assert _settled(admin, now) == {"older"}
         assert _settled(admin, CatalogHorizon(now.xid, now.number - COMPARABLE)) == set()
+
+
+def test_a_look_makes_again_only_the_tables_whose_rows_in_the_catalog_differ(postgres: PostgresServer) -> None:
+    with connect(config_of(postgres)) as admin:
+        for line in ("CREATE SCHEMA s", *map(MADE.format, "abcd")):
+            admin.execute(line.encode())
+        trees, spec = Trees(), TablesSpec(include=("s.*",))
+        before = discover(admin, spec, (), trees)
+        assert [now is then for now, then in zip(discover(admin, spec, (), trees), before, strict=True)] == [True] * 4
+        for line in ("ALTER TABLE s.a ADD n int", "ALTER TABLE s.b REPLICA IDENTITY FULL", "TRUNCATE s.c"):
+            admin.execute(line.encode())
+        after = discover(admin, spec, (), trees)
+        assert [now is then for now, then in zip(after, before, strict=True)] == [False, False, False, True]
+        assert after == discover(admin, spec)
+        assert discover(admin, spec, (TableOptions(match="s.d", columns=("id",)),), trees)[3] is not after[3]
 
 
 def _now(admin: Connection) -> CatalogHorizon:

@@ -4,6 +4,7 @@ Called by capture (at start and when it polls for schema changes), by the chunk 
 by preflight. Identity is oid and attnum, never a name.
 """
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
@@ -165,9 +166,16 @@ def _with_columns(
     roots = [r["oid"] for r in rows if r["relkind"] == "p"]
     found = trees.look(cursor.connection, roots)
     below = {oid: found.get(oid, NOTHING) for oid in roots}
-    return tuple(
-        _table(r, columns[r["oid"]], below.get(r["oid"]), options_of(options, r["nspname"], r["relname"])) for r in rows
-    )
+    before, trees.tables = trees.tables, {}
+    for row in rows:
+        oid, own = row["oid"], options_of(options, row["nspname"], row["relname"])
+        tree = below.get(oid)
+        # The catalog's rows themselves would be kept for nothing else.
+        made_of = hashlib.sha256(repr((row, columns[oid])).encode()).digest(), tree, own
+        known = before.get(oid)
+        same = known is not None and known[0] == made_of
+        trees.tables[oid] = known if known and same else (made_of, _table(row, columns[oid], tree, own))
+    return tuple(table for _, table in trees.tables.values())
 
 
 def _table(row: DictRow, found: list[DictRow], below: Tree | None, options: TableOptions | None) -> PgTable:

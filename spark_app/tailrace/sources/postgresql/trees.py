@@ -13,7 +13,7 @@ from psycopg.rows import DictRow, dict_row
 
 from tailrace.changelog.records.tables import Parts
 from tailrace.databases.postgresql.connect import Connection
-from tailrace.sources.postgresql.model import FileNodes
+from tailrace.sources.postgresql.model import FileNodes, PgTable
 
 # Of each member its rows in pg_class, pg_inherits and pg_index, and its schema's; of the root its columns as well: a
 # partition's columns are named and dropped through the root alone, and what else is of interest about them (values for
@@ -106,10 +106,12 @@ NOTHING = Tree((), {}, frozenset(), {}, {})
 
 
 class Trees:
-    """Those of one database, as the last look saw them."""
+    """Those of one database, as the last look saw them, and the tables."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Stamp, Tree]] = {}
+        self.tables: dict[int, tuple[object, PgTable]] = {}
+        """Each table that was found, and what it was made of."""
 
     def look(self, connection: Connection, roots: Sequence[int]) -> Mapping[int, Tree]:
         """The trees of these tables now. The stamp is read first: details that are newer than it are read once more by
