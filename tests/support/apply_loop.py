@@ -19,7 +19,7 @@ from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import LoggedChunk, LoggedSegment, LogState, SegmentList, TableLog
-from tailrace.targets.api import ChunkLost, ChunkWriter, NeededChunks, Opened, Opening, TableFailed, UnitBatch
+from tailrace.targets.api import ChunkLost, ChunkWriter, Look, NeededChunks, Opened, Opening, TableFailed, UnitBatch
 
 LIMITS = BatchLimits(rows=400_000, size=128 << 20, chunk_rows=4_000_000, chunks=400)
 CHUNK = make_chunk(path="file:///c", rows=2, size=1)
@@ -130,6 +130,9 @@ class TargetUnit:
 
     def chunk_writer(self, schema: TableSchema) -> ChunkWriter:
         return self.targets[schema.table_id].chunk_writer(schema)
+
+    def look(self, schema: TableSchema, applied: AppliedState) -> Look:
+        raise AssertionError("nothing is verified")
 
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         self.targets[schema.table_id].tidy(schema, applied, needed, now)

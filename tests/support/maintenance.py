@@ -508,15 +508,27 @@ def grow(walk: Walk, commits: int, kept: int, tidy: int = 20) -> Size:
     return walk.size()
 
 
-class AgedDeltaWalk(DeltaWalk):
-    """Its clock is an hour late, but for a few seconds: Delta, which goes by the machine's, leaves out of its
-    checkpoints what was removed more than these seconds ago."""
+class AgedDelta(DeltaTable):
+    """Its checkpoints are written an hour later than its commits are made, but for a few seconds: they leave out what
+    was removed more than these seconds ago."""
 
-    LATE = 3600.0 - 15.0
+    LATE = 3600.0 - 3.0
+
+    @override
+    def write_checkpoint(self) -> None:
+        late, self._clock = self._clock, time.time
+        try:
+            super().write_checkpoint()
+        finally:
+            self._clock = late
+
+
+class AgedDeltaWalk(DeltaWalk):
+    LATE = AgedDelta.LATE
 
     @override
     def _make(self) -> DeltaTable:
-        return DeltaTable(lambda: self.spark, self.storage, self.location, clock=lambda: time.time() - self.LATE)
+        return AgedDelta(lambda: self.spark, self.storage, self.location, clock=lambda: time.time() - self.LATE)
 
     @override
     def expire(self, older_than: float, chunks: KeptChunks) -> None:

@@ -23,7 +23,7 @@ from support.forks import Forked, Forks
 from support.kube import KubeApi, now
 from support.process import Program
 from support.seam_names import checked
-from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody
+from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody, VerificationReport
 from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import SnapshotStatus, Status
 from tailrace.driver.asking.server import Conflict, StatusServer, Unknown
@@ -173,6 +173,9 @@ class DriverDouble:
             ),
         )
         return SnapshotAnswer(id=snapshot_id, record=41 + len(self.bodies), tables=body.spec.tables)
+
+    def report(self, snapshot_id: str) -> VerificationReport:
+        raise Unknown(f"snapshot {snapshot_id} is no verification", "")
 
     def stop_snapshot(self, snapshot_id: str) -> None:
         self.asked.append(f"stop {snapshot_id}")

@@ -116,6 +116,8 @@ class Driver:
             journal=journal,
             writers=applier.chunk_writer,
             opened=applier.is_open,
+            is_whole=applier.is_whole,
+            look=applier.look,
             lost=applier.lost_chunks,
         )
         runner = SnapshotRunner(tools, progress, lambda: spec.snapshot, retry_seconds=lambda: RETRY_SECONDS)

@@ -22,6 +22,7 @@ from tailrace.changelog.records.terms import Key, RecordNumber, TableSchema
 from tailrace.changelog.types import arrow_type
 from tailrace.errors import TargetChanged, TargetRefused
 from tailrace.fold.chunk_keys import KEY_ONLY, read_chunk_keys
+from tailrace.fold.comparison import Compared, compared, superfluous, withheld
 from tailrace.fold.decide import Folded, decide
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Columns, Ints, Mask, typed
@@ -29,6 +30,7 @@ from tailrace.fold.log_rows import segment_rows
 from tailrace.fold.moved_keys import find_moved_keys
 from tailrace.fold.newest import FROM_BASE
 from tailrace.fold.numbered import NumberedKeys, number_keys
+from tailrace.fold.replayed import KeyStates, logged_rows, replay_alone, replayed
 from tailrace.targets.api import ChunkLost, NeededChunks, Opened, Opening, TableFailed, UnitBatch, WrittenChunk
 
 Row = dict[int, Any]
@@ -187,11 +189,48 @@ class MemoryUnit:
     def missing(self) -> tuple[()]:
         return ()
 
+    def look(self, schema: TableSchema, applied: AppliedState) -> "MemoryLook":
+        return MemoryLook(self.database, self.log, schema.table_id)
+
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         if not needed.reading:
             mine = [path for path in self.database.staged if path.startswith(f"{schema.table_id}/")]
             for path in set(mine) - needed.paths:
                 del self.database.staged[path]
+
+
+@dataclass(frozen=True)
+class MemoryLook:
+    """See `targets.api.Look`."""
+
+    database: MemoryDatabase
+    log: ObjectAccess
+    table_id: int
+
+    def compare(self, expect: Callable[[AppliedState], TableSlice]) -> Compared:
+        with self.database.lock:
+            table = self.database.tables[self.table_id]
+            if self.table_id in self.database.members:
+                table = _at(table, self.database.record)
+        part = expect(table.applied)
+        work = FoldInput(part, {column.name: arrow_type(column.type) for column in part.schema.columns}, self.log)
+        chunks = StagedChunks(self.database, work)
+        if not part.finished:
+            return self._states(work, table, replayed(work, part.chunks[0], chunks))
+        kept = _kept(work, part.finished[0], chunks)
+        extra = sorted(table.rows.keys() - kept)
+        alone = replay_alone(work)
+        rows = logged_rows(work, alone, np.flatnonzero(alone.present & alone.known))
+        found = self._states(work, table, KeyStates(alone.keys, alone.present, alone.known, rows))
+        return superfluous(keys.columns(extra, work.key_types)) + found.beyond_chunks()
+
+    @staticmethod
+    def _states(work: FoldInput, table: StoredTable, states: KeyStates) -> Compared:
+        named = keys.keys(states.keys)
+        there = {at: table.rows[key] for at, key in enumerate(named) if key in table.rows}
+        held = withheld(states.keys, table.applied.holes, work.key_types)
+        rows = StoredRows(work, there).table(list(there.values()))
+        return compared(states, held, np.fromiter(there, np.int64, len(there)), rows, work.types)
 
 
 _numbers = count()
@@ -265,9 +304,9 @@ class StoredRows:
     def rows(self, wanted: Mask) -> Iterator[tuple[Ints, Iterable[pa.Table]]]:
         numbers = np.array([number for number in self.stored if wanted[number]], np.int64)
         if len(numbers):
-            yield numbers, [self._table([self.stored[number] for number in numbers.tolist()])]
+            yield numbers, [self.table([self.stored[number] for number in numbers.tolist()])]
 
-    def _table(self, rows: Sequence[Row]) -> pa.Table:
+    def table(self, rows: Sequence[Row]) -> pa.Table:
         types = self.work.types
         columns = [pa.array([r.get(c.id) for r in rows], types[c.name]) for c in self.work.slice.schema.columns]
         return pa.table(columns, names=self.work.names)

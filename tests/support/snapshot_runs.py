@@ -99,7 +99,18 @@ def runner_over(
             monkeypatch.setattr(steps, name, getattr(world, name))
     monkeypatch.setattr(steps, "find_table", lambda tools, table: table.table_id)
     monkeypatch.setattr(snapshots, "CaptureClient", lambda path: world)
-    tools = cast(Any, Tools)(None, tuple, folder, None, world, lambda *_: None, lambda table_id: True, lambda: ())
+    tools = Tools(
+        anywhere=cast(Any, None),
+        options=tuple,
+        socket=folder,
+        spark=cast(Any, None),
+        journal=cast(Any, world),
+        writers=lambda *_: None,
+        opened=lambda table_id: True,
+        is_whole=lambda table_id: True,
+        look=lambda table_id: None,
+        lost=tuple,
+    )
     return SnapshotRunner(
         tools, Progress(), defaults or (lambda: SnapshotSpec(parallelism=2)), retry_seconds=lambda: 60
     )

@@ -151,7 +151,7 @@ def _assess(found: SnapshotStatus, executors_missing: str) -> Assessed:
     waits = why or executors_missing
     match found.state:
         case "Completed":
-            return "Completed", Readiness("True", Reason.COMPLETED, "Snapshot completed.")
+            return "Completed", Readiness("True", Reason.COMPLETED, _completed(found))
         case "Failed":
             return "Failed", Readiness("False", Reason.FAILED, why or "the snapshot failed.", stuck=True)
         case "Stopped":
@@ -162,6 +162,20 @@ def _assess(found: SnapshotStatus, executors_missing: str) -> Assessed:
             return "Running", Readiness("True", Reason.RUNNING, waits or "Accepted; waiting to start.")
         case "Running":
             return "Running", Readiness("True", Reason.RUNNING, waits)
+
+
+def _completed(found: SnapshotStatus) -> str:
+    if not found.verify:
+        return "Snapshot completed."
+    wrong = [table for table in found.tables if table.compared is not None and table.compared.differences]
+    if not wrong:
+        return "Verified: every row is equal."
+    names = ", ".join(table.name for table in wrong[:MAX_WORST])
+    return f"Verified: {_differences(found)} rows are not the source's, in {names}."
+
+
+def _differences(found: SnapshotStatus) -> int:
+    return sum(table.compared.differences for table in found.tables if table.compared is not None)
 
 
 def _progress(observed: ObservedRequest, found: SnapshotStatus) -> dict[str, Any]:
@@ -181,6 +195,7 @@ def _progress(observed: ObservedRequest, found: SnapshotStatus) -> dict[str, Any
         "rows_done": count(found.rows_done),
         "rows_estimated": count(found.rows_estimated),
         "rows_per_second": rate(found.rows_per_second),
+        "differences": count(_differences(found)) if found.verify else None,
         "estimated_end": times.text(observed.now + seconds) if seconds is not None else None,
         "started_at": observed.status.started_at or times.text(observed.now),
         "tables": tuple(_table(t) for t in bad_first[:MAX_WORST]),

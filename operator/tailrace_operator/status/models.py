@@ -328,6 +328,8 @@ class SnapshotRequestStatus(Model):
     """Rows that the source's statistics expect."""
     rows_per_second: Annotated[float, Field(ge=0)] = 0.0
     """Rows read per second."""
+    differences: Count | None = None
+    """Rows that a verification found to differ; none: it is no verification."""
     estimated_end: Time | None = None
     """Estimated end at the current speed."""
     started_at: Time | None = None

@@ -32,7 +32,7 @@ from tailrace.contract.faults import fault_of
 from tailrace.errors import CorruptLog, Fenced, Retry, Stop, TableStop, TailraceError
 from tailrace.errors.backoff import Backoff, Outages
 from tailrace.snapshot.planner import still_needed
-from tailrace.targets.api import ChunkLost, ChunkWriter, TableFailed
+from tailrace.targets.api import ChunkLost, ChunkWriter, Look, TableFailed
 
 log = logging.getLogger(__name__)
 
@@ -331,6 +331,21 @@ class Applier:
         entry = self._present(table_id)
         worker = None if entry is None else entry.unit.worker
         return None if worker is None else worker.chunk_writer(table_id, schema)
+
+    def is_whole(self, table_id: int) -> bool:
+        """True if the target holds all rows that were read of the table, and none are being read."""
+        entry, state = self._present(table_id), self._journal.state
+        applied = None if entry is None else entry.copy.applied
+        if entry is None or applied is None or entry.copy.replacing or applied.gap is not None:
+            return False
+        return not is_read(state.tables[table_id], state, applied)
+
+    def look(self, table_id: int) -> tuple[Look, RecordNumber] | None:
+        """The table's copy, to be compared with its source, and the record that it holds at least; None: not while it
+        is not whole. Waits for a batch."""
+        entry = self._present(table_id) if self.is_whole(table_id) else None
+        worker = None if entry is None else entry.unit.worker
+        return None if worker is None else worker.look(table_id, self._journal.state.tables[table_id])
 
     def _present(self, table_id: int) -> _Entry | None:
         """The entry of the table's present generation."""

@@ -24,4 +24,4 @@ def _reads(snapshot: SnapshotState, table: TableLog) -> bool:
     """True if it is reading the whole table."""
     part, plan = snapshot.tables.get(table.table_id), snapshot.plan
     under_way = part is not None and part.finished is None and snapshot.ended is None
-    return under_way and plan.where is None and plan.keys is None
+    return under_way and plan.whole

@@ -22,7 +22,7 @@ from tailrace.changelog.records.terms import Key, RecordNumber, TableSchema
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.status import TableCounters
 from tailrace.errors import TailraceError, met_at
-from tailrace.targets.api import ChunkWriter, Opening, TableFailed, Unit, UnitBatch
+from tailrace.targets.api import ChunkWriter, Look, Opening, TableFailed, Unit, UnitBatch
 
 log = logging.getLogger(__name__)
 
@@ -145,6 +145,17 @@ class UnitWorker:
             for copy in gone:
                 copy.applied = None
             return [copy.table_id for copy in gone]
+
+    def look(self, table_id: int, log_table: TableLog) -> tuple[Look, RecordNumber] | None:
+        """The table's copy, to be compared, and the record that it holds at least; None: the target is not open. Waits
+        for a batch."""
+        with self._lock:
+            copy = self.copies.get(table_id)
+            applied = None if copy is None else copy.applied
+            if copy is None or applied is None or copy.generation != log_table.generation:
+                return None
+            schema = next(s.table for s in log_table.schemas if s.table.version == applied.schema_version)
+            return self._unit.look(schema, applied), self._covered(copy)
 
     def tidy(self, table_id: int, state: LogState, now: float) -> None:
         """Upkeep of a table; only between batches."""

@@ -152,6 +152,61 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: Rec
     return replace(result, segments=segments) if brings else None
 
 
+@dataclass(frozen=True)
+class Held:
+    """The content of the target: the state of a table's copy."""
+
+    applied: AppliedState
+    through: RecordNumber
+    """The record up to which it lacks nothing: the applied one, or a later one that brought the table nothing."""
+
+
+def since_chunk(log: LogState, table_id: int, held: Held, *chunks: ChunkRegistered) -> TableSlice:
+    """A chunk that is not applied, and the changes from its replay point up to what the target holds: together, the
+    rows that the target should have of the chunk's keys. Of a table without a key: all chunks of one reading."""
+    part = _held_slice(log, table_id, held)
+    return _looked(log.tables[table_id], replace(part, chunks=chunks), part.start_seq)
+
+
+def since_chunks(log: LogState, table_id: int, held: Held, finish: FinishedSnapshot) -> TableSlice:
+    """All chunks of a snapshot that is not applied, and the changes from its smallest replay point up to what the
+    target holds: together, all keys that the target may have. The changes count as new; those before the last TRUNCATE
+    do not."""
+    part = _held_slice(log, table_id, held)
+    emptied = (seq for seq in part.truncates if seq >= finish.replay_point)
+    start = max([Seq(finish.replay_point - 1), *emptied])
+    return _looked(log.tables[table_id], replace(part, finished=(finish,)), start)
+
+
+def _held_slice(log: LogState, table_id: int, held: Held) -> TableSlice:
+    table, applied = log.tables[table_id], held.applied
+    truncates = (t.seq for t in table.truncates if t.record <= held.through and t.seq <= applied.applied_seq)
+    versions = {s.table.version: s.table for s in table.schemas}
+    return TableSlice(
+        applied=applied,
+        table_id=table_id,
+        schema=versions[applied.schema_version],
+        versions=versions,
+        start_seq=applied.applied_seq,
+        through_seq=applied.applied_seq,
+        through_record=held.through,
+        clear=False,
+        segments=(),
+        truncates=tuple(truncates),
+        chunks=(),
+        finished=(),
+        repair=False,
+    )
+
+
+def _looked(table: TableLog, part: TableSlice, start: Seq) -> TableSlice:
+    points = _needed(part)
+    if min(points) <= table.trimmed_through:
+        what = f"changes from sequence {min(points)} on are needed, those up to {table.trimmed_through} are gone"
+        raise LogTrimmed(table.schema.name, what, "Verify it again.")
+    return replace(part, start_seq=start, segments=_segments(table, part))
+
+
 def _segments(table: TableLog, cut: TableSlice) -> tuple[Segment, ...]:
     """All that the rows, the chunks and the snapshots' ends of the batch are made of."""
     first = min(_needed(cut))
@@ -230,8 +285,7 @@ def _complete_running(log: LogState, table: TableLog) -> Iterator[RecordNumber]:
         if snapshot.ended is not None:
             continue
         part = snapshot.tables.get(table.table_id)
-        complete = snapshot.plan.where is None and snapshot.plan.keys is None
-        if part is not None and complete and part.finished is None:
+        if part is not None and snapshot.plan.whole and part.finished is None:
             yield snapshot.record
 
 

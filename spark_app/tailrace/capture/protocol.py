@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from tailrace.changelog.records.snapshots import (
+    ChunkCompared,
     ChunkRegistered,
     SnapshotEnded,
     SnapshotPlanned,
@@ -34,6 +35,7 @@ class Append(Closed):
         Annotated[
             SnapshotPlanned
             | SnapshotTableStarted
+            | ChunkCompared
             | SnapshotTableFinished
             | SnapshotEnded
             | SnapshotSuspended

@@ -16,6 +16,7 @@ from tailrace.changelog.packed import PackedRows
 from tailrace.changelog.records import Origin, SourceRenewed, Transactions
 from tailrace.changelog.records.snapshots import (
     ChunkRegistered,
+    ComparisonResult,
     ReadFailure,
     SnapshotEnded,
     SnapshotPlanned,
@@ -32,6 +33,7 @@ from tailrace.changelog.records.terms import (
     TableSchema,
     is_empty,
     is_false,
+    is_none,
 )
 from tailrace.changelog.segment_list import LoggedSegment, SegmentList
 from tailrace.changelog.transactions import TransactionIds, TransactionStart
@@ -72,6 +74,19 @@ class LoggedFinish(Closed):
     complete: bool
     replay_point: Seq
     chunks: tuple[LoggedChunk, ...]
+
+
+class Verified(Closed):
+    """The last verification of a whole table."""
+
+    snapshot_id: str
+    at_record: RecordNumber
+    """The record at which its last comparison was made."""
+    position: Position
+    """The source's position at which the end was recorded."""
+    ended_at: int
+    """`written_at` of that record."""
+    found: ComparisonResult
 
 
 class TableLog(Closed):
@@ -118,6 +133,8 @@ class TableLog(Closed):
     """The fingerprint as last recorded; None: not yet."""
     nulled: Nulled = Field(default=(), exclude_if=is_empty)
     """Sums over all segments and chunks since the table was added; what was read twice counts twice."""
+    verified: Verified | None = Field(default=None, exclude_if=is_none)
+    """None: it has not been, since it was added."""
     stopped: TableStopped | None = None
     removed: bool = False
     ended_at: int | None = None
@@ -166,6 +183,10 @@ class SnapshotTable(Closed):
     """The few below it that are not registered: chunks are read side by side."""
     chunks_done: int = 0
     rows_done: int = 0
+    uncompared: tuple[int, ...] = Field(default=(), exclude_if=is_nothing)
+    """The chunks of a verification that are registered and not yet compared, of a table with a key."""
+    found: ComparisonResult | None = Field(default=None, exclude_if=is_none)
+    """The sum of a verification's comparisons."""
     finished: SnapshotTableFinished | None = None
 
     def ordinals_with(self, chunk: int) -> tuple[int, tuple[int, ...]] | None:

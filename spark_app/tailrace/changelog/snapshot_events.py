@@ -16,9 +16,12 @@ from tailrace.changelog.logged import (
     SnapshotState,
     SnapshotTable,
     TableLog,
+    Verified,
 )
 from tailrace.changelog.records.snapshots import (
+    ChunkCompared,
     ChunkRegistered,
+    ComparisonResult,
     ReadFailure,
     SnapshotEnded,
     SnapshotPlanned,
@@ -26,7 +29,7 @@ from tailrace.changelog.records.snapshots import (
     SnapshotTableFinished,
     SnapshotTableStarted,
 )
-from tailrace.changelog.records.terms import with_nulled
+from tailrace.changelog.records.terms import RecordNumber, with_nulled
 
 
 def _open_snapshot(work: Folding, snapshot_id: str) -> SnapshotState:
@@ -92,7 +95,8 @@ def _chunk_registered(work: Folding, event: ChunkRegistered) -> None:
         work.corrupt(f"{name} has replay point {event.replay_point}, outside {kept_from}..{work.record.last_seq + 1}")
     if all(s.table.version != event.schema_version for s in log.schemas):
         work.corrupt(f"{name} has the unknown schema version {event.schema_version}")
-    if _of_generation(snapshot, log):
+    verify = snapshot.plan.verify
+    if _of_generation(snapshot, log) and not verify:
         chunks = log.chunks.append(LoggedChunk(record=work.record.number, chunk=event))
         work.update(log, chunks=chunks, nulled=with_nulled(log.nulled, event.nulled))
     _update(
@@ -105,12 +109,22 @@ def _chunk_registered(work: Folding, event: ChunkRegistered) -> None:
         missing=ordinals[1],
         chunks_done=table.chunks_done + 1,
         rows_done=table.rows_done + event.rows,
+        uncompared=(*table.uncompared, event.chunk) if verify and not log.schema.keyless else (),
     )
+
+
+def _compared(work: Folding, event: ChunkCompared) -> None:
+    snapshot = _open_snapshot(work, event.snapshot_id)
+    table = _open_table(work, snapshot, event.table_id)
+    if event.chunk not in table.uncompared:
+        work.corrupt(f"snapshot {event.snapshot_id} has no chunk {event.chunk} of table {event.table_id} to compare")
+    left = tuple(chunk for chunk in table.uncompared if chunk != event.chunk)
+    _update(work, snapshot, table, uncompared=left, found=(table.found or ComparisonResult()) + event.found)
 
 
 def _later(work: Folding, snapshot: SnapshotState, table: TableLog) -> list[SnapshotState]:
     """Snapshots of the whole table that were planned later."""
-    later = (s for s in work.snapshots.values() if s.record > snapshot.record and _whole(s))
+    later = (s for s in work.snapshots.values() if s.record > snapshot.record and s.plan.whole)
     return [s for s in later if table.table_id in s.tables and _of_generation(s, table)]
 
 
@@ -149,18 +163,17 @@ def _overtaken(snapshot: SnapshotState, table: TableLog) -> bool:
     return len(records) == 0 or records[0] <= table.reread_record or not snapshot.reads(table)
 
 
-def _whole(snapshot: SnapshotState) -> bool:
-    return snapshot.plan.where is None and snapshot.plan.keys is None
-
-
 def _table_finished(work: Folding, event: SnapshotTableFinished) -> None:
     """A table that failed brings no finish: what its chunks brought stays, nothing is replaced. That it was not read
     whole is remembered with the table, for the snapshot itself is forgotten."""
     snapshot = _open_snapshot(work, event.snapshot_id)
     table = _open_table(work, snapshot, event.table_id)
     log = work.table(event.table_id)
+    if snapshot.plan.verify:
+        _verified(work, event, snapshot, table)
+        return
     ours = _of_generation(snapshot, log)
-    if ours and _whole(snapshot):
+    if ours and snapshot.plan.whole:
         # What a later snapshot has not read, this one has not either, unless all that it was called for is older than
         # what this one has read. What a later one has read, this one need not.
         later = _later(work, snapshot, log)
@@ -177,10 +190,30 @@ def _table_finished(work: Folding, event: SnapshotTableFinished) -> None:
             )
         log = work.captured(event.table_id)
         if ours:
-            read = table.chunk_records[0] if _whole(snapshot) and snapshot.reads(log) else log.read_record
+            read = table.chunk_records[0] if snapshot.plan.whole and snapshot.reads(log) else log.read_record
             finishes = (*log.finishes, _finish(work, event, snapshot, table))
             work.update(log, finishes=finishes, read_record=max(read, log.read_record))
     _update(work, snapshot, table, finished=event, chunks=AppendList(), chunk_records=AppendList())
+
+
+def _verified(work: Folding, event: SnapshotTableFinished, snapshot: SnapshotState, table: SnapshotTable) -> None:
+    """The result stays with the snapshot and, of the whole table, with the table."""
+    log, found = work.table(event.table_id), (table.found or ComparisonResult()) + (event.left or ComparisonResult())
+    if event.error is None and (table.uncompared or event.chunks != len(table.chunks)):
+        work.corrupt(f"snapshot {event.snapshot_id} finishes table {event.table_id} before it has compared all chunks")
+    plan = snapshot.plan
+    if event.error is None and plan.keys is None and event.at_record is not None and _of_generation(snapshot, log):
+        at, record = event.at_record, work.record
+        verified = Verified(
+            snapshot_id=plan.snapshot_id,
+            at_record=at,
+            position=record.position,
+            ended_at=record.written_at,
+            found=found,
+        )
+        work.update(log, verified=verified)
+    none = AppendList[ChunkRegistered](), AppendList[RecordNumber]()
+    _update(work, snapshot, table, finished=event, chunks=none[0], chunk_records=none[1], uncompared=(), found=found)
 
 
 def _finish(work: Folding, event: SnapshotTableFinished, snapshot: SnapshotState, table: SnapshotTable) -> LoggedFinish:
@@ -208,7 +241,7 @@ def _left_unread(work: Folding, snapshot: SnapshotState, event: SnapshotEnded) -
             continue
         read = any(_has_read(later, table) for later in _later(work, snapshot, table))
         read = read or (_called(snapshot, table) and _was_read(table))
-        if _needed(snapshot, table) and _whole(snapshot) and not read:
+        if _needed(snapshot, table) and snapshot.plan.whole and not read:
             why = f"snapshot {event.snapshot_id} ended before it had read the whole table"
             message = f"{why}: {event.message}" if event.message else why
             work.update(table, unread=ReadFailure(message=message, where="driver"))
@@ -239,6 +272,7 @@ SNAPSHOT_HANDLERS: Mapping[type, Handler] = {
     SnapshotPlanned: _planned,
     SnapshotTableStarted: _table_started,
     ChunkRegistered: _chunk_registered,
+    ChunkCompared: _compared,
     SnapshotTableFinished: _table_finished,
     SnapshotEnded: _ended,
     SnapshotSuspended: _suspended,

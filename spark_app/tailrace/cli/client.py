@@ -23,6 +23,7 @@ from tailrace.contract.driver import (
     SpecAnswer,
     SpecBody,
     SuspendBody,
+    VerificationReport,
 )
 from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import Status
@@ -81,6 +82,10 @@ class DriverClient:
                     raise
             time.sleep(LOOK_PAUSE)
 
+    def report(self, snapshot_id: str) -> VerificationReport:
+        path = f"{SNAPSHOTS}/{quote(snapshot_id, safe='')}/report"
+        return VerificationReport.model_validate_json(self._call("GET", path))
+
     def change_spec(self, body: SpecBody) -> SpecAnswer:
         """Asked again, for as long as an answer may take at all, while chunks are being read."""
         text, end = body.to_json(), time.monotonic() + TIMEOUT
@@ -104,7 +109,7 @@ class DriverClient:
 
     def _call(self, method: str, path: str, body: str | None = None) -> bytes:
         headers = {"Content-Type": "application/json"}
-        if method != "GET":
+        if method != "GET" or path.startswith(SNAPSHOTS):
             headers["Authorization"] = f"Bearer {self._token()}"
         data = None if body is None else body.encode()
         request = urllib.request.Request(self._url + path, data, headers, method=method)

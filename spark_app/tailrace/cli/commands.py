@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tailrace.cli import request_options
+from tailrace.cli import request_options, verification_text
 from tailrace.cli.client import DriverClient
 from tailrace.contract import faults
 from tailrace.contract.driver import RetainedLog, SnapshotBody, SpecBody
@@ -170,6 +170,48 @@ def snapshot(options: argparse.Namespace) -> int:
         answer = client.request(request_id(request), SnapshotBody(name=request.metadata.name, spec=request.spec))
         print(f"{answer.id}: accepted, reads {visible(', '.join(answer.tables))}; `tailrace status` shows its progress")
     return 0
+
+
+REPORT_PAUSE, PROGRESS_SECONDS = 0.5, 10.0
+
+
+def verify(options: argparse.Namespace) -> int:
+    manifest = manifest_of(options)
+    name, mode = name_of(options, manifest), "Repair" if options.repair else "Verify"
+    request = request_options.of_rows(options, name, "tailrace", mode=mode)
+    client = _client_of(options, manifest)
+    answer = client.request(request_id(request), SnapshotBody(name=request.metadata.name, spec=request.spec))
+    found, told = client.report(answer.id), time.monotonic()
+    while not found.over:
+        time.sleep(REPORT_PAUSE)
+        found = client.report(answer.id)
+        if time.monotonic() > told + PROGRESS_SECONDS:
+            told = time.monotonic()
+            done, rows = sum(t.finished for t in found.tables), sum(t.compared.rows for t in found.tables)
+            log.info("%d of %d tables compared, %d rows so far", done, len(found.tables), rows)
+    if options.json:
+        print(found.model_dump_json(by_alias=True))
+    else:
+        print("\n".join(map(visible, verification_text.lines(found))))
+    faults = [table for table in found.tables if table.fault is not None]
+    if found.state != "Completed" or faults:
+        what = ", ".join(table.name for table in faults) or found.state.lower()
+        raise Unfinished(f"not verified: {what}", faults[0].fault.fix if faults and faults[0].fault else "")
+    wrong = [table.name for table in found.tables if table.compared.differences]
+    if wrong:
+        fix = "Add --repair to read these rows again." if not options.repair else ""
+        raise CopyDiffers(f"not equal to the source: {', '.join(wrong)}", fix)
+    return 0
+
+
+class CopyDiffers(TailraceError):
+    """Rows of a copy are not those of its source."""
+
+    exit_code = 3
+
+
+class Unfinished(TailraceError):
+    """A verification has no result for some table."""
 
 
 def resync(options: argparse.Namespace) -> int:

@@ -29,11 +29,13 @@ EXAMPLES = """examples:
   tailrace reload -f shop.yaml               apply changed tables, options or intervals without a restart
   tailrace snapshot -f shop.yaml --tables 'public.orders' --where "region = 'eu'"
   tailrace snapshot -f request.yaml          a SnapshotRequest from a file
+  tailrace verify -f shop.yaml --tables 'public.orders'   compare a copy with its source
   tailrace resync -f shop.yaml --tables 'public.orders'   start a stopped table over
   tailrace pause -f shop.yaml orders-again   pause a snapshot; also: resume, stop
 
-exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source, target or storage,
-            11 authentication, 12 position lost, 13 fenced by another writer, 1 anything else
+exit codes: 0 done or stopped, 2 usage or manifest, 3 verify found differences,
+            10 refused by source, target or storage, 11 authentication, 12 position lost,
+            13 fenced by another writer, 1 anything else
             (also a command, or a run --once, that was interrupted before it was done)
 """
 
@@ -152,6 +154,7 @@ def parser() -> argparse.ArgumentParser:
     sub.set_defaults(act=_command("diff"))
     _snapshot(verbs)
     _resync(verbs)
+    _verify(verbs)
     for verb, text in (
         ("pause", "pause a snapshot: chunks being read are finished, no new one begins"),
         ("resume", "continue a paused snapshot"),
@@ -228,6 +231,21 @@ def _resync(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> Non
     request_options.add_size(sub)
     sub.add_argument("--id", help="name of the request; repeating it with the same content does nothing")
     sub.set_defaults(act=_command("resync"))
+
+
+def _verify(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    sub = _verb(verbs, "verify", "compare copies with their source, row by row, while changes are followed")
+    sub.add_argument(
+        "--tables", nargs="+", metavar="PATTERN", default=["*.*"], help="schema.table, * and ? allowed (default: all)"
+    )
+    sub.add_argument(
+        "--keys", nargs="+", metavar="KEY", help="only these keys; separate the columns of a composite key by commas"
+    )
+    sub.add_argument("--repair", action="store_true", help="read rows that differ again afterwards")
+    sub.add_argument("--json", action="store_true", help="print the result as one JSON document")
+    request_options.add_size(sub)
+    sub.add_argument("--id", help="name of the request; the same name and content waits for the same verification")
+    sub.set_defaults(act=_command("verify"), where=None)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The driver's HTTP interface: paths, the token's header, bodies and answers. Server: `tailrace.driver.asking.server`.
 
     GET    /status                     Status, no token
+    GET    /snapshots/{id}/report      VerificationReport; 404 unknown, or no verification
     GET    /metrics                    Prometheus text, no token
     GET    /healthz                    200 while the driver's loops run, else 503 with the reason
     PUT    /snapshots/{id}             SnapshotBody; 200 once the journal holds the plan; idempotent by id; 409 when
@@ -16,7 +17,7 @@
                                        request its data, or releases the change log and drops nothing. 200 with a
                                        DropAnswer at once; ask again until `done`. The driver then waits to be ended
 
-All but GET need `Authorization: Bearer <token>`; 401 without. Errors are `Problem` documents.
+All but status, metrics and health need `Authorization: Bearer <token>`; 401 without. Errors are `Problem` documents.
 """
 
 import json
@@ -27,7 +28,7 @@ from pydantic import ValidationError
 from tailrace.contract.base import Model
 from tailrace.contract.defaults import for_reading
 from tailrace.contract.resources import DeletionPolicy, ReplicatorSpec, SnapshotRequestSpec
-from tailrace.contract.status import Fault, Many
+from tailrace.contract.status import ComparedRows, Fault, Many, SnapshotState
 
 STATUS = "/status"
 METRICS = "/metrics"
@@ -61,6 +62,38 @@ class SnapshotAnswer(Model):
     record: int
     """The journal's record that holds the plan."""
     tables: Many[str]
+
+
+class DifferingRow(Model):
+    kind: Literal["missing", "extra", "different"]
+    """`missing`: the target lacks it; `extra`: the source does not have it, or the target has it more than once."""
+    key: str
+    """The row's key, or a short hash of it (`spec.showValues`)."""
+    columns: Many[str] = ()
+    """The columns that differ."""
+
+
+class TableReport(Model):
+    name: str
+    finished: bool
+    compared: ComparedRows
+    differences: Many[DifferingRow] = ()
+    """The first ones, at most a thousand."""
+    fault: Fault | None = None
+
+
+class VerificationReport(Model):
+    id: str
+    state: SnapshotState
+    tables: Many[TableReport]
+    repairs: int = 0
+    """Snapshots that read again what differed."""
+    repairs_left: int = 0
+    """The number of them that have not ended."""
+
+    @property
+    def over(self) -> bool:
+        return self.state in ("Completed", "Failed", "Stopped") and not self.repairs_left
 
 
 class SpecBody(Model):

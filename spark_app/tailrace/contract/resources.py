@@ -385,6 +385,8 @@ class Replicator(BaseModel):
     spec: ReplicatorSpec
 
 
+MODE_WITHOUT_WHERE = "mode Verify and Repair compare whole tables, or keys: remove where"
+MODE_WITHOUT_RESYNC = "resync replaces the table: remove it, or mode"
 EVERY_TABLE = "*.*"
 """The pattern that matches all."""
 
@@ -399,12 +401,14 @@ class SnapshotRequestSpec(Model):
             "!has(self.resync) || !self.resync || (!has(self.where) && !has(self.keys))",
             "resync reads whole tables: remove where and keys",
         ),
+        ("!has(self.mode) || self.mode == 'Read' || !has(self.where)", MODE_WITHOUT_WHERE),
+        ("!has(self.mode) || self.mode == 'Read' || !has(self.resync) || !self.resync", MODE_WITHOUT_RESYNC),
         *(
             (
                 f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})",
                 f"{name} is immutable, like all of spec except suspend: create another SnapshotRequest",
             )
-            for name in ("replicator", "tables", "where", "keys", "chunkRows", "parallelism", "resync")
+            for name in ("replicator", "tables", "where", "keys", "chunkRows", "parallelism", "mode", "resync")
         ),
     )
 
@@ -433,6 +437,9 @@ class SnapshotRequestSpec(Model):
     parallelism: Annotated[int, Field(ge=1, le=256)] | None = None
     """Number of chunks of this snapshot read at the same time; unset: as the Replicator says. The Replicator's number
     is the limit for all snapshots together."""
+    mode: Literal["Read", "Verify", "Repair"] = "Read"
+    """`Read`: the rows go into the target. `Verify`: they are compared with it, exactly, while both sides change; the
+    status names what differs, and nothing is written. `Repair`: rows that differ are read again afterwards."""
     resync: bool = False
     """Start the tables over: capture each as it is now, even if it is stopped, and read all rows into a new copy, which
     replaces the target table (columns and rows) when it is complete."""
@@ -452,6 +459,10 @@ class SnapshotRequestSpec(Model):
             raise ValueError("keys goes with exactly one table")
         if self.resync and (self.where is not None or self.keys is not None):
             raise ValueError("resync reads whole tables: remove where and keys")
+        if self.mode != "Read" and self.where is not None:
+            raise ValueError(MODE_WITHOUT_WHERE)
+        if self.mode != "Read" and self.resync:
+            raise ValueError(MODE_WITHOUT_RESYNC)
         return self
 
 

@@ -69,6 +69,44 @@ class NulledColumn(Model):
     """Since the table was captured or resynced, by changes and by snapshots; one that is read twice counts twice."""
 
 
+class DifferingColumn(Model):
+    column: str
+    rows: int
+
+
+class ComparedRows(Model):
+    """The result of comparing a table's rows with its source's."""
+
+    rows: int
+    """Rows of the source that were compared."""
+    missing: int = 0
+    """Rows that the target lacks."""
+    extra: int = 0
+    """Rows of the target that the source does not have, or that the target has more than once."""
+    different: int = 0
+    undecided: int = 0
+    """Rows that were changed at the same time in a way that the log does not show whole, or that the target
+    withholds."""
+    columns: Many[DifferingColumn] = ()
+
+    @property
+    def differences(self) -> int:
+        return self.missing + self.extra + self.different
+
+
+class Verification(Model):
+    """The last verification of a whole table."""
+
+    snapshot: str
+    at: float
+    """The time of its end."""
+    position: str | None = None
+    """The source's position then."""
+    record: int
+    """The journal's record at which the last rows were compared."""
+    compared: ComparedRows
+
+
 class TableStatus(Model):
     name: str
     state: TableState
@@ -87,6 +125,7 @@ class TableStatus(Model):
     nulled: Many[NulledColumn] = ()
     """Columns with values that their type cannot hold and that became NULL (`onUnsupported: SetNull`)."""
     counters: TableCounters = TableCounters()
+    verified: Verification | None = None
     fault: Fault | None = None
 
 
@@ -98,6 +137,8 @@ class SnapshotTableProgress(Model):
     running: Many[str] = ()
     """Ranges being read now, `(lower, upper]`."""
     finished: bool = False
+    compared: ComparedRows | None = None
+    """The result of a verification so far."""
     fault: Fault | None = None
 
 
@@ -105,6 +146,8 @@ class SnapshotStatus(Model):
     id: str
     name: str | None = None
     reason: str
+    verify: bool = False
+    """Its rows are compared with the target, not applied."""
     state: SnapshotState
     tables_done: int = 0
     tables_total: int = 0

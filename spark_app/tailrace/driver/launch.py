@@ -180,6 +180,8 @@ def parts(
         journal=journal,
         writers=applier.chunk_writer,
         lost=applier.lost_chunks,
+        is_whole=applier.is_whole,
+        look=applier.look,
         opened=lambda table_id: not live.spec.apply.suspend and applier.is_open(table_id),
     )
     stream = ApplyStream(

@@ -214,6 +214,13 @@ class ReadRefused(TableStop):
     where = "source"
 
 
+class NotVerified(TableStop):
+    """A verification of the table could not be finished: its columns changed meanwhile, or what it had read is gone.
+    The table itself goes on."""
+
+    where = "target"
+
+
 class LogIncomplete(TableStop):
     """The source's log does not carry the table's changes whole: a setting, of the server or of one session, left out
     columns, rows or names."""

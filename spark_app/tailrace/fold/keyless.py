@@ -82,7 +82,7 @@ class CountedChanges:
     def counts(self, deleted: Callable[[pa.Table], None]) -> RowCounts:
         """`deleted` is called with the rows of deletes."""
         blocks, held, size = [], list[RowChanges](), 0
-        for block in self._read():
+        for block in self.blocks():
             removes = block.op == DELETE
             blocks.append((removes, *digests(block.rows.columns)))
             deleted(block.rows.filter(pa.array(removes)))
@@ -94,12 +94,13 @@ class CountedChanges:
     def rows(self, written: Mask | None = None) -> Iterator[pa.Table]:
         """Yields, of all changes, the rows to write; None: all."""
         at = 0
-        for block in self._read() if self._held is None else self._held:
+        for block in self.blocks() if self._held is None else self._held:
             end = at + block.count
             yield block.rows if written is None else block.rows.filter(pa.array(written[at:end]))
             at = end
 
-    def _read(self) -> Iterator[RowChanges]:
+    def blocks(self) -> Iterator[RowChanges]:
+        """Yields the changes that count."""
         for found in segment_rows(self._work, self._segments, unchanged=False):
             block = found.filter(self._part.counts(found.seq))
             known = np.isin(block.op, (INSERT, MOVE, DELETE))

@@ -21,7 +21,7 @@ from tailrace.contract.resources import SnapshotSpec
 from tailrace.contract.status import Fault
 from tailrace.errors import AuthenticationFailed, Locked, Retry, Stop, TableStop, TailraceError
 from tailrace.errors.backoff import Backoff, Outages
-from tailrace.reading import steps
+from tailrace.reading import steps, verification
 from tailrace.reading.messages import (
     ChunkDone,
     ChunkFailed,
@@ -80,7 +80,7 @@ def over(table: TableLog, snapshot: SnapshotState) -> str | None:
 
 def _as_recorded(snapshot: SnapshotState, table_id: int) -> chunks.TableRun:
     plan = snapshot.plan
-    return chunks.begin(plan.snapshot_id, snapshot.tables[table_id], plan.where, plan.keys)
+    return chunks.begin(plan.snapshot_id, snapshot.tables[table_id], plan.where, plan.keys, plan.verify)
 
 
 class SnapshotRunner:
@@ -249,6 +249,9 @@ class SnapshotRunner:
             return  # capture takes it in again at its next look
         paused = snapshot.suspended and entry.run.phase is not chunks.Phase.FINISH
         while not paused and not self._must_wait() and (work := chunks.next_work(entry.run, AHEAD)) is not None:
+            if snapshot.plan.verify and entry.run.fault is None and not self._tools.is_whole(key[1]):
+                entry.waits_for = f"{log_table.schema.name}: the target does not hold it whole yet"
+                return
             if isinstance(work, chunks.Read):
                 if not self._may_read(snapshot) or not self._tools.opened(key[1]):
                     return
@@ -316,6 +319,8 @@ class SnapshotRunner:
         def act() -> Message:
             found = table or steps.find_table(self._tools, log_table)
             file = steps.read(self._tools, run, part, found, small)
+            if run.verify:
+                verification.compare_chunk(self._tools, self._client, run, part.ordinal)
             return ChunkDone(key, part.ordinal, file.all_rows, file.all_bytes, found)
 
         self._submit(act, lambda error: ChunkFailed(key, part.ordinal, error))
@@ -339,6 +344,9 @@ class SnapshotRunner:
                 case chunks.CutNext():
                     found = table or steps.find_table(tools, log_table)
                     return StepDone(key, chunks.Cut(steps.find_cut(tools, found, work, rows)), found)
+                case chunks.RecordFinish() if run.verify and run.fault is None:
+                    verification.finish(tools, self._client, run)
+                    return StepDone(key, chunks.Finished())
                 case chunks.RecordFinish():
                     steps.record_finish(tools, self._client, run)
                     return StepDone(key, chunks.Finished())

@@ -18,7 +18,7 @@ from tailrace.changelog.records.snapshots import (
     SnapshotTableFinished,
     SnapshotTableStarted,
 )
-from tailrace.changelog.records.terms import Key, Seq, TableSchema
+from tailrace.changelog.records.terms import Key, RecordNumber, Seq, TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import SnapshotTable, TableLog
 from tailrace.contract.resources import TableOptions
@@ -30,7 +30,7 @@ from tailrace.snapshot.chunks import CutNext, TableRun
 from tailrace.snapshot.ranges import BEGIN_AGAIN, Range
 from tailrace.sources.api import KeyList, KeyRange, Session, Source, Table
 from tailrace.sources.patterns import options_of
-from tailrace.targets.api import ChunkWriter
+from tailrace.targets.api import ChunkWriter, Look
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +62,10 @@ class Tools:
     writers: ChunkWriters
     opened: Callable[[int], bool]
     """Returns True if the table's target is open; without waiting."""
+    is_whole: Callable[[int], bool]
+    """Returns True if the table's target holds all that was read, and nothing is being read; without waiting."""
+    look: Callable[[int], tuple[Look, RecordNumber] | None]
+    """A table's copy, to be compared, and the record that it holds at least; None: not while it is not whole."""
     lost: Callable[[], Iterable[ChunkRegistered]]
     """Registered chunks whose file is gone."""
 

@@ -36,6 +36,7 @@ class TableRun:
     phase: Phase
     where: str | None = None
     keys: tuple[Key, ...] | None = None
+    verify: bool = False
     estimated_rows: int = 0
     gaps: tuple[Gap, ...] = ()
     cutting: bool = False
@@ -52,7 +53,7 @@ class TableRun:
     @property
     def complete(self) -> bool:
         """The snapshot replaces the table's rows."""
-        return self.where is None and self.keys is None
+        return self.where is None and self.keys is None and not self.verify
 
 
 # ---- events ----
@@ -153,7 +154,9 @@ class RecordFinish:
 Work = CheckEdge | FindMaxKey | CutNext | Read | RecordFinish
 
 
-def begin(snapshot_id: str, logged: SnapshotTable, where: str | None, keys: Sequence[Key] | None) -> TableRun:
+def begin(
+    snapshot_id: str, logged: SnapshotTable, where: str | None, keys: Sequence[Key] | None, verify: bool = False
+) -> TableRun:
     """The run as the journal has it: after a restart registered ranges are kept, only what is between is read."""
     run = TableRun(
         snapshot_id,
@@ -161,6 +164,7 @@ def begin(snapshot_id: str, logged: SnapshotTable, where: str | None, keys: Sequ
         Phase.EDGE,
         where,
         tuple(keys) if keys is not None else None,
+        verify,
         chunks_done=logged.chunks_done,
         rows_done=logged.rows_done,
     )

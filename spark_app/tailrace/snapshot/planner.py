@@ -104,7 +104,7 @@ def _repairs(state: LogState, tables: Iterable[TableLog], holes: Mapping[int, Ho
     repairs = [s.plan for s in state.snapshots.values() if s.ended is None and s.plan.reason == "repair"]
     running = {table_id for plan in repairs for table_id in plan.tables}
     under_way = (s.plan for s in state.snapshots.values() if s.ended is None)
-    wholly = {i for plan in under_way if plan.keys is None and plan.where is None for i in plan.tables}
+    wholly = {i for plan in under_way if plan.whole for i in plan.tables}
     for table in tables:
         found = holes.get(table.table_id)
         if found is None or not found.keys or table.table_id in running:
@@ -204,6 +204,8 @@ def _plan_of(
         chunk_rows=body.spec.chunk_rows,
         parallelism=body.spec.parallelism,
         resync=body.spec.resync,
+        verify=body.spec.mode != "Read",
+        repair=body.spec.mode == "Repair",
     )
 
 
@@ -234,9 +236,14 @@ def request_id(request: SnapshotRequest) -> str:
     if request.metadata.uid is not None:
         return request.metadata.uid
     # A field that is not used is left out, or requests from before it existed would be new ones.
-    unused = set() if request.spec.resync else {"resync"}
+    unused = {name for name in ("resync", "mode") if getattr(request.spec, name) in (False, "Read")}
     spec = request.spec.model_copy(update={"suspend": False}).model_dump_json(exclude=unused)
     return f"{request.metadata.name}-{hashlib.sha256(spec.encode()).hexdigest()[:12]}"
+
+
+def repair_prefix(snapshot_id: str) -> str:
+    """The beginning of the ids of the snapshots that read again what a verification has found."""
+    return f"repair-{snapshot_id}-"
 
 
 def endings(state: LogState) -> tuple[SnapshotEnded, ...]:

@@ -1,7 +1,8 @@
 """The interface of a target, the place where the copies go. A new product implements these protocols.
 
     Target ── units() ────> Unit          the tables that one commit moves: opened, brought forward, tidied
-       │                       └── chunk_writer() ──> ChunkWriter    travels to executors: puts a chunk's rows there
+       │                       ├── chunk_writer() ──> ChunkWriter    travels to executors: puts a chunk's rows there
+       │                       └── look() ──> Look      compares the copy with its source
        └───── removal() ──> Removal       the tables of a Replicator that is deleted
 
 `tailrace.targets.open` finds the product of a manifest; no other room knows one. What a target stores of Tailrace is
@@ -27,6 +28,7 @@ from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import Key, RecordNumber, TableSchema
 from tailrace.databases.extras import Extra
 from tailrace.errors import Retry
+from tailrace.fold.comparison import Compared
 from tailrace.storage.access import Access
 from tailrace.storage.store import Storage
 
@@ -87,6 +89,15 @@ class ChunkWriter(Protocol):
     def discard(self, paths: Sequence[str]) -> None:
         """Delete files that it has written and that are not registered; what cannot be deleted is left to the
         clean-up."""
+
+
+class Look(Protocol):
+    """The copy of one table, to be compared with what its source had. Used beside its unit's batches."""
+
+    def compare(self, expect: Callable[[AppliedState], TableSlice]) -> Compared:
+        """Compare the rows of one moment. `expect` is asked for what the copy should hold, with its state at that
+        moment: a slice that is not applied (`batch.slice.since_chunk`, `since_chunks`). `ChunkLost`: a chunk is
+        gone."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +171,9 @@ class Unit(Protocol):
 
     def chunk_writer(self, schema: TableSchema) -> ChunkWriter:
         """The writer for this schema version, which the opened table has."""
+
+    def look(self, schema: TableSchema, applied: AppliedState) -> Look:
+        """The opened table, which has this version and this state, as it is now or at any later moment."""
 
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         """Maintain an opened table without changing a row, between batches and not too long: compaction, expiry of old

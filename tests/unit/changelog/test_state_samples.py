@@ -83,7 +83,7 @@ def test_events_that_came_later_mean_what_they_meant() -> None:
     state = LogState()
     for record in records():
         state = fold(state, record)
-    marked, stopped, paused, moved, owned, renewed, forgotten, dropped = records("further.jsonl")
+    marked, stopped, paused, moved, owned, renewed, forgotten, dropped, verified = records("further.jsonl")
     state = fold(fold(state, marked), stopped)
     fingerprint, stop = state.tables[1].fingerprint, state.tables[1].stopped
     assert fingerprint == {"columns": {"id": "bigint", "c1": "text"}, "partitions": {"p1": "4711", "p2": "written"}}
@@ -100,8 +100,14 @@ def test_events_that_came_later_mean_what_they_meant() -> None:
     assert all(table.removed for table in state.tables.values())
     state = fold(state, forgotten)
     assert state.tables.keys() == {1, 2}
-    (copy,) = fold(state, dropped).dropped
+    state = fold(state, dropped)
+    (copy,) = state.dropped
     assert (copy.place, copy.table_ids, copy.generation, copy.free) == (("public", "t1"), (1,), 311, True)
+    state = fold(state, verified)
+    result = state.tables[1].verified
+    assert result is not None and (result.snapshot_id, result.at_record) == ("v", verified.number)
+    assert (result.found.rows, result.found.missing, result.found.extra, result.found.different) == (3, 1, 2, 1)
+    assert not state.tables[1].chunks and not state.tables[1].finishes
 
 
 def test_values_that_became_null_mean_what_they_meant() -> None:

@@ -4,12 +4,24 @@ from typing import Literal
 
 from pydantic import Field
 
-from tailrace.changelog.records.terms import Closed, Key, Nulled, Position, Seq, SeqRanges, is_empty
+from tailrace.changelog.records.terms import (
+    Closed,
+    Key,
+    Nulled,
+    Position,
+    RecordNumber,
+    Seq,
+    SeqRanges,
+    is_empty,
+    is_false,
+    is_none,
+)
 from tailrace.errors import Where
 
 
 class SnapshotPlanned(Closed):
-    """A snapshot was accepted: initial (one per added table) or by SnapshotRequest."""
+    """A snapshot was accepted: initial (one per added table) or by SnapshotRequest. A verification is one whose chunks
+    are compared with the target instead of applied to it."""
 
     kind: Literal["snapshot-planned"] = "snapshot-planned"
     snapshot_id: str
@@ -29,6 +41,15 @@ class SnapshotPlanned(Closed):
     parallelism: int | None = None
     resync: bool = False
     """Each table is first taken in again in its present form, also one that is stopped, and its target replaced."""
+    verify: bool = Field(default=False, exclude_if=is_false)
+    """The chunks are compared, and nothing is applied."""
+    repair: bool = Field(default=False, exclude_if=is_false)
+    """A verification after which rows that differ are read again, by snapshots of their own."""
+
+    @property
+    def whole(self) -> bool:
+        """All rows of its tables are read, to take the place of those in the target."""
+        return self.where is None and self.keys is None and not self.verify
 
 
 class SnapshotTableStarted(Closed):
@@ -73,6 +94,67 @@ class ChunkRegistered(Closed):
     applying a change again makes no difference."""
 
 
+class RowDifference(Closed):
+    """A row of the target that is not what the source had at the same record."""
+
+    kind: Literal["missing", "extra", "different"]
+    """`missing`: the target has no such row; `extra`: the source has none, or the target has it more than once."""
+    key: Key
+    """A row without a key has a digest of all its values."""
+    columns: tuple[str, ...] = ()
+    """The columns whose values differ."""
+
+
+class ComparisonResult(Closed):
+    """The result of comparing rows of the target with the source, both at one record."""
+
+    rows: int = 0
+    """Rows of the source that were compared."""
+    missing: int = 0
+    extra: int = 0
+    different: int = 0
+    undecided: int = 0
+    """Rows that were changed meanwhile and that the log does not know whole, and rows that the target withholds."""
+    columns: tuple[tuple[str, int], ...] = ()
+    """The number of rows in which each column differs, by name."""
+    examples: tuple[RowDifference, ...] = ()
+    """The first differences, at most `MOST_EXAMPLES`."""
+
+    @property
+    def differences(self) -> int:
+        return self.missing + self.extra + self.different
+
+    def __add__(self, other: "ComparisonResult") -> "ComparisonResult":
+        columns = dict(self.columns)
+        for name, count in other.columns:
+            columns[name] = columns.get(name, 0) + count
+        return ComparisonResult(
+            rows=self.rows + other.rows,
+            missing=self.missing + other.missing,
+            extra=self.extra + other.extra,
+            different=self.different + other.different,
+            undecided=self.undecided + other.undecided,
+            columns=tuple(sorted(columns.items())),
+            examples=(*self.examples, *other.examples)[:MOST_EXAMPLES],
+        )
+
+
+MOST_EXAMPLES = 1000
+"""Differences of a table that are named; all are counted."""
+
+
+class ChunkCompared(Closed):
+    """A registered chunk of a verification was compared with the target."""
+
+    kind: Literal["chunk-compared"] = "chunk-compared"
+    snapshot_id: str
+    table_id: int
+    chunk: int
+    at_record: RecordNumber
+    """The record that the target held then."""
+    found: ComparisonResult
+
+
 class ReadFailure(Closed):
     """The reason why a snapshot could not read a table whole."""
 
@@ -93,6 +175,10 @@ class SnapshotTableFinished(Closed):
     complete: bool
     error: ReadFailure | None = None
     """Set when the table failed: the snapshot brings nothing more for it."""
+    at_record: RecordNumber | None = Field(default=None, exclude_if=is_none)
+    """The record at which a verification made its last comparison."""
+    left: ComparisonResult | None = Field(default=None, exclude_if=is_none)
+    """The result of a verification beyond its chunks, above all rows of the target that are in none."""
 
 
 class SnapshotEnded(Closed):
@@ -113,5 +199,11 @@ class SnapshotSuspended(Closed):
 
 
 SnapshotEvent = (
-    SnapshotPlanned | SnapshotTableStarted | ChunkRegistered | SnapshotTableFinished | SnapshotEnded | SnapshotSuspended
+    SnapshotPlanned
+    | SnapshotTableStarted
+    | ChunkRegistered
+    | ChunkCompared
+    | SnapshotTableFinished
+    | SnapshotEnded
+    | SnapshotSuspended
 )

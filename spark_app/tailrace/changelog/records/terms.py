@@ -59,6 +59,10 @@ def is_false(flag: bool) -> bool:
     return not flag
 
 
+def is_none(value: object) -> bool:
+    return value is None
+
+
 Form = tuple[frozenset[tuple[int, str, str, str | None]], str | None]
 
 

@@ -159,7 +159,7 @@ def _line(line: str) -> str:
 
 
 def snapshot(options: argparse.Namespace) -> int:
-    request = request_options.of_rows(options, options.replicator, PROGRAM, resync=options.resync)
+    request = request_options.of_rows(options, options.replicator, PROGRAM, resync=options.resync, mode=options.mode)
     limit = _limit(options.timeout)
     cluster = cluster_of(options)
     found = cluster.find(REPLICATORS, options.replicator)

@@ -145,6 +145,11 @@ def _snapshot(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     request_options.add_rows(sub)
     what = "start the tables over: all rows are read, then the targets are replaced"
     sub.add_argument("--resync", action="store_true", help=what)
+    modes = sub.add_mutually_exclusive_group()
+    what = "compare the copies with the source instead of reading into them"
+    modes.add_argument("--verify", dest="mode", action="store_const", const="Verify", default="Read", help=what)
+    what = "the same, and read rows that differ again"
+    modes.add_argument("--repair", dest="mode", action="store_const", const="Repair", help=what)
     request_options.add_size(sub)
     sub.add_argument("--id", help="name of the SnapshotRequest; repeating it with the same content does nothing")
     sub.add_argument("--wait", action="store_true", help="wait until it has ended; exit code 1 if it did not complete")

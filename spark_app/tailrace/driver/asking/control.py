@@ -15,7 +15,7 @@ from tailrace.changelog.records.snapshots import SnapshotEnded, SnapshotPlanned,
 from tailrace.changelog.records.terms import Key, Position, RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
-from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody
+from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody, VerificationReport
 from tailrace.contract.resources import DeletionPolicy, SnapshotRequest
 from tailrace.contract.status import Assessment, Fault, Status
 from tailrace.driver.asking.final_drop import FinalDrop
@@ -25,6 +25,7 @@ from tailrace.driver.asking.server import Conflict, Unknown
 from tailrace.driver.telling.lateness import Lateness
 from tailrace.driver.telling.rates import Rates
 from tailrace.driver.telling.status import Moment, assemble
+from tailrace.driver.telling.verification_report import report
 from tailrace.errors import InvalidManifest, Retry
 from tailrace.errors.backoff import Backoff
 from tailrace.reading.runner import SnapshotRunner
@@ -207,6 +208,13 @@ class DriverControl:
     def follow(self) -> None:
         """Read what capture has recorded since."""
         self._ready()[0].refresh()
+
+    def report(self, snapshot_id: str) -> VerificationReport:
+        journal, _ = self._ready()
+        snapshot = self._known(snapshot_id)
+        if not snapshot.plan.verify:
+            raise Unknown(f"snapshot {snapshot_id} is no verification", "")
+        return report(journal.state, snapshot)
 
     def stop_snapshot(self, snapshot_id: str) -> None:
         journal, client = self._ready()

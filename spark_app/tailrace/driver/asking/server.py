@@ -29,6 +29,7 @@ from tailrace.contract.driver import (
     SpecAnswer,
     SpecBody,
     SuspendBody,
+    VerificationReport,
 )
 from tailrace.contract.manifest import invalid
 from tailrace.contract.resources import DeletionPolicy
@@ -59,6 +60,7 @@ class Control(Protocol):
         ...
 
     def request(self, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer: ...
+    def report(self, snapshot_id: str) -> VerificationReport: ...
     def stop_snapshot(self, snapshot_id: str) -> None: ...
     def suspend_snapshot(self, snapshot_id: str, suspend: bool) -> None: ...
     def change_spec(self, body: SpecBody) -> SpecAnswer: ...
@@ -104,8 +106,17 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == HEALTH:
             reason = self.control.unhealthy()
             self._reply(200 if reason is None else 503, (reason or "ok").encode(), "text/plain; charset=utf-8")
+        elif self._snapshot_path():
+            self._guarded(self._get)
         else:
             self._problem(404, "NotFound", f"no such path: {self.path[:200]}")
+
+    def _get(self) -> None:
+        match self._snapshot_path():
+            case [snapshot_id, "report"]:
+                self._send(200, self.control.report(snapshot_id))
+            case _:
+                self._problem(404, "NotFound", f"no such path: {self.path[:200]}")
 
     def do_PUT(self) -> None:
         self._guarded(self._put)

@@ -183,7 +183,7 @@ def failed(status: Status) -> list[SnapshotStatus]:
     found: list[SnapshotStatus] = []
     for snapshot in reversed(status.snapshots):
         tables = {table.name for table in snapshot.tables}
-        if snapshot.state == "Completed" and snapshot.reason != "repair":
+        if snapshot.state == "Completed" and snapshot.reason != "repair" and not snapshot.verify:
             read |= tables
         wanting = tables if snapshot.name is not None else tables & known
         if snapshot.state == "Failed" and not (tables and wanting <= read):
@@ -226,6 +226,7 @@ def render(status: Status) -> RenderableType:
     if status.tables:
         parts.append(_tables(status))
     parts += _nulled(status)
+    parts += _differing(status)
     parts += _faults(status)
     return Group(*parts)
 
@@ -240,6 +241,17 @@ def _nulled(status: Status) -> list[RenderableType]:
         lines.append(Text.assemble((f"{visible(table.name)} ", "bold"), (said, "yellow")))
     more = len(found) - MAX_FAULTS
     return [*lines, f"… and {more} more tables with such values"] if more > 0 else lines
+
+
+def _differing(status: Status) -> list[RenderableType]:
+    found = [(table.name, table.verified.compared) for table in status.tables if table.verified is not None]
+    wrong = [(name, rows) for name, rows in found if rows.differences]
+    lines: list[RenderableType] = []
+    for name, rows in wrong[:MAX_FAULTS]:
+        said = f"differs from its source: {rows.missing} rows missing, {rows.extra} extra, {rows.different} different"
+        lines.append(Text.assemble((f"{visible(name)} ", "bold"), (said, "red"), " (tailrace verify --repair)"))
+    more = len(wrong) - MAX_FAULTS
+    return [*lines, f"… and {more} more tables that differ"] if more > 0 else lines
 
 
 def _faults(status: Status) -> list[RenderableType]:

@@ -56,7 +56,14 @@ def _tables(status: Status) -> Iterable[Metric]:
     replacing = GaugeMetricFamily("tailrace_table_replacing", text, labels=("table",))
     text = "Values that their type cannot hold and that became NULL"
     nulled = CounterMetricFamily("tailrace_table_nulled_values", text, labels=("table", "column"))
+    text = "Rows that the last verification found to differ from the source"
+    differing = GaugeMetricFamily("tailrace_table_differences", text, labels=("table",))
+    text = "The time of the last verification"
+    verified = GaugeMetricFamily("tailrace_table_verified_timestamp_seconds", text, labels=("table",))
     for table in status.tables:
+        if table.verified is not None:
+            differing.add_metric([table.name], table.verified.compared.differences)
+            verified.add_metric([table.name], table.verified.at)
         for one in table.nulled:
             nulled.add_metric([table.name, one.column], one.values)
         for op in TableCounters.model_fields:
@@ -66,7 +73,7 @@ def _tables(status: Status) -> Iterable[Metric]:
         failing.add_metric([table.name], float(table.state in ("FAILING", "STOPPED")))
         holes.add_metric([table.name], table.holes)
         replacing.add_metric([table.name], float(table.replacing))
-    yield from (rows, lags, failing, holes, replacing, nulled)
+    yield from (rows, lags, failing, holes, replacing, nulled, differing, verified)
 
 
 def _snapshots(status: Status) -> Iterable[Metric]:

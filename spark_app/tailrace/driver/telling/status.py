@@ -10,13 +10,16 @@ from functools import cached_property
 from tailrace.apply.progress import TableProgress
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.dropped import due
-from tailrace.changelog.records.snapshots import ReadFailure
+from tailrace.changelog.logged import Verified
+from tailrace.changelog.records.snapshots import ComparisonResult, ReadFailure
 from tailrace.changelog.records.terms import Position, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.status import (
     ApplyStatus,
     Assessment,
     CaptureStatus,
+    ComparedRows,
+    DifferingColumn,
     DroppedCopy,
     Fault,
     NulledColumn,
@@ -27,6 +30,7 @@ from tailrace.contract.status import (
     TableCounters,
     TableState,
     TableStatus,
+    Verification,
 )
 from tailrace.contract.status import SnapshotState as SnapshotWord
 from tailrace.errors import RESYNC, LogTrimmed
@@ -66,7 +70,8 @@ class Moment:
     @cached_property
     def being_read(self) -> frozenset[int]:
         """Tables with a snapshot under way. Found once: at a first start there is one for each of thousands."""
-        under_way = (s for s in self.log.snapshots.values() if s.ended is None and s.plan.reason != "repair")
+        running = (s for s in self.log.snapshots.values() if s.ended is None)
+        under_way = (s for s in running if s.plan.reason != "repair" and not s.plan.verify)
         return frozenset(i for s in under_way for i, part in s.tables.items() if part.finished is None)
 
 
@@ -175,7 +180,29 @@ def _table(at: Moment, log: TableLog) -> TableStatus:
         holes=len(progress.holes),
         nulled=tuple(NulledColumn(column=column, values=count) for column, count in log.nulled),
         counters=progress.counters,
+        verified=None if log.verified is None else _verification(at, log.verified),
         fault=fault,
+    )
+
+
+def _verification(at: Moment, last: Verified) -> Verification:
+    return Verification(
+        snapshot=last.snapshot_id,
+        at=last.ended_at / 1e6,
+        position=_position(at, last.position),
+        record=last.at_record,
+        compared=compared_rows(last.found),
+    )
+
+
+def compared_rows(found: ComparisonResult) -> ComparedRows:
+    return ComparedRows(
+        rows=found.rows,
+        missing=found.missing,
+        extra=found.extra,
+        different=found.different,
+        undecided=found.undecided,
+        columns=tuple(DifferingColumn(column=column, rows=rows) for column, rows in found.columns),
     )
 
 
@@ -201,19 +228,18 @@ def unread(state: LogState, log: TableLog) -> Fault | None:
     whatever the changes say."""
     if log.unread is None or any(_reads_whole(s, log.table_id) for s in state.snapshots.values()):
         return None
-    failed = _snapshot_failed(log.unread)
+    failed = snapshot_failed(log.unread)
     again = failed.fix if RESYNC in failed.fix else f"{failed.fix or 'Remove the cause.'} {_AGAIN}"
     return failed.model_copy(update={"fix": again})
 
 
-def _snapshot_failed(failure: ReadFailure) -> Fault:
+def snapshot_failed(failure: ReadFailure) -> Fault:
     return Fault(name="SnapshotFailed", message=failure.message, fix=failure.fix, where=failure.where)
 
 
 def _reads_whole(snapshot: SnapshotState, table_id: int) -> bool:
     part = snapshot.tables.get(table_id)
-    whole = snapshot.plan.where is None and snapshot.plan.keys is None
-    return whole and snapshot.ended is None and part is not None and part.finished is None
+    return snapshot.plan.whole and snapshot.ended is None and part is not None and part.finished is None
 
 
 def _table_state(at: Moment, log: TableLog, progress: TableProgress) -> TableState:
@@ -240,7 +266,7 @@ def lag(state: LogState, log: TableLog, applied_record: RecordNumber, now: float
 def _snapshot(at: Moment, snapshot: SnapshotState) -> SnapshotStatus:
     tables = tuple(_snapshot_table(at, snapshot, table_id) for table_id in snapshot.plan.tables)
     rows, estimated = sum(t.rows_done for t in tables), sum(t.rows_estimated for t in tables)
-    word = _snapshot_state(snapshot)
+    word = snapshot_state(snapshot)
     rate = at.snapshot_rates.get(snapshot.plan.snapshot_id, 0.0) if word == "Running" else 0.0
     left = max(estimated - rows, 0) / rate if rate > 0 else None
     faults = [t.fault for t in tables if t.fault is not None]
@@ -248,6 +274,7 @@ def _snapshot(at: Moment, snapshot: SnapshotState) -> SnapshotStatus:
         id=snapshot.plan.snapshot_id,
         name=snapshot.plan.request,
         reason=snapshot.plan.reason,
+        verify=snapshot.plan.verify,
         state=word,
         tables_done=sum(t.finished and t.fault is None for t in tables),
         tables_total=len(tables),
@@ -260,7 +287,7 @@ def _snapshot(at: Moment, snapshot: SnapshotState) -> SnapshotStatus:
     )
 
 
-def _snapshot_state(snapshot: SnapshotState) -> SnapshotWord:
+def snapshot_state(snapshot: SnapshotState) -> SnapshotWord:
     if snapshot.ended is not None:
         words: dict[str, SnapshotWord] = {"completed": "Completed", "failed": "Failed", "stopped": "Stopped"}
         return words[snapshot.ended.outcome]
@@ -275,7 +302,7 @@ def _snapshot_table(at: Moment, snapshot: SnapshotState, table_id: int) -> Snaps
     log = at.log.tables.get(table_id)
     fault = run.fault if run is not None else None
     if part.finished is not None and part.finished.error is not None:
-        fault = _snapshot_failed(part.finished.error)
+        fault = snapshot_failed(part.finished.error)
     return SnapshotTableProgress(
         name=log.schema.name if log is not None else str(table_id),
         chunks_done=part.chunks_done,
@@ -283,6 +310,7 @@ def _snapshot_table(at: Moment, snapshot: SnapshotState, table_id: int) -> Snaps
         rows_estimated=max(part.estimated_rows, part.rows_done),
         running=tuple(str(r) for r in run.reading.values()) if run is not None else (),
         finished=part.finished is not None,
+        compared=compared_rows(part.found or ComparisonResult()) if snapshot.plan.verify else None,
         fault=fault,
     )
 

@@ -24,6 +24,7 @@ from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.compact import CompactionLimits, compact
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.kept import HISTORY_SECONDS, KeptChunks
+from tailrace.targets.lake.look import Compare, LakeLook
 from tailrace.targets.lake.model import FileTable, FormatTable, TableCommit, always
 from tailrace.targets.lake.staged import StagedTable
 
@@ -102,6 +103,10 @@ class LakeTable:
 
     def chunk_writer(self, schema: TableSchema) -> LakeChunkWriter:
         return LakeChunkWriter(self._layout(schema), self._table.location, self._lake)
+
+    def look(self, schema: TableSchema, applied: AppliedState, compare: Compare) -> LakeLook:
+        files, location = tuple(self._table.files()), self._table.location
+        return LakeLook(applied, files, self._layout(schema), self._log, self._lake, location, compare)
 
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         chunks, extra = KeptChunks.of(needed), {"table": schema.name}

@@ -19,7 +19,7 @@ from tailrace.targets.api import Admit, Runtime, SparkNeeds, TableName
 from tailrace.targets.lake import spark as lake_spark
 from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta.table import DeltaTable
-from tailrace.targets.lake.engine.spread import spread
+from tailrace.targets.lake.engine.spread import compare_rows, spread
 from tailrace.targets.lake.iceberg import schema as iceberg_schema
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog, catalog_options
 from tailrace.targets.lake.iceberg.java import Java
@@ -87,7 +87,7 @@ class LakeTarget:
         def table(schema: TableSchema) -> LakeTable:
             return LakeTable(opened(schema), run.log, lake, lambda work: spread(run.spark(), work), run.admit)
 
-        return LakeUnits(table)
+        return LakeUnits(table, lambda work: compare_rows(run.spark, work))
 
     def _opener(
         self, spark: Callable[[], SparkSession], lake: Storage, admit: Admit

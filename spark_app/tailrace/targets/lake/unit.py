@@ -7,6 +7,8 @@ from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.targets.api import NeededChunks, Opened, Opening, UnitBatch
 from tailrace.targets.lake.chunk_writer import LakeChunkWriter
+from tailrace.targets.lake.engine.compare import compare
+from tailrace.targets.lake.look import Compare, LakeLook
 from tailrace.targets.lake.table import LakeTable
 
 
@@ -15,9 +17,10 @@ class LakeUnits:
     """See `targets.api.Units`."""
 
     make: Callable[[TableSchema], LakeTable]
+    compare: Compare = compare
 
     def alone(self) -> "LakeUnit":
-        return LakeUnit(self.make)
+        return LakeUnit(self.make, self.compare)
 
     def group(self) -> None:
         return None
@@ -26,9 +29,9 @@ class LakeUnits:
 class LakeUnit:
     """See `targets.api.Unit`: formats of the lake commit one table at a time."""
 
-    def __init__(self, make: Callable[[TableSchema], LakeTable]) -> None:
+    def __init__(self, make: Callable[[TableSchema], LakeTable], compare: Compare) -> None:
         """`make`: the table whose first version this is."""
-        self._make = make
+        self._make, self._compare = make, compare
         self._made: LakeTable | None = None
 
     @property
@@ -57,6 +60,9 @@ class LakeUnit:
 
     def chunk_writer(self, schema: TableSchema) -> LakeChunkWriter:
         return self._table.chunk_writer(schema)
+
+    def look(self, schema: TableSchema, applied: AppliedState) -> LakeLook:
+        return self._table.look(schema, applied, self._compare)
 
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         self._table.tidy(schema, applied, needed, now)

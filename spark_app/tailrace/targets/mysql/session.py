@@ -87,6 +87,17 @@ class MysqlTargetSession:
                     with suppress(pymysql.MySQLError, OSError):
                         execute(self._connection, f"DO RELEASE_LOCK('{LOCK}')")
 
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        with self._errors():
+            self.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            self.run("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            try:
+                yield
+            finally:
+                with suppress(pymysql.MySQLError, OSError):
+                    self._connection.rollback()
+
     def alone(self) -> None:
         if not self._is_alone:
             if self.rows(f"SELECT GET_LOCK('{LOCK}', {LOCK_SECONDS})") != [(1,)]:
@@ -246,13 +257,21 @@ class MysqlTargetSession:
         return f"CRC32(CONCAT_WS(',', {sums}))"
 
     def alike(self, schema: TableSchema) -> str:
-        conditions = [f"w.{HASH} = {self._hash(schema, 't.')}"]
-        for column in schema.columns:
-            name = self.quote(column.name)
-            conditions.append(f"t.{name} <=> w.{name}")
-            if column.type.startswith("float"):  # 0.0 and -0.0 are equal
-                conditions.append(f"CAST(t.{name} AS CHAR) <=> CAST(w.{name} AS CHAR)")
-        return " AND ".join(conditions)
+        return " AND ".join([f"w.{HASH} = {self._hash(schema, 't.')}", *map(self.same, schema.columns)])
+
+    def same(self, column: Column) -> str:
+        name = self.quote(column.name)
+        same = f"t.{name} <=> w.{name}"
+        if column.type.startswith("float"):  # 0.0 and -0.0 are equal
+            same += f" AND CAST(t.{name} AS CHAR) <=> CAST(w.{name} AS CHAR)"
+        return same
+
+    def written(self, schema: TableSchema, alias: str) -> str:
+        names = (f"{alias}.{self.quote(column.name)}" for column in schema.columns)
+        return f"CONCAT_WS(',', {', '.join(f'COALESCE(HEX(CAST({name} AS BINARY)), 0x6e)' for name in names)})"
+
+    def digest(self, text: str) -> str:
+        return f"LEFT(SHA2({text}, 256), 32)"
 
     def delete_some(self, table: str, wanted: str, on: str) -> None:
         numbered = f"row_number() OVER (PARTITION BY w.{NUMBER})"

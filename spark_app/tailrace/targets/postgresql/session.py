@@ -85,6 +85,14 @@ class PgTargetSession:
             define()
             yield
 
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        with self.transaction(self._hold_still):
+            yield
+
+    def _hold_still(self) -> None:
+        self.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+
     def alone(self) -> None:
         self.run(f"SELECT pg_advisory_xact_lock({CREATING})")
 
@@ -289,8 +297,17 @@ class PgTargetSession:
         return self.temporary(name, columns)
 
     def alike(self, schema: TableSchema) -> str:
-        t, w = (", ".join(f"{alias}.{self.quote(column.name)}" for column in schema.columns) for alias in "tw")
-        return f"ROW({t})::text = ROW({w})::text"
+        return f"{self.written(schema, 't')} = {self.written(schema, 'w')}"
+
+    def same(self, column: Column) -> str:
+        name = self.quote(column.name)
+        return f"t.{name}::text IS NOT DISTINCT FROM w.{name}::text"
+
+    def written(self, schema: TableSchema, alias: str) -> str:
+        return f"ROW({', '.join(f'{alias}.{self.quote(column.name)}' for column in schema.columns)})::text"
+
+    def digest(self, text: str) -> str:
+        return f"md5({text})"
 
     def delete_some(self, table: str, wanted: str, on: str) -> None:
         numbered = f"row_number() OVER (PARTITION BY w.{NUMBER})"

@@ -5,8 +5,8 @@ The driver never reads a row of the target: where the fold needs one underneath 
 a key that moved), it is copied from table to table on the server.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +25,9 @@ from tailrace.fold.log_rows import segment_rows
 from tailrace.fold.moved_keys import find_moved_keys
 from tailrace.fold.newest import FROM_BASE
 from tailrace.fold.numbered import NumberedKeys, number_keys
-from tailrace.targets.sql.session import NUMBER, Definitions, TargetSession, equal, list_of
-from tailrace.targets.sql.staged import NUMBERED, ServerRows, StagedChunks, defined, definitions
+from tailrace.targets.sql.session import NUMBER, TargetSession, equal, list_of
+from tailrace.targets.sql.staged import NUMBERED, ServerRows, StagedChunks, definitions
+from tailrace.targets.sql.staging import Staging
 from tailrace.targets.sql.state import SCHEMA
 
 SOURCE, ROUND, BITS = "_tailrace_source", "_tailrace_round", "_tailrace_bits"
@@ -40,7 +41,7 @@ def apply_keyed(session: TargetSession, log: ObjectAccess, part: TableSlice, tab
     """Bring the table's rows forward; its columns are the batch's already. Returns the holes that it leaves."""
     work = fold_input(part, log)
     work = replace(work, moved_keys=find_moved_keys(work))
-    return _Batch(session, work, table).apply()
+    return _Batch(session, work, table, Staging(session, work)).apply()
 
 
 @dataclass
@@ -49,8 +50,7 @@ class _Batch:
     work: FoldInput
     table: str
     """The copy, as statements call it."""
-    temporary: list[str] = field(default_factory=list)
-    """Tables of this session to be dropped at the end."""
+    staging: Staging
 
     def apply(self) -> frozenset[Key]:
         part, server = self.work.slice, ServerRows()
@@ -73,33 +73,8 @@ class _Batch:
         holes = frozenset(keys.keys(numbered.keys(np.flatnonzero(folded.holes).astype(np.int64))))
         for finish in part.finished:
             holes = self._finish(finish, chunks, holes)
-        for name in self.temporary:
-            self.session.drop_temporary(name)
+        self.staging.drop()
         return holes
-
-    def stage_keys(self, columns: Columns, numbers: Ints) -> str:
-        """A table of keys, with their numbers."""
-        rows = pa.table([pa.array(numbers), *columns], names=[NUMBER, *self.work.key])
-        return self._staged("keys", [NUMBERED, *self._key_columns()], rows)
-
-    def _key_columns(self) -> Definitions:
-        schema, session = self.work.slice.schema, self.session
-        return [(session.quote(c.name), session.type_of(schema, c)) for c in schema.key_columns]
-
-    def _staged(self, name: str, columns: Definitions, rows: pa.Table, key: Sequence[str] = ()) -> str:
-        """A table of these rows, or what stands for one: a temporary table wears on the server's catalog and, until the
-        end of the transaction, on its table of locks."""
-        listed = self.session.listed(columns, rows)
-        if listed is not None:
-            return listed
-        made = self._temporary(name, columns, key)
-        self.session.load(made, [column for column, _ in columns], [rows])
-        return made
-
-    def _temporary(self, name: str, columns: Definitions, key: Sequence[str] = ()) -> str:
-        made = self.session.temporary(f"_tailrace_{name}_{len(self.temporary)}", defined(columns), key)
-        self.temporary.append(made)
-        return made
 
     # ---- rows to write ----
 
@@ -118,10 +93,10 @@ class _Batch:
         """A temporary table of the rows, completed out of rows on the server, before these are deleted."""
         quote, names = self.session.quote, self.work.names
         columns = definitions(self.session, self.work.slice.schema, NUMBERED)
-        rows = self._temporary("rows", columns, (NUMBER,))
+        rows = self.staging.empty("rows", columns, (NUMBER,))
         staged = written.add_column(0, NUMBER, pa.array(np.arange(written.num_rows)))
         self.session.load(rows, [name for name, _ in columns], [staged])
-        pool = self._temporary("pool", columns, (NUMBER,))
+        pool = self.staging.empty("pool", columns, (NUMBER,))
         for chunk, numbers, labels in lacking.sources(server, numbered, self.work):
             source = (
                 self._of_target(numbered.keys(numbers), labels)
@@ -131,7 +106,7 @@ class _Batch:
             self.session.run(f"INSERT INTO {pool} ({NUMBER}, {list_of(self.session, names)}) {source}")
         table, rounds = lacking.table()
         pairs = [NUMBERED, (SOURCE, "bigint"), (ROUND, "bigint"), (BITS, self.session.binary)]
-        wanted = self._staged("wanted", pairs, table)
+        wanted = self.staging.rows("wanted", pairs, table)
         places = np.flatnonzero(lacking.bits.any(axis=0)).tolist()
         assigned = {
             quote(names[at]): f"CASE WHEN {self.session.bit(f'u.{BITS}', at)}"
@@ -147,7 +122,7 @@ class _Batch:
 
     def _of_target(self, wanted: Columns, labels: Ints) -> str:
         """A query for the target's rows of these keys, under labels."""
-        staged = self.stage_keys(wanted, labels)
+        staged = self.staging.keys(wanted, labels)
         rows = list_of(self.session, self.work.names, "t.")
         on = equal(self.session, self.work.key)
         return f"SELECT u.{NUMBER}, {rows} FROM {self.table} t JOIN {staged} u ON {on}"
@@ -155,7 +130,7 @@ class _Batch:
     def _of_chunk(self, chunk: ChunkRegistered, chunks: StagedChunks, positions: Ints, labels: Ints) -> str:
         """A query for a chunk's rows at these positions, under labels."""
         pairs = pa.table([pa.array(labels), pa.array(positions)], names=[NUMBER, SOURCE])
-        staged = self._staged("places", [NUMBERED, (SOURCE, "bigint")], pairs)
+        staged = self.staging.rows("places", [NUMBERED, (SOURCE, "bigint")], pairs)
         place = f"{SCHEMA}.{self.session.quote(str(chunk.path))}"
         return f"SELECT u.{NUMBER}, {chunks.selected(chunk)} FROM {place} c JOIN {staged} u ON u.{SOURCE} = c.{NUMBER}"
 
@@ -178,7 +153,7 @@ class _Batch:
             self.session.delete_using(self.table, place, on)
         alone = np.flatnonzero(numbered.touched & ~held).astype(np.int64)
         if len(alone):
-            staged = self.stage_keys(numbered.keys(alone), alone)
+            staged = self.staging.keys(numbered.keys(alone), alone)
             self.session.delete_using(self.table, staged, equal(self.session, self.work.key))
 
     def _adopt(
@@ -191,8 +166,7 @@ class _Batch:
         statement = f"INSERT INTO {self.table} ({names}) SELECT {chunks.selected(chunk)} FROM {place} c"
         gone = numbered.chunk_keys.position[overruled & (numbered.chunk_keys.chunk == number)]
         if len(gone):
-            rows = pa.table([pa.array(gone)], names=[NUMBER])
-            staged = self._staged("overruled", [NUMBERED], rows, (NUMBER,))
+            staged = self.staging.numbers("overruled", gone)
             statement += f" WHERE NOT EXISTS (SELECT 1 FROM {staged} g WHERE g.{NUMBER} = c.{NUMBER})"
         self.session.run(statement)
 
@@ -200,26 +174,34 @@ class _Batch:
 
     def _finish(self, finish: FinishedSnapshot, chunks: StagedChunks, holes: frozenset[Key]) -> frozenset[Key]:
         """Delete what is in none of its chunks and has not changed since; returns the holes that stay."""
-        quoted = [self.session.quote(name) for name in self.work.key]
-        kept, names = self._temporary("kept", self._key_columns(), quoted), ", ".join(quoted)
-        for chunk in (chunk for chunk in finish.chunks if chunk.path is not None):
-            place = f"{SCHEMA}.{self.session.quote(str(chunk.path))}"
-            self.session.run(f"INSERT INTO {kept} ({names}) SELECT {chunks.key_list(chunk)} FROM {place} c")
-        self.session.load(kept, quoted, self._changed_since(finish))
+        kept = keys_of(finish, self.staging, chunks)
         there = f"SELECT 1 FROM {kept} u WHERE {equal(self.session, self.work.key)}"
         self.session.delete(self.table, f"NOT EXISTS ({there})")
         if not holes:
             return holes
         listed = sorted(holes)
-        staged = self.stage_keys(keys.columns(listed, self.work.key_types), np.arange(len(listed)))
+        staged = self.staging.keys(keys.columns(listed, self.work.key_types), np.arange(len(listed)))
         left = self.session.rows(f"SELECT t.{NUMBER} FROM {staged} t WHERE EXISTS ({there})")
         return frozenset(listed[int(number)] for (number,) in left)
 
-    def _changed_since(self, finish: FinishedSnapshot) -> Iterator[pa.Table]:
-        later = [segment for segment in self.work.slice.segments if segment.last_seq >= finish.replay_point]
-        for block in segment_rows(self.work, later, columns=False, unchanged=False):
-            found = block.filter(block.seq >= finish.replay_point).keys
-            yield pa.table(found, names=self.work.key)
+
+def keys_of(finish: FinishedSnapshot, staging: Staging, chunks: StagedChunks) -> str:
+    """A table of the keys that are in one of the snapshot's chunks or have changed since the first of them."""
+    session, work = staging.session, staging.work
+    quoted = [session.quote(name) for name in work.key]
+    kept, names = staging.empty("kept", staging.key_columns(), quoted), ", ".join(quoted)
+    for chunk in (chunk for chunk in finish.chunks if chunk.path is not None):
+        place = f"{SCHEMA}.{session.quote(str(chunk.path))}"
+        session.run(f"INSERT INTO {kept} ({names}) SELECT {chunks.key_list(chunk)} FROM {place} c")
+    session.load(kept, quoted, _changed_since(work, finish))
+    return kept
+
+
+def _changed_since(work: FoldInput, finish: FinishedSnapshot) -> Iterator[pa.Table]:
+    later = [segment for segment in work.slice.segments if segment.last_seq >= finish.replay_point]
+    for block in segment_rows(work, later, columns=False, unchanged=False):
+        found = block.filter(block.seq >= finish.replay_point).keys
+        yield pa.table(found, names=work.key)
 
 
 @dataclass(frozen=True)
@@ -246,7 +228,7 @@ class _LiveRows:
         if self.batch.work.slice.clear or not len(asked):
             return np.empty(0, np.int64)
         session = self.batch.session
-        staged = self.batch.stage_keys(self.numbered.keys(asked), asked)
+        staged = self.batch.staging.keys(self.numbered.keys(asked), asked)
         on = equal(session, self.batch.work.key)
         found = session.rows(f"SELECT u.{NUMBER} FROM {self.batch.table} t JOIN {staged} u ON {on}")
         return np.sort(np.array([int(number) for (number,) in found], np.int64))

@@ -89,6 +89,9 @@ class TargetSession(Protocol):
         """All that is run in it takes effect together at its end, or nothing does. `define`: called at first, where
         tables can be created and changed: in the transaction or, where that is not possible, before it."""
 
+    def still(self) -> AbstractContextManager[None]:
+        """A transaction in which all reads see one moment; rows are written into temporary tables only."""
+
     def alone(self) -> None:
         """Wait for other transactions that have called this, and let later ones wait for this: of two sessions that
         create the same schema at once, one fails, even if it is to be created only where it is missing."""
@@ -180,6 +183,15 @@ class TargetSession(Protocol):
 
     def alike(self, schema: TableSchema) -> str:
         """A condition: all values of a row of a copy (as `t`) are written like those of `w`."""
+
+    def same(self, column: Column) -> str:
+        """A condition: the value of a row of a copy (as `t`) is written like that of `w`."""
+
+    def written(self, schema: TableSchema, alias: str) -> str:
+        """A text for a row of a copy, or one of the same columns: no other row has it."""
+
+    def digest(self, text: str) -> str:
+        """A short text for a long one."""
 
     def delete_some(self, table: str, wanted: str, on: str) -> None:
         """Delete, for each row of `wanted` (as `w`), as many rows of `table` (as `t`) as its column `COUNT` says, out

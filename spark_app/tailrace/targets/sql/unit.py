@@ -27,6 +27,7 @@ from tailrace.targets.api import (
 )
 from tailrace.targets.sql import columns, staged, state
 from tailrace.targets.sql.batch import apply_keyed
+from tailrace.targets.sql.compare import SqlLook
 from tailrace.targets.sql.keyless import apply_keyless
 from tailrace.targets.sql.obstacles import foreign_fix, misfits, not_ours, refuse_namesakes
 from tailrace.targets.sql.session import Place, TargetSession, TargetSessions, UnfitValue, table
@@ -351,6 +352,10 @@ class SqlUnit:
         with self.sessions.session() as session:
             form = staged.form_of(session, schema, known.opening.generation)
         return SqlChunkWriter(self.sessions, known.copy.applied.log_id, schema, form)
+
+    def look(self, schema: TableSchema, applied: AppliedState) -> SqlLook:
+        copy = self.tables[schema.table_id].copy
+        return SqlLook(self.sessions, self.units.run.log, copy.place, copy.hidden, applied.log_id)
 
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         if needed.reading:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from support.resources import replicator
-from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody
+from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody, VerificationReport
 from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import Status, TableCounters, TableStatus
 from tailrace.driver.asking.server import Conflict, StatusServer, Unknown
@@ -33,6 +33,11 @@ class Fake:
             raise errors[snapshot_id]
         self.calls.append((snapshot_id, body.name))
         return SnapshotAnswer(id=snapshot_id, record=5, tables=("public.orders",))
+
+    def report(self, snapshot_id: str) -> VerificationReport:
+        if snapshot_id == "unknown":
+            raise Unknown("no snapshot has the id unknown")
+        return VerificationReport(id=snapshot_id, state="Completed", tables=())
 
     def stop_snapshot(self, snapshot_id: str) -> None:
         if snapshot_id == "unknown":

@@ -9,7 +9,7 @@ driver. Where no executor comes for them in time, the batch is worked in the dri
 import logging
 import pickle
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import pyarrow as pa
@@ -18,9 +18,11 @@ from pyspark import Broadcast, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tailrace.errors import privacy
+from tailrace.errors import TailraceError, privacy
+from tailrace.fold.comparison import Compared
 from tailrace.targets.demand import DEMAND, PATIENCE, Demand
 from tailrace.targets.lake.engine.build import do_part
+from tailrace.targets.lake.engine.compare import compare
 from tailrace.targets.lake.engine.divide import Piece, Source, divide, shuffled_keys, to_divide
 from tailrace.targets.lake.engine.part import PartInput, PartResult
 from tailrace.targets.lake.files.index import IndexCache
@@ -57,6 +59,39 @@ def spread(spark: SparkSession, work: PartInput, demand: Demand = DEMAND) -> Ite
     parts = work.fold.parts
     log.warning("no executor came within %.0f s, the driver works a batch of %d parts itself", PATIENCE, parts)
     return None
+
+
+FEW_ROWS = 20_000
+"""Rows of chunks that are compared in the driver: a job costs more."""
+
+
+def compare_rows(spark: Callable[[], SparkSession], work: PartInput) -> Compared:
+    """The comparison, as one task in the pool of the snapshots; in the driver, if there is little or no executor."""
+    chunks = [*work.slice.chunks, *(chunk for finish in work.slice.finished for chunk in finish.chunks)]
+    if sum(chunk.rows for chunk in chunks) <= FEW_ROWS and sum(file.rows for file in work.files) <= 10 * FEW_ROWS:
+        return compare(work)
+    context = spark().sparkContext
+    if not context._jsc.isLocal() and not _executors(context):
+        return compare(work)
+    context.setLocalProperty("spark.scheduler.pool", "snapshot")
+    (answer,) = context.parallelize([pickle.dumps(work)], 1).map(_compare).collect()
+    found: Compared | TailraceError = pickle.loads(answer)
+    if isinstance(found, TailraceError):
+        raise found
+    return found
+
+
+def _compare(packed: bytes) -> bytes:
+    """Errors come back as values, so that they keep their names through Spark."""
+    work: PartInput = pickle.loads(packed)
+    try:
+        with privacy.withheld():
+            return pickle.dumps(compare(work))
+    except TailraceError as error:
+        return pickle.dumps(error)
+    finally:
+        del work
+        _give_back()
 
 
 def _executors(context: SparkContext) -> bool:

@@ -59,6 +59,17 @@ def locate_rows(
     return found
 
 
+def live_digests(access: FileAccess, file: DataFile, layout: Layout) -> Iterator[Digests]:
+    """Yields the digests of the file's live rows."""
+    with parquet(access, file.path) as opened:
+        at = 0
+        for upper, lower in _digests(opened, layout):
+            positions = range(at, at + len(upper))
+            alive = np.fromiter((place not in file.dead for place in positions), np.bool_, len(upper))
+            yield np.asarray(upper)[alive], np.asarray(lower)[alive]
+            at += len(upper)
+
+
 def _search(access: FileAccess, file: DataFile, layout: Layout, wanted: list[pa.Array], cache: IndexCache) -> Matches:
     # With the columns: a file that is older than one of them has other digests since.
     name = "\n".join([file.path, "", *(field.name for field in layout.arrow)])

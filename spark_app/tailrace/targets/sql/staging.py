@@ -1,0 +1,52 @@
+"""Rows that a batch or a comparison brings to the server: temporary tables, or expressions that stand for them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from tailrace.fold.fold_input import FoldInput
+from tailrace.fold.key_columns import Columns, Ints
+from tailrace.targets.sql.session import NUMBER, Definitions, TargetSession
+from tailrace.targets.sql.staged import NUMBERED, defined
+
+
+@dataclass(frozen=True)
+class Staging:
+    session: TargetSession
+    work: FoldInput
+    made: list[str] = field(default_factory=list)
+    """Tables of this session to be dropped at the end."""
+
+    def keys(self, columns: Columns, numbers: Ints) -> str:
+        """A table of keys, with their numbers."""
+        rows = pa.table([pa.array(numbers), *columns], names=[NUMBER, *self.work.key])
+        return self.rows("keys", [NUMBERED, *self.key_columns()], rows)
+
+    def key_columns(self) -> Definitions:
+        schema, session = self.work.slice.schema, self.session
+        return [(session.quote(c.name), session.type_of(schema, c)) for c in schema.key_columns]
+
+    def numbers(self, name: str, numbers: Ints) -> str:
+        """A table of numbers, by which it is searched."""
+        return self.rows(name, [NUMBERED], pa.table([pa.array(numbers)], names=[NUMBER]), (NUMBER,))
+
+    def rows(self, name: str, columns: Definitions, rows: pa.Table, key: Sequence[str] = ()) -> str:
+        """A table of these rows, or what stands for one: a temporary table wears on the server's catalog and, until the
+        end of the transaction, on its table of locks."""
+        listed = self.session.listed(columns, rows)
+        if listed is not None:
+            return listed
+        made = self.empty(name, columns, key)
+        self.session.load(made, [column for column, _ in columns], [rows])
+        return made
+
+    def empty(self, name: str, columns: Definitions, key: Sequence[str] = ()) -> str:
+        made = self.session.temporary(f"_tailrace_{name}_{len(self.made)}", defined(columns), key)
+        self.made.append(made)
+        return made
+
+    def drop(self) -> None:
+        for name in self.made:
+            self.session.drop_temporary(name)
+        self.made.clear()
