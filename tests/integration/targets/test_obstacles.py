@@ -280,6 +280,10 @@ def test_what_keeps_a_table_from_being_taken_over_is_mended_by_its_statement(pos
             (statement,) = re.findall("`((?:ALTER|TRUNCATE) .*)`", one.fix)
             run(statement)
     assert target.obstacles([copy], "log") == []
+    run("CREATE PUBLICATION tailrace_shop_12ab34cd FOR TABLE open.copy; CREATE PUBLICATION tailraces FOR ALL TABLES")
+    (ring,) = target.obstacles([copy], "log")
+    assert "(publication tailrace_shop_12ab34cd): changes would go round" in ring.message
+    assert ring.fix == "Add open.copy to tables.exclude of one of the two Replicators."
     assert told == [
         "poor man does not own it",
         "it has rows",

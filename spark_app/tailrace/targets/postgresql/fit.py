@@ -22,6 +22,10 @@ SELECT relkind = 'r' AND relpersistence = 'p' AND NOT EXISTS (
                AND attnum = ANY (conkey) WHERE conrelid = c.oid AND contype = 'p')
   FROM pg_class c WHERE oid = %s::regclass
 """
+_READ_BY = r"""
+SELECT pubname FROM pg_publication_tables WHERE pubname LIKE 'tailrace\_%%' AND schemaname = %s AND tablename = %s
+ ORDER BY 1
+"""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,9 @@ def misfits(session: TargetSession, place: Place, columns: Sequence[WantedColumn
     if session.rows(f"SELECT 1 FROM {name} LIMIT 1"):
         yield HAS_ROWS, f"TRUNCATE {name}"
         return
+    read_by = session.rows(_READ_BY, *place)
+    if read_by:
+        yield f"a Replicator copies it to another place (publication {read_by[0][0]}): changes would go round", ""
     found, kinds = _columns(session, name), _kinds(session, columns)
     for column in columns:
         yield from _misfits_of(session, name, column, kinds[column.name], found.get(column.name))

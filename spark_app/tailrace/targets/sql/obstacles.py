@@ -77,7 +77,9 @@ def misfits(session: TargetSession, schema: TableSchema, place: Place) -> Iterat
     """Tell why a table that is there already cannot be taken over (`target.adopt`)."""
     for what, statement in session.misfits(place, wanted(session, schema)):
         fix = f"Run `{statement}`."
-        if statement.startswith(("DROP", "TRUNCATE")):
+        if not statement:
+            fix = f"Add {schema.name} to tables.exclude of one of the two Replicators."
+        elif statement.startswith(("DROP", "TRUNCATE")):
             fix = (
                 f"Rename it, or add {schema.name} to tables.exclude. Only if nobody needs what it holds: `{statement}`."
             )

@@ -141,7 +141,8 @@ class TargetSession(Protocol):
 
     def misfits(self, place: Place, columns: Sequence[WantedColumn]) -> Iterable[tuple[str, str]]:
         """The differences of a table that Tailrace has not created from what a copy must be, each with the statement
-        that removes it. Where it has rows, that is the only one: the statements for others may change them."""
+        that removes it (empty: it has to be left out). Where it has rows, that is the only one: the statements for
+        others may change them."""
 
     def adopt(self, place: Place, marks: Mapping[str, str], note: Callable[[int], None], *, keyed: bool) -> None:
         """Make a copy out of an empty table that has no misfits. `marks`: of its columns, by name; `note` as in
