@@ -106,6 +106,19 @@ def test_hundreds_of_locked_tables_leave_the_publication_without_holding_the_log
         assert connection.execute(members).fetchone() == (0,)
 
 
+def test_a_table_that_goes_between_a_look_and_its_publication_is_left_to_the_next_look(server: PostgresServer) -> None:
+    with server.connect() as changing, server.connect() as looking:
+        for statement in ("CREATE SCHEMA going", *(f"CREATE TABLE going.t{n} (id int PRIMARY KEY)" for n in range(3))):
+            changing.execute(statement.encode())
+        found = list(look(looking, TablesSpec(include=("going.*",)), [], "going", Trees()).tables.values())
+        changing.execute("DROP TABLE going.t0")
+        changing.execute("ALTER TABLE going.t1 RENAME TO other")
+        left = ensure_publication(looking, "going", found, ours=True)
+        assert {each.name for each in found if each.oid in left} == {"going.t0", "going.t1"}
+        members = "SELECT tablename FROM pg_publication_tables WHERE pubname = 'going'"
+        assert looking.execute(members).fetchall() == [("t2",)]
+
+
 @pytest.mark.parametrize("major", turns(14, 18))
 def test_a_look_waits_for_no_lock(major: int) -> None:
     with PostgresServer(major) as server, server.connect(autocommit=False) as holder, server.connect() as looking:

@@ -142,8 +142,8 @@ def slot_waits_for(connection: Connection, slot_maker: str) -> str | None:
 def ensure_publication(connection: Connection, name: str, tables: Sequence[PgTable], ours: bool) -> Mapping[int, str]:
     """Make the publication, or bring ours up to date: exactly these tables. One that the user named stays as it is.
 
-    Returns the tables that could not be put into it because they are locked, with who holds the lock: the next look
-    tries again. Capture waits for no lock, because all other tables would wait with it.
+    Returns the tables that could not be put into it because they are locked, or gone by now, with who holds the lock:
+    the next look tries again. Capture waits for no lock, because all other tables would wait with it.
     """
     with source_errors(f"preparing publication {name!r}"):
         row = connection.execute(
@@ -222,12 +222,12 @@ def _drop_tables(connection: Connection, publication: sql.Identifier, oids: Sequ
 
 
 def _unless_locked(connection: Connection, statement: sql.Composed, wait: int = LOCK_WAIT) -> bool:
-    """False: nothing was done, a lock of another session is in the way."""
+    """False: nothing was done, a lock of another session is in the way, or a table has gone since it was looked at."""
     try:
         with connection.transaction():
             connection.execute(f"SET LOCAL lock_timeout = '{wait}ms'")
             connection.execute(statement)
-    except psycopg.errors.LockNotAvailable:
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
         return False
     return True
 
