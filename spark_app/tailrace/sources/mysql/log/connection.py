@@ -47,7 +47,8 @@ _FORMAT_DESCRIPTION = int(Kind.FORMAT_DESCRIPTION)
 """Members of an enum take longer to look up: this is asked of every event."""
 _PURGED = (1236, 1789, 1790)
 """Errors that say that the log no longer holds what is asked for, or that the history differs."""
-_OF_ANOTHER = ("same server_uuid/server_id", "same server_id")
+_SAME_ID = 4052
+"""MariaDB's error; MySQL's is told by its text."""
 
 Take = Callable[[Event], None]
 TakeMany = Callable[[EventBatch], None]
@@ -245,7 +246,7 @@ def _refused(code: int, text: str) -> Exception:
         return SourceRefused(text.rstrip("."), fix)
     if code in _PURGED and any(word in text.lower() for word in ("purged", "gtid", "could not find", "not in the")):
         return lost(text)
-    if code == 1236 and any(words in text for words in _OF_ANOTHER):
+    if code == _SAME_ID or "same server_uuid/server_id" in text:
         fix = "Find the other reader with SHOW PROCESSLIST (`Binlog Dump`), and give it another server id."
         return Retry(f"another client reads the log under the same server id: {text.rstrip('.')}", fix)
     if code == 1236 and "truncated in the middle of event" in text:  # never so in the file that is being written

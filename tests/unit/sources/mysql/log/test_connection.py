@@ -92,15 +92,18 @@ def test_a_log_whose_end_a_crash_has_cut_off_is_the_end_of_the_position() -> Non
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("number", "text"),
     [
-        "A slave with the same server_uuid/server_id as this slave has connected to the master; the first event",
-        "A slave with the same server_id is already connected; the first event",
+        (
+            1236,
+            "A slave with the same server_uuid/server_id as this slave has connected to the master; the first event",
+        ),
+        (4052, "A slave with the same server_id is already connected; the first event"),
     ],
 )
-def test_another_reader_with_the_same_number_is_told_with_how_to_find_it(text: str) -> None:
+def test_another_reader_with_the_same_number_is_told_with_how_to_find_it(number: int, text: str) -> None:
     with pytest.raises(Retry, match=r"same server id: A slave .*\. Fix: Find the other reader"):
-        refused(text)
+        refused(text, number)
 
 
 def test_a_server_that_came_back_without_gtids_is_refused_and_loses_nothing_yet() -> None:
