@@ -249,9 +249,9 @@ class ColumnAction(NamedTuple):
     """A new column that may have a value in rows that are there."""
 
 
-def column_actions(text: str) -> tuple[ColumnAction, ...]:
-    """All that an ALTER TABLE does. Empty: it is none, or it does more than that."""
-    parsed = parsed_surely(bare(text))
+def column_actions(text: str, exact: bool = True) -> tuple[ColumnAction, ...]:
+    """All that an ALTER TABLE does. Empty: it is none, or it does more than that. `exact`: as in `KnownTables`."""
+    parsed = parsed_surely(bare(text)) if exact or text.isascii() else None
     return _column_actions(parsed) if isinstance(parsed, exp.Alter) else ()
 
 

@@ -234,7 +234,7 @@ class MysqlStream(LogStream[LogConnection]):
             self._plain = None  # it may make a trigger
         for name, effect in found.items():
             alone = names[name] not in self._touched and not query.in_parts
-            self._actions[names[name]] = column_actions(clean) if alone else ()
+            self._actions[names[name]] = column_actions(clean, exact) if alone else ()
             if effect is not Effect.EMPTIED:
                 self._touch(names[name], effect)
             if effect in (Effect.HARMLESS, Effect.KEYED):

@@ -77,6 +77,12 @@ def test_a_statement_that_does_more_is_not_told_by_columns(rest: str) -> None:
     assert effect(f"ALTER TABLE t {rest}") is not ALTERED
 
 
+def test_names_that_may_have_been_written_in_another_character_set_are_no_columns() -> None:
+    text = "ALTER TABLE t DROP é, ADD é int"
+    assert column_actions(text) and not column_actions(text, exact=False)
+    assert column_actions("ALTER TABLE t DROP e, ADD e int", exact=False)
+
+
 def test_a_change_of_columns_is_certain_for_the_very_table_only() -> None:
     assert effect("ALTER TABLE T DROP a") is REREAD
     of_session = KnownTables("s", ONE, of_session=True)
