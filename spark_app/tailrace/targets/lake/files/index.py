@@ -88,14 +88,14 @@ class FileIndex:
         """Every row whose key is wanted."""
         if not self.meets(wanted):
             return NO_ROWS
-        low = np.searchsorted(wanted.words, self.words[0], "left")
-        high = np.searchsorted(wanted.words, self.words[-1], "right")
+        low = wanted.words.searchsorted(self.words[0], "left")
+        high = wanted.words.searchsorted(self.words[-1], "right")
         keys = wanted.words[low:high]
-        first = np.searchsorted(self.words, keys, "left")
-        counts = np.searchsorted(self.words, keys, "right") - first
-        which = np.repeat(wanted.numbers[low:high], counts)
-        if not len(which):
+        first = self.words.searchsorted(keys, "left")
+        counts = self.words.searchsorted(keys, "right") - first
+        if not counts.any():
             return NO_ROWS
+        which = np.repeat(wanted.numbers[low:high], counts)
         # Runs first[i], first[i] + 1, … of counts[i] entries each, without a loop over the keys.
         offsets = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
         at = np.repeat(first, counts) + offsets
