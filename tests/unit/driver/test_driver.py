@@ -57,6 +57,7 @@ class Fake:
         self.running, self.through, self.last_step_at = True, 3, 0.0
         self.runs: dict[Any, Any] = {}
         self.waiting_for = None
+        self.pause = 0.0
 
     def _do(self, what: str) -> None:
         self.done.append(f"{self.name} {what}")
