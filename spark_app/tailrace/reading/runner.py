@@ -434,9 +434,10 @@ class SnapshotRunner:
         seconds = self._monotonic() - entry.begun.pop(ordinal, self._monotonic())
         snapshot = self._tools.journal.state.snapshots.get(key[0])
         if ordinal > 0 and rows and snapshot is not None:
-            entry.chunk_rows = planner.next_chunk_rows(
-                self._rows(snapshot), rows, size, seconds, self._defaults().chunk_seconds
-            )
+            chosen = self._rows(snapshot)
+            following = planner.next_chunk_rows(chosen, rows, size, seconds, self._defaults().chunk_seconds)
+            most = planner.MOST_COMPARED if snapshot.plan.verify and chosen is None else following
+            entry.chunk_rows = min(following, most)
 
     def _failed(self, entry: _Entry, error: Exception, ordinal: int | None) -> None:
         now = self._monotonic()

@@ -290,6 +290,10 @@ PATIENCE = 3
 written a second time."""
 
 
+MOST_COMPARED = 250_000
+"""Rows of a chunk that is compared: it is held in memory, and the target's rows beside it."""
+
+
 def next_chunk_rows(fixed: int | None, rows: int, size: int, last_seconds: float, aim_seconds: float) -> int:
     """The number of rows for the next chunk, after one of `rows` rows and `size` bytes that took `last_seconds`. Grows
     and shrinks by a factor of four at most, so that one odd measurement does not do harm."""
