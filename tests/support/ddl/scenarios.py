@@ -7,7 +7,8 @@ documented repair. Those that one Replicator can hold side by side are packed: e
 A block begins with `# name`. `setup`, `step`, `after` (written when all is running and settled again) and `fix` (what a
 person does at the source for a table that is stopped) are SQL, one transaction a line; `@word` stands for the lines of
 that macro. `exclude` and `include` are patterns of the manifest, `given` puts the scenario under a publication that the
-user made, `spec` is more of the manifest, `solo` keeps it out of packs.
+user made, `spec` is more of the manifest, `solo` keeps it out of packs, `since` names the first version that knows its
+statements, without which nothing could be captured.
 """
 
 import json
@@ -41,6 +42,7 @@ class Scenario:
     timings: tuple[str, ...] = TIMINGS
     given: bool = False
     solo: bool = False
+    since: int = 14
 
     def within(self, number: int) -> "Scenario":
         """The same in schemas of its own: `s` becomes `s7`, `o` becomes `o7`."""
@@ -87,6 +89,8 @@ def _field(scenario: Scenario, line: str, macros: dict[str, list[str]]) -> None:
             scenario.timings = tuple(text.split())
         case "spec":
             scenario.spec = json.loads(text)
+        case "since":
+            scenario.since = int(text)
         case "given" | "solo":
             setattr(scenario, name, True)
         case _:
