@@ -14,6 +14,7 @@ from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.bundles import ObjectAccess
 from tailrace.changelog.records.snapshots import MOST_EXAMPLES, ComparisonResult, RowDifference
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.errors import Retry
 from tailrace.fold.comparison import Compared, summary, superfluous, withheld
 from tailrace.fold.key_columns import Columns, Ints, Mask
@@ -37,13 +38,16 @@ class SqlLook:
     place: Place
     hidden: bool
     log_id: str
+    least: RecordNumber
+    """The record that the copy held when it was looked at; a later one is as good."""
 
     def compare(self, expect: Callable[[AppliedState], TableSlice]) -> Compared:
         with self.sessions.session() as session, session.still():
             copy = state.copies_at(session, self.place).get(self.hidden)
-            if copy is None or copy.applied.log_id != self.log_id:
+            applied = None if copy is None or copy.applied.log_id != self.log_id else copy.applied
+            if copy is None or applied is None or applied.applied_record < self.least:
                 raise Retry(f"table {'.'.join(self.place)} of the target has just been replaced")
-            part, there = expect(copy.applied), table(session, copy.where)
+            part, there = expect(applied), table(session, copy.where)
             work = fold_input(part, self.log)
             if part.schema.keyless:
                 return Compared(_keyless(session, self.log, part, there))

@@ -355,7 +355,8 @@ class SqlUnit:
 
     def look(self, schema: TableSchema, applied: AppliedState) -> SqlLook:
         copy = self.tables[schema.table_id].copy
-        return SqlLook(self.sessions, self.units.run.log, copy.place, copy.hidden, applied.log_id)
+        where = copy.place, copy.hidden, applied.log_id
+        return SqlLook(self.sessions, self.units.run.log, *where, applied.applied_record)
 
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         if needed.reading:
