@@ -82,7 +82,8 @@ EXECUTED = {
 NOTHING_TO_DO = {"UnknownEvent", "CaptureEnded", "Retry", "OutcomeUnknown", "InternalError", "ChunkTooOld", "Locked"}
 SAID_BY_COMMANDS = {
     "NotRunning", "AlreadyRunning", "DriverRefused", "DriverSilent", "BeingLookedUp", "Withdrawn", "ArtifactMissing",
-    "ExtraMissing", "DriverMissing", "KubectlFailed", "SnapshotUnfinished", "WrongSnapshot", "Unfinished", "NotVerified",
+    "ExtraMissing", "DriverMissing", "KubectlFailed", "SnapshotUnfinished", "WrongSnapshot",
+    "Unfinished", "NotVerified",
 }  # fmt: skip
 """They break nothing."""
 
