@@ -216,7 +216,7 @@ class ReadRefused(TableStop):
 
 class NotVerified(TableStop):
     """A verification of the table could not be finished: its columns changed meanwhile, or what it had read is gone.
-    The table itself goes on."""
+    The table itself is not affected."""
 
     where = "target"
 
