@@ -282,6 +282,8 @@ class Assembler:
         form = self._maps.get(body[:6])
         if form is None:
             raise UnknownEvent("the server sent rows without their table")
+        if len(body) <= ROW_FLAGS:
+            raise UnknownEvent("the server sent rows that are cut off")
         event = RowEvent(kind | UNCERTAIN if self._may_be_undone(kind, body) else kind, form, body)
         if self._xid is not None:
             self._xa_buffer.add(self._xid, event)

@@ -261,6 +261,16 @@ def test_transactions_that_follow_each_other_are_taken_together(tmp_path: Path) 
     assert len(run) == 40 and run.gtids[1].tolist() == [5] * 40
 
 
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("gtid", [(Kind.MARIADB_GTID, struct.pack("<QIB", 1, 0, 0)), (Kind.GTID, bytes(49))])
+def test_rows_that_are_cut_off_are_an_error_by_name(tmp_path: Path, gtid: Sent, many: bool) -> None:
+    cut_off = (Kind.WRITE_ROWS, (1).to_bytes(6, "little"))
+    inner = [gtid, query("BEGIN"), table(1, b"c1"), cut_off, (Kind.XID, bytes(8))]
+    sent = [packet(Kind.ROTATE, (4).to_bytes(8, "little") + b"binlog.000003", 0)]
+    sent += [packet(kind, body, 500 + 100 * place) for place, (kind, body) in enumerate(inner)]
+    assert "rows that are cut off" in str(outcome(tmp_path / "held", sent, [], many=many)[-1])
+
+
 def test_they_are_also_where_only_their_first_events_say_where_they_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
