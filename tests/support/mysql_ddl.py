@@ -10,6 +10,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pymysql
+
 from support.mysql import MysqlServer
 from support.mysql_log import LogRun, by_chunk, exactly, table_of
 from tailrace.changelog.segments import DELETE, OP, SEQ
@@ -260,6 +262,10 @@ def _begun(run: LogRun) -> list[tuple[object, ...]]:
     return [(t.added_record, t.reread_record, t.stopped) for t in run.journal.state.tables.values()]
 
 
+UNFIT = 1292
+"""The server's number for a value that a type cannot have."""
+
+
 class Round:
     """One seed on a server: `fault` is the first thing that is wrong, behind the statements that led to it."""
 
@@ -285,19 +291,30 @@ class Round:
                         if by_itself:
                             self._read(run)
                             before = _begun(run)
-                        self._execute([statement])
+                        try:
+                            self._execute([statement])
+                        except pymysql.err.OperationalError as error:
+                            if error.args[0] != UNFIT:
+                                raise
+                            # A value has no form in the column's new type: what follows knows another table.
+                            self.trace.append("-- refused by the server")
+                            return self._wrong(run)
                         run = self._disturbed(run)
                         if by_itself:
                             self._read(run)
                             self.altered, self.in_place = self.altered + 1, self.in_place + (_begun(run) == before)
-                self.trace.append("-- catch up")
-                run.catch_up()
-                found = [told for table in TABLES if (told := self._compared(run, table)) is not None]
-                if found:
-                    return "; ".join(found)
+                wrong = self._wrong(run)
+                if wrong is not None:
+                    return wrong
         finally:
             run.__exit__()
         return None
+
+    def _wrong(self, run: LogRun) -> str | None:
+        self.trace.append("-- catch up")
+        run.catch_up()
+        found = [told for table in TABLES if (told := self._compared(run, table)) is not None]
+        return "; ".join(found) or None
 
     def _begun(self) -> LogRun:
         options = [{"match": "d.?", "onSchemaChange": self._policy}]
