@@ -169,6 +169,9 @@ def _completed(found: SnapshotStatus) -> str:
         return "Snapshot completed."
     wrong = [table for table in found.tables if table.compared is not None and table.compared.differences]
     if not wrong:
+        undecided = sum(table.compared.undecided for table in found.tables if table.compared is not None)
+        if undecided:
+            return f"Verified: no row differs; {undecided} rows changed meanwhile and were not decided."
         return "Verified: every row is equal."
     names = ", ".join(table.name for table in wrong[:MAX_WORST])
     return f"Verified: {_differences(found)} rows are not the source's, in {names}."

@@ -4,51 +4,34 @@ Differences are planted in the change log, before the chunks are read: changes t
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from support.conforming import Database, InMemory, Lake, LogOf, MysqlDatabase, Subject, Table
-from support.mysql import TARGETS, MysqlServer
+from support.conforming import LogOf, Subject, Table
+from support.lake import table_schema
 from support.random_log import TABLE, KeyOf, first_schema
 from support.states import chunk as made_chunk
-from support.versions import one_of
+from support.states import log_state, table_log
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.rule import UNCHANGED
-from tailrace.batch.slice import FinishedSnapshot, Held, TableSlice, since_chunk, since_chunks
+from tailrace.batch.slice import FinishedSnapshot, Held, TableSlice, cut, since_chunk, since_chunks
+from tailrace.changelog import keys
 from tailrace.changelog.records.snapshots import ChunkRegistered, ComparisonResult, RowDifference
-from tailrace.changelog.records.terms import Key, RecordNumber, Seq
-from tailrace.changelog.state import LoggedSegment
+from tailrace.changelog.records.terms import Key, RecordNumber, Seq, TableSchema
+from tailrace.changelog.state import LoggedChunk, LoggedSegment
+from tailrace.changelog.types import arrow_type
+from tailrace.fold.comparison import Compared
 from tailrace.targets.postgresql import session as pg_session
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 Row = tuple[Any, ...]
-
-
-@pytest.fixture(scope="module")
-def mysql_of_module() -> Iterator[MysqlServer]:
-    with MysqlServer(one_of(TARGETS, __name__)) as server:
-        yield server
-
-
-@pytest.fixture(params=["delta", "iceberg", "memory", "postgresql", "mysql"])
-def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
-    (tmp_path / "log").mkdir()
-    if request.param == "memory":
-        return InMemory(tmp_path)
-    if request.param == "postgresql":
-        return Database(tmp_path, request.getfixturevalue("postgres"))
-    if request.param == "mysql":
-        server = request.getfixturevalue("mysql_of_module")
-        for (name,) in server.execute("SELECT schema_name FROM information_schema.schemata"):
-            if name in ("public", "_tailrace"):
-                server.execute(f"DROP DATABASE {name}")
-        return MysqlDatabase(tmp_path, server)
-    return Lake(request.param, tmp_path, request.getfixturevalue("spark"))
 
 
 class TrueLog(LogOf):
@@ -168,3 +151,72 @@ def test_a_verification_finds_what_was_planted_and_nothing_else(
     assert len(real) - len(found) <= total.undecided
     if total.undecided == 0:
         assert Counter(each.kind for each in real) == Counter(each.kind for each in found.values())
+
+
+def found_in(subject: Subject, schema: TableSchema, there: pa.Table, source: pa.Table) -> tuple[Compared, Compared]:
+    """The results for a chunk (or all rows, where there is no key) and for what no chunk has."""
+    table = Table(subject, schema)
+    writer, read = table.unit.chunk_writer(schema), []
+    for snapshot_id, rows in (("s", there), ("v", source)):
+        chunk = writer.write(snapshot_id, 0, [rows])
+        assert chunk is not None
+        place = {"path": chunk.path, "rows": chunk.rows, "size": chunk.size, "layout": writer.form}
+        read.append(made_chunk(schema.table_id, snapshot_id=snapshot_id, replay_point=1, **place))
+    applied, verified = read
+    state = log_state(table_log(schema, chunks=(LoggedChunk(record=RecordNumber(2), chunk=applied),)), number=2)
+    part = cut(state, schema.table_id, table.applied, RecordNumber(2))
+    assert part is not None
+    table.apply(part)
+    held = Held(table.applied, RecordNumber(2))
+    ended = FinishedSnapshot("v", Seq(1), RecordNumber(0), (verified,))
+
+    def compared(expected: TableSlice) -> Compared:
+        return table.unit.look(schema, table.applied).compare(lambda _: expected)
+
+    chunk_alone = compared(since_chunk(state, schema.table_id, held, verified))
+    rest = Compared(ComparisonResult()) if schema.keyless else since_chunks(state, schema.table_id, held, ended)
+    return chunk_alone, rest if isinstance(rest, Compared) else compared(rest)
+
+
+KEYS: dict[str, tuple[object, object]] = {
+    "bool": (False, True),
+    "int32": (-1, 2),
+    "int64": (1, 2**53 + 1),
+    "decimal(12,3)": (Decimal("0.001"), Decimal("-7.250")),
+    "string": ("a", "ü 'b'"),
+    "binary": (b"\x00", b"\xff\x01"),
+    "date": (date(2024, 1, 1), date(1969, 7, 20)),
+    "timestamp": (datetime(2024, 1, 1), datetime(1969, 7, 20, 1, 2, 3, 4)),
+    "timestamptz": (datetime(2024, 1, 1, tzinfo=UTC), datetime(1969, 7, 20, 1, 2, 3, 4, tzinfo=UTC)),
+}
+
+
+def test_an_extra_row_is_named_by_its_key_of_every_type(subject: Subject) -> None:
+    kinds = {kind: pair for kind, pair in KEYS.items() if kind not in subject.lacking}
+    schema = table_schema([(f"c{n}", kind) for n, kind in enumerate(kinds)], [f"c{n}" for n in range(len(kinds))])
+    names, types = [c.name for c in schema.columns], [arrow_type(kind) for kind in kinds]
+    rows = pa.table([pa.array(pair, t) for pair, t in zip(kinds.values(), types, strict=True)], names=names)
+    equal, rest = found_in(subject, schema, rows, rows.slice(0, 1))
+    assert equal.found == ComparisonResult(rows=1)
+    (extra,) = keys.keys([column.combine_chunks() for column in rows.slice(1, 1).columns])
+    assert rest.found.examples == (RowDifference(kind="extra", key=extra),)
+
+
+@pytest.mark.parametrize("subject", ["delta", "iceberg", "postgresql", "mysql"], indirect=True)
+def test_rows_without_a_key_are_compared_to_their_last_digit(subject: Subject) -> None:
+    schema = table_schema([("f", "float32"), ("d", "float64"), ("t", "string")], []).model_copy(
+        update={"keyless": True}
+    )
+
+    def rows(*listed: tuple[float | None, float | None, str | None]) -> pa.Table:
+        kinds = (pa.float32(), pa.float64(), pa.string())
+        return pa.table(
+            [pa.array(c, k) for c, k in zip(zip(*listed, strict=True), kinds, strict=True)], names=list("fdt")
+        )
+
+    last = float(np.nextafter(np.float32(0.1), np.float32(1)))
+    source = rows((0.1, 0.1, "a"), (0.1, 0.1, "a"), (None, 0.5, ""), (1.0, -0.0, "b"))
+    there = rows((0.1, 0.1, "a"), (last, 0.1, "a"), (None, 0.5, None), (1.0, -0.0, "b"))
+    assert not found_in(subject, schema, source, source)[0].found.differences
+    found = found_in(subject, schema.model_copy(update={"table_name": "other", "table_id": 8}), there, source)[0].found
+    assert (found.rows, found.missing, found.extra) == (4, 2, 2)

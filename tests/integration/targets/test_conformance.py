@@ -1,6 +1,5 @@
 """What every target has to keep: the points of docs/dev/adding-a-target.md, for each target that there is."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -10,13 +9,11 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from support.conforming import Database, InMemory, Lake, LogOf, MysqlDatabase, Rows, Subject, Table, log_of
+from support.conforming import LogOf, Rows, Subject, Table, log_of
 from support.lake import table_schema
-from support.mysql import TARGETS, MysqlServer
 from support.random_log import KeyOf, first_schema
 from support.states import chunk as made_chunk
 from support.states import log_state, table_log
-from support.versions import one_of
 from tailrace.batch.applied import Generation
 from tailrace.batch.rule import ApplyRule, TargetState
 from tailrace.batch.slice import TableSlice, cut
@@ -30,28 +27,6 @@ from tailrace.targets.postgresql import session as pg_session
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """PySpark leaves the sockets of `collect` to the garbage collector."""
-
-
-@pytest.fixture(scope="module")
-def mysql_of_module() -> Iterator[MysqlServer]:
-    with MysqlServer(one_of(TARGETS, __name__)) as server:
-        yield server
-
-
-@pytest.fixture(params=["delta", "iceberg", "memory", "postgresql", "mysql"])
-def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
-    (tmp_path / "log").mkdir()
-    if request.param == "memory":
-        return InMemory(tmp_path)
-    if request.param == "postgresql":
-        return Database(tmp_path, request.getfixturevalue("postgres"))
-    if request.param == "mysql":
-        server = request.getfixturevalue("mysql_of_module")
-        for (name,) in server.execute("SELECT schema_name FROM information_schema.schemata"):
-            if name in ("public", "_tailrace"):
-                server.execute(f"DROP DATABASE {name}")
-        return MysqlDatabase(tmp_path, server)
-    return Lake(request.param, tmp_path, request.getfixturevalue("spark"))
 
 
 def begun(subject: Subject, folder: Path, seed: int = 1, composite: bool = False) -> tuple[LogOf, Table]:

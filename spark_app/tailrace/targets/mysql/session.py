@@ -267,7 +267,11 @@ class MysqlTargetSession:
         return same
 
     def written(self, schema: TableSchema, alias: str) -> str:
-        names = (f"{alias}.{self.quote(column.name)}" for column in schema.columns)
+        # The text of a FLOAT has six digits.
+        names = (
+            f"CAST({alias}.{self.quote(c.name)} AS DOUBLE)" if c.type == "float32" else f"{alias}.{self.quote(c.name)}"
+            for c in schema.columns
+        )
         return f"CONCAT_WS(',', {', '.join(f'COALESCE(HEX(CAST({name} AS BINARY)), 0x6e)' for name in names)})"
 
     def digest(self, text: str) -> str:

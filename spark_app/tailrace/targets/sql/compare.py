@@ -87,7 +87,11 @@ class _Comparison:
 
     def _columns(self, rows: list[tuple[object, ...]]) -> Columns:
         kinds = self.staging.work.key_types
-        return [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(kinds)]
+        made = []
+        for at, kind in enumerate(kinds):
+            values = (row[at] for row in rows)  # a server without booleans has numbers
+            made.append(pa.array([bool(v) for v in values] if pa.types.is_boolean(kind) else list(values), kind))
+        return made
 
     def _states(self, states: Replay, path: str | None) -> Compared:
         """`path`: of the chunk whose rows are underneath."""

@@ -1,0 +1,32 @@
+"""The targets under test, each empty at first."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.conforming import Database, InMemory, Lake, MysqlDatabase, Subject
+from support.mysql import TARGETS, MysqlServer
+from support.versions import one_of
+
+
+@pytest.fixture(scope="module")
+def mysql_of_module(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
+    with MysqlServer(one_of(TARGETS, request.module.__name__)) as server:
+        yield server
+
+
+@pytest.fixture(params=["delta", "iceberg", "memory", "postgresql", "mysql"])
+def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
+    (tmp_path / "log").mkdir()
+    if request.param == "memory":
+        return InMemory(tmp_path)
+    if request.param == "postgresql":
+        return Database(tmp_path, request.getfixturevalue("postgres"))
+    if request.param == "mysql":
+        server = request.getfixturevalue("mysql_of_module")
+        for (name,) in server.execute("SELECT schema_name FROM information_schema.schemata"):
+            if name in ("public", "_tailrace"):
+                server.execute(f"DROP DATABASE {name}")
+        return MysqlDatabase(tmp_path, server)
+    return Lake(request.param, tmp_path, request.getfixturevalue("spark"))
