@@ -145,9 +145,14 @@ def _failures(
     since = pod.running_since if pod is not None and pod.ready else None
     if since is not None and observed.now - since >= limits.healthy_seconds:
         return Failures()  # also of ends that are news: they lie before the healthy time
-    if new_ends:
+    if new_ends and not _evicted(observed, pod):
         return Failures(count=before.count + new_ends, since=before.since or times.text(observed.now))
     return before
+
+
+def _evicted(observed: ObservedReplicator, pod: ObservedPod | None) -> bool:
+    """True if its node has evicted this pod: its end is no failure of the driver."""
+    return observed.evicted is not None and pod is not None and pod.uid == observed.evicted.uid
 
 
 def _kept_halt(observed: ObservedReplicator, desired: Desired) -> Halt | None:

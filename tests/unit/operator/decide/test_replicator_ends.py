@@ -35,7 +35,7 @@ from tailrace_operator.decide.driver_history import ON_CHANGE
 from tailrace_operator.decide.model import ApplyChild, Cancel, Decision
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe import parse
-from tailrace_operator.observe.model import REQUESTED_AT, ObservedDriver, ObservedReplicator, ObservedResync
+from tailrace_operator.observe.model import REQUESTED_AT, Eviction, ObservedDriver, ObservedReplicator, ObservedResync
 from tailrace_operator.status import times
 from tailrace_operator.status.conditions import Reason
 from tailrace_operator.status.models import Failures, Halt, ReplicatorStatus
@@ -105,6 +105,15 @@ def test_ends_are_counted_once_however_often_they_are_seen() -> None:
     restarted = decide(replace(observed, pods=(back,), status=again), LIMITS).status
     assert (first.driver.restarts, again.driver.restarts, restarted.driver.restarts) == (1, 1, 1)
     assert restarted.last_error is not None and restarted.last_error.name == "OutOfMemory"
+
+
+def test_the_end_of_an_evicted_pod_is_no_failure() -> None:
+    """Also if the operator sees it before the pod is gone."""
+    down = after_end(with_driver(running()), 0)
+    other = Eviction("shop-driver-0", "another", "The node was low on resource: memory.", NOW - 5)
+    mine = replace(other, uid=down.pods[0].uid)
+    counts = [decide(replace(down, evicted=evicted), LIMITS).status.failures.count for evicted in (mine, other, None)]
+    assert counts == [0, 1, 1]
 
 
 def test_a_healthy_while_forgets_earlier_ends() -> None:
