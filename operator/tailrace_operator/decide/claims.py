@@ -27,6 +27,7 @@ def claims(status: Status, before: Sequence[Condition], limits: Limits) -> Itera
     if status.tables:
         yield _healthy(status)
         yield _copied(status)
+        yield from _converging(status)
     if status.tables_total:
         yield _initial(status, before)
     if status.assessment is not None:
@@ -83,6 +84,16 @@ def _copied(status: Status) -> Claim:
         " the tables over."
     )
     return Claim(COPIED, "False", Reason.VALUES_NULLED, text)
+
+
+def _converging(status: Status) -> Iterable[Claim]:
+    found = sorted((t.converging_since, t.name) for t in status.tables if t.converging_since is not None)
+    if found:
+        since, name = found[0]
+        more = f" and {len(found) - 1} more tables" if len(found) > 1 else ""
+        text = f"rows that foreign keys changed below the source's log are read again: {name} since"
+        text += f" {times.text(since)}{more}. Their copies may have rows that are gone, or old values."
+        yield Claim("Converging", "True", Reason.ROWS_READ_AGAIN, text)
 
 
 def events(before: Sequence[Condition], now: Sequence[Condition]) -> Iterable[EmitEvent]:

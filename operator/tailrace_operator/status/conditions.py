@@ -79,6 +79,7 @@ class Reason(Enum):
     NOT_OBSERVED = "NotObserved"
     MET = "Met"
     NOT_MET = "NotMet"
+    ROWS_READ_AGAIN = "RowsReadAgain"
     NOT_SUSPENDED = "NotSuspended"
     PENDING = "Pending"
     RUNNING = "Running"

@@ -4,6 +4,7 @@ The state round-trips through JSON (roll-ups), so all of it is closed models. Va
 copies what a record touches. Import the names from `tailrace.changelog.state`.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 import numpy as np
@@ -64,6 +65,14 @@ class LoggedSchema(Closed):
     after_seq: Seq
     table: TableSchema
     reread: bool = False
+
+
+class LoggedCascade(Closed):
+    """The event `Cascaded`."""
+
+    record: RecordNumber
+    since: int
+    """The oldest commit time in that record, in microseconds since the Unix epoch."""
 
 
 class LoggedFinish(Closed):
@@ -127,6 +136,8 @@ class TableLog(Closed):
     """The first chunk's record of a snapshot that has read the whole table, the largest of all that have."""
     unread: ReadFailure | None = None
     """The reason why the last snapshot of the whole table failed; None: it was read, or none has been requested."""
+    cascades: AppendList[LoggedCascade] = AppendList()
+    """Those whose rows the target may not have read again yet."""
     looked_seq: Seq = Seq(0)
     """The sequence when `fingerprint` was recorded."""
     fingerprint: Parts | None = None
@@ -150,6 +161,15 @@ def place_of(table: TableLog) -> tuple[str, str]:
     """The name under which the target stands."""
     first = table.schemas[0].table
     return first.schema_name, first.table_name
+
+
+def converged(table: TableLog, applied_record: RecordNumber) -> int:
+    """How many of its `cascades` a target has read again, from the first on, whose applied record this is."""
+    if not table.cascades:
+        return 0
+    ended = (f for f in table.finishes if f.complete and f.record <= applied_record)
+    seen = max((f.chunks[0].record for f in ended), default=RecordNumber(-1))
+    return bisect_left(table.cascades, seen, key=lambda logged: logged.record)
 
 
 class DroppedTable(Closed):

@@ -19,6 +19,7 @@ from tailrace.changelog.folding import Folding
 from tailrace.changelog.logged import (
     KEPT_SNAPSHOTS,
     DroppedTable,
+    LoggedCascade,
     LoggedChunk,
     LoggedFinish,
     LoggedSchema,
@@ -41,6 +42,7 @@ __all__ = [
     "KEPT_SNAPSHOTS",
     "DroppedTable",
     "LogState",
+    "LoggedCascade",
     "LoggedChunk",
     "LoggedFinish",
     "LoggedSchema",

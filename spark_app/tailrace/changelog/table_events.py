@@ -8,10 +8,19 @@ from collections.abc import Mapping
 
 from tailrace.changelog import dropped
 from tailrace.changelog.folding import Folding, Handler
-from tailrace.changelog.logged import KEPT_RENEWALS, LoggedSchema, LoggedTruncate, TableLog, place_of
+from tailrace.changelog.logged import (
+    KEPT_RENEWALS,
+    LoggedCascade,
+    LoggedSchema,
+    LoggedTruncate,
+    TableLog,
+    converged,
+    place_of,
+)
 from tailrace.changelog.records import EpochStarted, Heartbeat, Origin, SourceMoved, SourceRenewed
 from tailrace.changelog.records.tables import (
     Applied,
+    Cascaded,
     CopyRemoval,
     SchemaChanged,
     SegmentsRemoved,
@@ -143,6 +152,12 @@ def _schema_changed(work: Folding, event: SchemaChanged) -> None:
     work.update(table, schemas=(*table.schemas, schema), edge=edge, reread_record=reread)
 
 
+def _cascaded(work: Folding, event: Cascaded) -> None:
+    table, record = work.captured(event.table_id), work.record
+    since = record.written_at if record.commit_time is None else record.commit_time[0]
+    work.update(table, cascades=table.cascades.append(LoggedCascade(record=record.number, since=since)))
+
+
 def _table_fingerprint(work: Folding, event: TableFingerprint) -> None:
     seq = Seq(work.record.first_seq - 1)
     work.update(work.captured(event.table_id), looked_seq=seq, fingerprint=event.parts)
@@ -175,6 +190,7 @@ def _applied(work: Folding, event: Applied) -> None:
         trimmed_record=max([table.trimmed_record, *known]),
         chunks=table.chunks.drop(passed),
         finishes=tuple(f for f in table.finishes if f.record > event.applied_record),
+        cascades=table.cascades.drop(converged(table, event.applied_record)),
     )
     _forget_schemas(work, event.table_id)
 
@@ -239,6 +255,7 @@ TABLE_HANDLERS: Mapping[type, Handler] = {
     TableAdded: _table_added,
     TableRemoved: _table_removed,
     TableStopped: _table_stopped,
+    Cascaded: _cascaded,
     TableFingerprint: _table_fingerprint,
     SchemaChanged: _schema_changed,
     Truncated: _truncated,

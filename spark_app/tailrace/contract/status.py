@@ -116,7 +116,11 @@ class TableStatus(Model):
     applied_sequence: int = 0
     applied_record: int = 0
     lag_seconds: float | None = None
-    """Age of the oldest commit that is captured and not applied; 0: none."""
+    """Age of the oldest commit that is captured and not applied, or of `converging_since`; 0: none."""
+    converging_since: float | None = None
+    """The commit of the oldest change of another table that has reached rows of this one through foreign keys, below
+    the source's log, where these were not read again yet: the copy may have rows that are gone, or old values. None:
+    there is none."""
     replacing: bool = False
     """The table is being read again into a new copy, of which the numbers here are. Readers see it as it was before,
     until the new copy is complete."""

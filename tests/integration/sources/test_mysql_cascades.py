@@ -2,6 +2,7 @@
 chains, references of a table to itself, composite and non-key columns, and whatever was restarted meanwhile."""
 
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,11 @@ def write(server: MysqlServer, rnd: random.Random) -> None:
         assert error.args[0] in REFUSED, (statement, error)
 
 
+def logs_cascades(server: MysqlServer) -> bool:
+    shown = server.execute("SHOW VARIABLES LIKE 'innodb_native_foreign_keys'")
+    return bool(shown) and shown[0][1] == "OFF"
+
+
 def manifest(server: MysqlServer, folder: Path) -> dict[str, Any]:
     return document_of(
         source=mysql_shop.spec(server),
@@ -125,8 +131,7 @@ def test_each_record_with_a_parents_change_has_its_children_read_again(server: M
     server.execute(
         "CREATE TABLE d.c (id int PRIMARY KEY, p int, FOREIGN KEY (p) REFERENCES d.p (id) ON DELETE CASCADE)"
     )
-    shown = server.execute("SHOW VARIABLES LIKE 'innodb_native_foreign_keys'")
-    logged = bool(shown) and shown[0][1] == "OFF"
+    logged = logs_cascades(server)
     server.script("INSERT INTO d.p VALUES (1, 1), (2, 2), (3, 3)", "INSERT INTO d.c VALUES (1, 1), (2, 2)")
     with LogRun(server, tmp_path) as run:
         server.script("UPDATE d.p SET v = 7", "INSERT INTO d.c VALUES (3, 3)", "DELETE FROM d.c WHERE id = 3")
@@ -151,6 +156,34 @@ def test_each_record_with_a_parents_change_has_its_children_read_again(server: M
         server.script("INSERT INTO d.p VALUES (5, 5)", "DELETE FROM d.p")
         run.catch_up()
         assert run.table("d.c").reread_record == second
+
+
+def test_the_status_tells_since_when_a_child_lacks_what_its_foreign_keys_did(
+    server: MysqlServer, tmp_path: Path
+) -> None:
+    create(server)
+    server.script("INSERT INTO c.p VALUES (1, 1, 1, NULL)", "INSERT INTO c.q VALUES (1, 1)")
+    copy = Pipeline(manifest(server, tmp_path), mysql_shop.source(server), tmp_path)
+    try:
+        copy.start()
+        level(server, copy)
+        since = {t.name: t.converging_since for t in copy.driver.control.status().tables}
+        assert set(since.values()) == {None}
+        begun = time.time()
+        server.execute("DELETE FROM c.p WHERE id = 1")
+        with copy.source.session() as session:
+            end = session.log_end()
+        copy.until(lambda state: state.position >= end)
+        late = {t.name: t for t in copy.driver.control.status().tables if t.converging_since is not None}
+        assert set(late) == (set() if logs_cascades(server) else {"c.p", "c.q", "c.r", "c.s"})
+        assert all(int(begun) <= (t.converging_since or 0) <= time.time() for t in late.values())
+        assert all((t.lag_seconds or 0.0) > 0 for t in late.values())
+        level(server, copy)
+        left = {t.name: (t.converging_since, t.lag_seconds) for t in copy.driver.control.status().tables}
+        assert set(left.values()) == {(None, 0.0)}
+        assert rows_of(server, copy, "q") == ([], [])
+    finally:
+        copy.stop()
 
 
 @pytest.mark.parametrize("name", turns(MARIADB_NEWEST, "mysql-8.0"))

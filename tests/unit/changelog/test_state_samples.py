@@ -83,7 +83,7 @@ def test_events_that_came_later_mean_what_they_meant() -> None:
     state = LogState()
     for record in records():
         state = fold(state, record)
-    marked, stopped, paused, moved, owned, renewed, forgotten, dropped, verified = records("further.jsonl")
+    marked, stopped, paused, moved, owned, renewed, forgotten, dropped, verified, cascaded = records("further.jsonl")
     state = fold(fold(state, marked), stopped)
     fingerprint, stop = state.tables[1].fingerprint, state.tables[1].stopped
     assert fingerprint == {"columns": {"id": "bigint", "c1": "text"}, "partitions": {"p1": "4711", "p2": "written"}}
@@ -108,6 +108,8 @@ def test_events_that_came_later_mean_what_they_meant() -> None:
     assert result is not None and (result.snapshot_id, result.at_record) == ("v", verified.number)
     assert (result.found.rows, result.found.missing, result.found.extra, result.found.different) == (3, 1, 2, 1)
     assert not state.tables[1].chunks and not state.tables[1].finishes
+    state = fold(state, cascaded)
+    assert [(c.record, c.since) for c in state.tables[1].cascades] == [(cascaded.number, cascaded.written_at)]
 
 
 def test_values_that_became_null_mean_what_they_meant() -> None:

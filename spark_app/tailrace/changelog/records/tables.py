@@ -69,6 +69,14 @@ WRITTEN = "written"
 the next look, nothing else reports it."""
 
 
+class Cascaded(Closed):
+    """Changes of other tables in this record have reached rows of the table through foreign keys, and no row event
+    says which: they are read again."""
+
+    kind: Literal["cascaded"] = "cascaded"
+    table_id: int
+
+
 class TableFingerprint(Closed):
     """All that gives the table's rows their meaning and that no row event reports, as the last look at the source's
     catalog found it. A later look, also one after a stop, is compared with it."""
@@ -139,6 +147,7 @@ TableEvent = (
     | TableRemoved
     | CopyRemoval
     | SchemaChanged
+    | Cascaded
     | TableFingerprint
     | Truncated
     | TableStopped

@@ -226,6 +226,7 @@ def render(status: Status) -> RenderableType:
     if status.tables:
         parts.append(_tables(status))
     parts += _nulled(status)
+    parts += _converging(status)
     parts += _differing(status)
     parts += _faults(status)
     return Group(*parts)
@@ -241,6 +242,17 @@ def _nulled(status: Status) -> list[RenderableType]:
         lines.append(Text.assemble((f"{visible(table.name)} ", "bold"), (said, "yellow")))
     more = len(found) - MAX_FAULTS
     return [*lines, f"… and {more} more tables with such values"] if more > 0 else lines
+
+
+def _converging(status: Status) -> list[RenderableType]:
+    found = [(t.name, t.converging_since) for t in status.tables if t.converging_since is not None]
+    lines: list[RenderableType] = []
+    for name, since in found[:MAX_FAULTS]:
+        age = seconds(max(status.updated_at - since, 0.0))
+        said = f"converging for {age}: rows that foreign keys have changed are read again"
+        lines.append(Text.assemble((f"{visible(name)} ", "bold"), (said, "yellow")))
+    more = len(found) - MAX_FAULTS
+    return [*lines, f"… and {more} more tables that converge"] if more > 0 else lines
 
 
 def _differing(status: Status) -> list[RenderableType]:

@@ -31,7 +31,8 @@ class Lateness:
 
 def missed(status: Status, freshness: float) -> str | None:
     """Names the tables that are late now, and what takes the time; None: everything is in time."""
-    lags = [t.lag_seconds for t in status.tables if t.state == "REPLICATING" and t.lag_seconds is not None]
+    counted = (t for t in status.tables if t.state == "REPLICATING" or t.converging_since is not None)
+    lags = [t.lag_seconds for t in counted if t.lag_seconds is not None]
     late = [lag for lag in lags if lag > freshness]
     captured = status.capture.lag_seconds or 0.0
     if captured > freshness:

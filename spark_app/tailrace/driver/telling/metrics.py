@@ -54,6 +54,8 @@ def _tables(status: Status) -> Iterable[Metric]:
     holes = GaugeMetricFamily("tailrace_table_holes", "Rows withheld until they are read again", labels=("table",))
     text = "1 while readers see the table as it was before it is read again"
     replacing = GaugeMetricFamily("tailrace_table_replacing", text, labels=("table",))
+    text = "Age of the oldest effect of foreign keys, below the source's log, whose rows are still to be read again"
+    converging = GaugeMetricFamily("tailrace_table_converging_seconds", text, labels=("table",))
     text = "Values that their type cannot hold and that became NULL"
     nulled = CounterMetricFamily("tailrace_table_nulled_values", text, labels=("table", "column"))
     text = "Rows that the last verification found to differ from the source"
@@ -73,7 +75,9 @@ def _tables(status: Status) -> Iterable[Metric]:
         failing.add_metric([table.name], float(table.state in ("FAILING", "STOPPED")))
         holes.add_metric([table.name], table.holes)
         replacing.add_metric([table.name], float(table.replacing))
-    yield from (rows, lags, failing, holes, replacing, nulled, differing, verified)
+        since = table.converging_since
+        converging.add_metric([table.name], 0.0 if since is None else max(status.updated_at - since, 0.0))
+    yield from (rows, lags, failing, holes, replacing, converging, nulled, differing, verified)
 
 
 def _snapshots(status: Status) -> Iterable[Metric]:

@@ -10,7 +10,7 @@ from functools import cached_property
 from tailrace.apply.progress import TableProgress
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.dropped import due
-from tailrace.changelog.logged import Verified
+from tailrace.changelog.logged import Verified, converged
 from tailrace.changelog.records.snapshots import ComparisonResult, ReadFailure
 from tailrace.changelog.records.terms import Position, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
@@ -175,6 +175,7 @@ def _table(at: Moment, log: TableLog) -> TableStatus:
         applied_record=max(progress.applied_record, 0),
         # While capture ends again and again nobody knows what the source has written since.
         lag_seconds=None if at.fault is not None else lag(at.log, log, progress.applied_record, at.now),
+        converging_since=converging_since(log, progress.applied_record),
         replacing=progress.replacing,
         rows_per_second=round(at.table_rates.get(log.table_id, 0.0), 1),
         holes=len(progress.holes),
@@ -255,12 +256,22 @@ def _table_state(at: Moment, log: TableLog, progress: TableProgress) -> TableSta
 
 
 def lag(state: LogState, log: TableLog, applied_record: RecordNumber, now: float) -> float | None:
-    """Age of the oldest commit that is in the log for this table and not applied; 0: none."""
-    first = log.segments.record_after(applied_record)
-    if first is None:
-        return 0.0
-    times = state.commit_times.lines(state.commit_times.find(0, first))[:, 1]
-    return max(round(now - int(times.min()) / 1e6, 3), 0.0) if len(times) else None
+    """Age of the oldest commit that is in the log for this table and not applied, or has reached its rows below the log
+    and they were not read again; 0: none."""
+    first, cascaded = log.segments.record_after(applied_record), converging_since(log, applied_record)
+    since = [] if cascaded is None else [cascaded]
+    if first is not None:
+        times = state.commit_times.lines(state.commit_times.find(0, first))[:, 1]
+        if not len(times):
+            return None
+        since.append(int(times.min()) / 1e6)
+    return max((max(round(now - at, 3), 0.0) for at in since), default=0.0)
+
+
+def converging_since(log: TableLog, applied_record: RecordNumber) -> float | None:
+    """See `TableStatus`."""
+    pending = log.cascades[converged(log, applied_record) :]
+    return min((cascaded.since / 1e6 for cascaded in pending), default=None)
 
 
 def _snapshot(at: Moment, snapshot: SnapshotState) -> SnapshotStatus:

@@ -9,17 +9,21 @@ from rich.console import Console
 from typing_extensions import override
 
 from support.origins import origin
-from support.states import keyed, segment, table_log
+from support.states import chunk, keyed, segment, table_log
 from support.states import log_state as log
 from support.states import snapshot as of_plan
 from tailrace import logs
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.capture.protocol import StateAnswer
+from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.packed import PackedRows
 from tailrace.changelog.records.snapshots import ReadFailure, SnapshotEnded, SnapshotPlanned, SnapshotTableFinished
 from tailrace.changelog.records.tables import TableStopped
 from tailrace.changelog.records.terms import Position, RecordNumber, Seq
 from tailrace.changelog.state import (
+    LoggedCascade,
+    LoggedChunk,
+    LoggedFinish,
     LoggedSegment,
     LogState,
     SegmentList,
@@ -68,6 +72,28 @@ def test_a_table_s_lag_is_the_age_of_its_oldest_commit_that_is_not_applied() -> 
     ]
     assert (status.apply.lag_seconds, status.apply.record) == (10.0, 5)
     assert (status.capture.position, status.capture.lag_bytes) == ("0x16b374d848", 0xB8)
+
+
+def test_a_child_counts_as_late_until_a_whole_reading_that_began_after_the_cascade_is_applied() -> None:
+    def read(first: int, record: int) -> LoggedFinish:
+        parts = (LoggedChunk(record=RecordNumber(first), chunk=chunk(7)),)
+        return LoggedFinish(
+            record=RecordNumber(record), snapshot_id="s", complete=True, replay_point=Seq(1), chunks=parts
+        )
+
+    cascades = [LoggedCascade(record=RecordNumber(r), since=since) for r, since in ((3, 40_000_000), (5, 70_000_000))]
+    known = table(7, cascades=AppendList(cascades), finishes=(read(4, 6), read(6, 8)))
+
+    def at(record: int) -> Status:
+        return assemble(moment(log(known), tables={7: TableProgress(applied_record=RecordNumber(record))}))
+
+    found = {r: (at(r).tables[0].converging_since, at(r).tables[0].lag_seconds) for r in (5, 6, 7, 8)}
+    assert found == {5: (40.0, 60.0), 6: (70.0, 30.0), 7: (70.0, 30.0), 8: (None, 0.0)}
+    assert 'tailrace_table_converging_seconds{table="s.t7"} 60.0' in metrics.render(at(5)).decode()
+    assert 'tailrace_table_converging_seconds{table="s.t7"} 0.0' in metrics.render(at(8)).decode()
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(display.render(at(5)))
+    assert "s.t7 converging for 60.0 s" in shown.getvalue()
 
 
 def test_one_failing_table_makes_the_whole_failing_and_is_named() -> None:

@@ -276,3 +276,15 @@ def test_a_hung_driver_that_is_suspended_has_each_condition_once(silent: float) 
     kinds = [c.type for c in decision.status.conditions]
     assert len(kinds) == len(set(kinds)), kinds
     assert ("Lagging" in kinds) == (silent < LIMITS.silent_seconds), "what it said a minute ago is no longer told"
+
+
+# ---- effects of foreign keys ----
+
+
+def test_children_whose_rows_are_to_be_read_again_are_named_while_they_are() -> None:
+    late = WELL.model_copy(update={"name": "shop.lines", "converging_since": NOW - 90})
+    later = late.model_copy(update={"name": "shop.notes", "converging_since": NOW - 10})
+    found = condition(decide(running(tables(later, WELL, late)), LIMITS), "Converging")
+    assert (found.status, found.reason) == ("True", "RowsReadAgain")
+    assert "shop.lines since" in found.message and "and 1 more tables" in found.message
+    assert "Converging" not in kinds(decide(running(tables(WELL)), LIMITS))
