@@ -92,7 +92,20 @@ def prove_it(prove: Begin, source: PostgresServer, copy: PostgresServer | MysqlS
     assert all(table["verified"]["compared"]["rows"] for table in document(proof)["tables"])
     writers.stop()
     run.until(lambda: equal(source, copy, "proof.quiet") and equal(source, copy, "proof.keyless"), 120, "equal")
+    proof.deployment.spec |= {"verify": {"every": "1m"}}
+    proof.deployment.write_manifest()
+    done = proof.deployment.command("reload", "-f", str(proof.deployment.manifest), *proof.here, timeout=180)
+    assert done.returncode == 0, done.stderr
+    run.until(lambda: in_background(proof), 60, "a table to be verified without a request")
     assert run.stop() == 0, run.tail()
+
+
+def in_background(proof: Proof) -> bool:
+    found = status(proof.deployment)
+    verified = [table["verified"] for table in found["tables"] if table["verified"]] if found is not None else []
+    mine = [last for last in verified if last["snapshot"].startswith("verification-")]
+    assert all(last["compared"]["rows"] and not last["compared"]["different"] for last in mine), mine
+    return bool(mine)
 
 
 def verify(proof: Proof, *arguments: str) -> tuple[int, dict[str, Any]]:

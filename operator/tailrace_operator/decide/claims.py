@@ -16,6 +16,7 @@ from tailrace_operator.status.models import Condition
 
 ASSESSED = "Assessed"
 COPIED = "ValuesCopied"
+VERIFIED = "Verified"
 INITIAL = "InitialSnapshotCompleted"
 SNAPSHOT_FAILED = "SnapshotFailed"
 """The driver's name for a table whose last snapshot of all its rows failed."""
@@ -28,6 +29,8 @@ def claims(status: Status, before: Sequence[Condition], limits: Limits) -> Itera
         yield _healthy(status)
         yield _copied(status)
         yield from _converging(status)
+    if any(table.verified is not None for table in status.tables):
+        yield _verified(status)
     if status.tables_total:
         yield _initial(status, before)
     if status.assessment is not None:
@@ -39,7 +42,7 @@ def claims(status: Status, before: Sequence[Condition], limits: Limits) -> Itera
 def carried(before: Sequence[Condition]) -> Iterable[Claim]:
     """Conditions that stay true while no driver reports, or none has ever reported."""
     for known in before:
-        if known.type in (INITIAL, ASSESSED, COPIED):
+        if known.type in (INITIAL, ASSESSED, COPIED, VERIFIED):
             yield Claim(known.type, known.status, Reason(known.reason), known.message)
 
 
@@ -96,11 +99,26 @@ def _converging(status: Status) -> Iterable[Claim]:
         yield Claim("Converging", "True", Reason.ROWS_READ_AGAIN, text)
 
 
+def _verified(status: Status) -> Claim:
+    """The last verification of each table that has had one. Without numbers of rows, as above."""
+    found = [table for table in status.tables if table.verified is not None]
+    wrong = [table.name for table in found if table.verified is not None and table.verified.compared.differences]
+    if not wrong:
+        text = f"{len(found)} of {len(status.tables)} tables were compared with their sources, and no row differs."
+        return Claim(VERIFIED, "True", Reason.COPY_EQUAL, text)
+    text = (
+        f"the last verification found rows that differ in {len(wrong)} of {len(found)} tables"
+        f" ({bounded(', '.join(wrong), MAX_WHY)}). Repair them with `tailrace verify --repair`, or a SnapshotRequest"
+        " with mode Repair, then verify once more."
+    )
+    return Claim(VERIFIED, "False", Reason.COPY_DIFFERS, text)
+
+
 def events(before: Sequence[Condition], now: Sequence[Condition]) -> Iterable[EmitEvent]:
-    """Events for values that become NULL in a table or a column where none had."""
-    said = {c.message for c in before if c.type == COPIED}
+    """Events for values that become NULL in a table or a column where none had, and for tables that differ."""
+    said = {c.message for c in before}
     for c in now:
-        if c.type == COPIED and c.status == "False" and c.message not in said:
+        if c.type in (COPIED, VERIFIED) and c.status == "False" and c.message not in said:
             yield EmitEvent("Warning", c.reason, c.message)
 
 

@@ -51,6 +51,8 @@ class Reason(Enum):
     TABLES_WORK = "TablesWork"
     VALUES_AS_THEY_ARE = "ValuesAsTheyAre"
     VALUES_NULLED = "ValuesNulled"
+    COPY_EQUAL = "CopyEqual"
+    COPY_DIFFERS = "CopyDiffers"
     FAILING = "Failing"
     INVALID_MANIFEST = "InvalidManifest"
     CONFIGURATION_REFUSED = "ConfigurationRefused"

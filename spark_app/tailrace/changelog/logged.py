@@ -146,6 +146,8 @@ class TableLog(Closed):
     """Sums over all segments and chunks since the table was added; what was read twice counts twice."""
     verified: Verified | None = Field(default=None, exclude_if=is_none)
     """None: it has not been, since it was added."""
+    verification_planned_at: int = Field(default=0, exclude_if=is_false)
+    """`written_at` of the record that planned its last verification in the background; 0: none was."""
     stopped: TableStopped | None = None
     removed: bool = False
     ended_at: int | None = None

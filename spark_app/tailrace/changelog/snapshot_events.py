@@ -63,7 +63,9 @@ def _planned(work: Folding, event: SnapshotPlanned) -> None:
     if event.snapshot_id in work.snapshots:
         work.corrupt(f"snapshot {event.snapshot_id} is planned already")
     for table_id in event.tables:
-        work.table(table_id)
+        table = work.table(table_id)
+        if event.in_background:
+            work.update(table, verification_planned_at=work.record.written_at)
     if work.renewal is not None and work.renewal.id == event.snapshot_id:
         work.renewal = None
     tables = {table_id: SnapshotTable(table_id=table_id) for table_id in event.tables}

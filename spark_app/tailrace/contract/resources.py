@@ -127,6 +127,29 @@ class ApplySpec(Model):
         return self
 
 
+SHORTEST_PERIOD = 60.0
+_PERIOD = "it must be at least 1m"
+
+
+class VerifySpec(Model):
+    """The verification of all tables in the background, one after another."""
+
+    model_config = rules(
+        ("!has(self.every) || self.every.contains('d') || duration(self.every) >= duration('1m')", f"every: {_PERIOD}")
+    )
+
+    every: Duration = "7d"
+    """The period in which each table is compared with its source once (`24h`, `7d`), spread over it."""
+    max_rows_per_second: Annotated[int, Field(ge=100, le=100_000_000)] = 50_000
+    """Rows that are compared in a second at most."""
+
+    @model_validator(mode="after")
+    def _long_enough(self) -> "VerifySpec":
+        if seconds(self.every) < SHORTEST_PERIOD:
+            raise ValueError(f"every is {self.every}: {_PERIOD}")
+        return self
+
+
 class RetrySpec(Model):
     """The retries of a table that fails, and of a driver that is refused."""
 
@@ -311,6 +334,8 @@ class ReplicatorSpec(Model):
     """Defaults of every snapshot."""
     apply: ApplySpec = ApplySpec()
     """The way in which changes are applied."""
+    verify: VerifySpec | None = None
+    """The verification of all tables in the background; unset: tables are verified on request only."""
     retry: RetrySpec = RetrySpec()
     """The retries of a table that fails, and of a driver that is refused."""
     retention: RetentionSpec = RetentionSpec()
@@ -367,7 +392,7 @@ class ReplicatorSpec(Model):
 
 
 LIVE_FIELDS = frozenset(
-    {"tables", "options", "on_schema_change", "on_table_drop", "snapshot", "apply", "retry", "retention"}
+    {"tables", "options", "on_schema_change", "on_table_drop", "snapshot", "apply", "verify", "retry", "retention"}
 )
 """Fields of `ReplicatorSpec` that a running driver takes over; all others are read at its start."""
 OPERATOR_FIELDS = frozenset({"suspend", "deletion_policy", "on_table_failure", "recover"})

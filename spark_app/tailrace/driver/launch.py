@@ -18,7 +18,7 @@ from tailrace.apply.unit_worker import UnitWorker
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import DroppedTable
-from tailrace.contract.pace import Pace
+from tailrace.contract.pace import AT_ONCE, Pace
 from tailrace.contract.resources import Replicator, SnapshotRequest
 from tailrace.contract.units import seconds
 from tailrace.driver.asking import live_spec
@@ -190,7 +190,11 @@ def parts(
         apply=lambda: applier.offer(journal.state.number),
     )
     runner = SnapshotRunner(
-        tools, progress, lambda: live.spec.snapshot, retry_seconds=lambda: seconds(live.spec.retry.time)
+        tools,
+        progress,
+        lambda: live.spec.snapshot,
+        retry_seconds=lambda: seconds(live.spec.retry.time),
+        background=lambda: None if pace() is AT_ONCE else live.spec.verify,  # `--once` waits for none
     )
     dropped = DroppedCopies(
         journal,

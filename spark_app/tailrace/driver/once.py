@@ -126,7 +126,8 @@ class OnceCheck:
 
 
 def _under_way(state: LogState) -> list[SnapshotState]:
-    return [s for s in state.snapshots.values() if s.ended is None and not _fills_holes(s.plan)]
+    open_ones = (s for s in state.snapshots.values() if s.ended is None)
+    return [s for s in open_ones if not _fills_holes(s.plan) and not s.plan.in_background]
 
 
 def _live(state: LogState) -> list[TableLog]:

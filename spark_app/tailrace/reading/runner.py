@@ -8,17 +8,19 @@ import logging
 import queue
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tailrace.apply.progress import Progress
 from tailrace.capture.client import CaptureClient
+from tailrace.changelog.records.snapshots import SnapshotPlanned
 from tailrace.changelog.records.terms import Key, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.faults import fault_of
-from tailrace.contract.resources import SnapshotSpec
+from tailrace.contract.resources import SnapshotSpec, VerifySpec
 from tailrace.contract.status import Fault
+from tailrace.contract.units import seconds
 from tailrace.errors import AuthenticationFailed, Locked, Retry, Stop, TableStop, TailraceError
 from tailrace.errors.backoff import Backoff, Outages
 from tailrace.reading import steps, verification
@@ -43,6 +45,8 @@ from tailrace.sources.api import Table
 log = logging.getLogger(__name__)
 
 LONGEST_PAUSE = 15.0
+BACKGROUND_LOOK = 5.0
+"""Seconds between two looks for a verification that is due."""
 AHEAD = 2
 """Chunks cut and not begun, per table."""
 
@@ -91,15 +95,18 @@ class SnapshotRunner:
         defaults: Callable[[], SnapshotSpec],
         *,
         retry_seconds: Callable[[], float],
+        background: Callable[[], VerifySpec | None] = lambda: None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`defaults` and `retry_seconds` are asked at each use: they change while it runs. `clock`: what people are
-        shown. Pauses go by `monotonic`: a clock that is set back must not prolong them."""
+        """`defaults`, `background` and `retry_seconds` are asked at each use: they change while it runs. `clock`: what
+        people are shown, and when a verification in the background is due. Other pauses go by `monotonic`: a clock that is set back must not prolong them."""
         self._tools = tools
         self._progress = progress
         self._defaults = defaults
         self._retry_seconds = retry_seconds
+        self._background = background
+        self._background_look_at = self._background_read_at = 0.0
         self._clock, self._monotonic = clock, monotonic
         self._client = CaptureClient(tools.socket)
         self._entries: dict[RunKey, _Entry] = {}
@@ -193,7 +200,7 @@ class SnapshotRunner:
             if p.holes
         }
         lost = list(self._tools.lost())
-        plans = [*planner.due_snapshots(state, holes), *planner.rereads_of_lost(state, lost)]
+        plans = [*planner.due_snapshots(state, holes), *planner.rereads_of_lost(state, lost), *self._due(state)]
         if plans:
             self._client.append(plans)
             seam("snapshot.after-plan")
@@ -209,6 +216,13 @@ class SnapshotRunner:
                 log.log(level, "%s", text, extra={"snapshot": end.snapshot_id})
             state = self._tools.journal.refresh()
         return state
+
+    def _due(self, state: LogState) -> Iterator[SnapshotPlanned]:
+        asked, now = self._background(), self._monotonic()
+        if asked is not None and now >= self._background_look_at:
+            self._background_look_at = now + BACKGROUND_LOOK
+            plan = planner.due_verification(state, self._clock(), seconds(asked.every), self._tools.is_whole)
+            yield from () if plan is None else (plan,)
 
     def _follow(self, state: LogState) -> None:
         open_runs = {
@@ -293,17 +307,21 @@ class SnapshotRunner:
             if run.ready and snapshot is not None and not snapshot.suspended and self._tools.opened(table_id)
         )
 
-    def _urgency(self, state: LogState, key: RunKey, entry: _Entry) -> tuple[bool, bool, bool, int]:
-        """Rows that are withheld come before rows that are not there yet; what is begun before what is not; of that,
-        the tables that have the fewest readers, so that a small one does not wait for a large one's end."""
+    def _urgency(self, state: LogState, key: RunKey, entry: _Entry) -> tuple[bool, bool, bool, bool, int]:
+        """Rows that are withheld come before rows that are not there yet, and what is done in the background last; what
+        is begun before what is not; of that, the tables that have the fewest readers, so that a small one does not wait
+        for a large one's end."""
         snapshot = state.snapshots.get(key[0])
         repair = snapshot is not None and snapshot.plan.reason == "repair"
+        waits = snapshot is not None and snapshot.plan.in_background
         phase = entry.run.phase
         new = phase in (chunks.Phase.EDGE, chunks.Phase.START)
-        return not repair, new, phase is chunks.Phase.EDGE, len(entry.run.reading)
+        return waits, not repair, new, phase is chunks.Phase.EDGE, len(entry.run.reading)
 
     def _may_read(self, snapshot: SnapshotState) -> bool:
-        most = self._defaults().parallelism
+        if snapshot.plan.in_background and self._monotonic() < self._background_read_at:
+            return False
+        most = 1 if snapshot.plan.in_background else self._defaults().parallelism
         own = snapshot.plan.parallelism or most
         mine = self._reading[snapshot.plan.snapshot_id]
         return self._reading.total() < most and mine < own
@@ -431,11 +449,15 @@ class SnapshotRunner:
         self._edges.saw(look, {table.edge for table in self._tools.journal.state.tables.values()})
 
     def _adapt(self, key: RunKey, entry: _Entry, ordinal: int, rows: int, size: int) -> None:
-        seconds = self._monotonic() - entry.begun.pop(ordinal, self._monotonic())
+        now = self._monotonic()
+        begun = entry.begun.pop(ordinal, now)
         snapshot = self._tools.journal.state.snapshots.get(key[0])
+        asked = self._background()
+        if snapshot is not None and snapshot.plan.in_background and asked is not None:
+            self._background_read_at = begun + rows / asked.max_rows_per_second
         if ordinal > 0 and rows and snapshot is not None:
             chosen = self._rows(snapshot)
-            following = planner.next_chunk_rows(chosen, rows, size, seconds, self._defaults().chunk_seconds)
+            following = planner.next_chunk_rows(chosen, rows, size, now - begun, self._defaults().chunk_seconds)
             most = planner.MOST_COMPARED if snapshot.plan.verify and chosen is None else following
             entry.chunk_rows = min(following, most)
 

@@ -52,6 +52,25 @@ def due_snapshots(state: LogState, holes: Mapping[int, Holes]) -> tuple[Snapshot
     return (*pending, *repairs)
 
 
+def due_verification(
+    state: LogState, now: float, every: float, is_whole: Callable[[int], bool]
+) -> SnapshotPlanned | None:
+    """The verification that is to begin in the background at `now` (Unix time, seconds), if each table is verified once
+    in `every` seconds: one at a time, begun at equal distances. Tables that are not whole are passed over until they
+    are."""
+    live = [t for t in state.tables.values() if not t.removed and t.stopped is None]
+    if not live or any(s.ended is None and s.plan.in_background for s in state.snapshots.values()):
+        return None
+    if now - max(t.verification_planned_at for t in live) / 1e6 < every / len(live):
+        return None
+    due = (t for t in live if now - t.verification_planned_at / 1e6 >= every)
+    for table in sorted(due, key=lambda t: (t.verification_planned_at, t.table_id)):
+        if is_whole(table.table_id):
+            name = f"verification-{table.table_id}-{state.number}"
+            return SnapshotPlanned(snapshot_id=name, reason="verification", tables=(table.table_id,), verify=True)
+    return None
+
+
 def log_lines(state: LogState, plans: Iterable[SnapshotPlanned]) -> Iterator[str]:
     """A line for each reason: a first start plans a snapshot for each of, perhaps, thousands of tables."""
     by_reason: dict[str, list[str]] = {}

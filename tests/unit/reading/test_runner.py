@@ -16,12 +16,13 @@ from typing_extensions import override
 from support.journals import table_schema
 from support.snapshot_runs import World, record_finish, runner_over
 from tailrace.changelog.records import Event
+from tailrace.changelog.records.snapshots import ChunkCompared, ComparisonResult, SnapshotTableFinished
 from tailrace.changelog.records.tables import SchemaChanged
-from tailrace.changelog.records.terms import RecordNumber, Seq
+from tailrace.changelog.records.terms import Position, RecordNumber, Seq
 from tailrace.changelog.state import TableLog
-from tailrace.contract.resources import SnapshotSpec
+from tailrace.contract.resources import SnapshotSpec, VerifySpec
 from tailrace.errors import AuthenticationFailed, Locked, Retry, met_at
-from tailrace.reading import steps
+from tailrace.reading import steps, verification
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Start, Tools
 from tailrace.reading.task import ChunkFile
@@ -220,6 +221,51 @@ def test_a_table_that_a_migration_locks_for_longer_than_the_retry_time_is_waited
     runner.stop()
     assert {s.ended.outcome for s in around.state.snapshots.values() if s.ended is not None} == {"completed"}
     assert runner.waiting_for is None
+
+
+def test_what_is_verified_in_the_background_is_read_one_chunk_at_a_time_and_no_faster_than_asked(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner, around = begin(10, 10)
+    around.running_xid = 11
+    read, reads, asked = steps.read, list[tuple[int, float]](), VerifySpec(every="1m", max_rows_per_second=100)
+
+    def cut(tools: Tools, table: object, work: CutNext, rows: int) -> tuple[str] | None:
+        at = int(work.lower[0]) if work.lower is not None else 100
+        return (str(at + 1),) if at < 105 else None
+
+    def read_some(tools: Tools, run: TableRun, *of: Any) -> ChunkFile:
+        read(tools, run, *of)
+        if run.verify:
+            reads.append((run.table_id, around.now))
+        return ChunkFile(None, 300, 0, "", Position(1), ())
+
+    def compare(tools: Tools, client: Any, run: TableRun, ordinal: int) -> None:
+        some = {"snapshot_id": run.snapshot_id, "table_id": run.table_id}
+        around.append([ChunkCompared(**some, chunk=ordinal, at_record=RecordNumber(1), found=ComparisonResult())])
+
+    def finish(tools: Tools, client: Any, run: TableRun) -> None:
+        some = {"snapshot_id": run.snapshot_id, "table_id": run.table_id}
+        chunks = len(around.refresh().snapshots[run.snapshot_id].tables[run.table_id].chunks)
+        around.append([SnapshotTableFinished(**some, chunks=chunks, complete=False, at_record=RecordNumber(1))])
+
+    monkeypatch.setattr(steps, "find_cut", cut)
+    monkeypatch.setattr(steps, "read", read_some)
+    monkeypatch.setattr(verification, "compare_chunk", compare)
+    monkeypatch.setattr(verification, "finish", finish)
+    monkeypatch.setattr(runner, "_clock", lambda: time.time() + around.now)
+    monkeypatch.setattr(runner, "_background", lambda: asked)
+
+    def over() -> bool:
+        known = [s for s in around.refresh().snapshots.values() if s.plan.in_background]
+        return len(known) > 1 and known[1].ended is not None
+
+    turn_until(runner, around, over)
+    runner.stop()
+    assert [table for table, _ in reads] == [1] * 7 + [2] * 7
+    for table in (1, 2):
+        times = [at for name, at in reads if name == table]
+        assert all(b - a >= 300 / 100 for a, b in zip(times, times[1:], strict=False)), times
 
 
 def test_a_clock_that_is_set_back_by_a_day_holds_no_retry_up(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -334,3 +334,39 @@ def test_a_table_without_a_key_is_read_as_a_whole_only(asked: dict[str, object])
     with pytest.raises(InvalidManifest, match="read as a whole"):
         planner.request_plan(state, "id", body(**asked), as_written)
     assert planner.request_plan(state, "id", body(), as_written).tables == (7,)
+
+
+# ---- verifications in the background ----
+
+PERIOD = 700.0
+
+
+def all_whole(table_id: int) -> bool:
+    return True
+
+
+def test_each_table_is_verified_once_in_a_period_and_they_begin_at_equal_distances() -> None:
+    journal = Journal(Random(0))
+    journal.origin()
+    journal.plain(events=tuple(TableAdded(table=keyed(n, f"t{n}", "public"), edge="1") for n in range(7)))
+    begun: dict[int, list[float]] = {n: [] for n in range(7)}
+    for second in range(1_000, 3_400, 5):
+        plan = planner.due_verification(journal.state, float(second), PERIOD, all_whole)
+        if plan is not None:
+            assert plan.verify and not plan.repair and not plan.whole
+            begun[plan.tables[0]].append(second)
+            journal.plain(events=(plan,), written_at=second * 1_000_000)
+            assert planner.due_verification(journal.state, second + PERIOD, PERIOD, all_whole) is None, "one is open"
+            journal.plain(events=(SnapshotEnded(snapshot_id=plan.snapshot_id, outcome="failed"),))
+    times = sorted(time for several in begun.values() for time in several)
+    assert {b - a for a, b in zip(times, times[1:], strict=False)} == {PERIOD / 7}
+    assert all(b - a == PERIOD for several in begun.values() for a, b in zip(several, several[1:], strict=False))
+    assert all(len(several) >= 3 for several in begun.values())
+
+
+def test_a_table_that_is_not_whole_is_passed_over_and_a_stopped_one_is_not_verified() -> None:
+    state = log(table(7, "a"), table(8, "b"), table(9, "c", removed=True))
+    plan = planner.due_verification(state, 1e9, PERIOD, lambda table_id: table_id == 8)
+    assert plan is not None and plan.tables == (8,)
+    assert planner.due_verification(state, 1e9, PERIOD, lambda table_id: table_id == 9) is None
+    assert planner.due_verification(log(), 1e9, PERIOD, all_whole) is None

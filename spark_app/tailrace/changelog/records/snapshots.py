@@ -27,7 +27,7 @@ class SnapshotPlanned(Closed):
     snapshot_id: str
     request: str | None = None
     """Name of the SnapshotRequest; None: initial or ordered by Tailrace itself (holes, re-reads)."""
-    reason: Literal["initial", "request", "schema", "repair"] = "request"
+    reason: Literal["initial", "request", "schema", "repair", "verification"] = "request"
     tables: tuple[int, ...]
     where: str | None = None
     keys: tuple[Key, ...] | None = None
@@ -45,6 +45,11 @@ class SnapshotPlanned(Closed):
     """The chunks are compared, and nothing is applied."""
     repair: bool = Field(default=False, exclude_if=is_false)
     """A verification after which rows that differ are read again, by snapshots of their own."""
+
+    @property
+    def in_background(self) -> bool:
+        """Ordered by the clock (`spec.verify`), and nobody waits for it."""
+        return self.reason == "verification"
 
     @property
     def whole(self) -> bool:

@@ -55,7 +55,7 @@ class Column(Closed):
     """The type behind a domain, for a target of the source's product; None: there is none, or another target."""
 
 
-def is_false(flag: bool) -> bool:
+def is_false(flag: bool | int) -> bool:
     return not flag
 
 

@@ -10,11 +10,13 @@ from tailrace.contract.status import (
     ApplyStatus,
     Assessment,
     CaptureStatus,
+    ComparedRows,
     Fault,
     NulledColumn,
     SnapshotStatus,
     Status,
     TableStatus,
+    Verification,
 )
 from tailrace_operator.decide.model import Decision
 from tailrace_operator.decide.replicator import decide
@@ -110,6 +112,27 @@ def test_a_table_that_fails_beside_others_degrades_and_does_not_hold_up_a_sync()
     assert "Add one." in healthy.message
     assert emitted(decision) == [("Warning", "Degraded")]
     assert truths(decide(running(tables(WELL)), LIMITS).status)["TablesHealthy"] == "True"
+
+
+def test_rows_that_differ_from_the_source_are_told_until_a_verification_finds_none() -> None:
+    def after(status: ReplicatorStatus, missing: int) -> Decision[ReplicatorStatus]:
+        found = Verification(snapshot="v", at=NOW, record=4, compared=ComparedRows(rows=10, missing=missing))
+        verified = WELL.model_copy(update={"verified": found})
+        other = WELL.model_copy(update={"name": "public.b"})
+        return decide(replace(running(tables(verified, other)), status=status), LIMITS)
+
+    assert "Verified" not in truths(decide(running(tables(WELL)), LIMITS).status), "nothing was compared"
+    first = after(running(tables(WELL)).status, 2)
+    told = condition(first, "Verified")
+    assert (told.status, told.reason) == ("False", "CopyDiffers")
+    assert "in 1 of 1 tables (public.a)" in told.message and "mode Repair" in told.message
+    assert ("Warning", "CopyDiffers") in emitted(first)
+    again = after(first.status, 3)
+    assert not [e for e in again.events if e.reason == "CopyDiffers"] and condition(again, "Verified") == told
+    away = decide(replace(running(), driver=ObservedDriver(), status=again.status), LIMITS)
+    assert condition(away, "Verified") == told, "it stays so while no driver tells"
+    well = condition(after(away.status, 0), "Verified")
+    assert (well.status, well.reason) == ("True", "CopyEqual") and "1 of 2 tables" in well.message
 
 
 def test_values_that_became_null_are_told_once_for_each_column_and_hold_up_nothing() -> None:
