@@ -4,6 +4,7 @@ at once."""
 import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -30,12 +31,18 @@ class Gone:
     connection: int
 
 
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
 class Inbox:
     """A queue that a selecting loop can wait for."""
 
     def __init__(self) -> None:
         self._items: deque[Call | Gone] = deque()
         self._read, self._write = os.pipe()
+        weakref.finalize(self, _close, self._read, self._write)
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
 

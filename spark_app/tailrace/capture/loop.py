@@ -8,7 +8,6 @@ a request, takes what is there (bounded), and does what is due.
 """
 
 import logging
-import select
 import threading
 import time
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from tailrace.capture.startup import StartContext
 from tailrace.changelog.records import Heartbeat
 from tailrace.changelog.records.terms import Position
 from tailrace.changelog.writer import JournalWriter
+from tailrace.databases.readable import readable
 from tailrace.errors import Retry
 from tailrace.sources.api import StreamContext
 
@@ -105,7 +105,7 @@ class Capture:
 
     def _turn(self) -> None:
         stream = self._stream
-        select.select([stream.fileno(), self._inbox.fileno()], [], [], 0 if self._behind else self._wait())
+        readable(stream.fileno(), self._inbox.fileno(), seconds=0 if self._behind else self._wait())
         self._behind = not stream.read(self._timing.read_bytes, self._timing.read_seconds)
         for item in self._inbox.take():
             self._requests.serve(item)

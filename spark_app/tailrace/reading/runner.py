@@ -100,7 +100,8 @@ class SnapshotRunner:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`defaults`, `background` and `retry_seconds` are asked at each use: they change while it runs. `clock`: what
-        people are shown, and when a verification in the background is due. Other pauses go by `monotonic`: a clock that is set back must not prolong them."""
+        people are shown, and when a verification in the background is due. Pauses go by `monotonic`: a clock that is
+        set back must not prolong them."""
         self._tools = tools
         self._progress = progress
         self._defaults = defaults

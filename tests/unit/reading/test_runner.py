@@ -4,6 +4,7 @@ The source, capture and the executors are replaced by functions that record what
 while nothing is under way.
 """
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -241,11 +242,11 @@ def test_what_is_verified_in_the_background_is_read_one_chunk_at_a_time_and_no_f
         return ChunkFile(None, 300, 0, "", Position(1), ())
 
     def compare(tools: Tools, client: Any, run: TableRun, ordinal: int) -> None:
-        some = {"snapshot_id": run.snapshot_id, "table_id": run.table_id}
+        some: dict[str, Any] = {"snapshot_id": run.snapshot_id, "table_id": run.table_id}
         around.append([ChunkCompared(**some, chunk=ordinal, at_record=RecordNumber(1), found=ComparisonResult())])
 
     def finish(tools: Tools, client: Any, run: TableRun) -> None:
-        some = {"snapshot_id": run.snapshot_id, "table_id": run.table_id}
+        some: dict[str, Any] = {"snapshot_id": run.snapshot_id, "table_id": run.table_id}
         chunks = len(around.refresh().snapshots[run.snapshot_id].tables[run.table_id].chunks)
         around.append([SnapshotTableFinished(**some, chunks=chunks, complete=False, at_record=RecordNumber(1))])
 
@@ -265,7 +266,7 @@ def test_what_is_verified_in_the_background_is_read_one_chunk_at_a_time_and_no_f
     assert [table for table, _ in reads] == [1] * 7 + [2] * 7
     for table in (1, 2):
         times = [at for name, at in reads if name == table]
-        assert all(b - a >= 300 / 100 for a, b in zip(times, times[1:], strict=False)), times
+        assert all(b - a >= 300 / 100 for a, b in itertools.pairwise(times)), times
 
 
 def test_a_clock_that_is_set_back_by_a_day_holds_no_retry_up(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,3 +1,4 @@
+import itertools
 from collections.abc import Sequence
 from random import Random
 
@@ -359,8 +360,8 @@ def test_each_table_is_verified_once_in_a_period_and_they_begin_at_equal_distanc
             assert planner.due_verification(journal.state, second + PERIOD, PERIOD, all_whole) is None, "one is open"
             journal.plain(events=(SnapshotEnded(snapshot_id=plan.snapshot_id, outcome="failed"),))
     times = sorted(time for several in begun.values() for time in several)
-    assert {b - a for a, b in zip(times, times[1:], strict=False)} == {PERIOD / 7}
-    assert all(b - a == PERIOD for several in begun.values() for a, b in zip(several, several[1:], strict=False))
+    assert {b - a for a, b in itertools.pairwise(times)} == {PERIOD / 7}
+    assert all(b - a == PERIOD for several in begun.values() for a, b in itertools.pairwise(several))
     assert all(len(several) >= 3 for several in begun.values())
 
 

@@ -7,7 +7,6 @@ transactions that one server wrote, because replicas change the order only of th
 nothing of a domain that stands before our place in it: there neither may.
 """
 
-import select
 import threading
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import closing
@@ -16,6 +15,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from tailrace.databases.mysql.connect import Connection, connect, execute, server_of, source_errors
+from tailrace.databases.readable import readable
 from tailrace.errors import Retry
 from tailrace.sources.api import Interrupted
 from tailrace.sources.mysql import sql
@@ -241,7 +241,7 @@ def _each(new: NewLog, file: tuple[str, int], take: Callable[[Transaction], bool
             try:
                 while True:
                     new.check()
-                    select.select([log.fileno()], [], [], 1.0)
+                    readable(log.fileno(), seconds=1.0)
                     log.read(reader.take, _READ_BYTES, _READ_SECONDS)
                     log.keep_alive()
             except _Over:

@@ -2,7 +2,6 @@
 connection of its own that reads as `mysqlbinlog` does: without a server id, so that no other reader is disturbed.
 """
 
-import select
 import time
 from contextlib import closing
 
@@ -11,6 +10,7 @@ from pymysql.err import MySQLError
 from tailrace.changelog.records.terms import Position
 from tailrace.databases.mysql import faults
 from tailrace.databases.mysql.connect import Connection, connect, execute, server_of, source_errors
+from tailrace.databases.readable import readable
 from tailrace.errors import PositionLost, Retry
 from tailrace.sources.mysql import sql
 from tailrace.sources.mysql.log.connection import LogConnection, Request
@@ -79,7 +79,7 @@ def _first(log: LogConnection) -> Event | None:
     while not found:
         if time.monotonic() > until:
             raise Retry("the server does not send its binary log")
-        select.select([log.fileno()], [], [], 1.0)
+        readable(log.fileno(), seconds=1.0)
         try:
             log.read(take, _LOOK_BYTES, 1.0)
         except UnknownEvent:  # in the middle of an event anything can be read

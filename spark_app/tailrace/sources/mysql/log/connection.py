@@ -5,7 +5,6 @@ large reads, and each event's checksum is compared before anything is made of it
 """
 
 import logging
-import select
 import ssl
 import struct
 import time
@@ -18,6 +17,7 @@ from pymysql.connections import Connection
 from pymysql.err import MySQLError
 
 from tailrace.databases.mysql.faults import START_OVER
+from tailrace.databases.readable import readable
 from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.sources.mysql.gtid import GtidSet
 from tailrace.sources.mysql.log.events import (
@@ -216,7 +216,7 @@ class LogConnection:
 
     def keep_alive(self) -> None:
         """`Retry` after too long a silence: a server without changes sends heartbeats."""
-        if time.monotonic() - self._heard > SILENCE_LIMIT and not select.select([self._socket], [], [], 0)[0]:
+        if time.monotonic() - self._heard > SILENCE_LIMIT and not readable(self._socket.fileno(), seconds=0):
             raise Retry(f"the source has been silent for {SILENCE_LIMIT:.0f} s")
 
     def close(self) -> None:

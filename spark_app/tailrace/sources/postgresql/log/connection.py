@@ -6,7 +6,6 @@ sends keep-alives while we work).
 """
 
 import re
-import select
 import struct
 import time
 from collections.abc import Callable, Collection
@@ -23,6 +22,7 @@ from tailrace.databases.postgresql.connect import (
     source_errors,
     take_unchecked_text,
 )
+from tailrace.databases.readable import readable
 from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.sources.postgresql.log.pgoutput import POSTGRES_EPOCH
 from tailrace.sources.postgresql.too_large import LIMIT, PROGRAM_LIMIT_EXCEEDED, SHORTEN, too_large
@@ -118,8 +118,7 @@ class LogConnection:
         return ended
 
     def _more(self) -> bool:
-        readable, _, _ = select.select([self._pgconn.socket], [], [], 0)
-        if not readable:
+        if not readable(self._pgconn.socket, seconds=0):
             return False
         try:
             self._pgconn.consume_input()
