@@ -26,7 +26,7 @@ from tailrace.capture.client import CaptureClient, CaptureGone
 from tailrace.capture.inbox import Board, Inbox
 from tailrace.capture.loop import Timing
 from tailrace.capture.renewal import Renewal
-from tailrace.capture.server import CaptureServer, refuse_all
+from tailrace.capture.server import CaptureServer
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState
@@ -195,7 +195,7 @@ class CaptureThread:
             self.error = error
         finally:
             server.stop()
-            refuse_all(self._inbox, Retry("capture has ended"))  # a process would end with its connections
+            self._inbox.end(Retry("capture has ended"))  # a process would end with its connections
 
     def check(self) -> None:
         if self.error is not None:

@@ -172,7 +172,9 @@ def _completed(found: SnapshotStatus) -> str:
         undecided = sum(table.compared.undecided for table in found.tables if table.compared is not None)
         if undecided:
             return f"Verified: no row differs; {undecided} rows changed meanwhile and were not decided."
-        return "Verified: every row is equal."
+        return (
+            "Verified: every row is equal." if found.sample is None else "Verified: every row of the sample is equal."
+        )
     names = ", ".join(table.name for table in wrong[:MAX_WORST])
     return f"Verified: {_differences(found)} rows are not the source's, in {names}."
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from tailrace.capture.protocol import Recorded, Request, StateAnswer
 from tailrace.changelog.records.terms import Position, RecordNumber
+from tailrace.errors import TailraceError
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Inbox:
 
     def __init__(self) -> None:
         self._items: deque[Call | Gone] = deque()
+        self._lock = threading.Lock()
+        self._ended: TailraceError | None = None
         self._read, self._write = os.pipe()
         weakref.finalize(self, _close, self._read, self._write)
         os.set_blocking(self._read, False)
@@ -50,8 +53,22 @@ class Inbox:
         return self._read
 
     def put(self, item: Call | Gone) -> None:
-        self._items.append(item)
+        with self._lock:
+            self._items.append(item)
+            if self._ended is not None:
+                self._refuse(self._ended)
         self.wake()
+
+    def end(self, error: TailraceError) -> None:
+        """No loop takes anything more: whoever waits for an answer, now or later, gets the error."""
+        with self._lock:
+            self._ended = error
+            self._refuse(error)
+
+    def _refuse(self, error: TailraceError) -> None:
+        for item in self.take():
+            if isinstance(item, Call):
+                item.reply.set_exception(error)
 
     def wake(self) -> None:
         try:

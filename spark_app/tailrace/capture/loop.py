@@ -18,7 +18,6 @@ from tailrace.capture.lag import Meter
 from tailrace.capture.recorder import Recorder
 from tailrace.capture.requests import ChunkRequests
 from tailrace.capture.retention_job import RetentionJob
-from tailrace.capture.server import refuse_all
 from tailrace.capture.startup import StartContext
 from tailrace.changelog.records import Heartbeat
 from tailrace.changelog.records.terms import Position
@@ -100,7 +99,7 @@ class Capture:
         finally:
             error = Retry("capture is shutting down")
             self._requests.refuse(error)
-            refuse_all(self._inbox, error)
+            self._inbox.end(error)
             self._stream.close()
 
     def _turn(self) -> None:

@@ -90,10 +90,3 @@ class CaptureServer:
 
 def _refusal(error: TailraceError) -> ErrorAnswer:
     return ErrorAnswer(name=error.name, message=error.message, fix=error.fix, where=where_of(error))
-
-
-def refuse_all(inbox: Inbox, error: TailraceError) -> None:
-    """Capture ends: no client waits for an answer that will not come."""
-    for item in inbox.take():
-        if isinstance(item, Call):
-            item.reply.set_exception(error)

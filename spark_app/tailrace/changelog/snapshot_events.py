@@ -204,7 +204,8 @@ def _verified(work: Folding, event: SnapshotTableFinished, snapshot: SnapshotSta
     if event.error is None and (table.uncompared or event.chunks != len(table.chunks)):
         work.corrupt(f"snapshot {event.snapshot_id} finishes table {event.table_id} before it has compared all chunks")
     plan = snapshot.plan
-    if event.error is None and plan.keys is None and event.at_record is not None and _of_generation(snapshot, log):
+    whole = plan.keys is None and plan.sample is None
+    if event.error is None and whole and event.at_record is not None and _of_generation(snapshot, log):
         at, record = event.at_record, work.record
         verified = Verified(
             snapshot_id=plan.snapshot_id,

@@ -178,7 +178,7 @@ REPORT_PAUSE, PROGRESS_SECONDS = 0.5, 10.0
 def verify(options: argparse.Namespace) -> int:
     manifest = manifest_of(options)
     name, mode = name_of(options, manifest), "Repair" if options.repair else "Verify"
-    request = request_options.of_rows(options, name, "tailrace", mode=mode)
+    request = request_options.of_rows(options, name, "tailrace", mode=mode, sample=options.sample)
     client = _client_of(options, manifest)
     answer = client.request(request_id(request), SnapshotBody(name=request.metadata.name, spec=request.spec))
     found, told = client.report(answer.id), time.monotonic()

@@ -241,6 +241,7 @@ def _verify(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> Non
     sub.add_argument(
         "--keys", nargs="+", metavar="KEY", help="only these keys; separate the columns of a composite key by commas"
     )
+    request_options.add_sample(sub)
     sub.add_argument("--repair", action="store_true", help="read rows that differ again afterwards")
     sub.add_argument("--json", action="store_true", help="print the result as one JSON document")
     request_options.add_size(sub)

@@ -23,6 +23,11 @@ def add_rows(sub: argparse.ArgumentParser) -> None:
     )
 
 
+def add_sample(sub: argparse.ArgumentParser) -> None:
+    what = "compare about this share of each table's rows (5%%), and look for no rows that only the target has"
+    sub.add_argument("--sample", metavar="SHARE", help=what)
+
+
 def of_rows(options: argparse.Namespace, replicator: str, program: str, **more: Any) -> "SnapshotRequest":
     keys = None if options.keys is None else tuple(tuple(row) for row in csv.reader(options.keys))
     return of_tables(options, replicator, options.tables, program, where=options.where, keys=keys, **more)

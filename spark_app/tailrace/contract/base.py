@@ -22,6 +22,7 @@ API_VERSION = f"{GROUP}/{VERSION}"
 _NAME, _IDENTIFIER = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", r"^[a-z_][a-z0-9_]*$"
 _TABLE, _DURATION, _MEMORY = r"^[^.]+\..+$", r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$", r"^[1-9][0-9]*(Mi|Gi)$"
 _LOCATION = r"^(file:///|s3://|gs://|az://).+$"
+_SHARE = r"^(0\.[0-9]{0,3}[1-9]|[1-9][0-9]?(\.[0-9]{1,4})?)%$"
 CODE = r"^[0-9a-f]{8}$"
 _COPIED_AS = r"^(text|double|list|struct|binary|time|decimal\(([1-9]|[12][0-9]|3[0-8]),([0-9]|[12][0-9]|3[0-8])\))$"
 
@@ -63,6 +64,8 @@ TablePattern = Annotated[str, StringConstraints(min_length=3, max_length=256, pa
 """`schema.table`; `*` matches any run of characters, `?` one; everything else is literal, case counts."""
 Duration = Annotated[str, StringConstraints(pattern=_DURATION, max_length=32)]
 """`30s`, `15m`, `1h30m`, `7d`."""
+Share = Annotated[str, StringConstraints(pattern=_SHARE, max_length=8)]
+"""`5%`, `0.5%`: above 0 and below 100."""
 MemorySize = Annotated[str, StringConstraints(pattern=_MEMORY, max_length=16)]
 """`512Mi`, `2Gi`."""
 Location = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=_LOCATION)]

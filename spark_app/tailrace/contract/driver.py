@@ -85,6 +85,8 @@ class TableReport(Model):
 class VerificationReport(Model):
     id: str
     state: SnapshotState
+    sample: float | None = None
+    """The share of each table that was compared; None: all of it, or the keys that were asked for."""
     tables: Many[TableReport]
     repairs: int = 0
     """Snapshots that read again what differed."""

@@ -23,6 +23,7 @@ from tailrace.contract.base import (
     Identifier,
     Model,
     Name,
+    Share,
     TablePattern,
     Text,
     rules,
@@ -411,6 +412,7 @@ class Replicator(BaseModel):
 
 
 MODE_WITHOUT_WHERE = "mode Verify and Repair compare whole tables, or keys: remove where"
+SAMPLE_ONLY_COMPARED = "sample goes with mode Verify or Repair, and without keys"
 MODE_WITHOUT_RESYNC = "resync replaces the table: remove it, or mode"
 EVERY_TABLE = "*.*"
 """The pattern that matches all."""
@@ -428,12 +430,23 @@ class SnapshotRequestSpec(Model):
         ),
         ("!has(self.mode) || self.mode == 'Read' || !has(self.where)", MODE_WITHOUT_WHERE),
         ("!has(self.mode) || self.mode == 'Read' || !has(self.resync) || !self.resync", MODE_WITHOUT_RESYNC),
+        ("!has(self.sample) || (has(self.mode) && self.mode != 'Read' && !has(self.keys))", SAMPLE_ONLY_COMPARED),
         *(
             (
                 f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})",
                 f"{name} is immutable, like all of spec except suspend: create another SnapshotRequest",
             )
-            for name in ("replicator", "tables", "where", "keys", "chunkRows", "parallelism", "mode", "resync")
+            for name in (
+                "replicator",
+                "tables",
+                "where",
+                "keys",
+                "chunkRows",
+                "parallelism",
+                "mode",
+                "sample",
+                "resync",
+            )
         ),
     )
 
@@ -465,6 +478,9 @@ class SnapshotRequestSpec(Model):
     mode: Literal["Read", "Verify", "Repair"] = "Read"
     """`Read`: the rows go into the target. `Verify`: they are compared with it, exactly, while both sides change; the
     status names what differs, and nothing is written. `Repair`: rows that differ are read again afterwards."""
+    sample: Share | None = None
+    """Compare about this share of each table's rows, `5%`, chosen at random in ranges of the key; a small table as a
+    whole. Rows that only the target has are not looked for. With mode Verify or Repair."""
     resync: bool = False
     """Start the tables over: capture each as it is now, even if it is stopped, and read all rows into a new copy, which
     replaces the target table (columns and rows) when it is complete."""
@@ -486,6 +502,8 @@ class SnapshotRequestSpec(Model):
             raise ValueError("resync reads whole tables: remove where and keys")
         if self.mode != "Read" and self.where is not None:
             raise ValueError(MODE_WITHOUT_WHERE)
+        if self.sample is not None and (self.mode == "Read" or self.keys is not None):
+            raise ValueError(SAMPLE_ONLY_COMPARED)
         if self.mode != "Read" and self.resync:
             raise ValueError(MODE_WITHOUT_RESYNC)
         return self

@@ -152,6 +152,8 @@ class SnapshotStatus(Model):
     reason: str
     verify: bool = False
     """Its rows are compared with the target, not applied."""
+    sample: float | None = None
+    """The share of each table that is compared; None: all of it, or some keys."""
     state: SnapshotState
     tables_done: int = 0
     tables_total: int = 0

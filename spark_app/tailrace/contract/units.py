@@ -16,6 +16,11 @@ def seconds(duration: str) -> float:
     return float(sum(float(number) * _UNITS[unit] for number, unit in parts))
 
 
+def share(percent: str) -> float:
+    """`5%` -> 0.05."""
+    return float(percent.removesuffix("%")) / 100
+
+
 def size(memory: str) -> int:
     """`2Gi` -> bytes."""
     number, unit = memory[:-2], memory[-2:]

@@ -83,8 +83,8 @@ def over(table: TableLog, snapshot: SnapshotState) -> str | None:
 
 
 def _as_recorded(snapshot: SnapshotState, table_id: int) -> chunks.TableRun:
-    plan = snapshot.plan
-    return chunks.begin(plan.snapshot_id, snapshot.tables[table_id], plan.where, plan.keys, plan.verify)
+    plan, part = snapshot.plan, snapshot.tables[table_id]
+    return chunks.begin(plan.snapshot_id, part, plan.where, plan.keys, verify=plan.verify, sample=plan.sample)
 
 
 class SnapshotRunner:
@@ -352,6 +352,7 @@ class SnapshotRunner:
             self._edges.looks(log_table.edge, self._monotonic())
         if isinstance(work, chunks.CutNext):
             entry.run = chunks.step(entry.run, chunks.CutBegun())
+            rows = planner.sample_rows(run.estimated_rows) if run.sample is not None else rows
 
         def act() -> Message:
             match work:

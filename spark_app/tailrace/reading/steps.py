@@ -121,6 +121,8 @@ def find_start(tools: Tools, client: CaptureClient, run: TableRun, log_table: Ta
             whole = keys.at_most(chunk_rows)
             size = keys.bytes() if whole else None
             small = size is not None and size <= FEW_BYTES
+            if run.sample is not None and not whole:
+                estimated = int(estimated * run.sample)
             start = Start(table, None if whole else keys.max_key(), estimated, small)
     begun = SnapshotTableStarted(
         snapshot_id=run.snapshot_id,

@@ -69,7 +69,7 @@ def finish(tools: Tools, client: CaptureClient, run: TableRun) -> None:
     chunks, last = tuple(logged.chunks), max(logged.chunk_records)
     if table.schema.keyless:
         held, found = _compared(tools, run, last, chunks, lambda held: _part(tools, table, held, *chunks))
-    elif run.keys is not None or run.where is not None:
+    elif run.keys is not None or run.sample is not None:
         held, found = last, Compared(ComparisonResult())
     else:
         ended = FinishedSnapshot(run.snapshot_id, min(c.replay_point for c in chunks), snapshot.record, chunks)

@@ -13,6 +13,7 @@ What the ranges of a table are, and which of them a resumed snapshot lacks, stan
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import Key, RecordNumber
@@ -37,6 +38,8 @@ class TableRun:
     where: str | None = None
     keys: tuple[Key, ...] | None = None
     verify: bool = False
+    sample: float | None = None
+    """The share of the ranges that are read."""
     estimated_rows: int = 0
     gaps: tuple[Gap, ...] = ()
     cutting: bool = False
@@ -54,6 +57,11 @@ class TableRun:
     def complete(self) -> bool:
         """The snapshot replaces the table's rows."""
         return self.where is None and self.keys is None and not self.verify
+
+    def takes(self, ordinal: int) -> bool:
+        """True if the range is read. Decided by its ordinal, so that a resumed snapshot takes the same."""
+        of = f"{self.snapshot_id}/{self.table_id}/{ordinal}"
+        return self.sample is None or Random(of).random() < self.sample
 
 
 # ---- events ----
@@ -155,7 +163,13 @@ Work = CheckEdge | FindMaxKey | CutNext | Read | RecordFinish
 
 
 def begin(
-    snapshot_id: str, logged: SnapshotTable, where: str | None, keys: Sequence[Key] | None, verify: bool = False
+    snapshot_id: str,
+    logged: SnapshotTable,
+    where: str | None,
+    keys: Sequence[Key] | None,
+    *,
+    verify: bool = False,
+    sample: float | None = None,
 ) -> TableRun:
     """The run as the journal has it: after a restart registered ranges are kept, only what is between is read."""
     run = TableRun(
@@ -165,6 +179,7 @@ def begin(
         where,
         tuple(keys) if keys is not None else None,
         verify,
+        sample,
         chunks_done=logged.chunks_done,
         rows_done=logged.rows_done,
     )
@@ -245,7 +260,8 @@ def _cut(run: TableRun, upper: Key | None) -> TableRun:
     done = upper is None or upper == gap.upper or gap.first == gap.last
     chunk = Range(gap.first, gap.lower, gap.upper if done else upper)
     gaps = rest if done else (Gap(chunk.upper, gap.upper, gap.first + 1, gap.last), *rest)
-    return replace(run, cutting=False, gaps=gaps, ready=(*run.ready, chunk))
+    ready = (*run.ready, chunk) if run.takes(chunk.ordinal) else run.ready
+    return replace(run, cutting=False, gaps=gaps, ready=ready)
 
 
 def _read_over(run: TableRun, event: Registered | ReadFailed) -> TableRun:

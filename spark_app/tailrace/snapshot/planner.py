@@ -16,6 +16,7 @@ from tailrace.changelog.records.terms import Key, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import SnapshotRequest
+from tailrace.contract.units import share
 from tailrace.errors import RESYNC, InvalidManifest, privacy, with_fix
 from tailrace.sources.patterns import matches
 
@@ -186,10 +187,10 @@ def request_plan(
         )
     keys = body.spec.keys
     keyless = next((t.schema.name for t in tables if t.schema.keyless), None)
-    if keyless is not None and (keys is not None or body.spec.where is not None):
+    if keyless is not None and (keys is not None or body.spec.where is not None or body.spec.sample is not None):
         raise InvalidManifest(
             f"{keyless} has no key, so it is read as a whole only",
-            "Ask for it without where and keys, or name only tables with a key.",
+            "Ask for it without where, keys and sample, or name only tables with a key.",
         )
     if keys is not None:
         _check_keys(tables, keys)
@@ -225,6 +226,7 @@ def _plan_of(
         resync=body.spec.resync,
         verify=body.spec.mode != "Read",
         repair=body.spec.mode == "Repair",
+        sample=None if body.spec.sample is None else share(body.spec.sample),
     )
 
 
@@ -255,7 +257,7 @@ def request_id(request: SnapshotRequest) -> str:
     if request.metadata.uid is not None:
         return request.metadata.uid
     # A field that is not used is left out, or requests from before it existed would be new ones.
-    unused = {name for name in ("resync", "mode") if getattr(request.spec, name) in (False, "Read")}
+    unused = {name for name in ("resync", "mode", "sample") if getattr(request.spec, name) in (False, "Read", None)}
     spec = request.spec.model_copy(update={"suspend": False}).model_dump_json(exclude=unused)
     return f"{request.metadata.name}-{hashlib.sha256(spec.encode()).hexdigest()[:12]}"
 
@@ -311,6 +313,15 @@ written a second time."""
 
 MOST_COMPARED = 250_000
 """Rows of a chunk that is compared: it is held in memory, and the target's rows beside it."""
+
+
+SAMPLED = 20
+"""Ranges that a sample is made of, roughly."""
+
+
+def sample_rows(estimated: int) -> int:
+    """The rows of each range, if about `estimated` rows are compared."""
+    return min(max(estimated // SAMPLED, 1_000), MOST_COMPARED)
 
 
 def next_chunk_rows(fixed: int | None, rows: int, size: int, last_seconds: float, aim_seconds: float) -> int:

@@ -2,10 +2,13 @@
 
 import threading
 
-from tailrace.capture.inbox import OLD, Board
+import pytest
+
+from tailrace.capture.inbox import OLD, Board, Call, Gone, Inbox
 from tailrace.capture.process import end_when_stuck
-from tailrace.capture.protocol import StateAnswer
+from tailrace.capture.protocol import GetState, StateAnswer
 from tailrace.changelog.records.terms import Position, RecordNumber
+from tailrace.errors import Retry
 
 
 def test_a_measurement_that_is_not_repeated_grows_old() -> None:
@@ -47,3 +50,15 @@ def test_a_loop_that_stands_still_for_long_is_ended_and_one_that_has_not_begun_i
     board.beat()
     assert ended.wait(10)
     watch.join()
+
+
+def test_who_asks_a_capture_that_ends_is_refused_and_so_is_who_asks_later() -> None:
+    inbox, before, after = Inbox(), Call(GetState(), 1), Call(GetState(), 2)
+    inbox.put(before)
+    inbox.put(Gone(1))
+    inbox.end(Retry("capture is shutting down"))
+    inbox.put(after)
+    for call in (before, after):
+        with pytest.raises(Retry, match="shutting down"):
+            call.reply.result(timeout=10)
+    assert inbox.take() == []

@@ -95,6 +95,26 @@ def test_the_ranges_part_the_whole_key_space_however_often_the_snapshot_is_resum
     assert [covered(key, done) for key in range(-5, 1010)] == [1] * 1015
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_a_sample_takes_the_same_ranges_however_often_it_is_resumed_and_none_twice(seed: int) -> None:
+    rng = random.Random(seed)
+    rows = rng.sample(range(1000), 200)
+    run = c.begin(f"s{seed}", SnapshotTable(table_id=7), None, None, verify=True, sample=0.3)
+    run, done = walk(run, rows, 4, rng, stop_after=rng.randrange(0, 9))
+    largest = (str(max(rows)),)
+    taken = after(SnapshotTable(table_id=7, started=True, max_key=largest), done)
+    for stop in (rng.randrange(0, 9), None):
+        resumed = c.begin(f"s{seed}", taken, None, None, verify=True, sample=0.3) if taken.chunks else run
+        run, more = walk(resumed, rows, 4, rng, stop_after=stop)
+        done, taken = done + more, after(taken, more)
+    assert run.phase is c.Phase.DONE
+    assert all(part.ordinal == 0 or run.takes(part.ordinal) for part in done)
+    assert {part.ordinal for part in done} >= {0}, "what lies above the largest key is always read"
+    counts = [covered(key, done) for key in range(-5, 1010)]
+    assert set(counts) == {0, 1}
+    assert 0.1 * 1015 < sum(counts) < 0.6 * 1015
+
+
 def test_a_list_of_keys_is_cut_into_chunks_and_resumed_by_ordinal() -> None:
     keys = tuple((str(n),) for n in range(2500))
     run = c.begin(

@@ -45,6 +45,8 @@ class SnapshotPlanned(Closed):
     """The chunks are compared, and nothing is applied."""
     repair: bool = Field(default=False, exclude_if=is_false)
     """A verification after which rows that differ are read again, by snapshots of their own."""
+    sample: float | None = Field(default=None, exclude_if=is_none)
+    """The share of a table's ranges that a verification reads, chosen by their ordinals."""
 
     @property
     def in_background(self) -> bool:

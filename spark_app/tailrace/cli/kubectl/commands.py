@@ -159,7 +159,8 @@ def _line(line: str) -> str:
 
 
 def snapshot(options: argparse.Namespace) -> int:
-    request = request_options.of_rows(options, options.replicator, PROGRAM, resync=options.resync, mode=options.mode)
+    more = {"resync": options.resync, "mode": options.mode, "sample": options.sample}
+    request = request_options.of_rows(options, options.replicator, PROGRAM, **more)
     limit = _limit(options.timeout)
     cluster = cluster_of(options)
     found = cluster.find(REPLICATORS, options.replicator)

@@ -150,6 +150,7 @@ def _snapshot(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     modes.add_argument("--verify", dest="mode", action="store_const", const="Verify", default="Read", help=what)
     what = "the same, and read rows that differ again"
     modes.add_argument("--repair", dest="mode", action="store_const", const="Repair", help=what)
+    request_options.add_sample(sub)
     request_options.add_size(sub)
     sub.add_argument("--id", help="name of the SnapshotRequest; repeating it with the same content does nothing")
     sub.add_argument("--wait", action="store_true", help="wait until it has ended; exit code 1 if it did not complete")

@@ -286,6 +286,7 @@ def _snapshot(at: Moment, snapshot: SnapshotState) -> SnapshotStatus:
         name=snapshot.plan.request,
         reason=snapshot.plan.reason,
         verify=snapshot.plan.verify,
+        sample=snapshot.plan.sample,
         state=word,
         tables_done=sum(t.finished and t.fault is None for t in tables),
         tables_total=len(tables),

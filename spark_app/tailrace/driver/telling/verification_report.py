@@ -15,6 +15,7 @@ def report(state: LogState, snapshot: SnapshotState) -> VerificationReport:
     return VerificationReport(
         id=plan.snapshot_id,
         state=snapshot_state(snapshot),
+        sample=plan.sample,
         tables=tuple(_table(state, snapshot, table_id) for table_id in plan.tables),
         repairs=len(repairs),
         repairs_left=sum(other.ended is None for other in repairs),
