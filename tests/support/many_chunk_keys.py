@@ -29,7 +29,7 @@ from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine.divide import Piece, divide, shuffled_keys, to_divide
 from tailrace.targets.lake.engine.part import PartInput, PartResult
-from tailrace.targets.lake.files.index import IndexCache
+from tailrace.targets.lake.files.index_cache import IndexCache
 from tailrace.targets.lake.files.write import write_file, write_files
 from tailrace.targets.lake.model import TableCommit
 from tailrace.targets.lake.target import LIMITS

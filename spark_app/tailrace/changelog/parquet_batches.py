@@ -10,6 +10,8 @@ BATCH_BYTES = 32 << 20
 """Rows of a file that are decoded at a time, and their bytes."""
 _TEXT_ROWS = 2048
 """Rows of text columns to read at a time where the footer does not tell: of equal texts a dictionary holds one."""
+PLAIN = {"PLAIN", "RLE", "BIT_PACKED"}
+"""Encodings of which the last two are of levels."""
 
 
 def batch_rows(file: pq.ParquetFile, names: Sequence[str], dictionaries: bool = True) -> int:
@@ -23,3 +25,11 @@ def batch_rows(file: pq.ParquetFile, names: Sequence[str], dictionaries: bool = 
     text = dictionaries and any(pa.types.is_string(kind) or pa.types.is_binary(kind) for kind in types)
     fitting = BATCH_BYTES * max(1, int(footer.num_rows)) // max(1, total)
     return max(1, min(_TEXT_ROWS if text else BATCH_ROWS, fitting))
+
+
+def is_plain(file: pq.ParquetFile, names: Sequence[str]) -> bool:
+    """True if values of these columns are written out each, so that the footer tells how large they are."""
+    footer = file.metadata
+    groups = (footer.row_group(number) for number in range(footer.num_row_groups))
+    columns = (group.column(number) for group in groups for number in range(footer.num_columns))
+    return all(PLAIN.issuperset(column.encodings) for column in columns if column.path_in_schema in names)

@@ -20,7 +20,7 @@ from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import DroppedTable
 from tailrace.contract.pace import AT_ONCE, Pace
 from tailrace.contract.resources import Replicator, SnapshotRequest
-from tailrace.contract.units import seconds
+from tailrace.contract.units import seconds, size
 from tailrace.driver.asking import live_spec
 from tailrace.driver.asking.control import DriverControl
 from tailrace.driver.asking.live_spec import LiveSpec
@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 
 RECORD_SECONDS = 60.0
 """Seconds within which capture must record a request."""
+SCRATCH_SHARE = 4
+"""A target may use a quarter of the driver's scratch space, which Spark needs, too."""
 ANSWER_SECONDS = 5.0
 """Seconds for an answer of capture to the main loop: it comes at once, or the question is repeated in the next step."""
 
@@ -161,7 +163,15 @@ def parts(
 
     ownership = Ownership(journal, lambda: claimed(folder.socket))
     target = places.target
-    run = Runtime(places.storage, ownership.check, changes, live.spec.source.type, places.require_other_database)
+    run = Runtime(
+        places.storage,
+        ownership.check,
+        changes,
+        live.spec.source.type,
+        places.require_other_database,
+        folder.path / "target",
+        size(live.spec.driver.scratch) // SCRATCH_SHARE,
+    )
     units = target.units(run)
     group = units.group()
     applier = Applier(

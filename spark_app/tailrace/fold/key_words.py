@@ -38,8 +38,9 @@ def canonical(column: pa.Array) -> pa.Array:
     return column
 
 
-def key_words(columns: Sequence[pa.Array]) -> KeyWords:
-    """Words of a key's columns (canonical, equally long, without chunks)."""
+def key_words(columns: Sequence[pa.Array], *, hashed: bool = True) -> KeyWords:
+    """Words of a key's columns (canonical, equally long, without chunks); without `hashed` none unless they are
+    exact."""
     valid: npt.NDArray[np.bool_] | None = None
     for column in columns:
         if column.null_count:
@@ -47,7 +48,7 @@ def key_words(columns: Sequence[pa.Array]) -> KeyWords:
             valid = here if valid is None else valid & here
     if len(columns) == 1 and (words := _numbers(columns[0])) is not None:
         return KeyWords(words, valid, exact=True)
-    return KeyWords(_hashes(columns), valid, exact=False)
+    return KeyWords(_hashes(columns) if hashed else np.empty(0, np.int64), valid, exact=False)
 
 
 def _numbers(column: pa.Array) -> Words | None:

@@ -15,6 +15,7 @@ table, `TargetRefused` or another `Stop` for what requires manual action.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol
 
 import pyarrow as pa
@@ -249,6 +250,11 @@ class Runtime:
     """The source's type, as the manifest names it: a target of the same product gives columns their own types."""
     require_other_database: Callable[[], None] = lambda: None
     """Raises unless the target is known not to be the source; called before a database is written to at first."""
+    scratch: Path | None = None
+    """Folder on the driver's disk for what can be made again, kept by a restart; it need not exist yet. None: there is
+    none."""
+    scratch_size: int = 0
+    """Bytes that the target may use of it."""
 
 
 @dataclass(frozen=True)

@@ -1,3 +1,4 @@
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -20,8 +21,12 @@ def test_a_target_can_have_itself_compared_with_the_source_before_it_is_written_
         source=None,
         require_other_database=lambda: asked.append("compared"),
     )
-    folder = SimpleNamespace(socket="s", checkpoint="c")
-    spec = SimpleNamespace(source=SimpleNamespace(type="mysql"), snapshot=SimpleNamespace(parallelism=1))
+    folder = SimpleNamespace(socket="s", checkpoint="c", path=Path("run"))
+    spec = SimpleNamespace(
+        source=SimpleNamespace(type="mysql"),
+        snapshot=SimpleNamespace(parallelism=1),
+        driver=SimpleNamespace(scratch="2Gi"),
+    )
     live = SimpleNamespace(spec=spec)
     nothing = cast(Any, SimpleNamespace(session=None))
     parts = launch.parts(
@@ -35,5 +40,6 @@ def test_a_target_can_have_itself_compared_with_the_source_before_it_is_written_
     )
     given[0].require_other_database()
     assert asked == ["compared"]
+    assert (given[0].scratch, given[0].scratch_size) == (Path("run/target"), 512 << 20)
     parts.applier.stop()
     parts.runner.stop()

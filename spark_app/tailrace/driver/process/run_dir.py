@@ -1,8 +1,9 @@
 """The run directory: what a running driver leaves on disk for its other commands, and where it keeps scratch files.
 
 `lock` (held while running), `server.json` (where the status server listens), `token` (for the verbs that change
-something), `capture.sock`, `spark.log`, Spark's checkpoint and scratch, in a pod `fenced` (another writer took over).
-Nothing here is needed to continue: the journal and the targets are the state.
+something), `capture.sock`, `spark.log`, Spark's checkpoint and scratch, `target` (indexes of
+keys), in a pod `fenced` (another writer took over). Nothing here is needed to continue: the journal and the targets are
+the state.
 """
 
 import errno

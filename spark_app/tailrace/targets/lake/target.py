@@ -20,6 +20,8 @@ from tailrace.targets.lake import spark as lake_spark
 from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta.table import DeltaTable
 from tailrace.targets.lake.engine.spread import compare_rows, spread
+from tailrace.targets.lake.files.key_files import key_files
+from tailrace.targets.lake.files.locate import CACHE
 from tailrace.targets.lake.iceberg import schema as iceberg_schema
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog, catalog_options
 from tailrace.targets.lake.iceberg.java import Java
@@ -82,6 +84,8 @@ class LakeTarget:
 
     def units(self, run: Runtime) -> LakeUnits:
         lake = Storage.open(self._spec.lake, part="target")
+        if run.scratch is not None:
+            CACHE.kept = key_files(run.scratch / "keys", run.scratch_size)
         opened = self._opener(run.spark, lake, run.admit)
 
         def table(schema: TableSchema) -> LakeTable:

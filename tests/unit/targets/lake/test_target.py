@@ -1,4 +1,7 @@
 from pathlib import Path
+from typing import Any, cast
+
+import pytest
 
 from support.journals import table_schema
 from support.origins import origin
@@ -9,6 +12,8 @@ from tailrace.contract.resources import Replicator
 from tailrace.places import Places
 from tailrace.removal import data as drop_data
 from tailrace.removal.claims import Known
+from tailrace.targets.api import Runtime
+from tailrace.targets.lake.files.locate import CACHE
 from tailrace.targets.lake.target import location
 
 ORIGIN = origin()
@@ -35,6 +40,19 @@ def test_of_the_change_log_s_location_only_its_own_folders_are_deleted(tmp_path:
 
 def test_a_table_whose_name_would_lead_out_of_its_folder_stays_inside() -> None:
     assert location("file:///lake", _table("..").schema) == "file:///lake/public/!2e!2e"
+
+
+def test_indexes_of_keys_are_kept_in_the_run_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CACHE, "kept", None)
+    document = replicator()
+    document["spec"]["target"] = {"type": "delta", "location": f"file://{tmp_path}/lake"}
+    places = Places(Replicator.model_validate(document).spec)
+    run = Runtime(
+        cast(Any, None), lambda: None, cast(Any, None), "postgresql", scratch=tmp_path / "run", scratch_size=7
+    )
+    places.target.units(run)
+    assert CACHE.kept is not None and CACHE.kept.size == 0
+    assert (tmp_path / "run" / "keys").is_dir()
 
 
 def _table(name: str) -> TableLog:

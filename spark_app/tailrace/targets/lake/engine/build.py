@@ -29,7 +29,7 @@ from tailrace.targets.lake.engine.marks import base_rows, dead_rows, locate_rows
 from tailrace.targets.lake.engine.output import write_rows
 from tailrace.targets.lake.engine.part import PartInput, PartResult
 from tailrace.targets.lake.engine.snapshot_end import Candidates, ScannedKeys, find_deletions
-from tailrace.targets.lake.files.index import IndexCache
+from tailrace.targets.lake.files.index_cache import IndexCache
 from tailrace.targets.lake.files.locate import CACHE, note_keys
 from tailrace.targets.lake.model import NewFile, TableCommit
 

@@ -19,7 +19,7 @@ from tailrace.fold.row_digests import Digests, digests
 from tailrace.targets.lake.engine.chunk_files import ChunkFiles, whole_rows
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.engine.snapshot_end import Candidates, ScannedKeys, find_deletions
-from tailrace.targets.lake.files.index import IndexCache
+from tailrace.targets.lake.files.index_cache import IndexCache
 from tailrace.targets.lake.files.locate import locate, read_rows
 from tailrace.targets.lake.files.locate_rows import live_digests
 from tailrace.targets.lake.model import DataFile

@@ -19,7 +19,7 @@ from tailrace.targets.lake.engine.chunk_files import whole_rows
 from tailrace.targets.lake.engine.divide import ShuffledKeys
 from tailrace.targets.lake.engine.output import Base
 from tailrace.targets.lake.engine.part import PartInput
-from tailrace.targets.lake.files.index import IndexCache
+from tailrace.targets.lake.files.index_cache import IndexCache
 from tailrace.targets.lake.files.locate import Found, locate
 
 

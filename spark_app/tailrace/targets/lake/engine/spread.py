@@ -25,7 +25,7 @@ from tailrace.targets.lake.engine.build import do_part
 from tailrace.targets.lake.engine.compare import compare
 from tailrace.targets.lake.engine.divide import Piece, Source, divide, shuffled_keys, to_divide
 from tailrace.targets.lake.engine.part import PartInput, PartResult
-from tailrace.targets.lake.files.index import IndexCache
+from tailrace.targets.lake.files.index_cache import IndexCache
 
 log = logging.getLogger(__name__)
 TASK_CACHE = IndexCache(0)

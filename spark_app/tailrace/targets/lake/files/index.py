@@ -1,7 +1,5 @@
-"""A sorted index of one data file's keys, and the LRU cache that keeps such indexes. Used by `locate` only."""
+"""A sorted index of one data file's keys. Used by `locate` only."""
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,8 +10,6 @@ import pyarrow.compute as pc
 
 from tailrace.fold.key_words import Words, key_words
 
-MANY_FILES = 10_000
-"""The number of files that are remembered as too large for an index."""
 OBJECTS = 1024
 """Bytes of an index besides its keys, and of each column of values that it keeps."""
 Matches = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -124,95 +120,3 @@ def search_once(columns: Sequence[pa.Array], wanted: Sequence[pa.Array]) -> Matc
     rows = np.flatnonzero(np.asarray(pc.is_in(pa.array(words), value_set=pa.array(keys))))
     positions, which = FileIndex.build([column.take(pa.array(rows)) for column in columns]).search(wanted)
     return rows[positions].astype(np.int64), which
-
-
-class IndexCache:
-    """Least recently used out, bounded in bytes. A pass over more files than fit does not flush itself: an entry used
-    since the last `begin` is never dropped for another one of the same pass."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._too_large: OrderedDict[str, None] = OrderedDict()
-        self._entries: OrderedDict[str, tuple[FileIndex, int]] = OrderedDict()
-        self._size = self._pinned = 0
-        """Bytes of all entries, and of those of the present pass: these stand behind all others."""
-        self._pass = 0
-        self._unproven: set[str] = set()
-        """Entries that were made without reading their files, which nothing has proven to be there since."""
-        self._lock = threading.Lock()
-
-    @property
-    def size(self) -> int:
-        return self._size
-
-    @property
-    def most(self) -> int:
-        """Bytes of keys of which one index is made: several are made at the same time, each from a copy or two."""
-        return self._limit // 4
-
-    def too_large(self, path: str) -> bool:
-        """True if the file was found to have more than that."""
-        return path in self._too_large
-
-    def note_too_large(self, path: str) -> None:
-        with self._lock:
-            self._too_large[path] = None
-            if len(self._too_large) > MANY_FILES:
-                self._too_large.popitem(last=False)
-
-    def begin(self) -> None:
-        """A new pass (one `locate`) starts."""
-        with self._lock:
-            self._pass += 1
-            self._pinned = 0
-
-    def get(self, path: str, wanted: WantedKeys | None = None) -> FileIndex | None:
-        """`wanted`: the entry counts as used only if it meets these."""
-        with self._lock:
-            entry = self._entries.get(path)
-            if entry is None:
-                return None
-            index, used = entry
-            if wanted is not None and not index.meets(wanted):
-                return index
-            if used != self._pass:
-                self._entries[path] = index, self._pass
-                self._pinned += index.size
-            self._entries.move_to_end(path)
-            return index
-
-    def admits(self, size: int) -> bool:
-        """True if an entry of about this size would be kept; asked before the file is read."""
-        return self._pinned + size <= self._limit
-
-    def is_unproven(self, path: str) -> bool:
-        """True if the entry was made without reading the file: `proven` says that it is still there."""
-        return path in self._unproven
-
-    def proven(self, path: str) -> None:
-        with self._lock:
-            self._unproven.discard(path)
-
-    def note(self, path: str, index: FileIndex) -> None:
-        """Keep the index, if it fits, of a file that was not read."""
-        with self._lock:
-            self._unproven.add(path)
-        self.offer(path, index)
-        with self._lock:
-            if path not in self._entries:
-                self._unproven.discard(path)
-
-    def offer(self, path: str, index: FileIndex) -> FileIndex:
-        """Keep the index if it fits; returns it either way."""
-        size = index.size
-        with self._lock:
-            if path in self._entries or self._pinned + size > self._limit:
-                return index
-            while self._size + size > self._limit:
-                oldest, (other, _) = self._entries.popitem(last=False)
-                self._size -= other.size
-                self._unproven.discard(oldest)
-            self._entries[path] = index, self._pass
-            self._size += size
-            self._pinned += size
-        return index

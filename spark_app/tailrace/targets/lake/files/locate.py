@@ -2,13 +2,15 @@
 
 Apply calls `locate` before every commit (which rows are superseded?) and `take_rows` for base values. Files whose
 metadata bounds exclude every key are not touched. Of the others only the key columns are read, and a sorted index of
-them is kept in an LRU cache with a bound in bytes: data files are immutable, so an entry never goes stale. Files that
-do not fit, and those with very much text in their keys, are scanned one row group at a time; groups whose statistics
-exclude every key are passed over.
+them is kept, of large files on the disk (`key_files`), of others in an LRU cache with a bound in bytes: data files are
+immutable, so neither ever goes stale. Files that do not fit, and those with very much text in their keys, are scanned
+one row group at a time; groups whose statistics exclude every key are passed over.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,13 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tailrace.changelog.parquet_batches import batch_rows
+from tailrace.changelog.parquet_batches import BATCH_BYTES, BATCH_ROWS, batch_rows, is_plain
 from tailrace.errors import RESYNC, TargetChanged
 from tailrace.fold.key_columns import typed
 from tailrace.fold.key_words import canonical
 from tailrace.storage.store import NotFound
 from tailrace.targets.lake.files.access import FileAccess, parquet
-from tailrace.targets.lake.files.index import NO_ROWS, FileIndex, IndexCache, Matches, WantedKeys, search_once
+from tailrace.targets.lake.files.index import NO_ROWS, FileIndex, Matches, WantedKeys, search_once
+from tailrace.targets.lake.files.index_cache import IndexCache
+from tailrace.targets.lake.files.key_files import KeyFiles, identity_of, is_large
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.model import DataFile
 
@@ -33,6 +37,8 @@ CACHE = IndexCache(512 << 20)
 """One for the process, all tables together."""
 _ROW_BYTES = 32
 """Bytes of an index for each row, roughly: the estimate for a file before it is read."""
+ASKED = 8
+"""Data files that are asked for at the same time, whether they are there."""
 FEW = 64
 """Keys that are searched for together, without asking which of them a file's bounds exclude: that costs more."""
 NOTED = 64 * 1024
@@ -60,6 +66,8 @@ def locate(
     found: dict[str, Found] = {}
     cache.begin()
     form, span, few = _form(layout), span_of(wanted.columns[0]), len(wanted.words) <= FEW
+    if cache.kept is not None:
+        found, files = _kept(access, files, layout, wanted, cache.kept)
     for file in files:
         index = cache.get(file.path + form, wanted) if wanted.exact else None
         if index is None and apart(span, (file.lower.get(layout.key[0]), file.upper.get(layout.key[0]))):
@@ -71,6 +79,55 @@ def locate(
         if (rows := live(file, matches)) is not None:
             found[file.path] = rows
     return found
+
+
+def _kept(
+    access: FileAccess, files: Sequence[DataFile], layout: Layout, wanted: WantedKeys, kept: KeyFiles
+) -> tuple[dict[str, Found], list[DataFile]]:
+    """What is found in those files of which there is an index on the disk, or is one now; and the other files."""
+    form, span, sought = _form(layout), span_of(wanted.columns[0]), kept.seek(wanted)
+    large = {file.path: identity_of(file.path, file.rows, file.size, form) for file in files if is_large(file.rows)}
+    kept.keep_only(large.values())
+    found, others, unproven = dict[str, Found](), list[DataFile](), list[str]()
+    for file in files:
+        identity = large.get(file.path)
+        if identity is None:
+            others.append(file)
+            continue
+        if apart(span, (file.lower.get(layout.key[0]), file.upper.get(layout.key[0]))):
+            continue
+        chosen = np.asarray(_within(wanted.columns, _bounds_of(file, layout)))
+        if not len(chosen):
+            continue
+        matches = kept.find(identity, sought.chosen(chosen), partial(_some_keys, access, layout, file.path))
+        if matches is None:
+            others.append(file)
+        elif (rows := live(file, matches)) is not None:
+            found[file.path] = rows
+            if kept.unproven(identity):
+                unproven.append(file.path)
+    if unproven:
+        with ThreadPoolExecutor(ASKED) as pool:
+            for path, there in zip(unproven, pool.map(access.exists, unproven), strict=True):
+                if not there:
+                    raise NotFound(f"{path} does not exist")
+                kept.proven(large[path])
+    return found, others
+
+
+def _some_keys(access: FileAccess, layout: Layout, path: str) -> Iterator[tuple[int, list[pa.Array]]]:
+    """Yields the key columns of some rows at a time, and the number of the first. Few are decoded at once, for equal
+    texts are nothing in a file; more are yielded together, for digests have a price per call."""
+    with parquet(access, path) as opened:
+        names, start = _key_names(opened, layout, path), 0
+        held, rows, size = list[pa.RecordBatch](), 0, 0
+        for batch in opened.iter_batches(batch_rows(opened, names, not is_plain(opened, names)), columns=names):
+            held, rows, size = [*held, batch], rows + batch.num_rows, size + batch.nbytes
+            if rows >= BATCH_ROWS or size >= BATCH_BYTES:
+                yield start, _canonical_keys(pa.Table.from_batches(held), layout)
+                held, start, rows, size = [], start + rows, 0, 0
+        if rows:
+            yield start, _canonical_keys(pa.Table.from_batches(held), layout)
 
 
 def note_keys(path: str, layout: Layout, keys: Sequence[pa.Array], cache: IndexCache = CACHE) -> None:
@@ -130,8 +187,7 @@ def live(file: DataFile, matches: Matches) -> Found | None:
 
 def _search(access: FileAccess, file: DataFile, layout: Layout, wanted: WantedKeys, cache: IndexCache) -> Matches:
     """Looks for the keys that the file's bounds do not exclude, and into the file only if there are any."""
-    bounds = [(file.lower.get(name), file.upper.get(name)) for name in layout.key]
-    chosen = _within(wanted.columns, bounds)
+    chosen = _within(wanted.columns, _bounds_of(file, layout))
     if not len(chosen):
         return NO_ROWS
     columns = wanted.columns if len(chosen) == len(wanted.words) else [column.take(chosen) for column in wanted.columns]
@@ -183,20 +239,31 @@ def _scan(access: FileAccess, file: DataFile, layout: Layout, wanted: Sequence[p
 
 
 def _key_columns(opened: pq.ParquetFile, layout: Layout, groups: Sequence[int], path: str) -> list[pa.Array]:
+    return _canonical_keys(opened.read_row_groups(list(groups), columns=_key_names(opened, layout, path)), layout)
+
+
+def _key_names(opened: pq.ParquetFile, layout: Layout, path: str) -> list[str]:
     names = layout.physical(layout.key)
     missing = set(names) - set(opened.schema_arrow.names)
     if missing:
         what = f"{path} is older than the column {sorted(missing)[0]!r}, which the key has now"
         raise TargetChanged(layout.schema.name, what, f"Nothing else brings it forward: {RESYNC}.")
-    table = opened.read_row_groups(list(groups), columns=names)
+    return names
+
+
+def _canonical_keys(table: pa.Table, layout: Layout) -> list[pa.Array]:
     out = []
-    for source, name in zip(layout.key, names, strict=True):
+    for source, name in zip(layout.key, layout.physical(layout.key), strict=True):
         column = table.column(name).cast(layout.fields[source].type).combine_chunks()
         out.append(canonical(pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column))
     return out
 
 
 Bounds = Sequence[tuple[object | None, object | None]]
+
+
+def _bounds_of(file: DataFile, layout: Layout) -> Bounds:
+    return [(file.lower.get(name), file.upper.get(name)) for name in layout.key]
 
 
 def _within(wanted: Sequence[pa.Array], bounds: Bounds) -> pa.Array:

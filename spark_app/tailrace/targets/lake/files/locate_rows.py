@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from tailrace.changelog.parquet_batches import batch_rows
 from tailrace.fold.row_digests import Digests, digests, numbered_within
 from tailrace.targets.lake.files.access import FileAccess, parquet
-from tailrace.targets.lake.files.index import NO_ROWS, FileIndex, IndexCache, Matches, search_once
+from tailrace.targets.lake.files.index import NO_ROWS, FileIndex, Matches, search_once
+from tailrace.targets.lake.files.index_cache import IndexCache
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.files.locate import CACHE, Found, Span, apart, in_layout, live
 from tailrace.targets.lake.model import DataFile

@@ -17,7 +17,7 @@ from tailrace.fold import keyless
 from tailrace.targets.lake.engine.keyless import build_keyless
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.files import locate_rows
-from tailrace.targets.lake.files.index import IndexCache
+from tailrace.targets.lake.files.index_cache import IndexCache
 
 
 def work_of(log: CountedLog, table: FolderTable, batch: TableSlice) -> PartInput:

@@ -23,7 +23,8 @@ from tailrace.storage.store import NotFound
 from tailrace.targets.lake.files import locate
 from tailrace.targets.lake.files import write as files
 from tailrace.targets.lake.files.access import FooterCache, parquet
-from tailrace.targets.lake.files.index import FileIndex, IndexCache
+from tailrace.targets.lake.files.index import FileIndex
+from tailrace.targets.lake.files.index_cache import IndexCache
 from tailrace.targets.lake.files.layout import Layout, physical_field
 from tailrace.targets.lake.model import DataFile
 

@@ -12,7 +12,7 @@ from support.counted_log import SCHEMA, Row
 from support.folder_lake import NotedAccess, layout_of
 from tailrace.changelog.records.terms import Column
 from tailrace.fold.row_digests import digests
-from tailrace.targets.lake.files.index import IndexCache
+from tailrace.targets.lake.files.index_cache import IndexCache
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.files.locate_rows import WantedRows, locate_rows
 from tailrace.targets.lake.files.write import write_file
