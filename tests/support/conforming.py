@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -70,7 +70,8 @@ class Lake:
 
     def units(self, admit: Callable[[], None]) -> Units:
         spec = TargetSpec.model_validate({"type": self.format, "location": (self.folder / "lake").as_uri()})
-        return targets.open(spec).units(Runtime(log_of(self.folder), admit, lambda: self.spark, "postgresql"))
+        run = Runtime(log_of(self.folder), admit, lambda: self.spark, "postgresql")
+        return targets.open(spec).units(replace(run, scratch=self.folder / "scratch", scratch_size=1 << 30))
 
     def rows(self, schema: TableSchema) -> Rows:
         found: pa.Table = READERS[self.format](self.folder / "lake" / schema.schema_name / schema.table_name)

@@ -69,7 +69,8 @@ class Pod(Model):
     384Mi."""
     scratch: MemorySize = "50Gi"
     """Maximum size of each scratch volume of the pod (`20Gi`): Spark's shuffles and spills; in the driver also large
-    transactions that are still open in the source. Kubernetes evicts a pod that exceeds it, and a new one continues."""
+    transactions that are still open in the source and, up to a quarter, indexes of keys. Kubernetes evicts a
+    pod that exceeds it, and a new one continues."""
     pod_template: PodTemplate = PodTemplate()
     """A core/v1 PodTemplateSpec, to which the operator adds its own fields: labels, node selector, tolerations,
     affinity, volumes, variables of container `tailrace`, containers beside it. Fields of the operator are refused."""

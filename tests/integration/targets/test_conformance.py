@@ -23,10 +23,19 @@ from tailrace.changelog.state import LoggedChunk, LoggedSegment, SegmentList
 from tailrace.changelog.types import arrow_type
 from tailrace.errors import Fenced, Stop, TableStop, TargetChanged, TargetRefused
 from tailrace.targets.api import ChunkLost, NeededChunks, TableFailed
+from tailrace.targets.lake.files import key_files
+from tailrace.targets.lake.files.locate import CACHE
 from tailrace.targets.postgresql import session as pg_session
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """PySpark leaves the sockets of `collect` to the garbage collector."""
+
+
+@pytest.fixture(autouse=True)
+def all_keys_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the files are too small: `key_files`."""
+    monkeypatch.setattr(key_files, "LEAST_ROWS", 1)
+    monkeypatch.setattr(CACHE, "kept", None)  # and back at the end
 
 
 def begun(subject: Subject, folder: Path, seed: int = 1, composite: bool = False) -> tuple[LogOf, Table]:

@@ -17,7 +17,7 @@ class IndexCache:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.kept: KeyFiles | None = None
-        """Where indexes of large files are; None: in memory, too."""
+        """Indexes of large files; None: they are in memory, too."""
         self._too_large: OrderedDict[str, None] = OrderedDict()
         self._entries: OrderedDict[str, tuple[FileIndex, int]] = OrderedDict()
         self._size = self._pinned = 0

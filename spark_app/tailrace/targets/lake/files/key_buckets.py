@@ -25,7 +25,7 @@ class Damaged(Exception):
 
 @dataclass(frozen=True)
 class Digests:
-    """Of keys, in rising order of `first`. Without `second`, equal ones of 64 bits mean equal keys."""
+    """Digests of keys, in rising order of `first`. Without `second`, equal ones of 64 bits mean equal keys."""
 
     first: Hashes
     second: Hashes | None
@@ -68,9 +68,9 @@ class Section:
     seed: np.uint64
     """Differs from those of all other sections: what is not of this one fails the checks."""
     buckets: npt.NDArray[np.uint32]
-    """For each bucket, and once more at the end, where it begins, and the check of its first digests."""
+    """The start of each bucket, with the check of its first digests; once more at the end."""
     checks: npt.NDArray[np.uint32]
-    """Of the rest of each bucket."""
+    """Checks of the rest of each bucket."""
     first: Hashes
     second: Hashes | None
     rows: npt.NDArray[np.uint32]
@@ -137,14 +137,14 @@ class Section:
         return starts, ends - starts
 
     def _rest(self, at: npt.NDArray[np.int64]) -> Hashes:
-        """What stands beside the first digests, tied to them."""
+        """Words of what stands beside the first digests, tied to them."""
         rows = self.rows[at].astype(np.uint64) * _OTHER
         return mixed((rows if self.second is None else rows + self.second[at]) ^ self.first[at])
 
     def _check(
         self, words: Hashes, buckets: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.uint32]:
-        """Of the words of each of these buckets, which stand together, and of where the bucket is."""
+        """Checks of these buckets, each over its words, which stand together, and over its place."""
         totals, ends = np.concatenate([[np.uint64(0)], np.cumsum(words, dtype=np.uint64)]), np.cumsum(counts)
         sums = totals[ends] - totals[ends - counts]
         begins = self.buckets[buckets, 0].astype(np.uint64)

@@ -59,7 +59,7 @@ ReadKeys = Callable[[], Iterable[tuple[int, Sequence[pa.Array]]]]
 
 
 @dataclass(frozen=True)
-class Index:
+class OpenIndex:
     """An open index of one data file."""
 
     wide: bool
@@ -86,7 +86,7 @@ class SoughtKeys:
         return Digests.sorted(*digested(self.wanted.columns, self._salt, 0))
 
     def chosen(self, numbers: npt.NDArray[np.int64]) -> Digests:
-        """Of the keys with these numbers."""
+        """The digests of the keys with these numbers."""
         if len(numbers) == len(self.digests.rows):
             return self.digests
         among = np.zeros(len(self.wanted.numbers), np.bool_)
@@ -119,8 +119,8 @@ class KeyFiles:
         """`limit`: bytes of all of them, exceeded by one at most."""
         self._limit, self._size, self._clock = limit, 0, clock
         self._lock, self._making = threading.Lock(), threading.Lock()
-        """Of what is known, and of making indexes: one at a time, which bounds the memory."""
-        self._open: OrderedDict[Path, Index] = OrderedDict()
+        """Locks of what is known, and of making indexes: one at a time, which bounds the memory."""
+        self._open: OrderedDict[Path, OpenIndex] = OrderedDict()
         self._proven: set[Path] = set()
         """Indexes of data files that are known to be there since this process began."""
         self._groups: dict[Path, dict[str, int]] = {}
@@ -196,7 +196,7 @@ class KeyFiles:
         folder = identity.partition("\n")[0].rpartition("/")[0]
         return self._folder / _digest(folder) / f"{_digest(identity)}.keys"
 
-    def _index(self, path: Path, identity: str) -> Index | None:
+    def _index(self, path: Path, identity: str) -> OpenIndex | None:
         with self._lock:
             if path in self._open:
                 self._open.move_to_end(path)
@@ -209,14 +209,14 @@ class KeyFiles:
             raise Damaged(error.strerror or "it cannot be read") from error
         return self._kept_open(path, index)
 
-    def _kept_open(self, path: Path, index: Index) -> Index:
+    def _kept_open(self, path: Path, index: OpenIndex) -> OpenIndex:
         with self._lock:
             self._open[path] = index
             while len(self._open) > OPEN:
                 self._open.popitem(last=False)
         return index
 
-    def _make(self, path: Path, identity: str, read: ReadKeys) -> Index | None:
+    def _make(self, path: Path, identity: str, read: ReadKeys) -> OpenIndex | None:
         with self._making:
             aside = path.with_suffix(f".{token_hex(4)}")
             try:
@@ -292,7 +292,7 @@ def is_large(rows: int) -> bool:
 
 
 def identity_of(path: str, rows: int, size: int, form: str) -> str:
-    """Of a data file with its key. DuckDB makes the digests' texts: another version may make others."""
+    """The identity of a data file with its key. DuckDB makes the digests' texts: another version may make others."""
     return f"{path}\n{rows} {size} duckdb {duckdb.__version__}{form}"
 
 
@@ -317,7 +317,7 @@ def _ending(text: bytes) -> bytes:
     return len(text).to_bytes(4, "little") + zlib.crc32(text).to_bytes(4, "little") + MAGIC
 
 
-def _opened(path: Path, identity: str) -> Index:
+def _opened(path: Path, identity: str) -> OpenIndex:
     """Maps the index. What it says about itself is verified here, its contents when they are searched."""
     with path.open("rb") as source:
         size = os.fstat(source.fileno()).st_size
@@ -336,7 +336,7 @@ def _opened(path: Path, identity: str) -> Index:
         Section.read(seed + number, mapped[start:], count, told["wide"])
         for number, (start, count) in enumerate(told["sections"])
     ]
-    return Index(told["wide"], sections)
+    return OpenIndex(told["wide"], sections)
 
 
 def _digest(text: str) -> str:

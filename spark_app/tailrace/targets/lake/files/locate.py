@@ -84,7 +84,7 @@ def locate(
 def _kept(
     access: FileAccess, files: Sequence[DataFile], layout: Layout, wanted: WantedKeys, kept: KeyFiles
 ) -> tuple[dict[str, Found], list[DataFile]]:
-    """What is found in those files of which there is an index on the disk, or is one now; and the other files."""
+    """Rows of those files of which there is an index on the disk, or is one now; and the other files."""
     form, span, sought = _form(layout), span_of(wanted.columns[0]), kept.seek(wanted)
     large = {file.path: identity_of(file.path, file.rows, file.size, form) for file in files if is_large(file.rows)}
     kept.keep_only(large.values())
