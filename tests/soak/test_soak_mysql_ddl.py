@@ -11,13 +11,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pymysql
 import pytest
 from typing_extensions import override
 
 from mysql_packages import RELEASES
 from support import mysql_shop
 from support.mysql import MysqlServer
-from support.mysql_ddl import TABLES, Round, Statements
+from support.mysql_ddl import TABLES, UNFIT, Round, Statements
 from support.mysql_log import by_chunk, exactly, table_of
 from support.pipeline import Pipeline
 from support.resources import replicator as document_of
@@ -82,8 +83,13 @@ class _Writer(threading.Thread):
 
     @override
     def run(self) -> None:
-        for _ in range(100):
-            self._execute(self._statements.draw())
+        try:
+            for _ in range(100):
+                self._execute(self._statements.draw())
+        except pymysql.err.MySQLError as error:
+            if error.args[0] not in UNFIT:
+                raise
+            self.trace.append("-- refused by the server")
         self.ended = True
 
 

@@ -262,8 +262,8 @@ def _begun(run: LogRun) -> list[tuple[object, ...]]:
     return [(t.added_record, t.reread_record, t.stopped) for t in run.journal.state.tables.values()]
 
 
-UNFIT = 1292
-"""The server's number for a value that a type cannot have."""
+UNFIT = (1265, 1292)
+"""The server's numbers for a value that a type cannot have."""
 
 
 class Round:
@@ -293,8 +293,8 @@ class Round:
                             before = _begun(run)
                         try:
                             self._execute([statement])
-                        except pymysql.err.OperationalError as error:
-                            if error.args[0] != UNFIT:
+                        except pymysql.err.MySQLError as error:
+                            if error.args[0] not in UNFIT:
                                 raise
                             # A value has no form in the column's new type: what follows knows another table.
                             self.trace.append("-- refused by the server")
