@@ -42,7 +42,7 @@ class Places:
     def target(self) -> "Target":
         from tailrace import targets  # brings pyspark, which those that ask the source alone do without
 
-        return targets.open(self.spec.target)
+        return targets.open(self.spec.target, self.spec.source.type, keeps_rows=not self.spec.snapshot.initial)
 
     @cached_property
     def storage(self) -> Storage:

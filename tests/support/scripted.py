@@ -92,6 +92,12 @@ class ScriptedSource:
     def extras(self, tables: object) -> tuple[()]:
         return ()
 
+    def counters(self, tables: object) -> tuple[()]:
+        return ()
+
+    def writers(self, since: str | None, stopped: bool) -> findings.Writers:
+        return findings.Writers(())
+
     def database_id(self) -> None:
         return None
 

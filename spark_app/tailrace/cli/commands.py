@@ -6,14 +6,17 @@ import logging
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from tailrace.cli import request_options, verification_text
+from tailrace.cli import cutover_text, request_options, verification_text
 from tailrace.cli.client import DriverClient
 from tailrace.contract import faults
-from tailrace.contract.driver import RetainedLog, SnapshotBody, SpecBody
+from tailrace.contract.driver import RetainedLog, SnapshotBody, SpecBody, VerificationReport
 from tailrace.contract.manifest import Manifest, load
 from tailrace.contract.resources import EVERY_TABLE, DeletionPolicy, ReplicatorSpec, SnapshotRequest
+from tailrace.contract.status import Status
 from tailrace.contract.units import seconds, size_text
 from tailrace.driver.asking import live_spec
 from tailrace.driver.process.run_dir import NotRunning, RunFolder
@@ -179,7 +182,16 @@ def verify(options: argparse.Namespace) -> int:
     manifest = manifest_of(options)
     name, mode = name_of(options, manifest), "Repair" if options.repair else "Verify"
     request = request_options.of_rows(options, name, "tailrace", mode=mode, sample=options.sample)
-    client = _client_of(options, manifest)
+    found = _report(_client_of(options, manifest), request)
+    if options.json:
+        print(found.model_dump_json(by_alias=True))
+    else:
+        print("\n".join(map(visible, verification_text.lines(found))))
+    require_equal(found, options.repair)
+    return 0
+
+
+def _report(client: DriverClient, request: SnapshotRequest) -> VerificationReport:
     answer = client.request(request_id(request), SnapshotBody(name=request.metadata.name, spec=request.spec))
     found, told = client.report(answer.id), time.monotonic()
     while not found.over:
@@ -189,18 +201,67 @@ def verify(options: argparse.Namespace) -> int:
             told = time.monotonic()
             done, rows = sum(t.finished for t in found.tables), sum(t.compared.rows for t in found.tables)
             log.info("%d of %d tables compared, %d rows so far", done, len(found.tables), rows)
-    if options.json:
-        print(found.model_dump_json(by_alias=True))
-    else:
-        print("\n".join(map(visible, verification_text.lines(found))))
+    return found
+
+
+def require_equal(found: VerificationReport, repair: bool = False) -> None:
+    """Raises for what a verification found, or could not find."""
     faults = [table for table in found.tables if table.fault is not None]
     if found.state != "Completed" or faults:
         what = ", ".join(table.name for table in faults) or found.state.lower()
         raise Unfinished(f"not verified: {what}", faults[0].fault.fix if faults and faults[0].fault else "")
     wrong = [table.name for table in found.tables if table.compared.differences]
     if wrong:
-        fix = "Add --repair to read these rows again." if not options.repair else ""
+        fix = "Add --repair to read these rows again." if not repair else ""
         raise CopyDiffers(f"not equal to the source: {', '.join(wrong)}", fix)
+
+
+@dataclass
+class _Running:
+    """The running driver, for a cutover; one that was completed before does without."""
+
+    options: argparse.Namespace
+    manifest: Manifest
+    name: str
+
+    @cached_property
+    def client(self) -> DriverClient:
+        return _client_of(self.options, self.manifest)
+
+    def status(self) -> Status:
+        return self.client.status()
+
+    def verify(self, tables: Sequence[str]) -> None:
+        request = request_options.of_tables(self.options, self.name, tables, "tailrace", mode="Verify")
+        found = _report(self.client, request)
+        for line in map(visible, verification_text.lines(found)):
+            log.info("%s", line)
+        require_equal(found)
+
+
+def cutover(options: argparse.Namespace) -> int:
+    from tailrace.driver.asking.cutover import Cutover, Wishes  # brings the database client
+    from tailrace.places import Places
+
+    manifest = manifest_of(options)
+    replicator = manifest.replicator(options.name)
+    privacy.configure(replicator.spec.show_values)
+    wishes = Wishes(
+        seconds(options.timeout),
+        options.writers_stopped,
+        options.check,
+        options.accept_missing,
+        seconds(options.verified_within),
+    )
+    running = _Running(options, manifest, replicator.metadata.name)
+    places = Places(replicator.spec, "tailrace cutover", secrets_folder())
+    report = Cutover(replicator, places, running, wishes, lambda line: log.info("%s", visible(line))).run()
+    if options.json:
+        print("{}" if report is None else report.model_dump_json(by_alias=True))
+    elif report is None:
+        print("ready for the cutover")
+    else:
+        print("\n".join(map(visible, cutover_text.lines(report, options.file))))
     return 0
 
 

@@ -1,5 +1,5 @@
-"""The command line: `tailrace run | status | reload | diff | snapshot | resync | pause | resume | stop | doctor |
-retained | drop | release`.
+"""The command line: `tailrace run | status | reload | diff | snapshot | resync | cutover | pause | resume | stop |
+doctor | retained | drop | release`.
 
 Parses, calls, prints and turns errors into exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source,
 target or storage, 11 authentication, 12 position lost, 13 fenced, 1 anything else. The work is done in the other
@@ -30,10 +30,11 @@ EXAMPLES = """examples:
   tailrace snapshot -f shop.yaml --tables 'public.orders' --where "region = 'eu'"
   tailrace snapshot -f request.yaml          a SnapshotRequest from a file
   tailrace verify -f shop.yaml --tables 'public.orders'   compare a copy with its source
+  tailrace cutover -f shop.yaml              make the copies in a database the tables that programs write to
   tailrace resync -f shop.yaml --tables 'public.orders'   start a stopped table over
   tailrace pause -f shop.yaml orders-again   pause a snapshot; also: resume, stop
 
-exit codes: 0 done or stopped, 2 usage or manifest, 3 verify found differences,
+exit codes: 0 done or stopped, 2 usage or manifest, 3 verify or cutover found differences,
             10 refused by source, target or storage, 11 authentication, 12 position lost,
             13 fenced by another writer, 1 anything else
             (also a command, or a run --once, that was interrupted before it was done)
@@ -155,6 +156,7 @@ def parser() -> argparse.ArgumentParser:
     _snapshot(verbs)
     _resync(verbs)
     _verify(verbs)
+    _cutover(verbs)
     for verb, text in (
         ("pause", "pause a snapshot: chunks being read are finished, no new one begins"),
         ("resume", "continue a paused snapshot"),
@@ -247,6 +249,26 @@ def _verify(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> Non
     request_options.add_size(sub)
     sub.add_argument("--id", help="name of the request; the same name and content waits for the same verification")
     sub.set_defaults(act=_command("verify"), where=None)
+
+
+def _cutover(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    sub = _verb(verbs, "cutover", "end the replication into a database, so that programs can write to the copies")
+    sub.add_argument("--check", action="store_true", help="check and compare only, while programs write to the source")
+    sub.add_argument(
+        "--timeout", default="10m", metavar="TIME", help="wait this long for the source to be quiet (default: 10m)"
+    )
+    sub.add_argument(
+        "--writers-stopped", action="store_true", help="no program writes to the source, although it is not read-only"
+    )
+    sub.add_argument(
+        "--accept-missing", action="store_true", help="continue without columns, defaults, sequences or indexes"
+    )
+    sub.add_argument(
+        "--verified-within", default="1d", metavar="TIME", help="age of a verification that counts (default: 1d)"
+    )
+    sub.add_argument("--json", action="store_true", help="print the report as one JSON document")
+    request_options.add_size(sub)
+    sub.set_defaults(act=_command("cutover"), id=None)
 
 
 if __name__ == "__main__":

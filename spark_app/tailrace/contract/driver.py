@@ -98,6 +98,26 @@ class VerificationReport(Model):
         return self.state in ("Completed", "Failed", "Stopped") and not self.repairs_left
 
 
+class NextNumber(Model):
+    """The number that a sequence of the target gives next, or a table's AUTO_INCREMENT."""
+
+    name: str
+    next: int
+
+
+class CutoverReport(Model):
+    """The outcome of `tailrace cutover`, which the target keeps."""
+
+    at: float
+    position: str
+    """The source's position up to which the target holds everything."""
+    record: int
+    source: str
+    target: str
+    tables: Many[str]
+    counters: Many[NextNumber] = ()
+
+
 class SpecBody(Model):
     """The spec to work by from now on."""
 

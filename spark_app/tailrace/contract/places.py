@@ -355,7 +355,7 @@ class TargetSpec(StoreAccess):
     that would get the same name there are refused. Immutable."""
     adopt: bool = False
     """Databases: take over tables that are there already, if they are empty and their columns fit; else they are
-    refused."""
+    refused. With `snapshot.initial: false` they may have rows, which must be those of the source: nothing is read."""
     username: Text | None = None
     """Databases: user to connect as; it needs the right to create schemas (MySQL: databases). Required."""
     password_file: Text | None = None

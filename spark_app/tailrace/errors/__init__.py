@@ -112,6 +112,14 @@ class TargetRefused(Stop):
     """True: there is no such database, and none of its tables."""
 
 
+class CutOver(TargetRefused):
+    """Programs write to the copies by now: `tailrace cutover` has ended the replication into them."""
+
+    usual_fix = (
+        "Delete this Replicator (`tailrace drop -f <manifest>`; in Kubernetes `kubectl delete`): the tables stay."
+    )
+
+
 class AuthenticationFailed(Stop):
     """The source refused the user name or the password."""
 

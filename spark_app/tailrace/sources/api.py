@@ -31,9 +31,10 @@ from tailrace.changelog.records.terms import Key, Nulled, Position, ResumePoint,
 from tailrace.changelog.state import LogState
 from tailrace.changelog.transactions import TransactionStart
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
+from tailrace.databases.counters import Counter
 from tailrace.databases.extras import Extra, TableName
 from tailrace.errors import Retry, SourceRefused, TableStop
-from tailrace.sources.findings import Examination
+from tailrace.sources.findings import Examination, Writers
 from tailrace.sources.visibility import Visibility
 
 
@@ -365,6 +366,14 @@ class Session(Protocol):
     def extras(self, tables: Collection[TableName]) -> Sequence[Extra]:
         """All that tables have and copies are made without, for a target of the same product; empty if that is not
         known of this one."""
+
+    def counters(self, tables: Collection[TableName]) -> Sequence[Counter]:
+        """Sequences and AUTO_INCREMENT of the tables, and sequences beside them that no table uses. `SourceRefused`:
+        the user may not read one."""
+
+    def writers(self, since: str | None, stopped: bool) -> Writers:
+        """Look for what may still write to the source. `since`: of the answer before; None: there is none. `stopped`:
+        the user says that no program writes any more, so that the source need not be read-only."""
 
     def log_end(self) -> Position:
         """The end of the source's log now. `SourceRefused`: this server writes no log that can be followed."""

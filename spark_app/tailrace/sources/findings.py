@@ -76,6 +76,16 @@ class Examination:
     """Sentences about patterns that match no table because their case is not the catalog's."""
 
 
+@dataclass(frozen=True)
+class Writers:
+    """The answer to the question of a cutover, whether the source is quiet."""
+
+    obstacles: tuple[tuple[str, str], ...]
+    """Reasons to expect more changes, each with its fix; empty: there will be none."""
+    since: str | None = None
+    """The moment at which the source was first seen read-only, in its own form; None: it is not."""
+
+
 def refuse(findings: Iterable[Finding]) -> None:
     """`SourceRefused` for the failures that concern the whole source."""
     failed = [f for f in findings if f.level == "fail" and f.table is None]

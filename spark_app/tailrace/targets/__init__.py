@@ -4,16 +4,17 @@ from tailrace.contract import resources
 from tailrace.targets.api import Target
 
 
-def open(spec: resources.TargetSpec) -> Target:
-    """The target that the manifest names."""
+def open(spec: resources.TargetSpec, source: str = "", keeps_rows: bool = False) -> Target:
+    """The target that the manifest names. `source`: the product that tables come from; empty: not known. `keeps_rows`:
+    tables that are taken over may have rows, which are those of the source, as nothing is to be read."""
     if spec.type == "postgresql":
         from tailrace.targets.postgresql.target import PgTarget  # brings its client
 
-        return PgTarget(spec)
+        return PgTarget(spec, source, keeps_rows=keeps_rows)
     if spec.type == "mysql":
         from tailrace.targets.mysql.target import MysqlTarget  # brings its client
 
-        return MysqlTarget(spec)
+        return MysqlTarget(spec, source, keeps_rows=keeps_rows)
     from tailrace.targets.lake.target import LakeTarget  # brings both table formats
 
     return LakeTarget(spec)

@@ -27,6 +27,7 @@ from tailrace.batch.limits import BatchLimits
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import Key, RecordNumber, TableSchema
+from tailrace.databases.counters import Counter
 from tailrace.databases.extras import Extra
 from tailrace.errors import Retry
 from tailrace.fold.comparison import Compared
@@ -218,6 +219,24 @@ class TargetRemoval(Protocol):
         """Called after the last table: removes the place if it is empty."""
 
 
+class Handover(Protocol):
+    """The end of copies that become the tables which programs write to. Every step may be repeated."""
+
+    def done(self, log_id: str) -> str | None:
+        """The report that `finish` has kept; None: the change log's copies are copies."""
+
+    def lacking(self, counters: Sequence[Counter]) -> Sequence[tuple[str, str]]:
+        """Name what the copies lack of these counters of the source, each with its fix. Tables have the names under
+        which they were first captured."""
+
+    def advance(self, counters: Sequence[Counter]) -> Sequence[Counter]:
+        """Let no number be given again; none is ever moved back. Returns the copies' own, as they are then."""
+
+    def finish(self, log_id: str, report: str) -> None:
+        """Keep the report and forget the copies, in one transaction: from then on no driver with this change log can
+        change or drop them. `Retry`: one of them is not level with the others."""
+
+
 @dataclass(frozen=True)
 class SparkNeeds:
     """The settings with which a session must be started."""
@@ -314,6 +333,9 @@ class Target(Protocol):
 
     def units(self, run: Runtime) -> Units:
         """Nothing is read before a unit's `open`."""
+
+    def handover(self) -> Handover | None:
+        """None: programs do not write to copies of this kind."""
 
     def removal(self, session: Callable[[], SparkSession]) -> TargetRemoval:
         """The removal of whole tables. `session` starts Spark if the target cannot be reached in another way."""

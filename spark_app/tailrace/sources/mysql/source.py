@@ -3,17 +3,21 @@
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tailrace.changelog.records import Origin
 from tailrace.changelog.records.terms import Position
 from tailrace.contract import resources
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
+from tailrace.databases.counters import Counter
 from tailrace.databases.extras import TableName
-from tailrace.databases.mysql.connect import SERVER_ID, Connection, connect, execute, id_of, source_errors
+from tailrace.databases.mysql.connect import SERVER_ID, Connection, connect, execute, id_of, server_of, source_errors
+from tailrace.databases.mysql.counters import counters as counters_of
 from tailrace.errors import TableStop, met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
-from tailrace.sources.mysql import admission, catalog, chunks, log_end
+from tailrace.sources.findings import Writers
+from tailrace.sources.mysql import admission, catalog, chunks, log_end, writers
 from tailrace.sources.mysql.log.tables import followed
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import Numbering
@@ -79,6 +83,13 @@ class MysqlSession:
 
     def extras(self, tables: Collection[TableName]) -> tuple[()]:
         return ()
+
+    def counters(self, tables: Collection[TableName]) -> list[Counter]:
+        with source_errors("looking at AUTO_INCREMENT"):
+            return counters_of(partial(execute, self.connection), server_of(self.connection), tables)
+
+    def writers(self, since: str | None, stopped: bool) -> Writers:
+        return writers.writers(self.connection, stopped)
 
     def log_end(self) -> Position:
         return log_end.log_end(self.connection, self.numbering)

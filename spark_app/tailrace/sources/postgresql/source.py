@@ -10,12 +10,16 @@ from tailrace.changelog.records.terms import Position
 from tailrace.contract import resources
 from tailrace.contract.ownership import MAX_IDENTIFIER
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
+from tailrace.databases.counters import Counter
 from tailrace.databases.extras import Extra, TableName
 from tailrace.databases.postgresql.connect import DATABASE, Connection, PgConfig, connect, source_errors
+from tailrace.databases.postgresql.counters import NoRight
+from tailrace.databases.postgresql.counters import counters as counters_of
 from tailrace.databases.postgresql.extras import extras as extras_of
-from tailrace.errors import TableStop, met_at
+from tailrace.errors import SourceRefused, TableStop, met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
-from tailrace.sources.postgresql import admission, catalog, chunks, objects, preflight
+from tailrace.sources.findings import Writers
+from tailrace.sources.postgresql import admission, catalog, chunks, objects, preflight, writers
 from tailrace.sources.postgresql.log.connection import lsn_text
 from tailrace.sources.postgresql.log.differences import first_stop
 from tailrace.sources.postgresql.model import PgTable
@@ -80,6 +84,19 @@ class PgSession:
     def extras(self, tables: Collection[TableName]) -> list[Extra]:
         with source_errors("looking for defaults, sequences and indexes"):
             return extras_of(lambda sql, *names: self.connection.execute(sql.encode(), names).fetchall(), tables)
+
+    def counters(self, tables: Collection[TableName]) -> list[Counter]:
+        with source_errors("looking at sequences"):
+            try:
+                return counters_of(lambda sql, *v: self.connection.execute(sql.encode(), v or None).fetchall(), tables)
+            except NoRight as missing:
+                grant = f"GRANT SELECT ON SEQUENCE {missing.sequence} TO {self.connection.info.user}"
+                raise SourceRefused(
+                    f"sequence {missing.sequence} of the source may not be read", f"Run `{grant}`."
+                ) from None
+
+    def writers(self, since: str | None, stopped: bool) -> Writers:
+        return writers.writers(self.connection, since, stopped)
 
     def log_end(self) -> Position:
         with source_errors("looking at the source's log"):

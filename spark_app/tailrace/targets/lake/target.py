@@ -79,6 +79,9 @@ class LakeTarget:
     def prepare(self, context: SparkContext) -> None:
         lake_spark.prepare(self._spec, context)
 
+    def handover(self) -> None:
+        return None
+
     def removal(self, session: Callable[[], SparkSession]) -> LakeRemoval:
         return LakeRemoval(self._spec, session)
 

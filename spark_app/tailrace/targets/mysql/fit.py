@@ -39,7 +39,7 @@ def misfits(
     if form != "BASE TABLE":
         yield "it is no table", f"DROP VIEW {name}"
         return
-    if session.rows(f"SELECT 1 FROM {name} LIMIT 1"):
+    if not session.keeps_rows and session.rows(f"SELECT 1 FROM {name} LIMIT 1"):
         yield HAS_ROWS, f"TRUNCATE {name}"
         return
     if engine != "InnoDB":
@@ -99,11 +99,23 @@ def _misfits_of(
 
 def marking(session: TargetSession, place: Place, marks: Mapping[str, str]) -> Iterator[str]:
     """Clauses of an ALTER TABLE that give columns their marks, and leave all else as it is."""
-    ((_, text),) = session.rows(f"SHOW CREATE TABLE {table(session, place)}")
-    lines = filter(None, map(_LINE.fullmatch, str(text).splitlines()))
-    defined = {found[1]: found[2] for found in lines}
+    defined = _defined(session, place)
     for column, mark in marks.items():
         definition = _COMMENT.sub("", defined[session.quote(column)])
         check = _CHECK.search(definition)
         at = len(definition) if check is None else check.start()
         yield f"MODIFY COLUMN {session.quote(column)} {definition[:at]}{mark}{definition[at:]}"
+
+
+def numbering(session: TargetSession, place: Place, column: str) -> str:
+    """The statement that gives a column AUTO_INCREMENT, and leaves all else as it is."""
+    name, definition = session.quote(column), _defined(session, place).get(session.quote(column), "bigint NOT NULL")
+    mark = _COMMENT.search(definition)
+    at = len(definition) if mark is None else mark.start()
+    return f"ALTER TABLE {table(session, place)} MODIFY COLUMN {name} {definition[:at]} AUTO_INCREMENT{definition[at:]}"
+
+
+def _defined(session: TargetSession, place: Place) -> dict[str, str]:
+    """The definitions of columns by their quoted names."""
+    ((_, text),) = session.rows(f"SHOW CREATE TABLE {table(session, place)}")
+    return {found[1]: found[2] for found in filter(None, map(_LINE.fullmatch, str(text).splitlines()))}

@@ -14,7 +14,9 @@ import pyarrow as pa
 import pymysql
 
 from tailrace.changelog.records.terms import Column, TableSchema
+from tailrace.databases.counters import Counter
 from tailrace.databases.mysql.connect import Connection, MyConfig, Server, connect, database_errors, execute, server_of
+from tailrace.databases.mysql.counters import counters as counters_of
 from tailrace.databases.mysql.faults import number as error_number
 from tailrace.errors import Retry, TargetRefused
 from tailrace.targets.mysql import fit, types
@@ -52,8 +54,9 @@ class MysqlTargetSession:
     binary, text = "longblob", types.TEXT
     row_key = f"{ROW} bigint unsigned NOT NULL AUTO_INCREMENT INVISIBLE PRIMARY KEY"
 
-    def __init__(self, config: MyConfig) -> None:
+    def __init__(self, config: MyConfig, *, keeps_rows: bool = False) -> None:
         self._connection: Connection = connect(config)
+        self.keeps_rows = keeps_rows
         self._place, self._is_alone = config.place, False
         with self._errors():
             self.server: Server = server_of(self._connection)
@@ -150,6 +153,15 @@ class MysqlTargetSession:
             *schemas,
         )
         return {(str(schema), str(name)): _number(comment) for schema, name, comment in found}
+
+    def counters(self, tables: Collection[Place]) -> list[Counter]:
+        return counters_of(self.rows, self.server, tables)
+
+    def numbering(self, place: Place, column: str) -> str:
+        return fit.numbering(self, place, column)
+
+    def advance(self, counter: Counter, number: int) -> None:
+        self.run(f"ALTER TABLE {table(self, counter.name)} AUTO_INCREMENT = {number}")
 
     def check_undisturbed(self, place: Place) -> None:
         found = self.rows(

@@ -84,7 +84,7 @@ class MysqlTarget(SqlTarget):
             return id_of(session.rows(SERVER_ID))
 
     def obstacles(self, schemas: Sequence[TableSchema], log_id: str | None) -> list[Obstacle]:
-        with closing(MysqlTargetSession(self._config())) as session:
+        with closing(MysqlTargetSession(self._config(), keeps_rows=self._keeps_rows)) as session:
             known = owners(session)
             places = self._places(schemas)
             found = [
@@ -119,4 +119,4 @@ class MysqlTarget(SqlTarget):
 
     @override
     def _sessions(self, source: str) -> SessionPool:
-        return SessionPool(partial(MysqlTargetSession, self._config()))
+        return SessionPool(partial(MysqlTargetSession, self._config(), keeps_rows=self._keeps_rows))

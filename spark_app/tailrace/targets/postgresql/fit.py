@@ -47,7 +47,7 @@ def misfits(session: TargetSession, place: Place, columns: Sequence[WantedColumn
     if not owned:
         yield f"{role} does not own it", f"ALTER TABLE {name} OWNER TO {session.quote(role)}"
         return
-    if session.rows(f"SELECT 1 FROM {name} LIMIT 1"):
+    if not session.keeps_rows and session.rows(f"SELECT 1 FROM {name} LIMIT 1"):
         yield HAS_ROWS, f"TRUNCATE {name}"
         return
     read_by = session.rows(_READ_BY, *place)

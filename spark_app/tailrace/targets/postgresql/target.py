@@ -63,7 +63,7 @@ class PgTarget(SqlTarget):
             return str(session.rows(DATABASE)[0][0])
 
     def obstacles(self, schemas: Sequence[TableSchema], log_id: str | None) -> list[Obstacle]:
-        with closing(PgTargetSession(self._config(), "")) as session:
+        with closing(PgTargetSession(self._config(), self._source, keeps_rows=self._keeps_rows)) as session:
             looked = TargetExamination(session, self._server.username, log_id, self._adopts)
             places = self._places(schemas)
             return [*merged(places), *looked.obstacles(places)]
@@ -105,4 +105,4 @@ class PgTarget(SqlTarget):
 
     @override
     def _sessions(self, source: str) -> SessionPool:
-        return SessionPool(partial(PgTargetSession, self._config(), source))
+        return SessionPool(partial(PgTargetSession, self._config(), source, keeps_rows=self._keeps_rows))

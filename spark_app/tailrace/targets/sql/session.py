@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from tailrace.changelog.records.terms import Column, TableSchema
+from tailrace.databases.counters import Counter
 from tailrace.errors import TableStop
 
 Place = tuple[str, str]
@@ -85,6 +86,9 @@ class TargetSession(Protocol):
     row_key: str
     """The definition of the column that tells the rows of a copy without a key apart; empty: it needs none."""
 
+    keeps_rows: bool
+    """Tables that are taken over may have rows: those of the source."""
+
     def transaction(self, define: Callable[[], None] = nothing) -> AbstractContextManager[None]:
         """All that is run in it takes effect together at its end, or nothing does. `define`: called at first, where
         tables can be created and changed: in the transaction or, where that is not possible, before it."""
@@ -121,6 +125,16 @@ class TargetSession(Protocol):
 
     def relations(self, schemas: Collection[str]) -> Mapping[Place, int]:
         """The numbers of all tables in these schemas, by one query."""
+
+    def counters(self, tables: Collection[Place]) -> Sequence[Counter]:
+        """Sequences or AUTO_INCREMENT of these tables, as `sources.api.Session.counters`. `TargetRefused`: the user may
+        not move one."""
+
+    def numbering(self, place: Place, column: str) -> str:
+        """The statement that lets a column get numbers."""
+
+    def advance(self, counter: Counter, number: int) -> None:
+        """Let this number be the next one that a counter gives."""
 
     def check_undisturbed(self, place: Place) -> None:
         """`TargetRefused`: triggers, rules or foreign keys that people have put on the table change rows of this

@@ -4,6 +4,7 @@
     tables   a row per copy: its place, its owner, its applied state, the schema version that its columns have
     chunks   a row per chunk that is staged
     keys_of_chunks  its keys, as the pieces of an Arrow stream
+    handovers  a row per change log whose copies are copies no more (`tailrace cutover`)
 
 A row is changed by comparison with what was read before: a driver that has been overtaken changes nothing.
 """
@@ -29,6 +30,7 @@ TABLES = {
     " row_count bigint NOT NULL",
     "keys_of_chunks": "path varchar(200) NOT NULL, piece bigint NOT NULL, row_keys {binary} NOT NULL,"
     " PRIMARY KEY (path, piece)",
+    "handovers": "log_id varchar(200) NOT NULL PRIMARY KEY, report {text} NOT NULL",
 }
 
 

@@ -15,7 +15,8 @@ from tailrace.databases.extras import Extra
 from tailrace.errors import TableStop
 from tailrace.storage.secret_files import SECRETS_VARIABLE
 from tailrace.targets.api import Runtime, SparkNeeds, TableName
-from tailrace.targets.sql import state
+from tailrace.targets.sql import handover, state
+from tailrace.targets.sql.handover import SqlHandover
 from tailrace.targets.sql.obstacles import owners
 from tailrace.targets.sql.removal import SqlRemoval
 from tailrace.targets.sql.session import Place, TargetSessions
@@ -35,11 +36,20 @@ class SqlTarget:
     taken: Mapping[str, str] = {state.SCHEMA: "Tailrace's"}
     """Schemas that no copy may be in, and whose they are."""
 
-    def __init__(self, spec: resources.TargetSpec, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self,
+        spec: resources.TargetSpec,
+        source: str = "",
+        environment: Mapping[str, str] = os.environ,
+        *,
+        keeps_rows: bool = False,
+    ) -> None:
         self._server = spec.server
         self._into = spec.schema_name
         """The schema of all copies; None: the source's."""
         self._adopts = spec.adopt
+        self._source = source
+        self._keeps_rows = keeps_rows
         mounted = environment.get(SECRETS_VARIABLE)
         self._secrets = None if mounted is None else Path(mounted)
 
@@ -57,11 +67,16 @@ class SqlTarget:
         merges = self._into is not None
         return SqlUnits(self._sessions(run.source), run, self._place_of, merges=merges, adopts=self._adopts)
 
+    def handover(self) -> SqlHandover:
+        return SqlHandover(self._sessions(""), self._at)
+
     def removal(self, session: Callable[[], SparkSession]) -> SqlRemoval:
         return SqlRemoval(self._sessions(""), self.place, self._at)
 
     def lacking(self, names: Collection[TableName], log_id: str) -> list[TableName]:
         with self._sessions("").session() as session:
+            if handover.report_of(session, log_id) is not None:
+                return []
             known = owners(session)
             there = session.relations({self._at(name)[0] for name in names})
         return [name for name in names if known.get(at := self._at(name)) != (log_id, there.get(at))]

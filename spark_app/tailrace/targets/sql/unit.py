@@ -25,7 +25,7 @@ from tailrace.targets.api import (
     TableFailed,
     UnitBatch,
 )
-from tailrace.targets.sql import columns, staged, state
+from tailrace.targets.sql import columns, handover, staged, state
 from tailrace.targets.sql.batch import apply_keyed
 from tailrace.targets.sql.compare import SqlLook
 from tailrace.targets.sql.keyless import apply_keyless
@@ -114,6 +114,7 @@ class SqlUnit:
         with self.sessions.session() as session:
             self.units.require_other_database(session, log_id)
             state.prepare(session)
+            handover.refuse(session, log_id)
             self.group = None
             for table_id, opening in tables.items():
                 known = self.tables.get(table_id)
@@ -234,6 +235,8 @@ class SqlUnit:
     def missing(self) -> frozenset[int]:
         known = dict(self.tables)
         with self.sessions.session() as session:
+            if any(handover.report_of(session, log_id) for log_id in {t.copy.applied.log_id for t in known.values()}):
+                return frozenset(known)  # to be refused when they are opened again
             there = session.relations({table.place[0] for table in known.values()})
         return frozenset(i for i, table in known.items() if there.get(table.place) != table.copy.relation)
 

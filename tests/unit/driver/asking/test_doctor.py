@@ -4,7 +4,7 @@ from typing import Any, Literal, cast
 
 import pytest
 
-from tailrace.contract.resources import ReplicatorSpec, StorageSpec, TargetSpec
+from tailrace.contract.resources import ReplicatorSpec, SnapshotSpec, StorageSpec, TargetSpec
 from tailrace.driver.asking.doctor import Line, Report, _failure, _java, _line, _place
 from tailrace.errors import AuthenticationFailed, Retry
 from tailrace.places import Places
@@ -12,7 +12,8 @@ from tailrace.sources.findings import Finding
 
 
 def places(**spec: StorageSpec | TargetSpec) -> Places:
-    return Places(cast(ReplicatorSpec, SimpleNamespace(**spec)))
+    source, snapshot = SimpleNamespace(type="postgresql"), SnapshotSpec()
+    return Places(cast(ReplicatorSpec, SimpleNamespace(source=source, snapshot=snapshot, **spec)))
 
 
 def test_a_place_is_tried_and_left_without_a_file(tmp_path: Path) -> None:

@@ -1,0 +1,33 @@
+"""Sessions of a MySQL or MariaDB source that may still write: asked by a cutover, which needs the source to be
+quiet."""
+
+from collections.abc import Iterator
+
+from tailrace.databases.mysql.connect import Connection, execute, source_errors
+from tailrace.sources.findings import Writers
+
+# Waits for the commits that are under way; whoever has not committed then cannot any more.
+_SET = "SET GLOBAL read_only = ON"
+_WRITING = """
+SELECT trx_mysql_thread_id FROM information_schema.innodb_trx
+ WHERE trx_rows_modified > 0 AND trx_mysql_thread_id <> CONNECTION_ID() ORDER BY 1 LIMIT 5
+"""
+
+
+def writers(connection: Connection, stopped: bool) -> Writers:
+    """See `sources.api.Session.writers`."""
+    with source_errors("looking for sessions that may write (right PROCESS)"):
+        ((read_only, server),) = execute(connection, "SELECT @@global.read_only, @@hostname")
+        quiet = str(read_only) not in ("0", "OFF")
+        return Writers(tuple(_obstacles(connection, quiet, stopped)), str(server) if quiet else None)
+
+
+def _obstacles(connection: Connection, quiet: bool, stopped: bool) -> Iterator[tuple[str, str]]:
+    if not quiet and not stopped:
+        yield (
+            "the source is not read-only",
+            f"Stop the programs that write, then run `{_SET}` there (or add --writers-stopped if none can write).",
+        )
+        return
+    for (thread,) in execute(connection, _WRITING):
+        yield f"connection {thread} has an open transaction that changes rows", "Commit it or roll it back."

@@ -1,0 +1,66 @@
+"""Sessions of a PostgreSQL source that may still write: asked by a cutover, which needs the source to be quiet."""
+
+from collections.abc import Iterator
+
+from tailrace.databases.postgresql.connect import Connection, source_errors
+from tailrace.sources.findings import Writers
+
+_READ_ONLY = """
+SELECT EXISTS (SELECT FROM pg_database d JOIN pg_db_role_setting ON setdatabase = d.oid, unnest(setconfig) AS s
+                WHERE d.datname = current_database() AND setrole = 0
+                  AND s ~ '^default_transaction_read_only=(on|true|yes|1)$'),
+       clock_timestamp()::text, format('%I', current_database())
+"""
+# Whoever changes a row holds this lock to the end of the transaction, prepared ones too; everybody may see it.
+_WRITING = """
+SELECT coalesce('session ' || l.pid || coalesce(' of ' || a.usename, ''), 'a prepared transaction'),
+       string_agg(DISTINCT c.oid::regclass::text, ', ')
+  FROM pg_locks l JOIN pg_class c ON c.oid = l.relation LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+ WHERE l.locktype = 'relation' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+   AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+   AND c.relkind IN ('r', 'p') AND c.relnamespace NOT IN (SELECT oid FROM pg_namespace WHERE nspname ~ '^pg_')
+   AND l.pid IS DISTINCT FROM pg_backend_pid() AND coalesce(a.application_name, '') NOT LIKE 'tailrace%'
+   AND coalesce(a.backend_type, '') <> 'autovacuum worker'
+ GROUP BY 1 ORDER BY 1 LIMIT 5
+"""
+# What a session's user hides counts as old.
+_OLDER = """
+SELECT pid, usename FROM pg_stat_activity
+ WHERE datname = current_database() AND coalesce(backend_type, 'client backend') = 'client backend'
+   AND usename IS NOT NULL AND pid <> pg_backend_pid() AND application_name NOT LIKE 'tailrace%'
+   AND coalesce(backend_start < '{since}'::timestamptz, true)
+ ORDER BY pid
+"""
+_END = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <>"
+    " pg_backend_pid() AND usename IS NOT NULL AND application_name NOT LIKE 'tailrace%'"
+)
+
+
+def writers(connection: Connection, since: str | None, stopped: bool) -> Writers:
+    """See `sources.api.Session.writers`."""
+    with source_errors("looking for sessions that may write"):
+        ((read_only, now, database),) = connection.execute(_READ_ONLY.encode()).fetchall()
+        since = (since or str(now)) if read_only else None
+        return Writers(tuple(_obstacles(connection, since, stopped, str(database))), since)
+
+
+def _obstacles(connection: Connection, since: str | None, stopped: bool, database: str) -> Iterator[tuple[str, str]]:
+    if since is None and not stopped:
+        set_it = f"ALTER DATABASE {database} SET default_transaction_read_only = on"
+        yield (
+            f"database {database} of the source is not read-only",
+            f"Stop the programs that write, then run `{set_it}` there (or add --writers-stopped if none can write).",
+        )
+        return
+    for who, tables in connection.execute(_WRITING.encode()).fetchall():
+        yield f"{who} has an open transaction that changes {tables}", "Commit it or roll it back."
+    if stopped:
+        return
+    older = connection.execute(_OLDER.format(since=since).encode()).fetchall()
+    if older:
+        named = ", ".join(f"{pid} ({user})" for pid, user in older[:5]) + (" and others" if len(older) > 5 else "")
+        yield (
+            f"sessions are older than the setting, so they may still write: {named}",
+            f"End them: `{_END}`. (Whose start Tailrace may not see counts as older: `GRANT pg_read_all_stats`.)",
+        )
