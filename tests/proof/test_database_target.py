@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from random import Random
 from typing import Any
 
 import psycopg
@@ -15,16 +14,9 @@ from support.mysql import TARGETS, MysqlServer
 from support.postgres import PostgresServer
 from support.proof import tables
 from support.proof.harness import Begin
+from support.proof.money import MONEY, TOTAL, transfers
 from support.versions import turns
 
-ACCOUNTS, EACH = 40, 1000
-TOTAL = 2 * ACCOUNTS * EACH
-MONEY = f"""
-CREATE TABLE proof.giro (id int PRIMARY KEY, balance bigint NOT NULL);
-CREATE TABLE proof.savings (id int PRIMARY KEY, balance bigint NOT NULL, note text);
-INSERT INTO proof.giro SELECT n, {EACH} FROM generate_series(1, {ACCOUNTS}) n;
-INSERT INTO proof.savings SELECT n, {EACH} FROM generate_series(1, {ACCOUNTS}) n;
-"""
 SUM = "SELECT (SELECT sum(balance) FROM proof.giro) + (SELECT sum(balance) FROM proof.savings)"
 LEVEL = (
     "SELECT count(*) FROM _tailrace.tables WHERE member AND place_schema = 'proof'"
@@ -113,31 +105,6 @@ def copies(request: pytest.FixtureRequest, postgres: PostgresServer) -> Iterator
         return
     with MysqlServer(request.param) as server:
         yield InMysql(postgres, server)
-
-
-@contextmanager
-def transfers(server: PostgresServer) -> Iterator[None]:
-    """Money moves between the two tables, in one transaction each."""
-    ending, random = threading.Event(), Random(3)
-
-    def run() -> None:
-        with server.connect(autocommit=False) as connection:
-            while not ending.wait(0.01):
-                amount, pair = random.randint(1, 50), ("giro", "savings")
-                for table, change in zip(random.sample(pair, 2), (amount, -amount), strict=True):
-                    account = random.randint(1, ACCOUNTS)
-                    connection.execute(
-                        f"UPDATE proof.{table} SET balance = balance + {change} WHERE id = {account}".encode()
-                    )
-                connection.commit()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        ending.set()
-        thread.join()
 
 
 class Reader:

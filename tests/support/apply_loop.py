@@ -19,7 +19,17 @@ from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import LoggedChunk, LoggedSegment, LogState, SegmentList, TableLog
-from tailrace.targets.api import ChunkLost, ChunkWriter, Look, NeededChunks, Opened, Opening, TableFailed, UnitBatch
+from tailrace.targets.api import (
+    ChunkLost,
+    ChunkWriter,
+    Look,
+    NeededChunks,
+    Opened,
+    Opening,
+    TableFailed,
+    UnitBatch,
+    VersionAt,
+)
 
 LIMITS = BatchLimits(rows=400_000, size=128 << 20, chunk_rows=4_000_000, chunks=400)
 CHUNK = make_chunk(path="file:///c", rows=2, size=1)
@@ -61,6 +71,7 @@ class Target:
         self.opened = 0
         self.tidied: list[tuple[float, bool]] = []
         """When, and whether a snapshot was under way."""
+        self.kept: dict[str, int] = {}
 
     def open(self, schema: TableSchema, log_id: str, generation: Generation) -> AppliedState:
         self.opened += 1
@@ -89,6 +100,11 @@ class Target:
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         self.work.tidy(applied)
         self.tidied.append((now, needed.reading))
+
+    def version_at(self, record: RecordNumber) -> VersionAt | None:
+        """Versions are numbered from 0."""
+        found = [number for number, applied in enumerate(self.applied) if applied.applied_record <= record]
+        return VersionAt(found[-1], self.applied[found[-1]]) if found else None
 
 
 class TargetUnit:
@@ -133,6 +149,12 @@ class TargetUnit:
 
     def look(self, schema: TableSchema, applied: AppliedState) -> Look:
         raise AssertionError("nothing is verified")
+
+    def version_at(self, table_id: int, record: RecordNumber) -> VersionAt | None:
+        return self.targets[table_id].version_at(record)
+
+    def keep(self, table_id: int, versions: Mapping[str, int]) -> None:
+        self.targets[table_id].kept = dict(versions)
 
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         self.targets[schema.table_id].tidy(schema, applied, needed, now)

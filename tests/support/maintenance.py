@@ -75,6 +75,7 @@ class Version:
     """Names of data, vector and side files."""
     since: float
     """A time at which it was current: nothing is written until a little later."""
+    record: int
 
 
 class Walk(ABC):
@@ -90,6 +91,8 @@ class Walk(ABC):
         self.adopted: set[str] = set()
         """Adopted from a snapshot that has not ended: they stay whatever becomes of the versions."""
         self.kept: list[Version] = []
+        self.cuts: dict[str, Version] = {}
+        """Versions that are kept by name, however old they are."""
         self.number = 0
         self.steps: dict[str, int] = {}
         self.found_lists: set[str] = set()
@@ -145,7 +148,7 @@ class Walk(ABC):
         weights = {
             self.change: 9, self.mark: 5, self.read_chunk: 2, self.adopt: 2, self.compact: 3, self.clean: 3,
             self.clean_and_die: 1, self.widen: 1, self.die: 0.6, self.empty: 0.3, self.open: 0.6,
-            self.write_checkpoint: 0.8, self.end_snapshot: 1,
+            self.write_checkpoint: 0.8, self.end_snapshot: 1, self.cut: 1, self.cut_late: 0.6, self.drop_cut: 0.8,
         }  # fmt: skip
         kinds = [kind for kind in weights if not only or kind.__name__ in only]
         (kind,) = self.rng.choices(kinds, [weights[kind] for kind in kinds])
@@ -194,6 +197,33 @@ class Walk(ABC):
         if compact(self.table, self.storage, self.layout, self.table.refresh(), limits):
             self.remember()
 
+    def cut(self) -> None:
+        """As apply does when it comes to one."""
+        found = self.table.version_at(RecordNumber(self.number))
+        if self.kept[-1].id == 0:  # an Iceberg table without rows has no version that a tag could be of
+            self.remember()
+        assert found is not None and found.number == self.kept[-1].id
+        self.cuts[f"c{sum(self.steps.values())}"] = self.kept[-1]
+        self.keep()
+
+    def cut_late(self) -> None:
+        """Of a version that was passed: who was to name it was killed."""
+        wanted = self.rng.choice(self.kept)
+        found = self.table.version_at(RecordNumber(wanted.record)) if wanted.id else None
+        if found is not None:
+            (version,) = (version for version in self.kept if version.id == found.number)
+            assert (version.record, version.rows) == (wanted.record, wanted.rows)
+            self.cuts[f"c{sum(self.steps.values())}"] = version
+            self.keep()
+
+    def drop_cut(self) -> None:
+        if self.cuts:
+            del self.cuts[self.rng.choice(sorted(self.cuts))]
+            self.keep()
+
+    def keep(self) -> None:
+        self.table.keep({name: version.id for name, version in self.cuts.items()})
+
     def widen(self) -> None:
         columns = [(column.name, column.type) for column in self.schema.columns]
         wider = table_schema([*columns, (f"w{len(columns)}", "string")], ["id"], version=self.schema.version + 1)
@@ -228,6 +258,7 @@ class Walk(ABC):
         keep = self.rng.randrange(max(1, len(self.kept) - 8), len(self.kept) + 1) - 1
         since = self.kept[keep].since
         self.kept = self.kept[keep:]
+        self.keep()
         self.expire(since, self.needed_chunks())
         self.table.sweep(since, self.needed_chunks(), 0.0)
         self.check(self.kept)
@@ -235,6 +266,7 @@ class Walk(ABC):
 
     def clean_and_die(self) -> None:
         self.kept = self.kept[-4:]
+        self.keep()
         with self.brittle(), suppress(SeamFailure):
             self.expire(self.kept[0].since, self.needed_chunks())
             self.table.sweep(self.kept[0].since, self.needed_chunks(), 0.0)
@@ -255,16 +287,17 @@ class Walk(ABC):
 
     def check(self, versions: Sequence[Version]) -> None:
         there = self.on_disk()
-        for version in self.kept:
+        for version in (*self.cuts.values(), *self.kept):
             lost = set(version.files - there.keys())
             assert not lost, f"{self.steps}: version {version.id} of {[v.id for v in self.kept]} needs {lost}"
         lost = {name_of(path) for path in (*self.chunks, *self.adopted)} - there.keys()
         assert not lost, f"chunk files that the change log needs: {lost}"
-        for version in versions:
+        of_cuts = self.rng.sample(sorted(self.cuts), min(len(self.cuts), 2))
+        for version in (*versions, *map(self.cuts.__getitem__, of_cuts)):
             assert self.read(version) == version.rows, f"{self.steps}: version {version.id}"
 
     def check_gone(self, older_than: float) -> None:
-        needed = {name for version in self.kept for name in version.files}
+        needed = {name for version in (*self.cuts.values(), *self.kept) for name in version.files}
         kept = self.needed_chunks()
         left = {n for n, at in self.on_disk().items() if at < older_than and n not in needed and not kept.keeps(n)}
         left -= self.lists_in_log()
@@ -350,7 +383,7 @@ class Walk(ABC):
         names = {name_of(path) for path in (*others, *(file.path for file in self.table.files()))}
         time.sleep(PAUSE)
         columns = tuple(column.name for column in self.schema.columns)
-        self.kept.append(Version(number, dict(self.rows), columns, frozenset(names), time.time()))
+        self.kept.append(Version(number, dict(self.rows), columns, frozenset(names), time.time(), self.number))
         time.sleep(PAUSE)
 
 
@@ -404,7 +437,10 @@ class DeltaWalk(Walk):
         names = sorted(path.name for path in (local(self.location) / "_delta_log").iterdir())
         points = [int(name[:20]) for name in names if name.endswith(".checkpoint.parquet")]
         before = [number for number in points if number <= self.kept[0].id]
-        first = min(int(name[:20]) for name in names if name.endswith(".json") and name[:20].isdigit())
+        of_cuts = {version.id for version in self.cuts.values()}
+        numbers = {int(name[:20]) for name in names if name.endswith(".json") and name[:20].isdigit()}
+        first = min(number for number in numbers if number not in of_cuts or number >= max(before, default=0))
+        assert of_cuts <= numbers
         assert first == max(before, default=0), f"{self.steps}: the log begins at {first}, checkpoints {points}"
 
     @override
@@ -465,7 +501,10 @@ class IcebergWalk(Walk):
     @override
     def check_log(self, older_than: float) -> None:
         table = self._static()
-        assert {s.snapshot_id for s in table.snapshots()} == {version.id for version in self.kept if version.id}
+        kept = (*self.cuts.values(), *self.kept)
+        assert {s.snapshot_id for s in table.snapshots()} == {version.id for version in kept if version.id}
+        named = {name.removeprefix("cut_"): ref.snapshot_id for name, ref in table.metadata.refs.items()}
+        assert {**named, "main": 0} == {**{name: version.id for name, version in self.cuts.items()}, "main": 0}
         needed = {
             name_of(path)
             for snapshot in table.snapshots()

@@ -23,7 +23,16 @@ from support.forks import Forked, Forks
 from support.kube import KubeApi, now
 from support.process import Program
 from support.seam_names import checked
-from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody, VerificationReport
+from tailrace.contract.driver import (
+    CutList,
+    CutReport,
+    DropAnswer,
+    SnapshotAnswer,
+    SnapshotBody,
+    SpecAnswer,
+    SpecBody,
+    VerificationReport,
+)
 from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import SnapshotStatus, Status
 from tailrace.driver.asking.server import Conflict, StatusServer, Unknown
@@ -173,6 +182,15 @@ class DriverDouble:
             ),
         )
         return SnapshotAnswer(id=snapshot_id, record=41 + len(self.bodies), tables=body.spec.tables)
+
+    def cuts(self) -> CutList:
+        return CutList(cuts=())
+
+    def make_cut(self, name: str) -> CutReport:
+        raise Conflict(f"no cut {name} is made here")
+
+    def drop_cut(self, name: str) -> None:
+        raise Unknown(f"there is no cut {name}")
 
     def report(self, snapshot_id: str) -> VerificationReport:
         raise Unknown(f"snapshot {snapshot_id} is no verification", "")

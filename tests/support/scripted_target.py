@@ -31,7 +31,16 @@ from tailrace.fold.moved_keys import find_moved_keys
 from tailrace.fold.newest import FROM_BASE
 from tailrace.fold.numbered import NumberedKeys, number_keys
 from tailrace.fold.replayed import KeyStates, logged_rows, replay_alone, replayed
-from tailrace.targets.api import ChunkLost, NeededChunks, Opened, Opening, TableFailed, UnitBatch, WrittenChunk
+from tailrace.targets.api import (
+    ChunkLost,
+    NeededChunks,
+    Opened,
+    Opening,
+    TableFailed,
+    UnitBatch,
+    VersionAt,
+    WrittenChunk,
+)
 
 Row = dict[int, Any]
 """Values by the column's id, which outlives a rename."""
@@ -191,6 +200,12 @@ class MemoryUnit:
 
     def look(self, schema: TableSchema, applied: AppliedState) -> "MemoryLook":
         return MemoryLook(self.database, self.log, schema.table_id)
+
+    def version_at(self, table_id: int, record: RecordNumber) -> VersionAt:
+        return VersionAt(None, self.database.tables[table_id].applied)
+
+    def keep(self, table_id: int, versions: Mapping[str, int]) -> None:
+        """There are no versions."""
 
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         if not needed.reading:

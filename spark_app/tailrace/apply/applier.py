@@ -12,7 +12,7 @@ fails, or is not level with it, and is a unit of its own until nothing is being 
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -23,7 +23,7 @@ from tailrace.apply.publishing import is_read
 from tailrace.apply.unit_worker import TableCopy, UnitWorker
 from tailrace.batch.slice import last_record
 from tailrace.changelog.dropped import is_blocked
-from tailrace.changelog.logged import place_of
+from tailrace.changelog.logged import LoggedCut, place_of
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
@@ -139,6 +139,8 @@ class Applier:
         self._through = RecordNumber(-1)
         self._level: tuple[LogState, RecordNumber] | None = None
         """The state at which all tables held that record: as long as there is no other one, none is due."""
+        self._cuts: tuple[LogState | None, Mapping[int, Sequence[LoggedCut]]] = None, {}
+        """The cuts that each table is awaited at, and the state that says so."""
         self._lock = Lock()
         self._stopping = False
         self._fatal: Exception | None = None
@@ -292,12 +294,24 @@ class Applier:
         progress = self._progress.of(table.table_id)
         if progress.applied_record >= number and progress.fault is None:
             return None
-        if _has_nothing_new(entry, progress):
+        if _has_nothing_new(entry, progress) and not self._is_awaited(table.table_id, number):
             self._progress.put(table.table_id, replace(progress, applied_record=number))
             return None
         if entry.behind_since is None:
             entry.behind_since = self._monotonic()
         return entry
+
+    def _is_awaited(self, table_id: int, number: RecordNumber) -> bool:
+        """True if a cut up to record `number` waits for the table: its worker has to name the version."""
+        known, state = self._cuts, self._journal.state
+        if known[0] is not state:
+            waiting: dict[int, list[LoggedCut]] = {}
+            for cut in state.cuts.values():
+                for awaited in cut.awaited:
+                    waiting.setdefault(awaited, []).append(cut)
+            known = self._cuts = state, waiting
+        cuts = known[1].get(table_id, ())
+        return any(cut.record <= number and not self._progress.is_held(cut.name, table_id) for cut in cuts)
 
     def _enter(self, unit: _Unit) -> None:
         running = unit.running = self._pool.submit(self._run, unit)

@@ -1,11 +1,12 @@
-"""The progress of each target table, as the apply loop reports it to the status, the planner and the `--once` check.
+"""The progress of each target table, as the apply loop reports it to the status, the planner, the cuts and the
+`--once` check.
 
 Written by the tables' workers (one thread each at a time) and the applier, read by the status server's threads: values
 are replaced, never changed.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
@@ -34,6 +35,15 @@ class TableProgress:
     """The record to which the last attempt that failed was to bring the table."""
 
 
+@dataclass(frozen=True)
+class HeldCut:
+    """The outcome of a cut for one table."""
+
+    version: int | None = None
+    why: str | None = None
+    """The reason why the table is not in it; None: it is."""
+
+
 NOTHING = TableProgress()
 
 
@@ -44,6 +54,7 @@ class Progress:
         self._monotonic = monotonic
         self._lock = Lock()
         self._tables: dict[int, TableProgress] = {}
+        self._cuts: dict[tuple[str, int], HeldCut] = {}
 
     def all(self) -> Mapping[int, TableProgress]:
         with self._lock:
@@ -56,6 +67,26 @@ class Progress:
     def put(self, table_id: int, progress: TableProgress) -> None:
         with self._lock:
             self._tables[table_id] = progress
+
+    def hold(self, cut: str, table_id: int, held: HeldCut) -> None:
+        """Note what the table holds of a cut, until the journal does."""
+        with self._lock:
+            self._cuts[cut, table_id] = held
+
+    def held(self) -> Mapping[tuple[str, int], HeldCut]:
+        """Returns what tables hold of cuts, by cut and table."""
+        with self._lock:
+            return dict(self._cuts)
+
+    def is_held(self, cut: str, table_id: int) -> bool:
+        with self._lock:
+            return (cut, table_id) in self._cuts
+
+    def recorded(self, cuts: Iterable[tuple[str, int]]) -> None:
+        """Forget what the journal holds by now."""
+        with self._lock:
+            for one in cuts:
+                self._cuts.pop(one, None)
 
     def forget(self, table_id: int) -> None:
         with self._lock:

@@ -12,17 +12,19 @@ from dataclasses import dataclass, field, replace
 from threading import RLock
 
 from tailrace.apply.lost import needed_chunks, without_lost_chunks
-from tailrace.apply.progress import Progress, TableProgress, add
+from tailrace.apply.progress import HeldCut, Progress, TableProgress, add
 from tailrace.apply.publishing import read_whole
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.limits import BatchLimits, batch_end
 from tailrace.batch.slice import TableSlice, cut
-from tailrace.changelog.logged import place_of
+from tailrace.changelog import cuts
+from tailrace.changelog.logged import LoggedCut, place_of
 from tailrace.changelog.records.terms import Key, RecordNumber, TableSchema
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.status import TableCounters
 from tailrace.errors import TailraceError, met_at
-from tailrace.targets.api import ChunkWriter, Look, Opening, TableFailed, Unit, UnitBatch
+from tailrace.seams import seam
+from tailrace.targets.api import ChunkWriter, Look, Opening, TableFailed, Unit, UnitBatch, VersionAt
 
 log = logging.getLogger(__name__)
 
@@ -171,6 +173,7 @@ class UnitWorker:
             try:
                 needed = needed_chunks(log_table, state, applied)
                 with met_at("target"):
+                    self._unit.keep(table_id, self._kept(state, log_table))
                     self._unit.tidy(schemas[applied.schema_version], applied, needed, now)
             except BaseException:
                 copy.applied = None
@@ -184,8 +187,10 @@ class UnitWorker:
         whole = [(copy, table) for copy, table in present if copy.complete and _is_whole(copy, table, state)]
         if whole:
             self._publish(state, present, whole)
+            self._hold_cuts(state, present)
             return True
-        end = self._end(present, through)
+        self._hold_cuts(state, present)  # one that a process which was killed had come to
+        end = self._end(state, present, through)
         behind = [copy for copy, _ in present if self._covered(copy) < end]
         slices = {copy.table_id: part for copy in behind if (part := self._cut(state, copy, end)) is not None}
         if slices:
@@ -195,16 +200,52 @@ class UnitWorker:
             part = slices.get(copy.table_id)
             covered = max(self._covered(copy), end)
             self._put(copy, covered, TableCounters() if part is None else counted(part))
+        self._hold_cuts(state, present)
         return end < through or any(copy.complete for copy, _ in present)
 
-    def _end(self, present: Sequence[Present], through: RecordNumber) -> RecordNumber:
+    def _hold_cuts(self, state: LogState, present: Sequence[Present]) -> None:
+        """Keep the version that holds a cut before the next batch passes it."""
+        for copy, table in present:
+            if copy.replacing and copy.complete:
+                continue  # it takes the former copy's place first, without another record
+            for made in cuts.awaited_cuts(state, table):
+                if made.record <= self._covered(copy) and not self._progress.is_held(made.name, copy.table_id):
+                    seam("cut.before-naming")
+                    # Dying here is safe: the version is found again by its record, before the table is tidied.
+                    self._hold_cut(state, copy, table, made)
+
+    def _hold_cut(self, state: LogState, copy: TableCopy, table: TableLog, made: LoggedCut) -> None:
+        try:
+            found = None if copy.replacing else self._unit.version_at(copy.table_id, made.record)
+            why = _fault(found) if not copy.replacing else cuts.STARTED_OVER
+            number = None if found is None else found.number
+            if why is None and number is not None:
+                self._unit.keep(copy.table_id, {**self._kept(state, table), made.name: number})
+        except TailraceError as error:
+            raise TableFailed(copy.table_id, error) from error
+        # And here: the next process finds the same version, and the name that it has.
+        seam("cut.after-naming")
+        self._progress.hold(made.name, copy.table_id, HeldCut(number if why is None else None, why))
+
+    def _kept(self, state: LogState, table: TableLog) -> dict[str, int]:
+        """The versions that cuts name, as the journal has them, or will have."""
+        own = self._progress.held().items()
+        here = {
+            name: held.version
+            for (name, table_id), held in own
+            if table_id == table.table_id and held.version is not None and name in state.cuts
+        }
+        return {**here, **cuts.kept_versions(state, table)}
+
+    def _end(self, state: LogState, present: Sequence[Present], through: RecordNumber) -> RecordNumber:
         """The record that the next batch brings them to. A table that has joined may hold more than the others: they
         come to its record first, and are moved together from there."""
         covered = [(table, self._covered(copy)) for copy, table in present]
         lowest = min(record for _, record in covered)
         held = (copy.applied.applied_record for copy, _ in present if copy.applied is not None)
         last = min(min((record for record in held if record > lowest), default=through), through)
-        return batch_end([(table, record) for table, record in covered if record < last], last, self._limits)
+        made = [cut.record for cut in state.cuts.values()]
+        return batch_end([(table, record) for table, record in covered if record < last], last, self._limits, made)
 
     def _publish(self, state: LogState, present: Sequence[Present], whole: Sequence[Present]) -> None:
         """New copies that are complete take the place of what readers see."""
@@ -269,6 +310,17 @@ class UnitWorker:
                 replacing=copy.replacing,
             ),
         )
+
+
+def _fault(found: VersionAt | None) -> str | None:
+    """The reason why the version is not what the source had at the record; None: it is."""
+    if found is None:
+        return "the version that held it is gone"
+    if found.applied.gap is not None:
+        return "rows are missing that are read again"
+    if found.applied.holes:
+        return f"{len(found.applied.holes)} rows were withheld until they are read again"
+    return None
 
 
 def _present(copy: TableCopy, state: LogState) -> TableLog | None:

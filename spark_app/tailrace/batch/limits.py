@@ -1,7 +1,7 @@
 """How much one batch takes, and where it ends. Pure."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby, islice, takewhile
@@ -26,18 +26,22 @@ class BatchLimits:
 
 
 def batch_end(
-    tables: Sequence[tuple[TableLog, RecordNumber]], through: RecordNumber, limits: BatchLimits
+    tables: Sequence[tuple[TableLog, RecordNumber]],
+    through: RecordNumber,
+    limits: BatchLimits,
+    cuts: Iterable[RecordNumber] = (),
 ) -> RecordNumber:
     """The last record of the next batch of these tables, each behind the record that it holds (`through` if there are
     none): as many records as the limits allow, at least one. A record that is above a limit by itself is one batch: a
     transaction is applied whole, and capture registers no more chunks in a record than are read at the same time. The
     end of a complete snapshot is a batch's last record: what it removes must not be a row that a later snapshot has
-    read."""
+    read. So is a cut."""
+    first = min((after for _, after in tables), default=through)
+    through = min([through, *(cut for cut in cuts if first < cut)])
     ends = (f.record for table, after in tables for f in table.finishes if f.complete and after < f.record < through)
     through = min(ends, default=through)
     bounds = (limits.rows, limits.size, limits.chunk_rows, limits.chunks)
-    taken, first = [0] * len(bounds), min((after for _, after in tables), default=through)
-    last = first
+    taken, last = [0] * len(bounds), first
     record: RecordNumber
     parts = merge(*(_parts(table, after, through) for table, after in tables))
     for record, some in groupby(parts, itemgetter(0)):

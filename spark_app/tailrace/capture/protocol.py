@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from tailrace.changelog.records.cuts import CutDropped, CutHeld, CutMade
 from tailrace.changelog.records.snapshots import (
     ChunkCompared,
     ChunkRegistered,
@@ -39,7 +40,10 @@ class Append(Closed):
             | SnapshotTableFinished
             | SnapshotEnded
             | SnapshotSuspended
-            | CopyRemoval,
+            | CopyRemoval
+            | CutMade
+            | CutHeld
+            | CutDropped,
             Field(discriminator="kind"),
         ],
         ...,

@@ -11,6 +11,7 @@ Called by `table_events`, and by who carries it out (`tailrace.removal.dropped`)
 
 from collections.abc import Iterable, Set
 
+from tailrace.changelog import cuts
 from tailrace.changelog.folding import Folding
 from tailrace.changelog.logged import DroppedTable, LogState, TableLog, place_of
 from tailrace.changelog.records.tables import CopyRemoval
@@ -70,6 +71,7 @@ def copy_removal(work: Folding, event: CopyRemoval) -> None:
             _put(work, found.model_copy(update={"free": True}))
         case "begun" if work.renewal is None and _is_free(found, _taken(work.tables.values())):
             _put(work, found.model_copy(update={"begun": True}))
+            cuts.copy_deleted(work, place)
         case "dropped" if found.begun:
             _remove(work, place)
             _forget(work, place)

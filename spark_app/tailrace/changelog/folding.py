@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tailrace.changelog.logged import KEPT_SNAPSHOTS, LogState, SnapshotState, TableLog, TransactionLog
+from tailrace.changelog.logged import KEPT_SNAPSHOTS, LoggedCut, LogState, SnapshotState, TableLog, TransactionLog
 from tailrace.changelog.records import Record
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.errors import CorruptLog
@@ -34,6 +34,7 @@ class Folding:
         self.renewed, self.renewals, self.renewal = state.renewed, state.renewals, state.renewal
         self.forgotten_tables = state.forgotten_tables
         self.dropped = state.dropped
+        self.cuts: dict[str, LoggedCut] = dict(state.cuts)
         self.applied = False
         """Some table's applied record moved or no longer counts, so `commit_times` may shrink."""
 

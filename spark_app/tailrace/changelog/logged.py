@@ -5,7 +5,7 @@ copies what a record touches. Import the names from `tailrace.changelog.state`.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ from tailrace.changelog.transactions import TransactionIds, TransactionStart
 __all__ = ["LoggedSegment", "SegmentList"]
 
 
-def is_nothing(items: tuple[object, ...]) -> bool:
+def is_nothing(items: Sized) -> bool:
     return not items
 
 
@@ -293,6 +293,27 @@ class TransactionLog(Closed):
 NUMBER, FIRST_SEQ, PREFIX = range(3)
 
 
+class LoggedCut(Closed):
+    """A record at which every table ends a batch; the versions that hold it are kept."""
+
+    name: str
+    scheduled: bool
+    """`spec.cuts` called for it, and drops it."""
+    record: RecordNumber
+    position: Position
+    """Everything the source committed up to here is in the cut, and nothing else."""
+    commit_time: int | None
+    """The newest commit in it, microseconds since the Unix epoch; None: nothing was committed yet."""
+    made_at: int
+    """`written_at` of its record."""
+    awaited: frozenset[int]
+    """Tables that have not come to it."""
+    versions: dict[int, int | None] = Field(default_factory=dict)
+    """The version that holds it, by table id; None: the target keeps no versions."""
+    without: dict[int, str] = Field(default_factory=dict)
+    """The reason why a table is not in it, by table id."""
+
+
 class LogState(Closed):
     """The whole state. `number` is the last folded record (-1: none)."""
 
@@ -326,6 +347,8 @@ class LogState(Closed):
     all that deletion needs."""
     dropped: tuple[DroppedTable, ...] = Field(default=(), exclude_if=is_nothing)
     """One for each place at most."""
+    cuts: dict[str, LoggedCut] = Field(default_factory=dict, exclude_if=is_nothing)
+    """Those that are kept, the oldest first."""
     forgotten_plan: RecordNumber = RecordNumber(-1)
     """Record of the newest plan among the forgotten snapshots that Tailrace ordered itself: what called for one before
     that record has had its own."""

@@ -7,6 +7,7 @@ What is forgotten, and when no reader can need it any longer:
 * chunks and finishes of a table: once `Applied` says that its target holds their record;
 * segments and TRUNCATEs: by `SegmentsRemoved`, in the record before the files go;
 * removed tables: by `TableForgotten`, once nothing of them is kept; of their names those under which targets stand;
+* cuts: by `CutDropped`;
 * dropped tables: by `CopyRemoval`, once their copy is gone or stays for good;
 * transactions: by `TransactionsRemoved`, once every snapshot that may still be registered sees them;
 * schema versions: once nothing kept refers to them and the target is past them;
@@ -15,12 +16,14 @@ What is forgotten, and when no reader can need it any longer:
 
 from typing import Any
 
+from tailrace.changelog.cuts import CUT_HANDLERS
 from tailrace.changelog.folding import Folding
 from tailrace.changelog.logged import (
     KEPT_SNAPSHOTS,
     DroppedTable,
     LoggedCascade,
     LoggedChunk,
+    LoggedCut,
     LoggedFinish,
     LoggedSchema,
     LoggedSegment,
@@ -44,6 +47,7 @@ __all__ = [
     "LogState",
     "LoggedCascade",
     "LoggedChunk",
+    "LoggedCut",
     "LoggedFinish",
     "LoggedSchema",
     "LoggedSegment",
@@ -57,7 +61,7 @@ __all__ = [
 ]
 
 
-HANDLERS = {**TABLE_HANDLERS, **SNAPSHOT_HANDLERS}
+HANDLERS = {**TABLE_HANDLERS, **SNAPSHOT_HANDLERS, **CUT_HANDLERS}
 
 
 def fold(state: LogState, record: Record) -> LogState:
@@ -172,6 +176,7 @@ def _advance(state: LogState, record: Record, work: Folding) -> LogState:
         "forgotten_plan": work.forgotten_plan,
         "forgotten_tables": work.forgotten_tables,
         "dropped": work.dropped,
+        "cuts": work.cuts,
         "commit_times": work.commit_times,
     }
     if record.commit_time is not None:

@@ -6,7 +6,7 @@ A handler checks its event against the working copy and raises `CorruptLog` if i
 from bisect import bisect_right
 from collections.abc import Mapping
 
-from tailrace.changelog import dropped
+from tailrace.changelog import cuts, dropped
 from tailrace.changelog.folding import Folding, Handler
 from tailrace.changelog.logged import (
     KEPT_RENEWALS,
@@ -85,7 +85,9 @@ def _table_added(work: Folding, event: TableAdded) -> None:
     kept = before if before is not None and _goes_on(before, event) else None
     if before is not None:
         _remember_place(work, before)
-    dropped.place_taken(work, (event.table.schema_name, event.table.table_name))
+    place = event.table.schema_name, event.table.table_name
+    dropped.place_taken(work, place)
+    cuts.table_added(work, event.table.table_id, place, event.must_hide)
     work.tables[event.table.table_id] = TableLog(
         table_id=event.table.table_id,
         added_record=work.record.number,
@@ -243,6 +245,7 @@ def _table_forgotten(work: Folding, event: TableForgotten) -> None:
     if not table.removed or table.segments:
         work.corrupt(f"table {table.schema.name} is forgotten, but it was not removed or has segments")
     del work.tables[event.table_id]
+    cuts.table_forgotten(work, event.table_id)
     _remember_place(work, table)
 
 

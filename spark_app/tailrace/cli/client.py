@@ -11,10 +11,13 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from tailrace.contract.driver import (
+    CUTS,
     DROP,
     SNAPSHOTS,
     SPEC,
     STATUS,
+    CutList,
+    CutReport,
     DropAnswer,
     DropBody,
     Problem,
@@ -86,6 +89,15 @@ class DriverClient:
         path = f"{SNAPSHOTS}/{quote(snapshot_id, safe='')}/report"
         return VerificationReport.model_validate_json(self._call("GET", path))
 
+    def cuts(self) -> tuple[CutReport, ...]:
+        return CutList.model_validate_json(self._call("GET", CUTS)).cuts
+
+    def make_cut(self, name: str) -> CutReport:
+        return CutReport.model_validate_json(self._call("PUT", f"{CUTS}/{quote(name, safe='')}", "{}"))
+
+    def drop_cut(self, name: str) -> None:
+        self._call("DELETE", f"{CUTS}/{quote(name, safe='')}")
+
     def change_spec(self, body: SpecBody) -> SpecAnswer:
         """Asked again, for as long as an answer may take at all, while chunks are being read."""
         text, end = body.to_json(), time.monotonic() + TIMEOUT
@@ -109,7 +121,7 @@ class DriverClient:
 
     def _call(self, method: str, path: str, body: str | None = None) -> bytes:
         headers = {"Content-Type": "application/json"}
-        if method != "GET" or path.startswith(SNAPSHOTS):
+        if method != "GET" or path.startswith((SNAPSHOTS, CUTS)):
             headers["Authorization"] = f"Bearer {self._token()}"
         data = None if body is None else body.encode()
         request = urllib.request.Request(self._url + path, data, headers, method=method)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tailrace.cli import cutover_text, request_options, verification_text
+from tailrace.cli import cut_text, cutover_text, request_options, verification_text
 from tailrace.cli.client import DriverClient
 from tailrace.contract import faults
-from tailrace.contract.driver import RetainedLog, SnapshotBody, SpecBody, VerificationReport
+from tailrace.contract.driver import CutList, RetainedLog, SnapshotBody, SpecBody, VerificationReport
 from tailrace.contract.manifest import Manifest, load
 from tailrace.contract.resources import EVERY_TABLE, DeletionPolicy, ReplicatorSpec, SnapshotRequest
 from tailrace.contract.status import Status
@@ -265,6 +265,39 @@ def cutover(options: argparse.Namespace) -> int:
     return 0
 
 
+def cut(options: argparse.Namespace) -> int:
+    client, patience = _client(options), seconds(options.wait)
+    if options.drop:
+        if options.cut is None:
+            raise InvalidManifest("--drop needs the name of a cut", "`tailrace cuts` shows the names.")
+        client.drop_cut(options.cut)
+        print(f"{options.cut}: dropped")
+        return 0
+    made = client.make_cut(options.cut or time.strftime("%Y%m%d_%H%M%S", time.gmtime()))
+    until = time.monotonic() + patience
+    while made.waits and time.monotonic() < until:
+        time.sleep(REPORT_PAUSE)
+        made = next((one for one in client.cuts() if one.name == made.name), made)
+    if options.json:
+        print(made.model_dump_json(by_alias=True))
+    else:
+        print("\n".join(map(visible, cut_text.lines(made))))
+    lacking = [table.name for table in made.tables if table.why is not None]
+    if not made.complete and lacking:
+        fix = f"`tailrace cuts` says when they are; to drop the cut: tailrace cut --drop {made.name}"
+        raise Unfinished(f"cut {made.name} lacks {', '.join(lacking)}", fix)
+    return 0
+
+
+def cuts(options: argparse.Namespace) -> int:
+    found = _client(options).cuts()
+    if options.json:
+        print(CutList(cuts=found).model_dump_json(by_alias=True))
+    else:
+        print("\n".join(map(visible, cut_text.listing(found))))
+    return 0
+
+
 class CopyDiffers(TailraceError):
     """Rows of a copy are not those of its source."""
 
@@ -272,7 +305,7 @@ class CopyDiffers(TailraceError):
 
 
 class Unfinished(TailraceError):
-    """A verification has no result for some table."""
+    """A verification has no result for some table, or a cut lacks one."""
 
 
 def resync(options: argparse.Namespace) -> int:

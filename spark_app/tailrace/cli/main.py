@@ -1,5 +1,5 @@
-"""The command line: `tailrace run | status | reload | diff | snapshot | resync | cutover | pause | resume | stop |
-doctor | retained | drop | release`.
+"""The command line: `tailrace run | status | reload | diff | snapshot | resync | verify | cut | cuts | cutover |
+pause | resume | stop | doctor | retained | drop | release`.
 
 Parses, calls, prints and turns errors into exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source,
 target or storage, 11 authentication, 12 position lost, 13 fenced, 1 anything else. The work is done in the other
@@ -31,6 +31,7 @@ EXAMPLES = """examples:
   tailrace snapshot -f request.yaml          a SnapshotRequest from a file
   tailrace verify -f shop.yaml --tables 'public.orders'   compare a copy with its source
   tailrace cutover -f shop.yaml              make the copies in a database the tables that programs write to
+  tailrace cut -f shop.yaml before_sale      keep all tables as they are at one moment of the source
   tailrace resync -f shop.yaml --tables 'public.orders'   start a stopped table over
   tailrace pause -f shop.yaml orders-again   pause a snapshot; also: resume, stop
 
@@ -157,6 +158,7 @@ def parser() -> argparse.ArgumentParser:
     _resync(verbs)
     _verify(verbs)
     _cutover(verbs)
+    _cut(verbs)
     for verb, text in (
         ("pause", "pause a snapshot: chunks being read are finished, no new one begins"),
         ("resume", "continue a paused snapshot"),
@@ -269,6 +271,18 @@ def _cutover(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     sub.add_argument("--json", action="store_true", help="print the report as one JSON document")
     request_options.add_size(sub)
     sub.set_defaults(act=_command("cutover"), id=None)
+
+
+def _cut(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    sub = _verb(verbs, "cut", "keep the version of every table that holds the same moment of the source")
+    sub.add_argument("cut", nargs="?", metavar="NAME", help="name of the cut (default: the time, 20261128_120000)")
+    sub.add_argument("--drop", action="store_true", help="keep its versions no longer")
+    sub.add_argument("--wait", default="60s", metavar="TIME", help="wait so long at most until all tables are in it")
+    sub.add_argument("--json", action="store_true", help="print the result as one JSON document")
+    sub.set_defaults(act=_command("cut"))
+    sub = _verb(verbs, "cuts", "show the cuts, and which tables are not in them")
+    sub.add_argument("--json", action="store_true", help="print them, with the versions of all tables, as JSON")
+    sub.set_defaults(act=_command("cuts"))
 
 
 if __name__ == "__main__":

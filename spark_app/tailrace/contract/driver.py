@@ -10,6 +10,10 @@
     DELETE /snapshots/{id}             stop it; 200, also when it has already ended or its keys are still being looked
                                        up, and it is then not planned; 404 unknown
     PUT    /snapshots/{id}/suspend     SuspendBody; 200; 404 unknown
+    GET    /cuts                       CutList
+    PUT    /cuts/{name}                CutBody; 200 with its CutReport once the journal holds it; 409 when there is one
+                                       of the name; 422 when a cut cannot have it
+    DELETE /cuts/{name}                its versions are no longer kept; 200; 404 unknown
     PUT    /spec                       SpecBody; 200 with a SpecAnswer once the driver works by it; idempotent; 422
                                        names fields that change only with a restart; 503: ask again, it is still
                                        starting, or chunks are being read
@@ -34,6 +38,7 @@ STATUS = "/status"
 METRICS = "/metrics"
 HEALTH = "/healthz"
 SNAPSHOTS = "/snapshots"
+CUTS = "/cuts"
 SPEC = "/spec"
 DROP = "/drop"
 MAX_MESSAGE = 4000
@@ -116,6 +121,45 @@ class CutoverReport(Model):
     target: str
     tables: Many[str]
     counters: Many[NextNumber] = ()
+
+
+class CutBody(Model):
+    """A cut to make, by the name in the path."""
+
+
+class CutTable(Model):
+    name: str
+    version: str | None = None
+    """The version of the table that holds the cut: Delta's version, Iceberg's snapshot id. None: the table is not in
+    it, or the target keeps no versions."""
+    why: str | None = None
+    """The reason why the table is not in the cut; None: it is."""
+    waits: bool = False
+    """It is on its way there."""
+
+
+class CutReport(Model):
+    name: str
+    record: int
+    """The record of the change log up to which the tables hold everything."""
+    position: str
+    """Its position in the source's log."""
+    commit_time: float | None
+    """The newest commit in it, in seconds since 1970; None: there was none yet."""
+    made: float
+    """The time at which it was made, in seconds since 1970."""
+    scheduled: bool
+    """True if `spec.cuts` called for it."""
+    complete: bool
+    """Every table that was captured then is in it. Tables that were added later do not count."""
+    waits: bool
+    """Some table is on its way there."""
+    tables: Many[CutTable]
+
+
+class CutList(Model):
+    cuts: Many[CutReport]
+    """The cuts that are kept, the oldest first."""
 
 
 class SpecBody(Model):

@@ -29,7 +29,7 @@ from tailrace.driver.asking import assessment, live_spec
 from tailrace.driver.asking.control import DriverControl, ManifestRequests
 from tailrace.driver.asking.final_drop import FinalDrop
 from tailrace.driver.asking.live_spec import LiveSpec
-from tailrace.driver.launch import DriverParts, DriverSettings
+from tailrace.driver.launch import DriverParts, DriverSettings, bound
 from tailrace.driver.once import OnceCheck, Verdict
 from tailrace.driver.process import tail
 from tailrace.driver.process.beside import Answer, PositionQuestion, Question
@@ -205,7 +205,7 @@ class Driver:
         )
         yield from self._answered(made)
         parts = made.answer()
-        control.runner, control.dropped = parts.runner, parts.dropped
+        control.runner, control.dropped, control.cut_keeper = parts.runner, parts.dropped, parts.cuts
         yield parts
 
     def _answered(self, question: Question[Answer]) -> Iterator[None]:
@@ -288,6 +288,7 @@ class Driver:
         start("journal-tail", lambda: self._tail(parts), lambda: self._pace_now.look)
         start("snapshot-requests", lambda: requests.step(self._control), lambda: STEP_SECONDS)
         start("dropped-tables", parts.dropped.step, lambda: STEP_SECONDS)
+        start("cuts", parts.cuts.step, lambda: STEP_SECONDS)
         start("executors-wanted", self._want_executors, lambda: COUNT_SECONDS)
 
     def _want_executors(self) -> None:
@@ -384,12 +385,6 @@ def without_jvm_errors(what: str, stop: Callable[[], None]) -> None:
         stop()
     except (PySparkException, Py4JError, OSError) as error:
         log.warning("%s did not stop cleanly: %s", what, privacy.error_text(error))
-
-
-def bound(source: Source, state: LogState) -> Source:
-    """The source as the change log knows it now."""
-    assert state.origin is not None, "there is a journal from record 0 on, which holds it"
-    return source.bound_to(state.origin)
 
 
 def position_at_start(source: Source, spec: ReplicatorSpec) -> Position:

@@ -17,12 +17,13 @@ from tailrace.apply.stream import ApplyStream
 from tailrace.apply.unit_worker import UnitWorker
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.shared_journal import SharedJournal
-from tailrace.changelog.state import DroppedTable
+from tailrace.changelog.state import DroppedTable, LogState
 from tailrace.contract.pace import AT_ONCE, Pace
 from tailrace.contract.resources import Replicator, SnapshotRequest
 from tailrace.contract.units import seconds, size
 from tailrace.driver.asking import live_spec
 from tailrace.driver.asking.control import DriverControl
+from tailrace.driver.asking.cuts import CutKeeper
 from tailrace.driver.asking.live_spec import LiveSpec
 from tailrace.driver.asking.server import StatusServer
 from tailrace.driver.process.ownership import Ownership
@@ -34,6 +35,7 @@ from tailrace.places import Places
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Tools
 from tailrace.removal.dropped import DroppedCopies
+from tailrace.sources.api import Source
 from tailrace.spark.session import OnDemand
 from tailrace.targets.api import Runtime
 
@@ -76,6 +78,7 @@ class DriverParts:
     stream: ApplyStream
     journal: SharedJournal
     dropped: DroppedCopies
+    cuts: CutKeeper
 
 
 def server(settings: DriverSettings, control: DriverControl) -> StatusServer:
@@ -214,7 +217,15 @@ def parts(
         spec=lambda: live.spec,
         is_done_with=lambda table: applier.is_done_with(table.place) and not _reads(runner, table),
     )
-    return DriverParts(applier, runner, stream, journal, dropped)
+    capture = CaptureClient(folder.socket, timeout=RECORD_SECONDS)
+    cuts = CutKeeper(journal, capture, progress, target, text=lambda at: bound(places.source, journal.state).text(at))
+    return DriverParts(applier, runner, stream, journal, dropped, cuts)
+
+
+def bound(source: Source, state: LogState) -> Source:
+    """The source as the change log knows it now."""
+    assert state.origin is not None, "there is a journal from record 0 on, which holds it"
+    return source.bound_to(state.origin)
 
 
 def _reads(runner: SnapshotRunner, table: DroppedTable) -> bool:

@@ -77,7 +77,7 @@ def drop(known: Known, places: Places, run_dir: Path, by_now: Callable[[], Known
         return
     _drop_log(storage)
     # Where another Replicator has its tables or its change log beside ours, the folder is not empty.
-    tables.finish()
+    tables.finish(note.log_id)
     storage.prune_root()
     yield f"change log {storage.root}", "dropped", ""
 

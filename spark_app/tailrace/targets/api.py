@@ -16,7 +16,7 @@ table, `TargetRefused` or another `Stop` for what requires manual action.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 from pyspark import SparkContext
@@ -103,6 +103,15 @@ class Look(Protocol):
 
 
 @dataclass(frozen=True)
+class VersionAt:
+    """A version of a table that holds everything up to a record, and nothing beyond."""
+
+    number: int | None
+    """None: the target keeps no versions."""
+    applied: AppliedState
+
+
+@dataclass(frozen=True)
 class Opening:
     """A table that the target is to hold."""
 
@@ -177,6 +186,14 @@ class Unit(Protocol):
     def look(self, schema: TableSchema, applied: AppliedState) -> Look:
         """The opened table, which has this version and this state, as it is now or at any later moment."""
 
+    def version_at(self, table_id: int, record: RecordNumber) -> VersionAt | None:
+        """The newest version of the opened table that holds nothing beyond the record, which it has come to; None: it
+        is gone, or was of another generation."""
+
+    def keep(self, table_id: int, versions: Mapping[str, int]) -> None:
+        """Keep these versions for readers, by the name of the cut that each is of, and from now on no others: whatever
+        becomes of them, the opened table's upkeep is to leave their files. A name that has a version keeps it."""
+
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         """Maintain an opened table without changing a row, between batches and not too long: compaction, expiry of old
         versions, removal of left files. Cheap if there is nothing to do. `now`: seconds since the Unix epoch."""
@@ -215,8 +232,8 @@ class TargetRemoval(Protocol):
         """Delete the table; the proof of its owner is deleted last, so that the next call can finish an interrupted
         one. `admit`: asked before each step, where another driver may be at work by now."""
 
-    def finish(self) -> None:
-        """Called after the last table: removes the place if it is empty."""
+    def finish(self, log_id: str) -> None:
+        """Called after the last table of the change log: removes what else is its, and the place if it is empty."""
 
 
 class Handover(Protocol):
@@ -336,6 +353,13 @@ class Target(Protocol):
 
     def handover(self) -> Handover | None:
         """None: programs do not write to copies of this kind."""
+
+    def show_cut(self, log_id: str, name: str, document: Mapping[str, Any] | None) -> None:
+        """Show readers a cut of this change log beside the tables, where they find its versions in no other way. None:
+        it is gone."""
+
+    def shown_cuts(self, log_id: str) -> Collection[str]:
+        """The names of the change log's cuts that are shown."""
 
     def removal(self, session: Callable[[], SparkSession]) -> TargetRemoval:
         """The removal of whole tables. `session` starts Spark if the target cannot be reached in another way."""

@@ -34,7 +34,9 @@ def test_kept_versions_stay_whole_and_nothing_else_stays(
     walk(spark, tmp_path, seed).run(45)
 
 
-def by_icebergs_own_clean_up(self: IcebergCleaner, older_than: float, chunks: KeptChunks, at_once: int) -> bool:
+def by_icebergs_own_clean_up(
+    self: IcebergCleaner, older_than: float, chunks: KeptChunks, at_once: int, let_go: bool
+) -> bool:
     """The same versions, and their files as Iceberg takes them."""
     with guarded(self.reader.name, "expiring"):
         self.reader.table.refresh()

@@ -140,7 +140,7 @@ def test_copies_in_one_database_are_dropped_with_their_state(
         assert owner is not None and not owner.altered and removal.exists(("shop", table))
         removal.drop(("shop", table))
         assert not removal.exists(("shop", table)) and removal.owner(("shop", table)) is None
-    removal.finish()
+    removal.finish("log")
     left = target.execute("SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema IN"
                           f" ('shop', 'copies', '{STATE}')")  # fmt: skip
     assert left == [("copies", "other")]
@@ -232,7 +232,7 @@ def test_copies_are_dropped_whole_after_a_death(target: MysqlServer, tmp_path: P
     owner = removal.owner((schema.schema_name, schema.table_name))
     assert owner is not None and not owner.altered
     removal.drop((schema.schema_name, schema.table_name))
-    removal.finish()
+    removal.finish("log")
     left = "SELECT table_name FROM information_schema.tables WHERE table_schema IN (%s, %s)"
     assert target.execute(left, [schema.schema_name, STATE]) == []
 

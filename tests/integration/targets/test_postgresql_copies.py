@@ -245,14 +245,14 @@ def test_the_copies_are_dropped_with_their_state(postgres: PostgresServer, tmp_p
         assert owner is not None and not owner.altered and removal.exists(("shop", table))
         removal.drop(("shop", table))
         assert not removal.exists(("shop", table)) and removal.owner(("shop", table)) is None
-    removal.finish()
+    removal.finish("log")
     left = postgres.execute("SELECT nspname FROM pg_namespace WHERE nspname IN ('shop', '_tailrace')", dbname="copy")
     assert left == [("shop",)] and postgres.execute("SELECT * FROM shop.other", dbname="copy") == []
     postgres.execute("DROP DATABASE copy WITH (FORCE)")
     gone = targets.open(copy.replicator.spec.target).removal(no_spark)
     assert not gone.exists(("shop", "item")) and gone.owner(("shop", "item")) is None
     gone.drop(("shop", "item"))
-    gone.finish()
+    gone.finish("log")
 
 
 @pytest.mark.timeout(300)
@@ -529,7 +529,7 @@ def test_all_tables_go_into_one_schema_and_those_that_would_get_one_name_are_ref
     for table in ("item", "visit", "twin"):
         assert removal.exists(("shop", table))
         removal.drop(("shop", table))
-    removal.finish()
+    removal.finish("log")
     left = postgres.execute("SELECT nspname FROM pg_namespace WHERE nspname IN ('shop', '_tailrace')", dbname="copy")
     assert left == []
 

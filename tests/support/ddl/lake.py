@@ -6,7 +6,7 @@ drop everything above a table at any time, as a killed driver would. Used by `su
 `support.ddl.in_process`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,10 +17,10 @@ from typing_extensions import override
 
 from support.folder_lake import FolderAccess
 from tailrace.batch.applied import FIRST, AppliedState, Generation
-from tailrace.changelog.records.terms import TableSchema
+from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.errors import SchemaChangeUnsupported, TargetRefused
 from tailrace.storage.store import Storage
-from tailrace.targets.api import NeededChunks
+from tailrace.targets.api import NeededChunks, VersionAt
 from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.files.layout import Layout, physical_field
 from tailrace.targets.lake.files.locate import take_rows
@@ -95,6 +95,12 @@ class QuickTable:
             assert new.path not in self.live and len(new.dead) < new.rows
             self.live[new.path] = DataFile(new.path, new.rows, new.size, new.dead)
         self.applied = change.applied
+
+    def version_at(self, record: RecordNumber) -> VersionAt:
+        return VersionAt(None, self.refresh())
+
+    def keep(self, versions: Mapping[str, int]) -> None:
+        """Old versions are not kept."""
 
     def expire(self, older_than: float, chunks: KeptChunks) -> bool:
         return False

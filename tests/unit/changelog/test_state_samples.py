@@ -83,7 +83,9 @@ def test_events_that_came_later_mean_what_they_meant() -> None:
     state = LogState()
     for record in records():
         state = fold(state, record)
-    marked, stopped, paused, moved, owned, renewed, forgotten, dropped, verified, cascaded = records("further.jsonl")
+    marked, stopped, paused, moved, owned, renewed, forgotten, dropped, verified, cascaded, *cuts = records(
+        "further.jsonl"
+    )
     state = fold(fold(state, marked), stopped)
     fingerprint, stop = state.tables[1].fingerprint, state.tables[1].stopped
     assert fingerprint == {"columns": {"id": "bigint", "c1": "text"}, "partitions": {"p1": "4711", "p2": "written"}}
@@ -110,6 +112,17 @@ def test_events_that_came_later_mean_what_they_meant() -> None:
     assert not state.tables[1].chunks and not state.tables[1].finishes
     state = fold(state, cascaded)
     assert [(c.record, c.since) for c in state.tables[1].cascades] == [(cascaded.number, cascaded.written_at)]
+    read = state.tables[1].model_copy(update={"read_record": cascaded.number})
+    state = state.model_copy(update={"tables": {**state.tables, 1: read}})
+    made, held, without, let_go = cuts
+    state = fold(state, made)
+    assert state.cuts["20261128_120000"].awaited == {1}
+    state = fold(state, held)
+    cut = state.cuts["20261128_120000"]
+    assert (cut.record, cut.scheduled, cut.awaited, cut.versions) == (made.number, True, frozenset(), {1: 4711})
+    state = fold(fold(state, without), let_go)
+    assert state.cuts.keys() == {"before_sale"}
+    assert state.cuts["before_sale"].without == {1: "3 rows were withheld until they are read again"}
 
 
 def test_values_that_became_null_mean_what_they_meant() -> None:

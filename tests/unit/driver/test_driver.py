@@ -124,7 +124,7 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **faults: Exception) 
     monkeypatch.setattr(session, "check", lambda spark, log_file: None)
     monkeypatch.setattr(executors_wanted, "of", lambda spark: lambda: None)
     monkeypatch.setattr(session, "stop", lambda spark: spark.stop())
-    names = ("applier", "runner", "stream", "journal", "dropped")
+    names = ("applier", "runner", "stream", "journal", "dropped", "cuts")
     parts = DriverParts(*(cast(Any, fake(name)()) for name in names))
     monkeypatch.setattr(launch, "parts", lambda *arguments, **more: parts)
 

@@ -15,9 +15,19 @@ from tailrace.changelog.records.snapshots import SnapshotEnded, SnapshotPlanned,
 from tailrace.changelog.records.terms import Key, Position, RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
-from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody, VerificationReport
+from tailrace.contract.driver import (
+    CutList,
+    CutReport,
+    DropAnswer,
+    SnapshotAnswer,
+    SnapshotBody,
+    SpecAnswer,
+    SpecBody,
+    VerificationReport,
+)
 from tailrace.contract.resources import DeletionPolicy, SnapshotRequest
 from tailrace.contract.status import Assessment, Fault, Status
+from tailrace.driver.asking.cuts import CutKeeper
 from tailrace.driver.asking.final_drop import FinalDrop
 from tailrace.driver.asking.key_lookups import BeingLookedUp, KeyLookups, Withdrawn
 from tailrace.driver.asking.live_spec import LiveSpec
@@ -61,6 +71,7 @@ class DriverControl:
         self.progress = Progress()
         self.journal: SharedJournal | None = None
         self.runner: SnapshotRunner | None = None
+        self.cut_keeper: CutKeeper | None = None
         self.client: CaptureClient | None = None
         self.watch: CaptureClient | None = None
         """A client for questions that are answered at once: `client` may be waiting for a record."""
@@ -215,6 +226,24 @@ class DriverControl:
         if not snapshot.plan.verify:
             raise Unknown(f"snapshot {snapshot_id} is no verification", "")
         return report(journal.state, snapshot)
+
+    # ---- cuts ----
+
+    def cuts(self) -> CutList:
+        return CutList(cuts=self._keeper().reports())
+
+    def make_cut(self, name: str) -> CutReport:
+        return self._keeper().make(name)
+
+    def drop_cut(self, name: str) -> None:
+        self._keeper().drop(name)
+
+    def _keeper(self) -> CutKeeper:
+        if self.cut_keeper is None:
+            raise Retry("the driver is still starting", "Ask again in a few seconds.")
+        return self.cut_keeper
+
+    # ---- running snapshots ----
 
     def stop_snapshot(self, snapshot_id: str) -> None:
         journal, client = self._ready()

@@ -15,12 +15,16 @@ from pydantic import BaseModel, ValidationError
 from typing_extensions import override
 
 from tailrace.contract.driver import (
+    CUTS,
     DROP,
     HEALTH,
     METRICS,
     SNAPSHOTS,
     SPEC,
     STATUS,
+    CutBody,
+    CutList,
+    CutReport,
     DropAnswer,
     DropBody,
     Problem,
@@ -44,11 +48,11 @@ TIMEOUT = 30.0
 
 
 class Conflict(TailraceError):
-    """The id holds another body."""
+    """The id holds another body, or the name is taken."""
 
 
 class Unknown(TailraceError):
-    """No snapshot has this id."""
+    """No snapshot has this id, or no cut this name."""
 
 
 class Control(Protocol):
@@ -61,6 +65,9 @@ class Control(Protocol):
 
     def request(self, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer: ...
     def report(self, snapshot_id: str) -> VerificationReport: ...
+    def cuts(self) -> CutList: ...
+    def make_cut(self, name: str) -> CutReport: ...
+    def drop_cut(self, name: str) -> None: ...
     def stop_snapshot(self, snapshot_id: str) -> None: ...
     def suspend_snapshot(self, snapshot_id: str, suspend: bool) -> None: ...
     def change_spec(self, body: SpecBody) -> SpecAnswer: ...
@@ -106,13 +113,16 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == HEALTH:
             reason = self.control.unhealthy()
             self._reply(200 if reason is None else 503, (reason or "ok").encode(), "text/plain; charset=utf-8")
-        elif self._snapshot_path():
+        elif self._path_below(SNAPSHOTS) or self.path == CUTS:
             self._guarded(self._get)
         else:
             self._problem(404, "NotFound", f"no such path: {self.path[:200]}")
 
     def _get(self) -> None:
-        match self._snapshot_path():
+        if self.path == CUTS:
+            self._send(200, self.control.cuts())
+            return
+        match self._path_below(SNAPSHOTS):
             case [snapshot_id, "report"]:
                 self._send(200, self.control.report(snapshot_id))
             case _:
@@ -132,7 +142,11 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == SPEC:
             self._send(200, self.control.change_spec(SpecBody.model_validate_json(body)))
             return
-        match self._snapshot_path():
+        if name := self._cut_path():
+            CutBody.model_validate_json(body)
+            self._send(200, self.control.make_cut(name))
+            return
+        match self._path_below(SNAPSHOTS):
             case [snapshot_id]:
                 self._send(200, self.control.request(snapshot_id, SnapshotBody.model_validate_json(body)))
             case [snapshot_id, "suspend"]:
@@ -149,15 +163,23 @@ class _Handler(BaseHTTPRequestHandler):
             self._problem(404, "NotFound", f"no such path: {self.path[:200]}")
 
     def _delete(self) -> None:
-        match self._snapshot_path():
+        if name := self._cut_path():
+            self.control.drop_cut(name)
+            self._reply(200, b"{}", "application/json")
+            return
+        match self._path_below(SNAPSHOTS):
             case [snapshot_id]:
                 self.control.stop_snapshot(snapshot_id)
                 self._reply(200, b"{}", "application/json")
             case _:
                 self._problem(404, "NotFound", f"no such path: {self.path[:200]}")
 
-    def _snapshot_path(self) -> list[str]:
-        prefix = SNAPSHOTS + "/"
+    def _cut_path(self) -> str | None:
+        parts = self._path_below(CUTS)
+        return parts[0] if len(parts) == 1 else None
+
+    def _path_below(self, folder: str) -> list[str]:
+        prefix = folder + "/"
         return [unquote(p) for p in self.path.removeprefix(prefix).split("/")] if self.path.startswith(prefix) else []
 
     def _guarded(self, act: Callable[[], None]) -> None:

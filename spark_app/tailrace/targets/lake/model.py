@@ -11,9 +11,10 @@ from typing import Protocol
 from pyroaring import BitMap64
 
 from tailrace.batch.applied import FIRST, AppliedState, Generation
-from tailrace.changelog.records.terms import Column, TableSchema
+from tailrace.changelog.records.terms import Column, RecordNumber, TableSchema
 from tailrace.errors import TargetChanged, TargetRefused
 from tailrace.storage.path_names import table_folder
+from tailrace.targets.api import VersionAt
 from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.kept import KeptChunks
 
@@ -165,6 +166,14 @@ class FormatTable(FileTable, Protocol):
 
     def refresh(self) -> AppliedState:
         """Read the current version (a foreign compaction is accepted, a foreign change of rows is refused)."""
+        ...
+
+    def version_at(self, record: RecordNumber) -> VersionAt | None:
+        """See `targets.api.Unit`."""
+        ...
+
+    def keep(self, versions: Mapping[str, int]) -> None:
+        """See `targets.api.Unit`; also called where the former generation is kept."""
         ...
 
     def expire(self, older_than: float, chunks: KeptChunks) -> bool:

@@ -18,6 +18,7 @@ from tailrace.storage.probe import sweep
 from tailrace.storage.store import Storage
 from tailrace.targets.api import Admit, TableName, TableOwner
 from tailrace.targets.lake import log_of_table
+from tailrace.targets.lake.cut_files import CutFiles
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog
 from tailrace.targets.lake.iceberg.java import Java, guarded
 from tailrace.targets.lake.model import always
@@ -81,7 +82,8 @@ class LakeRemoval:
         self._lake.delete_unfinished(folder)
         self._lake.prune(table_folder(*name))
 
-    def finish(self) -> None:
+    def finish(self, log_id: str) -> None:
+        CutFiles(self._lake).remove(log_id)
         sweep(self._lake)
         self._lake.prune_root()
 

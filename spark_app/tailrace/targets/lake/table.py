@@ -5,17 +5,18 @@ what.
 """
 
 import logging
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records.snapshots import ChunkRegistered
-from tailrace.changelog.records.terms import TableSchema
+from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.errors import RESYNC, Fenced, TailraceError, TargetChanged, foreign
 from tailrace.fold.fold_input import FoldInput
 from tailrace.seams import seam
 from tailrace.storage.store import NotFound
-from tailrace.targets.api import Admit, ChunkLost, NeededChunks
+from tailrace.targets.api import Admit, ChunkLost, NeededChunks, VersionAt
 from tailrace.targets.lake.chunk_writer import LakeChunkWriter
 from tailrace.targets.lake.engine.build import Spread, build
 from tailrace.targets.lake.engine.keyless import build_keyless
@@ -107,6 +108,13 @@ class LakeTable:
     def look(self, schema: TableSchema, applied: AppliedState, compare: Compare) -> LakeLook:
         files, location = tuple(self._table.files()), self._table.location
         return LakeLook(applied, files, self._layout(schema), self._log, self._lake, location, compare)
+
+    def version_at(self, record: RecordNumber) -> VersionAt | None:
+        return self._format.version_at(record)
+
+    def keep(self, versions: Mapping[str, int]) -> None:
+        """Keep versions of the copy that readers see."""
+        self._format.keep(versions)
 
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         chunks, extra = KeptChunks.of(needed), {"table": schema.name}

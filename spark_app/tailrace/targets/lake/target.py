@@ -1,8 +1,9 @@
 """The lake as a target: opens its tables in the format of the manifest. The only module that knows both formats."""
 
 import os
-from collections.abc import Callable, Collection, Sequence
-from functools import cache
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache, cached_property
+from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -17,6 +18,7 @@ from tailrace.storage.probe import probe, require_exclusive
 from tailrace.storage.store import Storage
 from tailrace.targets.api import Admit, Runtime, SparkNeeds, TableName
 from tailrace.targets.lake import spark as lake_spark
+from tailrace.targets.lake.cut_files import CutFiles
 from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta.table import DeltaTable
 from tailrace.targets.lake.engine.spread import compare_rows, spread
@@ -81,6 +83,22 @@ class LakeTarget:
 
     def handover(self) -> None:
         return None
+
+    @cached_property
+    def _cut_files(self) -> CutFiles | None:
+        """None: tags name the versions."""
+        return CutFiles(Storage.open(self._spec.lake, part="target")) if self._spec.type == "delta" else None
+
+    def show_cut(self, log_id: str, name: str, document: Mapping[str, Any] | None) -> None:
+        if self._cut_files is None:
+            return
+        if document is None:
+            self._cut_files.hide(log_id, name)
+        else:
+            self._cut_files.show(log_id, name, document)
+
+    def shown_cuts(self, log_id: str) -> Collection[str]:
+        return () if self._cut_files is None else self._cut_files.names(log_id)
 
     def removal(self, session: Callable[[], SparkSession]) -> LakeRemoval:
         return LakeRemoval(self._spec, session)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tailrace.batch.applied import AppliedState
-from tailrace.changelog.records.terms import TableSchema
-from tailrace.targets.api import NeededChunks, Opened, Opening, UnitBatch
+from tailrace.changelog.records.terms import RecordNumber, TableSchema
+from tailrace.targets.api import NeededChunks, Opened, Opening, UnitBatch, VersionAt
 from tailrace.targets.lake.chunk_writer import LakeChunkWriter
 from tailrace.targets.lake.engine.compare import compare
 from tailrace.targets.lake.look import Compare, LakeLook
@@ -63,6 +63,12 @@ class LakeUnit:
 
     def look(self, schema: TableSchema, applied: AppliedState) -> LakeLook:
         return self._table.look(schema, applied, self._compare)
+
+    def version_at(self, table_id: int, record: RecordNumber) -> VersionAt | None:
+        return self._table.version_at(record)
+
+    def keep(self, table_id: int, versions: Mapping[str, int]) -> None:
+        self._table.keep(versions)
 
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         self._table.tidy(schema, applied, needed, now)

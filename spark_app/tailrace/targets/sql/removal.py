@@ -75,7 +75,7 @@ class SqlRemoval:
                         session.run(f"DROP TABLE {table(session, copy.where)}")
                     state.remove(session, copy.place, copy.hidden)
 
-    def finish(self) -> None:
+    def finish(self, log_id: str) -> None:
         """Tailrace's own schema goes with the last copy."""
         with self._prepared() as session:
             if session is not None:

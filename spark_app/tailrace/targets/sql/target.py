@@ -4,6 +4,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -69,6 +70,12 @@ class SqlTarget:
 
     def handover(self) -> SqlHandover:
         return SqlHandover(self._sessions(""), self._at)
+
+    def show_cut(self, log_id: str, name: str, document: Mapping[str, Any] | None) -> None:
+        """There are no versions to show."""
+
+    def shown_cuts(self, log_id: str) -> tuple[()]:
+        return ()
 
     def removal(self, session: Callable[[], SparkSession]) -> SqlRemoval:
         return SqlRemoval(self._sessions(""), self.place, self._at)

@@ -12,7 +12,7 @@ from functools import partial
 
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import TableSlice
-from tailrace.changelog.records.terms import TableSchema
+from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.errors import RESYNC, Fenced, Retry, TailraceError, TargetChanged, TargetRefused
 from tailrace.seams import seam
 from tailrace.targets.api import (
@@ -24,6 +24,7 @@ from tailrace.targets.api import (
     Runtime,
     TableFailed,
     UnitBatch,
+    VersionAt,
 )
 from tailrace.targets.sql import columns, handover, staged, state
 from tailrace.targets.sql.batch import apply_keyed
@@ -355,6 +356,13 @@ class SqlUnit:
         with self.sessions.session() as session:
             form = staged.form_of(session, schema, known.opening.generation)
         return SqlChunkWriter(self.sessions, known.copy.applied.log_id, schema, form)
+
+    def version_at(self, table_id: int, record: RecordNumber) -> VersionAt:
+        """Nothing is kept of a moment that has passed."""
+        return VersionAt(None, self.tables[table_id].copy.applied)
+
+    def keep(self, table_id: int, versions: Mapping[str, int]) -> None:
+        """Nothing can be kept."""
 
     def look(self, schema: TableSchema, applied: AppliedState) -> SqlLook:
         copy = self.tables[schema.table_id].copy

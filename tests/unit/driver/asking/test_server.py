@@ -6,12 +6,26 @@ from collections.abc import Iterator
 import pytest
 
 from support.resources import replicator
-from tailrace.contract.driver import DropAnswer, SnapshotAnswer, SnapshotBody, SpecAnswer, SpecBody, VerificationReport
+from tailrace.contract.driver import (
+    CutList,
+    CutReport,
+    CutTable,
+    DropAnswer,
+    SnapshotAnswer,
+    SnapshotBody,
+    SpecAnswer,
+    SpecBody,
+    VerificationReport,
+)
 from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import Status, TableCounters, TableStatus
 from tailrace.driver.asking.server import Conflict, StatusServer, Unknown
 from tailrace.errors import InvalidManifest, Retry
 
+CUT = CutReport(
+    name="noon", record=7, position="0/2A", commit_time=None, made=1.5, scheduled=False, complete=True, waits=False,
+    tables=(CutTable(name="public.orders", version="12"),),
+)  # fmt: skip
 SPEC = {"replicator": "shop", "tables": ["public.orders"]}
 
 
@@ -38,6 +52,20 @@ class Fake:
         if snapshot_id == "unknown":
             raise Unknown("no snapshot has the id unknown")
         return VerificationReport(id=snapshot_id, state="Completed", tables=())
+
+    def cuts(self) -> CutList:
+        return CutList(cuts=(CUT,))
+
+    def make_cut(self, name: str) -> CutReport:
+        errors = {"taken": Conflict("there is a cut 'taken'"), "A": InvalidManifest("a cut cannot have the name 'A'")}
+        if name in errors:
+            raise errors[name]
+        return CUT.model_copy(update={"name": name})
+
+    def drop_cut(self, name: str) -> None:
+        if name == "unknown":
+            raise Unknown("there is no cut 'unknown'")
+        self.calls.append(("drop cut", name))
 
     def stop_snapshot(self, snapshot_id: str) -> None:
         if snapshot_id == "unknown":
@@ -143,3 +171,15 @@ def test_a_body_that_is_not_the_contract_s_is_refused_by_field(server: StatusSer
     assert code == 422 and json.loads(body)["message"].startswith("body: not JSON: expected ")
     assert call(server, "DELETE", "/snapshots/unknown")[0] == 404
     assert call(server, "GET", "/nothing")[0] == 404
+
+
+def test_cuts_are_made_listed_and_dropped_with_the_token(server: StatusServer, fake: Fake) -> None:
+    assert call(server, "GET", "/cuts", token="wrong")[0] == 401
+    assert CutList.model_validate_json(call(server, "GET", "/cuts")[1]).cuts == (CUT,)
+    code, body = call(server, "PUT", "/cuts/before_sale", {})
+    assert (code, CutReport.model_validate_json(body).name) == (200, "before_sale")
+    assert call(server, "PUT", "/cuts/taken", {})[0] == 409
+    assert call(server, "PUT", "/cuts/A", {})[0] == 422
+    assert call(server, "DELETE", "/cuts/noon")[0] == 200
+    assert call(server, "DELETE", "/cuts/unknown")[0] == 404
+    assert fake.calls == [("drop cut", "noon")]

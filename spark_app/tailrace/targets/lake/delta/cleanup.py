@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from tailrace.storage.store import NotFound
 from tailrace.targets.lake.delta.commit import Action, uri_of
@@ -49,14 +49,30 @@ class CurrentTable:
     """Names of the files that the version is made of."""
 
 
+class Versions(Protocol):
+    """Versions that stay readable, however old they are (`delta.kept_versions`)."""
+
+    @property
+    def numbers(self) -> set[int]: ...
+
+    def names(self) -> set[str] | None:
+        """The names of their files; None: of one they cannot be found out now."""
+
+    def secure(self, version: int) -> bool:
+        """Have the version need no other's part of the log; False: it does."""
+
+
 class DeltaCleaner:
     """The clean-up of one table; remembers the files that versions of the last hour removed."""
 
-    def __init__(self, access: FileAccess, location: str) -> None:
+    def __init__(self, access: FileAccess, location: str, cuts: Versions | None = None) -> None:
         self._access = access
         self._location = location
+        self._cuts = cuts
         self.removed: dict[str, float] = {}
         """Files that former versions needed, and when they were removed from it."""
+        self._withheld: dict[str, float] = {}
+        """Files that would go if no cut needed them."""
         self._log_cleaned: int | None = None
 
     def opened(self, version: int, removed: Iterable[Action] = ()) -> None:
@@ -70,6 +86,11 @@ class DeltaCleaner:
         self._given_up(removed_by(removed, self._location))
         if side_file is not None:
             self._given_up({f"{self._location}/{side_file}": now})
+
+    def let_go(self) -> None:
+        """Cuts keep fewer versions than before."""
+        self.removed |= self._withheld
+        self._withheld = {}
 
     def _given_up(self, removed: Mapping[str, float]) -> None:
         for path, when in removed.items():
@@ -89,9 +110,12 @@ class DeltaCleaner:
         if kept is None:
             return 0
         older = older_than - kept + HISTORY_SECONDS
+        of_cuts = self._names()
+        if of_cuts is None:
+            return 0
         self._log_cleaned = -CHECKPOINT_VERSIONS  # whatever was done before
         self._forget(present, older, chunks)
-        needed = present.needed | names_of(self.removed)
+        needed = present.needed | of_cuts | names_of(self.removed) | names_of(self._withheld)
         found = (entry for entry in self._access.aged(self._location) if _OURS.search(entry[0]))
         gone = cleanup.abandoned(found, needed, before=older - skew, chunks=chunks)
         if any(_HOLES in path for path in gone):
@@ -103,16 +127,29 @@ class DeltaCleaner:
 
     def _forget(self, present: CurrentTable, older_than: float, chunks: KeptChunks) -> bool:
         due = {path for path, when in self.removed.items() if when < older_than and not chunks.keeps(path)}
+        of_cuts = self._names() if due else set()
+        if of_cuts is None:
+            return False
         # A file is given up with each new vector of it, and is live all the same.
-        gone = [path for path in due if name_of(path) not in present.needed]
+        gone = [path for path in due if name_of(path) not in present.needed | of_cuts]
         if cleanup.remove(self._access, gone, self._location):
+            self._withheld |= {path: self.removed[path] for path in due if name_of(path) in of_cuts}
             self.removed = {path: when for path, when in self.removed.items() if path not in due}
         return self._clean_log(present, older_than) or bool(gone)
 
     def _clean_log(self, present: CurrentTable, older_than: float) -> bool:
         if not self._checkpoint(present.version):
             return False
-        gone = outdated(self._log(), older_than, present.newest)
+        log = list(self._log())
+        gone = outdated(log, older_than, present.newest)
+        of_cuts = set() if self._cuts is None else self._cuts.numbers
+        passed = sorted(of_cuts & {_version(path) for path in gone})
+        known = {name_of(path) for path, _ in log}
+        for version in passed:
+            if f"{version:020d}.checkpoint.parquet" not in known and not (self._cuts and self._cuts.secure(version)):
+                gone = outdated(log, older_than, min(present.newest, version))
+                break
+        gone = [path for path in gone if _version(path) not in of_cuts]
         if cleanup.remove(self._access, gone, self._location):
             self._log_cleaned = present.version
         return bool(gone)
@@ -121,6 +158,10 @@ class DeltaCleaner:
         """True if a checkpoint may have been written since the log was last examined: only then can log files be
         deleted."""
         return version // CHECKPOINT_VERSIONS > (self._log_cleaned or 0) // CHECKPOINT_VERSIONS
+
+    def _names(self) -> set[str] | None:
+        """The names of the files that cuts need; None: not known now."""
+        return set() if self._cuts is None else self._cuts.names()
 
     def _log(self) -> Iterator[tuple[str, float]]:
         return self._access.aged(f"{self._location}/_delta_log")
@@ -176,6 +217,10 @@ def outdated(log: Iterable[tuple[str, float]], older_than: float, newest: int) -
     checkpoints = (version for version, kind, _, _ in found if kind == "checkpoint.parquet")
     first = max((version for version in checkpoints if version <= oldest), default=0)
     return sorted(path for version, _, path, _ in found if version < first)
+
+
+def _version(path: str) -> int:
+    return int(name_of(path).partition(".")[0])
 
 
 def side_files(access: FileAccess, log: Iterable[str]) -> set[str]:

@@ -10,7 +10,7 @@ nothing: the applied state is in it.
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +19,11 @@ from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
 from tailrace.batch.applied import FIRST, AppliedState, Generation
-from tailrace.changelog.records.terms import TableSchema
+from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.errors import RESYNC, OutcomeUnknown, Retry, TailraceError, TargetChanged, TargetRefused, privacy
 from tailrace.seams import seam
 from tailrace.storage.store import NotFound
-from tailrace.targets.api import Admit
+from tailrace.targets.api import Admit, VersionAt
 from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.delta import checkpoint
 from tailrace.targets.lake.delta import cleanup as delta_cleanup
@@ -33,6 +33,7 @@ from tailrace.targets.lake.delta import state as delta_state
 from tailrace.targets.lake.delta.cleanup import CurrentTable, DeltaCleaner
 from tailrace.targets.lake.delta.commit import Action, LiveFile, Plan, new_add, plan, uri_of
 from tailrace.targets.lake.delta.direct_log import DirectLog, LogGap
+from tailrace.targets.lake.delta.kept_versions import KeptVersions
 from tailrace.targets.lake.delta.log import DeltaLog, DeltaSnapshot, makes_tables_otherwise
 from tailrace.targets.lake.delta.protocol import NEW, is_direct, settled
 from tailrace.targets.lake.delta.replace import replacing, stats_columns
@@ -102,7 +103,8 @@ class DeltaTable:
         self._clock = clock
         self._new_id = new_id
         self._admit = admit
-        self._cleaner = DeltaCleaner(access, self.location)
+        self._cuts = KeptVersions(access, self.location, clock)
+        self._cleaner = DeltaCleaner(access, self.location, self._cuts)
         self._log = DirectLog(access, self.location)
         self._delta: DeltaLog | None = None
         """Opened for a table that is left to Delta."""
@@ -166,6 +168,33 @@ class DeltaTable:
             )
         self._check_foreign(stored.version + 1, snapshot.version)
         return self._load(snapshot, stored, state)
+
+    def version_at(self, record: RecordNumber) -> VersionAt | None:
+        at = self._version
+        if at.stored.applied.applied_record <= record:
+            return VersionAt(at.snapshot.version, at.stored.applied)
+        for version in range(at.snapshot.version - 1, -1, -1):
+            try:
+                ((_, actions),) = self._log.changes(version, version)
+                stored = _stored_by(actions, self.location, self._access)
+            except (LogGap, NotFound):
+                return None
+            if stored is None:
+                continue  # another program's compaction
+            of_this = at.stored.applied.generation, at.stored.applied.table_id
+            if (stored.applied.generation, stored.applied.table_id) != of_this:
+                return None
+            if stored.applied.applied_record <= record:
+                return VersionAt(version, stored.applied)
+        return None
+
+    def keep(self, versions: Mapping[str, int]) -> None:
+        """Readers find them by the manifest of the cut beside the tables (`lake.cut_files`)."""
+        kept = set(versions.values())
+        gone = self._cuts.numbers - kept
+        self._cuts.keep(kept)
+        if gone:
+            self._cleaner.let_go()
 
     def expire(self, older_than: float, chunks: KeptChunks = NO_CHUNKS) -> bool:
         former = self._former
@@ -506,6 +535,16 @@ class DeltaTable:
         pointer = checkpoint.write(self._access, self.location, version, read.state, self._clock())
         if pointer is not None:
             self._log.point_to(pointer)
+
+
+def _stored_by(actions: Sequence[Action], location: str, access: FileAccess) -> StoredDomain | None:
+    """The state in a commit of Tailrace; None: it is another program's."""
+    if not delta_foreign.is_ours(actions):
+        return None
+    (text,) = (
+        a["domainMetadata"]["configuration"] for a in actions if a.get("domainMetadata", {}).get("domain") == DOMAIN
+    )
+    return delta_state.decode(text, lambda path: access.get(f"{location}/{path}"), location)
 
 
 def _first_of_log(snapshot: _Snapshot, stored: StoredDomain) -> int:

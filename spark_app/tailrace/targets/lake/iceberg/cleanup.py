@@ -46,18 +46,19 @@ class IcebergCleaner:
     admit: Admit
     """Asked before anything is forgotten or deleted."""
 
-    def expire(self, older_than: float, chunks: KeptChunks, at_once: int) -> bool:
-        """Forget the versions that were replaced before that time; whether any were."""
+    def expire(self, older_than: float, chunks: KeptChunks, at_once: int, let_go: bool = False) -> bool:
+        """Forget the versions that were replaced before that time; whether any were. `let_go`: cuts may have kept
+        some, and no longer do."""
         table = self.reader.table
         with guarded(self.reader.name, "reading"):
-            if not self._may_be_due(older_than, at_once):
+            if not self._may_be_due(older_than, at_once) and not (let_go and self._has_others()):
                 return False
             table.refresh()
             base = table.operations().current()
             before = self._history(base)
         line, cutoff = before.line(), before.cutoff_ms(older_than)
         rested = bool(line) and before.cutoff_ms(older_than - RESTED_SECONDS) > line[0].at_ms
-        if sum(kept.at_ms < cutoff for kept in line) < at_once and not rested:
+        if sum(kept.at_ms < cutoff for kept in line) < at_once and not rested and not before.let_go(cutoff):
             return False
         self.admit()
         name = self.reader.name
@@ -81,6 +82,11 @@ class IcebergCleaner:
 
         return replaced(at_once) <= older_than or replaced(1) <= older_than - RESTED_SECONDS
 
+    def _has_others(self) -> bool:
+        """True if there are versions beside the line of the present one."""
+        table = self.reader.table
+        return int(table.operations().current().snapshots().size()) > int(table.history().size())
+
     def sweep(self, older_than: float, chunks: KeptChunks, live: Iterable[str], skew: float) -> int:
         """Delete what killed writers and interrupted expiries left; `live`: the files of the current version."""
         with guarded(self.reader.name, "reading"):
@@ -96,7 +102,8 @@ class IcebergCleaner:
             for kept in history.snapshots.values():
                 if kept.adopts and kept not in borders:
                     needed |= names_of(self._reached(metadata, self._manifests(metadata, [kept])))
-        oldest = min((kept.at_ms / 1000 for kept in history.snapshots.values()), default=older_than)
+        kept_line = history.line()[:1] if history.plain else history.snapshots.values()
+        oldest = min((kept.at_ms / 1000 for kept in kept_line), default=older_than)
         found = (entry for part in ("data", "metadata", "_tailrace") for entry in self._found(part))
         gone = cleanup.abandoned(found, needed, before=min(older_than, oldest) - skew, chunks=chunks)
         gone += cleanup.left_by_killed(self.access, self.location, older_than - skew)
@@ -111,7 +118,7 @@ class IcebergCleaner:
 
     def _only_before(self, base: Any, before: History, after: History) -> list[str]:
         expired = [kept for id_, kept in before.snapshots.items() if id_ not in after.snapshots]
-        borders = after.borders() if len(before.borders()) == 1 else list(after.snapshots.values())
+        borders = after.borders() if before.plain else list(after.snapshots.values())
         candidates, kept = self._manifests(base, expired), self._manifests(base, borders)
         candidates.removeAll(kept)
         gone = set(self._reached(base, candidates))

@@ -10,6 +10,8 @@ from typing import Any
 from tailrace.targets.lake.iceberg.state import ADOPTED, STATE
 from tailrace.targets.lake.kept import HISTORY_SECONDS
 
+CUT = "cut_"
+"""How the tags of cuts begin."""
 MAX_AGE = "history.expire.max-snapshot-age-ms"
 """Iceberg's table property: who sets it longer than our hour gets it."""
 
@@ -24,6 +26,8 @@ class Kept:
     manifest_list: str
     holes_file: str | None
     """The side file that its state names."""
+    ours: bool
+    """Tailrace committed it."""
     adopts: bool
     """It may have brought files that are older than itself; a snapshot that does not say may have, too."""
 
@@ -34,7 +38,8 @@ class History:
 
     snapshots: Mapping[int, Kept]
     current: int | None
-    refs: Collection[str]
+    refs: Mapping[str, int]
+    """Snapshots by the names of branches and tags."""
     named: Collection[str]
     """Former metadata files, statistics."""
     properties: Mapping[str, str]
@@ -47,9 +52,8 @@ class History:
         named += [entry["statistics-path"] for entry in doc.get("statistics", ())]
         named += [entry["statistics-path"] for entry in doc.get("partition-statistics", ())]
         current = doc.get("current-snapshot-id")
-        return cls(
-            snapshots, current if current in snapshots else None, tuple(doc.get("refs", ())), named, doc["properties"]
-        )
+        refs = {name: ref["snapshot-id"] for name, ref in doc.get("refs", {}).items()}
+        return cls(snapshots, current if current in snapshots else None, refs, named, doc["properties"])
 
     def line(self) -> list[Kept]:
         """The current snapshot and its ancestors as far as they are kept, the oldest first."""
@@ -60,13 +64,28 @@ class History:
             at = out[-1].parent
         return out[::-1]
 
+    def beside(self) -> list[Kept]:
+        """Kept snapshots that the line does not have (any more)."""
+        line = {kept.id for kept in self.line()}
+        return [kept for id_, kept in self.snapshots.items() if id_ not in line]
+
+    @property
+    def plain(self) -> bool:
+        """True for one line of versions, of which cuts keep some longer than the others."""
+        of_cuts = {id_ for name, id_ in self.refs.items() if name.startswith(CUT)}
+        others = any(name != "main" and not name.startswith(CUT) for name in self.refs)
+        return not others and all(kept.ours or kept.id in of_cuts for kept in self.beside())
+
     def borders(self) -> list[Kept]:
         """The kept snapshots that together reach whatever kept and expired ones have in common: in a plain line of
-        versions, what the oldest kept one no longer has was removed before, and a name never comes back. Where there
-        are branches, tags or a table that was put back, all of them."""
-        line = self.line()
-        plain = len(line) == len(self.snapshots) and set(self.refs) <= {"main"}
-        return line[:1] if plain else list(self.snapshots.values())
+        versions, what the oldest of the line no longer has was removed before, and a name never comes back; but those
+        that cuts keep are older. Where there are branches, others' tags or a table that was put back, all of them."""
+        return [*self.line()[:1], *self.beside()] if self.plain else list(self.snapshots.values())
+
+    def let_go(self, cutoff_ms: int) -> bool:
+        """True if there is one that only a cut kept, which is over."""
+        named = set(self.refs.values())
+        return any(kept.at_ms < cutoff_ms and kept.id not in named for kept in self.beside())
 
     def cutoff_ms(self, older_than: float) -> int:
         """When the version was made that was current at that time: all before it may go. A table's own property makes
@@ -85,5 +104,6 @@ def _kept(doc: Mapping[str, Any]) -> Kept:
         doc["timestamp-ms"],
         doc["manifest-list"],
         state.get("holesFile"),
+        STATE in summary,
         summary.get(ADOPTED) != "0",
     )

@@ -65,7 +65,7 @@ class Reader:
         if snapshot_id is None:
             if mirror.snapshot is not None:
                 raise TargetChanged(self.name, "the target table was replaced or emptied", f"Put it back, or {RESYNC}.")
-            return Version(None, self._with_holes(mirror.stored), columns, last_id, schema_id, field_ids(present))
+            return Version(None, self.with_holes(mirror.stored), columns, last_id, schema_id, field_ids(present))
         found = iceberg_state.walk(self.name, snapshot_id, self.snapshot)
         with guarded(self.name, "listing the files of"):
             files, sequences = live_files(
@@ -76,7 +76,7 @@ class Reader:
             stored = iceberg_state.proven_by_mirror(self.name, found, mirror, lambda: sequences)
         else:
             stored = iceberg_state.decode(found.state or "", self.name)
-        return Version(snapshot_id, self._with_holes(stored), columns, last_id, schema_id, field_ids(present), files)
+        return Version(snapshot_id, self.with_holes(stored), columns, last_id, schema_id, field_ids(present), files)
 
     def _check_names(self, columns: Columns, present: Sequence[PresentField], files: Mapping[str, LiveFile]) -> None:
         """Others' compaction writes columns under their present names, and we read files by the first ones. Where the
@@ -138,7 +138,7 @@ class Reader:
                 )
             parent = between.parent
 
-    def _with_holes(self, stored: StoredSummary) -> StoredSummary:
+    def with_holes(self, stored: StoredSummary) -> StoredSummary:
         if stored.holes_file is None:
             return stored
         try:

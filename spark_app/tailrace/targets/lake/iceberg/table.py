@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from tailrace.batch.applied import FIRST, AppliedState, Generation
-from tailrace.changelog.records.terms import TableSchema
+from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.errors import OutcomeUnknown, Retry, TargetRefused
 from tailrace.seams import seam
-from tailrace.targets.api import Admit
+from tailrace.targets.api import Admit, VersionAt
 from tailrace.targets.lake.columns import COLUMNS, Columns, claimed
 from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.vectors import puffin_file
@@ -38,6 +38,7 @@ from tailrace.targets.lake.iceberg.commit import (
     row_delta,
 )
 from tailrace.targets.lake.iceberg.files import LiveFile, Vector, absolute, data_file
+from tailrace.targets.lake.iceberg.history import CUT
 from tailrace.targets.lake.iceberg.java import CommitConflict, MissingTable, guarded
 from tailrace.targets.lake.iceberg.read import Reader, Version
 from tailrace.targets.lake.iceberg.replace import mirrored
@@ -84,6 +85,8 @@ class IcebergTable:
         self._version: Version | None = None
         self._writer: Any = None
         """The Java object of small commits to the opened table."""
+        self._let_go = True
+        """Versions that cuts kept may be there without their tags."""
         self._former: int | None = None
         """The generation that is kept until another is complete."""
 
@@ -243,12 +246,55 @@ class IcebergTable:
         else:
             self._version = after
 
+    def version_at(self, record: RecordNumber) -> VersionAt | None:
+        known = self._known()
+        if known.stored.applied.applied_record <= record:
+            if known.snapshot is None:  # only a snapshot can have a tag
+                self.commit(TableCommit(known.stored.applied))
+                known = self._known()
+            return VersionAt(known.snapshot, known.stored.applied)
+        reader, at = self._open()[0], known.snapshot
+        while at is not None:
+            snapshot = reader.snapshot(at)
+            if snapshot is None:
+                return None
+            if snapshot.state is not None:
+                stored = iceberg_state.decode(snapshot.state, self.name)
+                of_this = known.stored.applied.generation, known.stored.applied.table_id
+                if (stored.applied.generation, stored.applied.table_id) != of_this:
+                    return None
+                if stored.applied.applied_record <= record:
+                    return VersionAt(at, reader.with_holes(stored).applied)
+            at = snapshot.parent
+        return None
+
+    def keep(self, versions: Mapping[str, int]) -> None:
+        """Tags name them, which Iceberg's own expiry respects as well."""
+        reader, java = self._open()[0], self._java.jvm.java
+        with guarded(self.name, "reading"):
+            refs = str(java.lang.String.join("\n", reader.table.refs().keySet())).split("\n")
+            present = {name.removeprefix(CUT) for name in refs if name.startswith(CUT)}
+            new = {name: id_ for name, id_ in versions.items() if name not in present and reader.table.snapshot(id_)}
+        gone = present - versions.keys()
+        if not new and not gone:
+            return
+        self._let_go = self._let_go or bool(gone)
+        self._admit()
+        with clock_named(self._java, reader.table, self.name), guarded(self.name, "tagging", committing=True):
+            change = reader.table.manageSnapshots()
+            for name, id_ in new.items():
+                change.createTag(CUT + name, id_)
+            for name in gone:
+                change.removeTag(CUT + name)
+            change.commit()
+
     def expire(self, older_than: float, chunks: KeptChunks = NO_CHUNKS, at_once: int = AT_ONCE) -> bool:
         """All snapshots are listed in one metadata file that every commit rewrites: without this it grows forever. The
         state's ancestors may go as well: the mirror in the properties proves itself (`iceberg_state`)."""
         if self._former is None:
             self._known()
-        return self._cleaner().expire(older_than, chunks, at_once)
+        let_go, self._let_go = self._let_go, False
+        return self._cleaner().expire(older_than, chunks, at_once, let_go)
 
     def sweep(self, older_than: float, chunks: KeptChunks = NO_CHUNKS, skew: float = SKEW_SECONDS) -> int:
         self.refresh()

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tailrace.targets.lake.delta import cleanup as delta_cleanup
 from tailrace.targets.lake.delta.cleanup import outdated, removed_by, retention
 from tailrace.targets.lake.files import cleanup
 from tailrace.targets.lake.iceberg.history import MAX_AGE, History
+from tailrace.targets.lake.iceberg.state import STATE
 from tailrace.targets.lake.kept import HISTORY_SECONDS, KeptChunks, name_of, names_of
 
 LOG = "file:///t/_delta_log"
@@ -209,10 +211,22 @@ def test_lists_of_holes_that_a_kept_commit_names_are_found(tmp_path: Path) -> No
 
 
 def history(
-    *edges: tuple[int, int | None], current: int, refs: tuple[str, ...] = ("main",), max_age_ms: int = 0
+    *edges: tuple[int, int | None],
+    current: int,
+    refs: tuple[str, ...] = ("main",),
+    max_age_ms: int = 0,
+    of: Mapping[str, int] | None = None,
+    ours: tuple[int, ...] = (),
 ) -> History:
+    """`of`: the snapshots that refs name, the current one by default. `ours`: those that Tailrace committed."""
+    of = of or {}
     snapshots = [
-        {"snapshot-id": id_, "timestamp-ms": id_ * 1000, "manifest-list": f"snap-{id_}.avro", "summary": {}}
+        {
+            "snapshot-id": id_,
+            "timestamp-ms": id_ * 1000,
+            "manifest-list": f"snap-{id_}.avro",
+            "summary": {STATE: "{}"} if id_ in ours else {},
+        }
         | ({} if parent is None else {"parent-snapshot-id": parent})
         for id_, parent in edges
     ]
@@ -220,7 +234,7 @@ def history(
         "snapshots": snapshots,
         "current-snapshot-id": current,
         "properties": {MAX_AGE: str(max_age_ms)} if max_age_ms else {},
-        "refs": {name: {} for name in refs},
+        "refs": {name: {"snapshot-id": of.get(name, current)} for name in refs},
     }
     return History.parse(json.dumps(doc))
 
@@ -241,6 +255,16 @@ def test_the_oldest_of_a_plain_line_of_versions_reaches_all_that_older_ones_shar
 )
 def test_where_versions_branch_all_of_them_are_looked_at(branched: History) -> None:
     assert len(branched.borders()) == len(branched.snapshots)
+
+
+def test_versions_that_cuts_keep_are_looked_at_beside_the_oldest_of_the_line() -> None:
+    kept = history((1, None), (7, 6), (8, 7), current=8, refs=("main", "cut_a"), of={"cut_a": 1})
+    assert ([version.id for version in kept.borders()], kept.plain) == ([7, 1], True)
+    over = history((1, None), (7, 6), (8, 7), current=8, ours=(1, 7, 8))
+    assert ([version.id for version in over.borders()], over.let_go(7000)) == ([7, 1], True)
+    assert not kept.let_go(7000)
+    staged = history((1, None), (7, 6), (8, 7), current=8, ours=(7, 8))
+    assert not staged.plain, "another program's, of which files may come back"
 
 
 @pytest.mark.parametrize(("older_than", "cutoff"), [(2.0, 0), (3.0, 3000), (3.9, 3000), (4.0, 4000), (99.0, 5000)])

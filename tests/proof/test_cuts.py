@@ -1,0 +1,116 @@
+"""Cuts under kills: at each of them, the tables together are what the source was at one moment."""
+
+import json
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import deltalake
+import pyarrow.compute as pc
+import pytest
+from pyiceberg.table import StaticTable
+
+from support.postgres import PostgresServer
+from support.proof.harness import SMALL, Begin
+from support.proof.money import MONEY, TOTAL, transfers
+from support.proof.process import Deployment
+from support.versions import turns
+from tailrace.changelog.cuts import BEING_READ
+from tailrace.cli.client import DriverClient
+from tailrace.contract.driver import CutReport
+from tailrace.driver.process.run_dir import RunFolder
+from tailrace.errors import TailraceError
+
+NAMES = ("proof.giro", "proof.savings")
+
+
+class Cutter:
+    """Somebody who has cuts made, again and again, by whatever driver runs."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._folder = RunFolder.of(deployment.name, deployment.state)
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.made = 0
+
+    def __enter__(self) -> "Cutter":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def client(self) -> DriverClient:
+        return DriverClient.of(self._folder)
+
+    def _run(self) -> None:
+        number = 0
+        while not self._ending.wait(0.4):
+            number += 1
+            with suppress(TailraceError):
+                self.client().make_cut(f"cut{number}")
+                self.made += 1
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
+def test_the_sum_over_two_tables_is_the_constant_at_every_cut_whoever_is_killed(
+    prove: Begin, postgres: PostgresServer, format: str
+) -> None:
+    proof = prove(format, seed=9, rows=SMALL, apply={"freshness": "200ms"}, tables={"include": list(NAMES)})
+    postgres.execute(MONEY)
+    with Cutter(proof.deployment) as cutter, transfers(postgres):
+        for seam in ("cut.before-naming=kill@5", "cut.after-naming=kill@6", "apply.after-commit=kill@12"):
+            run = proof.deployment.start(seams=seam)
+            assert run.wait(240) != 0, f"{seam} was never reached\n{run.tail()}"
+        run = proof.deployment.start()
+        run.until(proof.completed(1), 120, "it answers")
+        before = cutter.made
+        run.until(lambda: cutter.made > before + 5, 120, "more cuts")
+    run.until(lambda: not any(cut.waits for cut in cutter.client().cuts()), 120, "the tables have come to all cuts")
+    run.until(lambda: shown(proof.deployment, cutter.client().cuts()), 60, "the journal's cuts are shown")
+    cuts = cutter.client().cuts()
+    assert run.stop() == 0, run.tail()
+    incomplete = [cut for cut in cuts if not cut.complete]
+    assert all(table.why == BEING_READ for cut in incomplete for table in cut.tables if table.why), incomplete
+    complete = [cut for cut in cuts if cut.complete]
+    assert len(complete) > 10 and len(complete) >= cutter.made - len(incomplete)
+    versions = {tuple(table.version for table in cut.tables) for cut in complete}
+    assert len(versions) > 5, "money moved in between"
+    sums = {cut.name: sum(balances(proof.deployment, format, name, cut) for name in NAMES) for cut in complete}
+    assert set(sums.values()) == {TOTAL}, sums
+
+
+def shown(deployment: Deployment, cuts: tuple[CutReport, ...]) -> bool:
+    if deployment.format == "iceberg":
+        return True
+    return all(
+        manifest(deployment, cut)["complete"] for cut in cuts if cut.complete and path(deployment, cut).exists()
+    ) and all(path(deployment, cut).exists() for cut in cuts)
+
+
+def path(deployment: Deployment, cut: CutReport) -> Path:
+    return deployment.lake / "_tailrace" / "cuts" / f"{cut.name}.json"
+
+
+def manifest(deployment: Deployment, cut: CutReport) -> dict[str, object]:
+    found: dict[str, object] = json.loads(path(deployment, cut).read_text())
+    return found
+
+
+def balances(deployment: Deployment, format: str, name: str, cut: CutReport) -> int:
+    """The table's sum at the cut, found as readers find it."""
+    (version,) = (table.version for table in cut.tables if table.name == name)
+    folder = deployment.lake / name.replace(".", "/")
+    if format == "delta":
+        of_cut = json.loads(path(deployment, cut).read_text())["tables"][name]
+        assert (of_cut["location"], str(of_cut["version"])) == (name.replace(".", "/"), version)
+        table = deltalake.DeltaTable(str(folder), version=of_cut["version"])
+        query = deltalake.QueryBuilder().register("t", table).execute("SELECT sum(balance) AS s FROM t")
+        return int(query.read_all()["s"][0].as_py())
+    newest = max((folder / "metadata").glob("v*.metadata.json"), key=lambda at: int(at.name[1:].split(".")[0]))
+    static = StaticTable.from_metadata(str(newest))
+    snapshot = static.metadata.refs[f"cut_{cut.name}"].snapshot_id
+    assert str(snapshot) == version
+    return int(pc.sum(static.scan(snapshot_id=snapshot).to_arrow()["balance"]).as_py())
