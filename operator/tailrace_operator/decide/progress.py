@@ -41,6 +41,7 @@ def progress(observed: ObservedReplicator, recent: Status | None, pod: ObservedP
         "apply": summary.apply(reported),
         "made": reported.made or observed.status.made,
         "snapshot": snapshots,
+        "cuts": summary.cuts(reported),
         "lag": times.span(behind) if behind is not None else None,
         "snapshot_summary": None,
         **_tables(observed, reported, pod),

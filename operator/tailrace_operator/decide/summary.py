@@ -10,6 +10,7 @@ from tailrace_operator.status.models import (
     MAX_WORST,
     ApplySummary,
     CaptureSummary,
+    CutsSummary,
     FaultStatus,
     SnapshotProgress,
     TableCounts,
@@ -70,6 +71,15 @@ def _table(table: TableStatus) -> TableSummary:
         state=table.state,
         lag_seconds=amount(table.lag_seconds),
         fault=fault(table.fault),
+    )
+
+
+def cuts(status: Status) -> CutsSummary | None:
+    found = status.cuts
+    if found is None:
+        return None
+    return CutsSummary(
+        kept=count(found.kept), last=short(found.last), made_at=times.text(found.made), complete=found.complete
     )
 
 

@@ -151,6 +151,19 @@ class SnapshotProgress(Model):
     """Estimated seconds left at the current speed; none while unknown."""
 
 
+class CutsSummary(Model):
+    """The cuts that are kept."""
+
+    kept: Count = 0
+    """The number of them."""
+    last: ShortText = ""
+    """The name of the newest."""
+    made_at: Time | None = None
+    """The time at which it was made."""
+    complete: bool = False
+    """Every table that was captured then is in it."""
+
+
 class ExecutorsSummary(Model):
     """The executors' pods."""
 
@@ -259,6 +272,8 @@ class ReplicatorStatus(Model):
     """Tables by state."""
     snapshot: SnapshotProgress | None = None
     """Running snapshots."""
+    cuts: CutsSummary | None = None
+    """Moments of the source at which all tables stay readable; none: there is none."""
     driver: DriverSummary = DriverSummary()
     """The driver's pod."""
     executors: ExecutorsSummary | None = None

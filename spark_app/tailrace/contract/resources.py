@@ -151,6 +151,26 @@ class VerifySpec(Model):
         return self
 
 
+class CutsSpec(Model):
+    """Cuts that the driver makes by its clock."""
+
+    model_config = rules(
+        ("!has(self.every) || self.every.contains('d') || duration(self.every) >= duration('1m')", f"every: {_PERIOD}")
+    )
+
+    every: Duration = "15m"
+    """The time between two cuts, at least `1m`."""
+    keep: Annotated[int, Field(ge=1, le=1000)] = 96
+    """The number of these cuts that are kept; the oldest is dropped for a new one. Those that were asked for by name
+    do not count."""
+
+    @model_validator(mode="after")
+    def _long_enough(self) -> "CutsSpec":
+        if seconds(self.every) < SHORTEST_PERIOD:
+            raise ValueError(f"every is {self.every}: {_PERIOD}")
+        return self
+
+
 class RetrySpec(Model):
     """The retries of a table that fails, and of a driver that is refused."""
 
@@ -337,6 +357,9 @@ class ReplicatorSpec(Model):
     """The way in which changes are applied."""
     verify: VerifySpec | None = None
     """The verification of all tables in the background; unset: tables are verified on request only."""
+    cuts: CutsSpec | None = None
+    """Moments of the source at which all tables stay readable; unset: cuts are made on request only, and those that
+    were made before stay."""
     retry: RetrySpec = RetrySpec()
     """The retries of a table that fails, and of a driver that is refused."""
     retention: RetentionSpec = RetentionSpec()
@@ -393,7 +416,18 @@ class ReplicatorSpec(Model):
 
 
 LIVE_FIELDS = frozenset(
-    {"tables", "options", "on_schema_change", "on_table_drop", "snapshot", "apply", "verify", "retry", "retention"}
+    {
+        "tables",
+        "options",
+        "on_schema_change",
+        "on_table_drop",
+        "snapshot",
+        "apply",
+        "verify",
+        "cuts",
+        "retry",
+        "retention",
+    }
 )
 """Fields of `ReplicatorSpec` that a running driver takes over; all others are read at its start."""
 OPERATOR_FIELDS = frozenset({"suspend", "deletion_policy", "on_table_failure", "recover"})

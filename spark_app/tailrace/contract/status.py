@@ -201,6 +201,18 @@ class Assessment(Model):
     """The estimated seconds of the first snapshot."""
 
 
+class CutsStatus(Model):
+    """The cuts that are kept."""
+
+    kept: int
+    last: str
+    """The name of the newest."""
+    made: float
+    """The time at which it was made, in seconds since 1970."""
+    complete: bool
+    """Every table that was captured then is in it."""
+
+
 class Status(Model):
     name: str
     state: State
@@ -225,6 +237,8 @@ class Status(Model):
     dropping: Many[DroppedCopy] = ()
     assessment: Assessment | None = None
     """Reported by the driver that was started first, as long as it runs."""
+    cuts: CutsStatus | None = None
+    """None: there is no cut."""
     executors_wanted: int | None = None
     """The number of executors that running and waiting tasks fill, however many there may be; at least 1 while large
     batches do without. None: an older driver, whose executors always run."""

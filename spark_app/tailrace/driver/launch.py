@@ -218,7 +218,14 @@ def parts(
         is_done_with=lambda table: applier.is_done_with(table.place) and not _reads(runner, table),
     )
     capture = CaptureClient(folder.socket, timeout=RECORD_SECONDS)
-    cuts = CutKeeper(journal, capture, progress, target, text=lambda at: bound(places.source, journal.state).text(at))
+    cuts = CutKeeper(
+        journal,
+        capture,
+        progress,
+        target,
+        text=lambda at: bound(places.source, journal.state).text(at),
+        spec=lambda: live.spec.cuts,
+    )
     return DriverParts(applier, runner, stream, journal, dropped, cuts)
 
 

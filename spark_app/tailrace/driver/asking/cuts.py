@@ -10,16 +10,18 @@ Dying anywhere is safe: what no record says yet is found again in the tables.
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 
 from tailrace.apply.progress import HeldCut, Progress
 from tailrace.capture.client import CaptureClient
-from tailrace.changelog.logged import LoggedCut
+from tailrace.changelog.logged import LoggedCut, TableLog
 from tailrace.changelog.records.cuts import CutDropped, CutHeld, CutMade
 from tailrace.changelog.records.terms import Position
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.contract.driver import CutReport
+from tailrace.contract.resources import CutsSpec
+from tailrace.contract.units import seconds
 from tailrace.driver.asking.server import Conflict, Unknown
 from tailrace.driver.telling.cut_report import manifest, report
 from tailrace.errors import InvalidManifest
@@ -27,6 +29,8 @@ from tailrace.targets.api import Target
 
 log = logging.getLogger(__name__)
 
+BY_TIME = "%Y%m%d_%H%M%S"
+"""Names of cuts that nobody has named, in UTC."""
 NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,62}")
 """A part of tags, of files' names, and of identifiers in SQL."""
 
@@ -40,11 +44,12 @@ class CutKeeper:
         target: Target,
         *,
         text: Callable[[Position], str],
+        spec: Callable[[], CutsSpec | None] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`text`: a position as people read it."""
+        """`text`: a position as people read it. `spec`: as it is now."""
         self._journal, self._client, self._progress, self._target = journal, client, progress, target
-        self._text, self._clock = text, clock
+        self._text, self._spec, self._clock = text, spec, clock
         self._lock = Lock()
         self._shown: dict[str, LoggedCut] | None = None
         """The cuts as the manifests in the target have them; None: not known yet."""
@@ -82,6 +87,7 @@ class CutKeeper:
     def step(self) -> None:
         with self._lock:
             self._note()
+            self._schedule()
             self._show()
 
     def _note(self) -> None:
@@ -94,6 +100,26 @@ class CutKeeper:
             news.setdefault(name, {})[table_id] = held[name, table_id]
         if news:
             self._client.append([_held(name, tables) for name, tables in news.items()])
+            self._journal.refresh()
+
+    def _schedule(self) -> None:
+        """Make the cut that `spec.cuts` calls for now, and drop those that are too many."""
+        spec, state, now = self._spec(), self._journal.state, self._clock()
+        if spec is None:
+            return
+        own = [cut for cut in state.cuts.values() if cut.scheduled]
+        name = time.strftime(BY_TIME, time.gmtime(now))
+        events: list[CutMade | CutDropped] = []
+        if (
+            _is_due(own, now, seconds(spec.every))
+            and name not in state.cuts
+            and any(map(_is_read, state.tables.values()))
+        ):
+            events.append(CutMade(name=name, scheduled=True))
+        too_many = len(own) + len(events) - spec.keep
+        events += [CutDropped(name=cut.name) for cut in own[: max(too_many, 0)]]
+        if events:
+            self._client.append(events)
             self._journal.refresh()
 
     def _show(self) -> None:
@@ -114,6 +140,16 @@ class CutKeeper:
             if shown.get(name) is not cut:
                 self._target.show_cut(log_id, name, manifest(cut, state, self._text))
                 shown[name] = cut
+
+
+def _is_due(own: Sequence[LoggedCut], now: float, every: float) -> bool:
+    """After a clock that was set back, too."""
+    return not own or not 0 <= now - own[-1].made_at / 1e6 < every
+
+
+def _is_read(table: TableLog) -> bool:
+    """A cut before any table was read would hold none."""
+    return not table.removed and table.read_record > table.added_record
 
 
 def _held(name: str, tables: dict[int, HeldCut]) -> CutHeld:

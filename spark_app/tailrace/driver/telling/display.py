@@ -228,6 +228,7 @@ def render(status: Status) -> RenderableType:
     parts += _nulled(status)
     parts += _converging(status)
     parts += _differing(status)
+    parts += _cuts(status)
     parts += _faults(status)
     return Group(*parts)
 
@@ -264,6 +265,14 @@ def _differing(status: Status) -> list[RenderableType]:
         lines.append(Text.assemble((f"{visible(name)} ", "bold"), (said, "red"), " (tailrace verify --repair)"))
     more = len(wrong) - MAX_FAULTS
     return [*lines, f"… and {more} more tables that differ"] if more > 0 else lines
+
+
+def _cuts(status: Status) -> list[RenderableType]:
+    cuts = status.cuts
+    if cuts is None:
+        return []
+    age, state = seconds(max(status.updated_at - cuts.made, 0.0)), "complete" if cuts.complete else "not complete"
+    return [f"{cuts.kept} cuts, the last ({cuts.last}, {state}) {age} ago"]
 
 
 def _faults(status: Status) -> list[RenderableType]:

@@ -36,6 +36,10 @@ class _Once(Collector):
         yield _gauge("tailrace_apply_record", "Record that every running table has applied", status.apply.record)
         text = "Copies of dropped tables that are still to be deleted (onTableDrop: Drop)"
         yield _gauge("tailrace_dropped_tables_waiting", text, len(status.dropping))
+        cuts = status.cuts
+        yield _gauge("tailrace_cuts_kept", "Cuts whose versions are kept", 0 if cuts is None else cuts.kept)
+        text = "The time at which the newest cut was made"
+        yield _gauge("tailrace_cut_last_timestamp_seconds", text, None if cuts is None else cuts.made)
         yield from _tables(status)
         yield from _snapshots(status)
 

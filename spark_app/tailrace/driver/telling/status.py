@@ -19,6 +19,7 @@ from tailrace.contract.status import (
     Assessment,
     CaptureStatus,
     ComparedRows,
+    CutsStatus,
     DifferingColumn,
     DroppedCopy,
     Fault,
@@ -104,6 +105,7 @@ def assemble(at: Moment) -> Status:
         snapshots=tuple(_snapshot(at, s) for s in at.log.snapshots.values()),
         dropping=_dropping(at),
         assessment=at.assessment,
+        cuts=_cuts(at.log),
         executors_wanted=at.executors_wanted,
         fault=at.fault,
     )
@@ -113,6 +115,14 @@ def _dropping(at: Moment) -> tuple[DroppedCopy, ...]:
     """While the target stands still, too."""
     places = sorted(dropped.place for dropped in due(at.log))
     return tuple(DroppedCopy(name=".".join(place), fault=at.not_deleted.get(place)) for place in places)
+
+
+def _cuts(log: LogState) -> CutsStatus | None:
+    if not log.cuts:
+        return None
+    last = list(log.cuts.values())[-1]
+    complete = not last.awaited and not last.without
+    return CutsStatus(kept=len(log.cuts), last=last.name, made=last.made_at / 1e6, complete=complete)
 
 
 def _by_name(at: Moment) -> list[TableLog]:

@@ -1,6 +1,7 @@
 """The cuts of a driver, with a capture and a target in memory."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, cast
 
@@ -15,9 +16,12 @@ from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, fold
 from tailrace.cli import cut_text
+from tailrace.contract.resources import CutsSpec
 from tailrace.contract.status import Fault
 from tailrace.driver.asking.cuts import CutKeeper
 from tailrace.driver.asking.server import Conflict, Unknown
+from tailrace.driver.telling import display, metrics
+from tailrace.driver.telling.status import Moment, assemble
 from tailrace.errors import InvalidManifest
 from tailrace.targets.api import Target
 
@@ -127,3 +131,58 @@ def test_bad_names_are_refused_and_nothing_is_recorded(world: World, keeper: Cut
     with pytest.raises(Unknown, match=r"there is no cut 'nine'.*The newest are noon"):
         keeper.drop("nine")
     assert world.state.number == number
+
+
+def test_the_clock_makes_cuts_and_drops_the_oldest_of_its_own(world: World, progress: Progress) -> None:
+    now: list[float] = [1_000_000.0]
+    spec: list[CutsSpec | None] = [CutsSpec(every="15m", keep=2)]
+    journal, client = cast(SharedJournal, world), cast(CaptureClient, world)
+    keeper = CutKeeper(
+        journal, client, progress, cast(Target, world), text=str, spec=lambda: spec[0], clock=lambda: now[0]
+    )
+
+    def at(seconds: float) -> list[str]:
+        """A step at this time, by which the journal's writer goes, too."""
+        now[0] = 1_000_000.0 + seconds
+        before = set(world.state.cuts)
+        keeper.step()
+        made = {n: c.model_copy(update={"made_at": int(now[0] * 1e6)}) for n, c in world.state.cuts.items()}
+        changes = {"cuts": {n: made[n] if n not in before else c for n, c in world.state.cuts.items()}}
+        world.state = world.state.model_copy(update=changes)
+        return list(world.state.cuts)
+
+    assert at(0) == ["19700112_134640"]
+    keeper.make("by_name")
+    assert len(at(899)) == 2
+    assert at(900) == ["19700112_134640", "by_name", "19700112_140140"]
+    assert at(1800) == ["by_name", "19700112_140140", "19700112_141640"]
+    assert world.files.keys() == set(at(1801))
+    assert at(-5000)[-1] == "19700112_122320", "a clock that was set back"
+    spec[0] = CutsSpec(keep=1)
+    assert at(-4999) == ["by_name", "19700112_122320"]
+    spec[0] = None
+    assert at(9999) == ["by_name", "19700112_122320"]
+
+
+def test_no_cut_is_made_before_a_table_was_read(world: World, progress: Progress) -> None:
+    unread = {i: table.model_copy(update={"read_record": -1}) for i, table in world.state.tables.items()}
+    world.state = world.state.model_copy(update={"tables": unread})
+    journal, client = cast(SharedJournal, world), cast(CaptureClient, world)
+    CutKeeper(journal, client, progress, cast(Target, world), text=str, spec=CutsSpec).step()
+    assert world.state.cuts == {}
+
+
+def test_status_metrics_and_display_have_the_last_cut(world: World, progress: Progress, keeper: CutKeeper) -> None:
+    moment = Moment(name="shop", now=1_000.0, started_at=1.0, log=world.state)
+    assert assemble(moment).cuts is None
+    keeper.make("noon")
+    keeper.make("nine")
+    progress.hold("nine", 1, HeldCut(12))
+    progress.hold("nine", 2, HeldCut(13))
+    keeper.step()
+    status = assemble(replace(moment, log=world.state))
+    assert status.cuts is not None
+    assert (status.cuts.kept, status.cuts.last, status.cuts.complete) == (2, "nine", True)
+    text = metrics.render(status).decode()
+    assert "tailrace_cuts_kept 2.0" in text and f"tailrace_cut_last_timestamp_seconds {status.cuts.made}" in text
+    assert str(display._cuts(status)[0]).startswith("2 cuts, the last (nine, complete) ")

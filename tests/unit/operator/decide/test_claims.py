@@ -11,6 +11,7 @@ from tailrace.contract.status import (
     Assessment,
     CaptureStatus,
     ComparedRows,
+    CutsStatus,
     Fault,
     NulledColumn,
     SnapshotStatus,
@@ -133,6 +134,14 @@ def test_rows_that_differ_from_the_source_are_told_until_a_verification_finds_no
     assert condition(away, "Verified") == told, "it stays so while no driver tells"
     well = condition(after(away.status, 0), "Verified")
     assert (well.status, well.reason) == ("True", "CopyEqual") and "1 of 2 tables" in well.message
+
+
+def test_the_last_cut_is_in_the_status() -> None:
+    cuts = CutsStatus(kept=96, last="20261128_120000", made=NOW, complete=True)
+    found = decide(running(tables(WELL).model_copy(update={"cuts": cuts})), LIMITS).status.cuts
+    assert found is not None
+    assert (found.kept, found.last, found.complete, found.made_at is None) == (96, "20261128_120000", True, False)
+    assert decide(running(tables(WELL)), LIMITS).status.cuts is None
 
 
 def test_values_that_became_null_are_told_once_for_each_column_and_hold_up_nothing() -> None:
