@@ -28,6 +28,8 @@ class SharedJournal:
         self._lock = RLock()
         self._state = reader.state
         self._looked = clock()
+        self._begun = self._ended = 0
+        """Looks at the storage, numbered: the last that has begun, and the last that has ended."""
 
     @property
     def state(self) -> LogState:
@@ -46,9 +48,14 @@ class SharedJournal:
         return self._state
 
     def look(self) -> LogState:
-        """Read to the journal's end, whichever process has written it."""
+        """Read to the journal's end, whichever process has written it. Threads that ask while a look is under way share
+        the next one: it begins after each of them has asked, so it sees what a look of their own would."""
+        wanted = self._begun + 1
         with self._lock:
-            while self._reader.poll():
-                pass
-            self._state, self._looked = self._reader.state, self._clock()
-        return self._state
+            if self._ended < wanted:
+                self._begun += 1
+                number = self._begun
+                while self._reader.next() is not None:
+                    pass
+                self._state, self._looked, self._ended = self._reader.state, self._clock(), number
+            return self._state

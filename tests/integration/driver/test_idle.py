@@ -10,10 +10,16 @@ from support.postgres import PostgresServer
 from support.proof.harness import SMALL, Proof
 from support.proof.on_s3 import OnS3
 from support.s3 import S3Server
+from support.s3_requests import Bill
 
 CALM_SECONDS = 20.0
 """After the snapshots: the last records and their commits."""
 IDLE_SECONDS = 60.0
+FRESHNESS_SECONDS = 2
+"""The setting of `Deployment`."""
+BUSY_SECONDS = 8
+FIRST = 10
+"""Requests that read the keys of the snapshots' files."""
 MOST = 30
 """Requests in that time: the look for other writers, and the records by which the source may forget its log."""
 
@@ -34,7 +40,16 @@ def test_an_idle_replicator_asks_its_storage_for_next_to_nothing(
         asked = s3.requests()[before:]
         print(f"{len(asked)} requests in {IDLE_SECONDS:.0f} s idle")
         assert len(asked) <= MOST, Counter(request.rpartition("/")[0] for request in asked)
-        postgres.execute("UPDATE proof.single SET v = v + 1")
+        before = len(s3.requests())
+        for _ in range(BUSY_SECONDS):
+            postgres.execute("UPDATE proof.single SET v = v + 1 WHERE ctid IN (SELECT ctid FROM proof.single LIMIT 1)")
+            time.sleep(1)
+        time.sleep(2 * FRESHNESS_SECONDS)
+        bill = Bill(s3.requests()[before:], BUSY_SECONDS)
+        print(bill)
+        assert bill.records and bill.commits
+        assert bill.of_tables(writes=True) <= 2 * bill.commits and bill.of_tables() <= 5 * bill.commits + FIRST
+        assert bill.of_log(writes=True) <= 2 * bill.records and bill.of_log() <= 5 * bill.records
         proof.settle(run)
     finally:
         proof.deployment.close()

@@ -1,5 +1,8 @@
 """The driver reads the journal by capture's word: an idle Replicator asks its storage twice a minute."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -101,3 +104,38 @@ def test_a_look_finds_a_record_of_another_writer_at_once(followed: Followed) -> 
     JournalWriter.claim(followed.storage, "another")
     assert followed.journal.look().epoch == 1
     assert followed.journal.refresh().epoch == 1
+
+
+def test_threads_that_ask_while_a_look_is_under_way_share_the_next_one(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The present one may have passed the record that they are to see."""
+    passed, go_on, get = threading.Event(), threading.Event(), followed.storage.get
+
+    def slowly(path: str) -> bytes:
+        try:
+            return get(path)
+        finally:
+            if not passed.is_set():
+                passed.set()
+                go_on.wait(10)
+
+    monkeypatch.setattr(followed.storage, "get", slowly)
+    with ThreadPoolExecutor(7) as pool:
+        first = pool.submit(lambda: followed.journal.look().epoch)
+        assert passed.wait(10)
+        JournalWriter.claim(Storage.open(StorageLocation(location=followed.storage.root)), "another")
+        later = [pool.submit(lambda: followed.journal.look().epoch) for _ in range(6)]
+        time.sleep(0.3)
+        go_on.set()
+        assert (first.result(), [one.result() for one in later]) == (0, [1] * 6)
+    assert followed.requests() == 3, "the first, and two that meet the new record and the end"
+
+
+def test_who_shared_a_look_that_failed_looks_again(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(followed.journal._reader, "next", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            followed.journal.look()
+    JournalWriter.claim(followed.storage, "another")
+    assert followed.journal.look().epoch == 1

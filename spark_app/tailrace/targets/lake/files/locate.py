@@ -73,10 +73,9 @@ def locate(
         if index is None and apart(span, (file.lower.get(layout.key[0]), file.upper.get(layout.key[0]))):
             continue  # most files of a large table, for the keys of a chunk
         index = cache.get(file.path + form) if index is None and few else index
-        if index is not None and index.meets(wanted):
-            _prove(access, file, file.path + form, cache)
         matches = _search(access, file, layout, wanted, cache) if index is None else index.find(wanted)
         if (rows := live(file, matches)) is not None:
+            _prove(access, file, file.path + form, cache)
             found[file.path] = rows
     return found
 
@@ -193,8 +192,6 @@ def _search(access: FileAccess, file: DataFile, layout: Layout, wanted: WantedKe
     columns = wanted.columns if len(chosen) == len(wanted.words) else [column.take(chosen) for column in wanted.columns]
     name = file.path + _form(layout)
     index = cache.get(name)
-    if index is not None:
-        _prove(access, file, name, cache)
     if index is None and not cache.too_large(name) and cache.admits(file.rows * _ROW_BYTES):
         with parquet(access, file.path) as opened:
             read = _all_keys(opened, layout, file.path, cache.most)

@@ -213,6 +213,19 @@ def test_the_keys_of_a_new_file_are_known_without_reading_it_but_it_must_be_ther
     assert (found[new.path].positions.tolist(), found[new.path].keys.tolist()) == ([1], [0])
 
 
+def test_a_new_file_is_asked_for_only_if_a_row_of_it_is_found(tmp_path: Path) -> None:
+    """Each question is a request, and random keys meet the bounds of every small file."""
+    layout, cache = layout_of(table_schema([("k", "int64")], ["k"])), IndexCache(1 << 20)
+    new = DataFile(f"file://{tmp_path}/new.parquet", 2, 100)
+    locate.note_keys(new.path, layout, [pa.array([1, 9])], cache)
+    for keys in ([5], list(range(2, 9)), list(range(10, 200))):
+        assert locate.locate(LocalFiles(), [new], layout, pa.table({"k": keys}), cache) == {}
+    dead = DataFile(new.path, 2, 100, BitMap64([0]))
+    assert locate.locate(LocalFiles(), [dead], layout, pa.table({"k": [1]}), cache) == {}
+    with pytest.raises(NotFound):
+        locate.locate(LocalFiles(), [dead], layout, pa.table({"k": [9]}), cache)
+
+
 @pytest.mark.parametrize("limit", [0, 1 << 20])
 def test_a_file_that_is_older_than_a_key_column_stops_its_table_alone(limit: int, tmp_path: Path) -> None:
     old = layout_of(table_schema([("a", "int64")], ["a"]))
