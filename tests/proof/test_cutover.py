@@ -2,14 +2,17 @@
 
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import psycopg
+import pymysql
 import pytest
 from typing_extensions import override
 
+from support.mysql import MYSQL, MysqlServer
 from support.postgres import PostgresServer
 from support.proof.process import ENVIRONMENT, Deployment, forked, status
 from support.seam_names import checked
@@ -30,13 +33,23 @@ QUIET = "ALTER DATABASE postgres SET default_transaction_read_only = on"
 WRITABLE = "ALTER DATABASE postgres RESET default_transaction_read_only"
 
 
+MYSQL_SCHEMA = (
+    "CREATE TABLE shop.item (id int NOT NULL AUTO_INCREMENT PRIMARY KEY, name varchar(40))",
+    "CREATE TABLE shop.sale (id bigint NOT NULL AUTO_INCREMENT PRIMARY KEY, item int)",
+)
+Server = PostgresServer | MysqlServer
+Sale = tuple[int, int]
+"""Item and receipt."""
+
+
 class Program(threading.Thread):
     """A program that writes, wherever it is told to; what a server has confirmed must not be lost."""
 
-    def __init__(self, server: PostgresServer) -> None:
+    def __init__(self, server: Server, sell: Callable[[Any], Sale], error: type[Exception]) -> None:
         super().__init__(daemon=True)
-        self.server: PostgresServer | None = server
-        self.confirmed: list[tuple[int, int]] = []
+        self.server: Server | None = server
+        self.sell, self.error = sell, error
+        self.confirmed: list[Sale] = []
         self.ended = False
         self.start()
 
@@ -47,19 +60,10 @@ class Program(threading.Thread):
             if server is None:
                 time.sleep(0.01)
                 continue
-            with suppress(psycopg.Error), server.connect() as connection:
+            with suppress(self.error), closing(server.connect()) as connection:
                 while server is self.server and not self.ended:
-                    self.sell(connection)
+                    self.confirmed.append(self.sell(connection))
                     time.sleep(0.05)
-
-    def sell(self, connection: psycopg.Connection[Any]) -> None:
-        with connection.transaction():
-            sold = connection.execute(
-                "INSERT INTO shop.item (name) VALUES ('item') RETURNING id, nextval('shop.receipt')"
-            ).fetchone()
-            assert sold is not None
-            connection.execute("INSERT INTO shop.sale (item, receipt) VALUES (%s, %s)", sold)
-        self.confirmed.append((int(sold[0]), int(sold[1])))
 
     def sells(self) -> None:
         """It does now."""
@@ -67,15 +71,35 @@ class Program(threading.Thread):
         until(lambda: len(self.confirmed) > before + 5, "the program sells")
 
 
+def sell_in_postgresql(connection: psycopg.Connection[Any]) -> Sale:
+    with connection.transaction():
+        sold = connection.execute(
+            "INSERT INTO shop.item (name) VALUES ('item') RETURNING id, nextval('shop.receipt')"
+        ).fetchone()
+        assert sold is not None
+        connection.execute("INSERT INTO shop.sale (item, receipt) VALUES (%s, %s)", sold)
+    return int(sold[0]), int(sold[1])
+
+
+def sell_in_mysql(connection: Any) -> Sale:
+    connection.begin()
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO shop.item (name) VALUES ('item')")
+        item = cursor.lastrowid
+        cursor.execute("INSERT INTO shop.sale (item) VALUES (%s)", [item])
+        receipt = cursor.lastrowid
+    connection.commit()
+    return int(item), int(receipt)
+
+
 class Move:
     """One direction."""
 
-    def __init__(self, folder: Path, source: PostgresServer, target: PostgresServer, **spec: object) -> None:
+    def __init__(self, folder: Path, source: Server, target: Server, **spec: object) -> None:
         self.source, self.target = source, target
-        place = {"type": "postgresql", "host": target.host, "port": target.port, "database": "postgres"}
         more = {"tables": {"include": ["shop.*"]}, "apply": {"freshness": "300ms"}} | spec
-        into = {"target": {**place, "username": "postgres", "adopt": True}}
-        self.deployment = Deployment(folder, source.source(), spec=more | into)
+        into = {"target": {**place_of(target), "adopt": True}}
+        self.deployment = Deployment(folder, place_of(source), spec=more | into)
         self.deployment.write_manifest()
 
     def run(self) -> Any:
@@ -98,17 +122,19 @@ class Move:
         return forked(["cutover", *here, *arguments], environment, output).wait(120), output.read_text()
 
 
+@pytest.mark.turn(0, 2)
 @pytest.mark.timeout(600)
 def test_programs_move_to_a_newer_server_and_back(tmp_path: Path) -> None:
     with PostgresServer(14) as old, PostgresServer(18) as new:
         old.execute(SCHEMA + TAKEN)
         new.execute(SCHEMA + TAKEN)
-        program = Program(old)
+        program = Program(old, sell_in_postgresql, psycopg.Error)
         there, back = Move(tmp_path / "there", old, new), Move(tmp_path / "back", new, old, snapshot={"initial": False})
         try:
             program.sells()
             run = there.run()
-            refused_while_the_program_writes(there, program)
+            refused_while_the_program_writes(there, program, QUIET)
+            assert new.execute("SELECT last_value FROM shop.receipt") == [(1000,)]
             program.server = None
             old.execute(QUIET)
             done_once_whoever_is_killed(there)
@@ -130,15 +156,48 @@ def test_programs_move_to_a_newer_server_and_back(tmp_path: Path) -> None:
             back.deployment.close()
 
 
-def refused_while_the_program_writes(move: Move, program: Program) -> None:
+@pytest.mark.turn(1, 2)
+@pytest.mark.timeout(600)
+def test_programs_move_to_a_newer_mysql(tmp_path: Path) -> None:
+    with MysqlServer("mysql-8.0") as old, MysqlServer(MYSQL) as new:
+        old.script("CREATE DATABASE shop", *MYSQL_SCHEMA)
+        new.script(
+            "CREATE DATABASE shop",
+            *(table.replace("varchar(40)", "longtext COLLATE utf8mb4_0900_bin") for table in MYSQL_SCHEMA),
+        )
+        program = Program(old, sell_in_mysql, pymysql.MySQLError)
+        move = Move(tmp_path / "move", old, new)
+        try:
+            program.sells()
+            run = move.run()
+            refused_while_the_program_writes(move, program, "SET GLOBAL read_only = ON")
+            assert run.poll() is None
+            program.server = None
+            old.execute("SET GLOBAL read_only = ON")
+            done_once_whoever_is_killed(move)
+            ended_for_good(move, run)
+            sold_on(program, new)
+        finally:
+            program.ended = True
+            move.deployment.close()
+
+
+def place_of(server: Server) -> dict[str, object]:
+    """As source and target name it."""
+    place: dict[str, object] = {"host": server.host, "port": server.port}
+    if isinstance(server, MysqlServer):
+        return place | {"type": "mysql", "username": "root"}
+    return place | {"type": "postgresql", "database": "postgres", "username": "postgres"}
+
+
+def refused_while_the_program_writes(move: Move, program: Program, quiet: str) -> None:
     """By name; nothing has happened."""
     code, said = move.cutover("--check")
     assert (code, said.strip().splitlines()[-1]) == (0, "ready for the cutover"), said
     code, said = move.cutover("--writers-stopped", "--timeout", "3s")
     assert code == 1 and "StillWritten" in said, said
     code, said = move.cutover("--timeout", "1s")
-    assert code == 1 and "is not read-only" in said and QUIET in said, said
-    assert move.target.execute("SELECT last_value FROM shop.receipt") == [(1000,)]
+    assert code == 1 and "is not read-only" in said and quiet in said, said
     program.sells()
 
 
@@ -147,7 +206,7 @@ def done_once_whoever_is_killed(move: Move) -> None:
         code, said = move.cutover(seams=seam)
         assert code == -9, said
     code, said = move.cutover("--json")
-    assert code == 0 and '"shop.receipt"' in said, said
+    assert code == 0 and '"next":' in said, said
     assert move.cutover("--json")[1].splitlines()[-1] == said.splitlines()[-1]
     assert sales(move.source) == sales(move.target)
 
@@ -162,11 +221,12 @@ def ended_for_good(move: Move, run: Any) -> None:
     manifest, state = str(move.deployment.manifest), str(move.deployment.state)
     done = move.deployment.command("drop", "--data", "-f", manifest, "--run-dir", state, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert move.source.execute("SELECT 1 FROM pg_replication_slots") == []
+    if isinstance(move.source, PostgresServer):
+        assert move.source.execute("SELECT 1 FROM pg_replication_slots") == []
     assert sales(move.source) == sales(move.target)
 
 
-def sold_on(program: Program, server: PostgresServer) -> None:
+def sold_on(program: Program, server: Server) -> None:
     """The program continues there at once, with new numbers, and finds all that it has sold."""
     program.server = server
     program.sells()
@@ -175,11 +235,14 @@ def sold_on(program: Program, server: PostgresServer) -> None:
     assert set(program.confirmed) <= set(sales(server))
 
 
-def sales(server: PostgresServer) -> list[tuple[Any, ...]]:
-    rows = "SELECT item, receipt FROM shop.sale JOIN shop.item ON item.id = item ORDER BY 1, 2"
-    return server.execute(rows)
+def sales(server: Server) -> list[tuple[Any, ...]]:
+    receipt = "receipt" if isinstance(server, PostgresServer) else "sale.id"
+    return server.execute(f"SELECT item, {receipt} FROM shop.sale JOIN shop.item ON item.id = item ORDER BY 1, 2")
 
 
-def force(server: PostgresServer, statement: str) -> None:
+def force(server: Server, statement: str) -> None:
+    if isinstance(server, MysqlServer):
+        server.execute(statement)  # as root
+        return
     with server.connect(options="-c default_transaction_read_only=off") as connection:
         connection.execute(statement.encode())

@@ -73,8 +73,9 @@ def begin(
     chunk_rows: int | None = None,
     **target: Any,
 ) -> Pipeline:
-    """`target`: more of its fields."""
-    snapshot: dict[str, object] = {} if chunk_rows is None else {"snapshot": {"chunkRows": chunk_rows}}
+    """`target`: more of its fields; with `initial=False` nothing is read."""
+    reads = bool(target.pop("initial", True))
+    snapshot = {"snapshot": {"initial": reads, **({} if chunk_rows is None else {"chunkRows": chunk_rows})}}
     document = document_of(
         "copies",
         source=source,

@@ -17,7 +17,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support.ddl.lake import InMemoryLake
-from tailrace import targets
 from tailrace.apply.applier import Applier
 from tailrace.apply.progress import Progress
 from tailrace.apply.unit_worker import UnitWorker
@@ -35,6 +34,7 @@ from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.resources import Replicator, SnapshotRequestSpec
 from tailrace.driver.asking.control import DriverControl
 from tailrace.errors import Retry, TailraceError
+from tailrace.places import Places
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Tools
 from tailrace.sources.api import Interrupted, Source
@@ -49,7 +49,7 @@ QUICK = Timing(record=0.02, poll=0.2, heartbeat=0.1, step=0.02)
 def lake(replicator: Replicator, spark: SparkSession) -> Units:
     """The real tables."""
     storage = Storage.open(replicator.spec.storage)
-    return targets.open(replicator.spec.target).units(
+    return Places(replicator.spec).target.units(
         Runtime(storage, lambda: None, lambda: spark, replicator.spec.source.type)
     )
 

@@ -251,7 +251,7 @@ class Handover(Protocol):
 
     def finish(self, log_id: str, report: str) -> None:
         """Keep the report and forget the copies, in one transaction: from then on no driver with this change log can
-        change or drop them. `Retry`: one of them is not level with the others."""
+        change or drop them. `Retry`: one of them is being replaced."""
 
 
 @dataclass(frozen=True)

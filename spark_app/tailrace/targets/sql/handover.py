@@ -87,10 +87,11 @@ class SqlHandover:
             state.prepare(session)
             with session.transaction():
                 mine = f"FROM {SCHEMA}.tables WHERE log_id = %s"
-                copies = session.rows(f"SELECT member, hidden, place_schema, place_name {mine} FOR UPDATE", log_id)
-                for member, hidden, *place in copies:
-                    if hidden or not member:
-                        raise Retry(f"table {'.'.join(map(str, place))} of the target is not level with the others")
+                for hidden, *place in session.rows(
+                    f"SELECT hidden, place_schema, place_name {mine} FOR UPDATE", log_id
+                ):
+                    if hidden:
+                        raise Retry(f"table {'.'.join(map(str, place))} of the target is being replaced")
                 session.run(f"INSERT INTO {SCHEMA}.handovers (log_id, report) VALUES (%s, %s)", log_id, report)
                 session.run(f"DELETE {mine}", log_id)
                 session.run(f"DELETE FROM {SCHEMA}.logs WHERE log_id = %s", log_id)

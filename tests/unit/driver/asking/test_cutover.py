@@ -1,0 +1,127 @@
+"""The refusals of a cutover that no server is asked for."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from support.resources import replicator
+from tailrace.contract.resources import Replicator
+from tailrace.contract.status import ApplyStatus, ComparedRows, Fault, NulledColumn, Status, TableStatus, Verification
+from tailrace.driver.asking.cutover import Cutover, CutoverRefused, Wishes
+from tailrace.places import Places
+
+DATABASE = {"type": "postgresql", "host": "copy", "database": "shop", "username": "tailrace"}
+NOW = 1_000_000.0
+
+
+class Running:
+    """A driver whose comparisons have this result."""
+
+    def __init__(self, status: Status, after: Status | None = None) -> None:
+        self.found, self.after = status, after
+        self.compared: list[Sequence[str]] = []
+
+    def status(self) -> Status:
+        return self.found
+
+    def verify(self, tables: Sequence[str]) -> None:
+        self.compared.append(tables)
+        self.found = self.after or self.found
+
+
+def cutover(folder: Path, driver: Running | None = None, **spec: Any) -> Cutover:
+    document = replicator("shop", target=DATABASE, storage={"location": f"file://{folder}/log"})
+    document["spec"] |= spec
+    found = Replicator.model_validate(document)
+    return Cutover(
+        found,
+        Places(found.spec),
+        driver or Running(status()),
+        Wishes(1.0),
+        lambda line: None,
+        clock=lambda: NOW,
+        sleep=lambda seconds: None,
+    )
+
+
+def table(**more: Any) -> TableStatus:
+    return TableStatus.model_validate({"name": "shop.item", "state": "REPLICATING", "read": True} | more)
+
+
+def status(*tables: TableStatus, **more: Any) -> Status:
+    return Status.model_validate(
+        {"name": "shop", "state": "Running", "started_at": 1.0, "updated_at": 1.0, "tables": tables} | more
+    )
+
+
+def verified(at: float, undecided: int = 0) -> Verification:
+    return Verification(snapshot="s", at=at, record=1, compared=ComparedRows(rows=1, undecided=undecided))
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ({"type": "delta", "location": "file:///lake"}, "the target is delta"),
+        ({"type": "mysql", "host": "copy", "username": "tailrace"}, "the source is postgresql, the target mysql"),
+    ],
+)
+def test_only_a_database_of_the_same_product_takes_programs(tmp_path: Path, target: dict[str, str], said: str) -> None:
+    with pytest.raises(CutoverRefused, match=said):
+        cutover(tmp_path, target=target).run()
+
+
+def test_without_a_change_log_there_is_nothing_to_cut_over(tmp_path: Path) -> None:
+    with pytest.raises(CutoverRefused, match="nothing was copied"):
+        cutover(tmp_path).run()
+
+
+FAULT = Fault(name="TargetRefused", message="no room", fix="Make room.")
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (status(table()), []),
+        (status(table(), state="Starting"), ["the Replicator is Starting: "]),
+        (status(table(), apply=ApplyStatus(suspended=True)), ["writing to the target is suspended"]),
+        (status(), ["no table is copied"]),
+        (status(table(state="SNAPSHOTTING")), ["table shop.item is SNAPSHOTTING"]),
+        (status(table(state="STOPPED", fault=FAULT)), ["table shop.item has a fault: TargetRefused: no room"]),
+        (status(table(read=False)), ["table shop.item has not been read completely"]),
+        (status(table(replacing=True)), ["table shop.item has not been read completely"]),
+        (status(table(holes=2)), ["table shop.item withholds 2 rows"]),
+        (status(table(nulled=(NulledColumn(column="d", values=1),))), ["table shop.item has values that became NULL"]),
+        (status(table(lag_seconds=90.0)), ["the copies are 90 s behind, and programs would have to wait for that"]),
+    ],
+)
+def test_a_copy_that_is_not_level_is_named(tmp_path: Path, found: Status, said: list[str]) -> None:
+    assert [message for message, _ in cutover(tmp_path)._not_ready(found)] == said
+
+
+def test_a_copy_that_is_meant_to_be_another_is_named(tmp_path: Path) -> None:
+    made = cutover(tmp_path, options=[{"match": "shop.i*", "where": "n > 1", "as": {"n": "text"}}])
+    tables = [SimpleNamespace(schema=SimpleNamespace(name=f"shop.{n}", schema_name="shop", table_name=n)) for n in "ij"]
+    assert [message for message, _ in made._not_whole(cast(Any, tables))] == [
+        "the copy of shop.i is another than the table: options[].where",
+        "the copy of shop.i is another than the table: options[].as",
+    ]
+
+
+def test_what_was_compared_within_a_day_is_not_compared_again(tmp_path: Path) -> None:
+    driver = Running(status(table(verified=verified(NOW - 3600))))
+    cutover(tmp_path, driver)._verify()
+    assert driver.compared == []
+    old = table(verified=verified(NOW - 90_000))
+    driver = Running(status(old), status(table(verified=verified(NOW))))
+    cutover(tmp_path, driver)._verify()
+    assert driver.compared == [["shop.item"]]
+
+
+def test_rows_that_no_comparison_decides_are_refused(tmp_path: Path) -> None:
+    driver = Running(status(table(verified=verified(NOW, undecided=1))))
+    with pytest.raises(CutoverRefused, match="not known to be equal"):
+        cutover(tmp_path, driver)._verify()
+    assert len(driver.compared) == 3
