@@ -158,7 +158,8 @@ def test_copies_that_were_handed_over_are_refused_and_left_alone(postgres: Postg
     assert (handover.done("log"), handover.done("another")) == ("{}", None)
     assert target.lacking([("shop", "item")], "log") == []
     assert postgres.execute(f"SELECT log_id FROM {state.SCHEMA}.handovers") == [("log",)]
-    with handover.sessions.session() as session, pytest.raises(CutOver):  # type: ignore[attr-defined]
+    assert isinstance(handover, handovers.SqlHandover)
+    with handover.sessions.session() as session, pytest.raises(CutOver):
         handovers.refuse(session, "log")
 
 
@@ -196,7 +197,7 @@ def test_a_driver_that_runs_ends_and_changes_nothing(postgres: PostgresServer, t
     assert postgres.execute("SELECT sum(n) FROM shop.item", dbname="copy") == [(45,)]
     removal = targets.open(copy.replicator.spec.target).removal(no_spark)
     assert removal.exists(("shop", "item")) and removal.owner(("shop", "item")) is None
-    removal.finish()
+    removal.finish(origin.log_id)
     assert handover.done(origin.log_id) == "{}"
     copy.stop()
 
