@@ -5,7 +5,7 @@ What is not known is not claimed, except what stays true while no driver reports
 
 from collections.abc import Iterable, Sequence
 
-from tailrace.contract.status import Assessment, Status, TableStatus
+from tailrace.contract.status import Assessment, ObjectiveStatus, Status, TableStatus
 from tailrace.contract.units import size_text
 from tailrace.errors import error_line
 from tailrace_operator.decide.model import EmitEvent, Limits
@@ -177,9 +177,23 @@ def _lag(status: Status, limits: Limits) -> Iterable[Claim]:
         yield Claim("Lagging", "True", Reason.FRESHNESS_MISSED, f"{bounded(missed, MAX_WHY)}.")
     else:
         yield Claim("Lagging", _truth(late), Reason.LAG_HIGH if late else Reason.LAG_LOW, text if late else "")
+    if status.objective is not None:
+        yield from _objective(status.objective, bad)
+        return
     met = not late and not bad
     why = "" if met else (text if late else f"{bad} tables are failing.")
     yield Claim("SLOMet", _truth(met), Reason.MET if met else Reason.NOT_MET, why)
+
+
+def _objective(found: ObjectiveStatus, bad: int) -> Iterable[Claim]:
+    """Tables that fail have changes that nobody counts until they work again."""
+    within = times.span(found.within_seconds)
+    if bad:
+        yield Claim("SLOMet", "False", Reason.NOT_MET, f"{bad} tables are failing.")
+    elif found.remaining is not None:
+        met = found.remaining >= 0
+        asked = f"fewer than {found.percent:g}% of the changes became visible within {within}."
+        yield Claim("SLOMet", _truth(met), Reason.MET if met else Reason.NOT_MET, "" if met else asked)
 
 
 def _retained(status: Status, limits: Limits) -> Iterable[Claim]:

@@ -58,6 +58,7 @@ def _tables(observed: ObservedReplicator, reported: Status, pod: ObservedPod) ->
     if reported.state in ("Starting", "Failing", "Stopped") and not reported.tables_total:
         return _tables_unreported(observed.status.tables, None)
     return {
+        "objective": None if reported.objective is None else summary.objective(reported.objective),
         "tables": summary.tables(reported),
         "tables_summary": f"{reported.tables_replicating}/{reported.tables_total}",
     }

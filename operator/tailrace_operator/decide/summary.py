@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from tailrace.contract.status import Fault, SnapshotStatus, Status, TableStatus
+from tailrace.contract.status import Fault, ObjectiveStatus, SnapshotStatus, Status, TableStatus
 from tailrace_operator.observe.model import ObservedDriver
 from tailrace_operator.status import times
 from tailrace_operator.status.conditions import bounded, short
@@ -128,6 +128,14 @@ def lag(status: Status) -> float | None:
     if captured is None or (status.tables and not any(t.state in WORKING for t in status.tables)):
         return None
     return captured + (applied or 0.0)
+
+
+def objective(found: ObjectiveStatus) -> str | None:
+    """`99.72% (99% within 10s), 72% left`."""
+    if found.met_percent is None or found.remaining is None:
+        return None
+    asked = f"{found.percent:g}% within {times.span(found.within_seconds)}"
+    return f"{found.met_percent:.2f}% ({asked}), {100 * max(found.remaining, 0):.0f}% left"
 
 
 def active_requests(status: Status) -> list[SnapshotStatus]:

@@ -256,6 +256,9 @@ class ReplicatorStatus(Model):
     that does not answer."""
     snapshot_summary: ShortText | None = None
     """Share of the rows of running snapshots that is read (`63%`); none while no snapshot runs."""
+    objective: ShortText | None = None
+    """The percentage of changes that were in time, of what `spec.objective` asks for, and the share of late ones that
+    is left: `99.72% (99% within 10s), 72% left`."""
     executors_summary: ShortText | None = None
     """Number of running executors and of those that there should be now (`1/2`)."""
     source: ShortText | None = None

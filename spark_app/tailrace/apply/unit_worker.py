@@ -6,11 +6,13 @@ record says where to continue, and nothing at or below it is applied again.
 """
 
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import RLock
 
+from tailrace.apply.freshness import Freshness
 from tailrace.apply.lost import needed_chunks, without_lost_chunks
 from tailrace.apply.progress import HeldCut, Progress, TableProgress, add
 from tailrace.apply.publishing import read_whole
@@ -87,8 +89,10 @@ Present = tuple[TableCopy, TableLog]
 class UnitWorker:
     """`unit` is in the target; the worker opens its tables."""
 
-    def __init__(self, unit: Unit, progress: Progress, limits: BatchLimits) -> None:
+    def __init__(self, unit: Unit, progress: Progress, limits: BatchLimits, freshness: Freshness | None = None) -> None:
+        """`freshness`: measures the changes that become visible."""
         self._unit = unit
+        self._freshness = freshness
         self._progress = progress
         self._limits = limits
         self._lock = RLock()
@@ -194,7 +198,9 @@ class UnitWorker:
         behind = [copy for copy, _ in present if self._covered(copy) < end]
         slices = {copy.table_id: part for copy in behind if (part := self._cut(state, copy, end)) is not None}
         if slices:
+            before = {copy.table_id: self._covered(copy) for copy in behind}
             self._commit(UnitBatch(end, _level_at(end, present), slices))
+            self._measure(state, [(copy, table) for copy, table in present if copy.table_id in slices], before, end)
         for copy, table in present:
             copy.judge(state, table)
             part = slices.get(copy.table_id)
@@ -272,6 +278,16 @@ class UnitWorker:
             self.copies[table_id].applied = applied
             name = batch.slices[table_id].schema.name
             log.debug("applied to record %d", batch.record, extra={"table": name, "record": batch.record})
+
+    def _measure(
+        self, state: LogState, moved: Sequence[Present], before: Mapping[int, RecordNumber], end: RecordNumber
+    ) -> None:
+        """Changes of a new copy do not count: nobody sees it yet."""
+        if self._freshness is not None:
+            now = time.time()
+            for copy, table in moved:
+                if not copy.replacing:
+                    self._freshness.applied(state, table, (before[copy.table_id], end), now)
 
     def _open(self, state: LogState, tables: Sequence[Present]) -> None:
         if not tables:

@@ -27,9 +27,11 @@ class Folding:
         self.tables: dict[int, TableLog] = dict(state.tables)
         self.snapshots: dict[str, SnapshotState] = dict(state.snapshots)
         self.transactions = _with_transactions(state.transactions, record)
-        self.commit_times = state.commit_times
+        self.commit_times, self.newest_commits = state.commit_times, state.newest_commits
         if record.commit_time is not None:
-            self.commit_times = state.commit_times.append(np.array([(record.number, record.commit_time[0])], np.int64))
+            oldest, newest = (np.array([(record.number, at)], np.int64) for at in record.commit_time)
+            self.commit_times = state.commit_times.append(oldest)
+            self.newest_commits = state.newest_commits.append(newest)
         self.forgotten_plan = state.forgotten_plan
         self.renewed, self.renewals, self.renewal = state.renewed, state.renewals, state.renewal
         self.forgotten_tables = state.forgotten_tables
@@ -64,6 +66,7 @@ class Folding:
             running = (t for t in self.tables.values() if t.ended_at is None)
             oldest = min((_first_pending(t) for t in running), default=NOTHING_PENDING)
             self.commit_times = self.commit_times.drop(self.commit_times.find(0, oldest))
+            self.newest_commits = self.newest_commits.drop(self.newest_commits.find(0, oldest))
         ended = [key for key, snapshot in self.snapshots.items() if snapshot.ended is not None]
         own = [key for key in ended if self.snapshots[key].plan.request is None]
         requested = [key for key in ended if self.snapshots[key].plan.request is not None]

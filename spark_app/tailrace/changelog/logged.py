@@ -354,6 +354,8 @@ class LogState(Closed):
     that record has had its own."""
     commit_times: PackedRows = PackedRows(2)
     """(record, oldest commit time in it) of records that some running table may still have to apply: for lags."""
+    newest_commits: PackedRows = PackedRows(2)
+    """(record, newest commit time in it) of the same records; older change logs do not have it of all."""
 
     @property
     def resume_point(self) -> ResumePoint:

@@ -16,6 +16,8 @@ RENEWAL = "renewal.json"
 """Written by `tailrace resync --all`: the next start begins the stream again and starts every table over."""
 DROPPED = "dropped.json"
 """Written before tables and change log are deleted: which of them were proven to be this log's. Goes last."""
+FRESHNESS = "freshness.json"
+"""How old changes were when they became visible in the target, over the last days."""
 _NUMBERED = re.compile(r"(\d{20})\.json")
 _SEGMENT = re.compile(r"segments/[^/]+-(\d+)/(\d+)-(\d+)-[0-9a-f]+\.parquet")
 _BUNDLE = re.compile(rf"{BUNDLES}(\d+)-(\d+)-[0-9a-f]+\.arrow")

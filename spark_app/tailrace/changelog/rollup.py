@@ -24,7 +24,7 @@ from tailrace.storage.store import NotFound, Storage
 
 ATTEMPTS = 3
 """To load a roll-up that goes meanwhile because two newer ones were made."""
-TRANSACTIONS, COMMIT_TIMES = "transactions", "commit-times"
+TRANSACTIONS, COMMIT_TIMES, NEWEST_COMMITS = "transactions", "commit-times", "newest-commits"
 
 
 class Rollups:
@@ -127,6 +127,7 @@ def _packed(state: LogState) -> Iterator[tuple[str, PackedRows]]:
     """All packed rows of the state by a name that never comes again: a table that comes back has another record."""
     yield TRANSACTIONS, state.transactions.rows
     yield COMMIT_TIMES, state.commit_times
+    yield NEWEST_COMMITS, state.newest_commits
     for table in state.tables.values():
         yield f"{table.table_id}.{table.added_record}", table.segments.rows
 
@@ -135,6 +136,8 @@ def _row_documents(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
     """The packed rows in a head's document."""
     yield TRANSACTIONS, state["transactions"]["rows"]
     yield COMMIT_TIMES, state["commit_times"]
+    if "newest_commits" in state:  # not in those of older versions
+        yield NEWEST_COMMITS, state["newest_commits"]
     for table in state["tables"].values():
         yield f"{table['table_id']}.{table['added_record']}", table["segments"]["rows"]
 

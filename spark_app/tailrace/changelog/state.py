@@ -178,6 +178,7 @@ def _advance(state: LogState, record: Record, work: Folding) -> LogState:
         "dropped": work.dropped,
         "cuts": work.cuts,
         "commit_times": work.commit_times,
+        "newest_commits": work.newest_commits,
     }
     if record.commit_time is not None:
         changes["newest_commit"] = max(record.commit_time[1], state.newest_commit or record.commit_time[1])

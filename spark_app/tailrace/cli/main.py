@@ -45,7 +45,10 @@ exit codes: 0 done or stopped, 2 usage or manifest, 3 verify or cutover found di
 ONCE = "exit when everything the source held at start is applied (exit code 1 if a table failed)"
 
 WAIT = "if it fails, keep trying for this long (30s, 5m)"
-RELOAD = "apply the changed manifest to the running process: tables, options, snapshot, apply, verify, retry, retention"
+RELOAD = (
+    "apply the changed manifest to the running process: tables, options, snapshot, apply, objective, verify, retry,"
+    " retention"
+)
 MANIFEST = "manifest (YAML), - for standard input; may be repeated"
 DIFF = "show what a changed manifest would do: restart the driver, read tables again, or be refused"
 

@@ -171,6 +171,32 @@ class CutsSpec(Model):
         return self
 
 
+_WINDOW = "it must be at least 1h and at most 7d"
+_IN_WINDOW = (
+    "!has(self.window) || (self.window.contains('d') ? !self.window.matches('^([89]|[0-9]{2,})d')"
+    " : duration(self.window) >= duration('1h') && duration(self.window) <= duration('168h'))"
+)
+
+
+class ObjectiveSpec(Model):
+    """The age that changes may have when they become visible in the target, and how many of them may be older."""
+
+    model_config = rules((_IN_WINDOW, f"window: {_WINDOW}"))
+
+    within: Duration = "10s"
+    """The age, from the commit in the source on."""
+    percent: Annotated[float, Field(ge=50, lt=100)] = 99.0
+    """The percentage of the changes that must not be older."""
+    window: Duration = "24h"
+    """The time over which they are counted, from 1h to 7d."""
+
+    @model_validator(mode="after")
+    def _kept(self) -> "ObjectiveSpec":
+        if not 3600 <= seconds(self.window) <= 7 * 86_400:
+            raise ValueError(f"window is {self.window}: {_WINDOW}")
+        return self
+
+
 class RetrySpec(Model):
     """The retries of a table that fails, and of a driver that is refused."""
 
@@ -355,6 +381,9 @@ class ReplicatorSpec(Model):
     """Defaults of every snapshot."""
     apply: ApplySpec = ApplySpec()
     """The way in which changes are applied."""
+    objective: ObjectiveSpec | None = None
+    """The freshness that is to be kept, and by which the condition `SLOMet` and alerts go; unset: they go by the lag
+    alone."""
     verify: VerifySpec | None = None
     """The verification of all tables in the background; unset: tables are verified on request only."""
     cuts: CutsSpec | None = None
@@ -423,6 +452,7 @@ LIVE_FIELDS = frozenset(
         "on_table_drop",
         "snapshot",
         "apply",
+        "objective",
         "verify",
         "cuts",
         "retry",

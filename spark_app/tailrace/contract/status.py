@@ -183,6 +183,46 @@ class ApplyStatus(Model):
     """The changes that are later than `apply.freshness` promises, and why, once that has lasted for a minute."""
 
 
+class AgeCount(Model):
+    seconds: float
+    changes: int
+    """The number of changes that were not older."""
+
+
+class FreshnessStatus(Model):
+    """How old changes were when they became visible in the target: from their commit in the source to the commit in the
+    target. Rows of snapshots do not count."""
+
+    window_seconds: float
+    """The time that is looked back, in whole hours."""
+    changes: int
+    p50: float | None = None
+    """Half of the changes were at most so old, in seconds; None: there was none."""
+    p95: float | None = None
+    p99: float | None = None
+    since_start: int = 0
+    """Changes since the driver's start."""
+    by_age: Many[AgeCount] = ()
+    """They, by age."""
+    paused: int = 0
+    """Changes that are not counted: they were committed while the Replicator was shut down or `apply.suspend` was
+    set."""
+
+
+class ObjectiveStatus(Model):
+    """How far `spec.objective` is met."""
+
+    within_seconds: float
+    percent: float
+    """The percentage that is asked for."""
+    met_percent: float | None = None
+    """The percentage of the window's changes that were in time; None: there was none."""
+    remaining: float | None = None
+    """The share of the changes that may still be late which is left; below 0: the objective is missed."""
+    late: int = 0
+    """Changes since the driver's start that were late."""
+
+
 class Assessment(Model):
     """The report on the tables before the first start."""
 
@@ -229,6 +269,10 @@ class Status(Model):
     Kubernetes."""
     capture: CaptureStatus = CaptureStatus()
     apply: ApplyStatus = ApplyStatus()
+    freshness: FreshnessStatus | None = None
+    """None: nothing is measured, as with `--once`."""
+    objective: ObjectiveStatus | None = None
+    """None: `spec.objective` is not set."""
     tables_total: int = 0
     tables_replicating: int = 0
     tables_failing: int = 0

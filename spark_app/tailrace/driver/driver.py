@@ -55,6 +55,8 @@ ANSWER_SECONDS = 1.0
 TIDY_UP_SECONDS = 20.0
 """Seconds that `--once` grants the compaction of what it wrote: a table that only short runs write to has no other
 time."""
+KEEP_SECONDS = 5.0
+"""Between two looks whether measured freshness is to be stored; and for which its storing holds up the end."""
 COUNT_SECONDS = 1.0
 """Between two looks at Spark's tasks."""
 
@@ -206,6 +208,7 @@ class Driver:
         yield from self._answered(made)
         parts = made.answer()
         control.runner, control.dropped, control.cut_keeper = parts.runner, parts.dropped, parts.cuts
+        control.measured = parts.freshness
         yield parts
 
     def _answered(self, question: Question[Answer]) -> Iterator[None]:
@@ -236,6 +239,8 @@ class Driver:
         parts.runner.stop()
         parts.applier.stop()
         self._side_loops.join(10)
+        if parts.freshness is not None:
+            Question(lambda: self._keep_freshness(parts, stopped=True), "freshness").answered(KEEP_SECONDS)
         self._reporter.report(parts.journal.state, force=True)
         self._failing = [t for t in self._control.status().tables if t.state in ("FAILING", "STOPPED")]
         self._show_last()
@@ -289,7 +294,13 @@ class Driver:
         start("snapshot-requests", lambda: requests.step(self._control), lambda: STEP_SECONDS)
         start("dropped-tables", parts.dropped.step, lambda: STEP_SECONDS)
         start("cuts", parts.cuts.step, lambda: STEP_SECONDS)
+        if parts.freshness is not None:
+            start("freshness", lambda: self._keep_freshness(parts), lambda: KEEP_SECONDS)
         start("executors-wanted", self._want_executors, lambda: COUNT_SECONDS)
+
+    def _keep_freshness(self, parts: DriverParts, *, stopped: bool = False) -> None:
+        if parts.freshness is not None:
+            parts.freshness.store(time.time(), stopped=stopped)
 
     def _want_executors(self) -> None:
         started = self._spark.started()
@@ -349,6 +360,9 @@ class Driver:
             parts.applier.offer(parts.journal.state.number)  # its step is just over
             loops["apply"] = parts.applier
         self._control.loops, self._control.suspended = loops, apply.suspend
+        self._control.objective = self._spec.objective
+        if parts.freshness is not None:
+            parts.freshness.pause(apply.suspend, time.time())
         self._control.freshness = None if self._settings.once else seconds(apply.freshness)
         follows = not apply.suspend and not self._settings.once
         without_jvm_errors("the apply stream", lambda: parts.stream.follow(follows))

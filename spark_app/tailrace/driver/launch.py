@@ -5,6 +5,7 @@ Called by `driver.driver`, which runs them and shuts them down. Nothing here run
 
 import logging
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tailrace.apply.applier import Applier
+from tailrace.apply.freshness import Freshness
 from tailrace.apply.progress import Progress
 from tailrace.apply.stream import ApplyStream
 from tailrace.apply.unit_worker import UnitWorker
@@ -79,6 +81,8 @@ class DriverParts:
     journal: SharedJournal
     dropped: DroppedCopies
     cuts: CutKeeper
+    freshness: Freshness | None = None
+    """None: a short run measures nothing."""
 
 
 def server(settings: DriverSettings, control: DriverControl) -> StatusServer:
@@ -177,11 +181,12 @@ def parts(
     )
     units = target.units(run)
     group = units.group()
+    freshness = None if pace() is AT_ONCE else Freshness(places.storage, time.time())
     applier = Applier(
         journal,
         progress,
-        lambda _: UnitWorker(units.alone(), progress, target.limits),
-        group=None if group is None else UnitWorker(group, progress, target.limits),
+        lambda _: UnitWorker(units.alone(), progress, target.limits, freshness),
+        group=None if group is None else UnitWorker(group, progress, target.limits, freshness),
         retry_seconds=lambda: seconds(live.spec.retry.time),
         hold=lambda: pace().hold,
     )
@@ -226,7 +231,7 @@ def parts(
         text=lambda at: bound(places.source, journal.state).text(at),
         spec=lambda: live.spec.cuts,
     )
-    return DriverParts(applier, runner, stream, journal, dropped, cuts)
+    return DriverParts(applier, runner, stream, journal, dropped, cuts, freshness)
 
 
 def bound(source: Source, state: LogState) -> Source:

@@ -29,7 +29,7 @@ from tailrace.targets.api import TableName, TargetRemoval
 OURS = (paths.SEGMENTS, PROBES, paths.ROLLUPS, paths.PARTS, paths.JOURNAL)
 """The folders at a change log's location. The journal goes after everything that it alone names; a roll-up before the
 parts that it names. In each of them the newest goes first, so that what is left is an older journal, or none."""
-NOTES = (paths.FIRST_START, paths.RENEWAL, paths.DROPPED)
+NOTES = (paths.FIRST_START, paths.RENEWAL, paths.FRESHNESS, paths.DROPPED)
 """The one that makes the deletion repeatable goes last."""
 STARTED = "a process has started with it since"
 Line = tuple[str, Literal["dropped", "kept", "absent"], str]

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from tailrace.apply.progress import Progress
+from tailrace.contract.pace import AT_ONCE
 from tailrace.driver import launch
 from tailrace.targets.api import Runtime
 
@@ -36,7 +37,7 @@ def test_a_target_can_have_itself_compared_with_the_source_before_it_is_written_
         cast(Any, places),
         spark=nothing,
         journal=nothing,
-        pace=cast(Any, None),
+        pace=lambda: AT_ONCE,
     )
     given[0].require_other_database()
     assert asked == ["compared"]

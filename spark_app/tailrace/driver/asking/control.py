@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
+from tailrace.apply.freshness import Freshness
 from tailrace.apply.progress import Progress
 from tailrace.capture.client import CaptureClient
 from tailrace.capture.protocol import StateAnswer
@@ -25,13 +26,14 @@ from tailrace.contract.driver import (
     SpecBody,
     VerificationReport,
 )
-from tailrace.contract.resources import DeletionPolicy, SnapshotRequest
+from tailrace.contract.resources import DeletionPolicy, ObjectiveSpec, SnapshotRequest
 from tailrace.contract.status import Assessment, Fault, Status
 from tailrace.driver.asking.cuts import CutKeeper
 from tailrace.driver.asking.final_drop import FinalDrop
 from tailrace.driver.asking.key_lookups import BeingLookedUp, KeyLookups, Withdrawn
 from tailrace.driver.asking.live_spec import LiveSpec
 from tailrace.driver.asking.server import Conflict, Unknown
+from tailrace.driver.telling import objective
 from tailrace.driver.telling.lateness import Lateness
 from tailrace.driver.telling.rates import Rates
 from tailrace.driver.telling.status import Moment, assemble
@@ -81,6 +83,8 @@ class DriverControl:
         self.live: LiveSpec | None = None
         self.freshness: float | None = None
         """The seconds that `apply.freshness` promises; None: nothing is promised."""
+        self.measured: Freshness | None = None
+        self.objective: ObjectiveSpec | None = None
         self.suspended = False
         self.stopped = False
         self.fault: Fault | None = None
@@ -150,6 +154,8 @@ class DriverControl:
                 position_text=self.position_text,
             )
         )
+        if self.measured is not None:
+            status = objective.told(status, self.measured, self.objective, now)
         return self._lateness.told(status, self.freshness, time.monotonic())
 
     def _capture_answer(self) -> StateAnswer | None:

@@ -153,6 +153,7 @@ def line(status: Status) -> str:
         f"{status.name} {status.state}",
         f"{status.tables_replicating}/{status.tables_total} tables replicating",
         f"lag {seconds(status.apply.lag_seconds)}",
+        *_freshness(status),
         f"{status.apply.rows_per_second:,.0f} rows/s",
         f"{count.inserts:,} inserts",
         f"{count.updates:,} updates",
@@ -164,6 +165,15 @@ def line(status: Status) -> str:
         parts.append(f"and {len(under_way) - MAX_SNAPSHOTS} more")
     parts += [f"snapshot {_name(s)} failed" for s in failed(status)[-1:]]
     return visible(", ".join(parts) + (f" | {status.message}" if status.message else ""))
+
+
+def _freshness(status: Status) -> list[str]:
+    """The objective, if there is one, or what nearly all changes keep."""
+    found, asked = status.freshness, status.objective
+    if asked is not None and asked.met_percent is not None:
+        left = f", {100 * (asked.remaining or 0):.0f}% of the late ones left"
+        return [f"{asked.met_percent:g}% within {asked.within_seconds:g} s ({asked.percent:g}% asked{left})"]
+    return [] if found is None or found.p95 is None else [f"95% within {seconds(found.p95)}"]
 
 
 def _one_snapshot(snapshot: SnapshotStatus) -> str:

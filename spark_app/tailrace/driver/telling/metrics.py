@@ -2,7 +2,13 @@
 
 from collections.abc import Iterable
 
-from prometheus_client.core import CollectorRegistry, CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CollectorRegistry,
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 from typing_extensions import override
@@ -40,8 +46,25 @@ class _Once(Collector):
         yield _gauge("tailrace_cuts_kept", "Cuts whose versions are kept", 0 if cuts is None else cuts.kept)
         text = "The time at which the newest cut was made"
         yield _gauge("tailrace_cut_last_timestamp_seconds", text, None if cuts is None else cuts.made)
+        yield from _freshness(status)
         yield from _tables(status)
         yield from _snapshots(status)
+
+
+def _freshness(status: Status) -> Iterable[Metric]:
+    measured, objective = status.freshness, status.objective
+    text = "Age of changes when they became visible in the target, since the start"
+    ages = HistogramMetricFamily("tailrace_freshness_seconds", text, labels=())
+    text = "Changes since the start, by whether they were in time (spec.objective)"
+    changes = CounterMetricFamily("tailrace_objective_changes", text, labels=("result",))
+    if measured is not None:
+        bounds = [(str(one.seconds), one.changes) for one in measured.by_age]
+        ages.add_metric([], [*bounds, ("+Inf", measured.since_start)], None)
+        if objective is not None:
+            changes.add_metric(["met"], measured.since_start - objective.late)
+            changes.add_metric(["late"], objective.late)
+    asked = None if objective is None else objective.percent / 100
+    yield from (ages, changes, _gauge("tailrace_objective_ratio", "Share of changes that is to be in time", asked))
 
 
 def _gauge(name: str, text: str, value: float | None) -> GaugeMetricFamily:

@@ -14,6 +14,7 @@ from tailrace.contract.status import (
     CutsStatus,
     Fault,
     NulledColumn,
+    ObjectiveStatus,
     SnapshotStatus,
     Status,
     TableStatus,
@@ -113,6 +114,22 @@ def test_a_table_that_fails_beside_others_degrades_and_does_not_hold_up_a_sync()
     assert "Add one." in healthy.message
     assert emitted(decision) == [("Warning", "Degraded")]
     assert truths(decide(running(tables(WELL)), LIMITS).status)["TablesHealthy"] == "True"
+
+
+def test_an_objective_is_met_while_enough_changes_were_in_time_and_no_table_fails() -> None:
+    def with_objective(met: float, *found: TableStatus) -> ReplicatorStatus:
+        left = 1 - (100 - met) / (100 - 99)
+        asked = ObjectiveStatus(within_seconds=10, percent=99, met_percent=met, remaining=left)
+        return decide(running(tables(*found, objective=asked)), LIMITS).status
+
+    well, missed = with_objective(99.75, WELL), with_objective(98.5, WELL)
+    assert (truths(well)["SLOMet"], well.objective) == ("True", "99.75% (99% within 10s), 75% left")
+    assert (truths(missed)["SLOMet"], missed.objective) == ("False", "98.50% (99% within 10s), 0% left")
+    told = next(c for c in missed.conditions if c.type == "SLOMet")
+    assert told.message == "Fewer than 99% of the changes became visible within 10s."
+    assert truths(with_objective(99.75, WELL, STOPPED))["SLOMet"] == "False"
+    slow = WELL.model_copy(update={"lag_seconds": 1000.0})
+    assert truths(with_objective(99.75, slow))["SLOMet"] == "True", "one late moment is not the window"
 
 
 def test_rows_that_differ_from_the_source_are_told_until_a_verification_finds_none() -> None:
