@@ -24,7 +24,7 @@ from tailrace.contract.resources import CutsSpec
 from tailrace.contract.units import seconds
 from tailrace.driver.asking.server import Conflict, Unknown
 from tailrace.driver.telling.cut_report import manifest, report
-from tailrace.errors import InvalidManifest
+from tailrace.errors import InvalidManifest, Retry
 from tailrace.targets.api import Target
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,10 @@ class CutKeeper:
                 "Use up to 63 lower-case letters, digits and _, beginning with a letter or digit.",
             )
         with self._lock:
-            if name in self._journal.refresh().cuts:
+            state = self._journal.refresh()
+            if not any(not table.removed for table in state.tables.values()):
+                raise Retry("no table is captured yet", "Ask again in a few seconds.")
+            if name in state.cuts:
                 raise Conflict(
                     f"there is a cut {name!r}", f"Choose another name, or drop it: tailrace cut --drop {name}"
                 )

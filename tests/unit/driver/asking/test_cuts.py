@@ -22,7 +22,7 @@ from tailrace.driver.asking.cuts import CutKeeper
 from tailrace.driver.asking.server import Conflict, Unknown
 from tailrace.driver.telling import display, metrics
 from tailrace.driver.telling.status import Moment, assemble
-from tailrace.errors import InvalidManifest
+from tailrace.errors import InvalidManifest, Retry
 from tailrace.targets.api import Target
 
 
@@ -130,6 +130,9 @@ def test_bad_names_are_refused_and_nothing_is_recorded(world: World, keeper: Cut
             keeper.make(name)
     with pytest.raises(Unknown, match=r"there is no cut 'nine'.*The newest are noon"):
         keeper.drop("nine")
+    world.state = world.state.model_copy(update={"tables": {}})
+    with pytest.raises(Retry, match="no table is captured yet"):
+        keeper.make("nothing")
     assert world.state.number == number
 
 

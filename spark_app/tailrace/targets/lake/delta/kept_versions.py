@@ -29,9 +29,16 @@ class KeptVersions:
         self._log = DirectLog(access, location)
         self._names: dict[int, frozenset[str] | None] = {}
         """The names of the files of each version; None: not looked up yet."""
+        self._present: tuple[int, frozenset[str]] | None = None
+
+    def present(self, version: int, files: Iterable[str]) -> None:
+        """These are the files of the present version: one that is kept now need not be looked up later."""
+        if self._present is None or self._present[0] != version:
+            self._present = version, frozenset(map(sys.intern, names_of(files)))
 
     def keep(self, versions: Iterable[int]) -> None:
-        self._names = {version: self._names.get(version) for version in versions}
+        known = self._names if self._present is None else {**self._names, self._present[0]: self._present[1]}
+        self._names = {version: known.get(version) for version in versions}
 
     @property
     def numbers(self) -> set[int]:

@@ -172,6 +172,7 @@ class DeltaTable:
     def version_at(self, record: RecordNumber) -> VersionAt | None:
         at = self._version
         if at.stored.applied.applied_record <= record:
+            self._cuts.present(at.snapshot.version, self._files_of(at))
             return VersionAt(at.snapshot.version, at.stored.applied)
         for version in range(at.snapshot.version - 1, -1, -1):
             try:
@@ -210,12 +211,13 @@ class DeltaTable:
         that another has taken over from."""
         self.refresh()
         self._admit()
-        at = self._version
-        files = {path for file in at.live.values() for path in delta_cleanup.files_of(file.add, self.location)}
-        if at.stored.holes_file:
-            files.add(at.stored.holes_file)
+        at, files = self._version, self._files_of(self._version)
         newest = _first_of_log(at.snapshot, at.stored)
         return CurrentTable(at.snapshot.version, newest, at.snapshot.metadata, frozenset(names_of(files)))
+
+    def _files_of(self, at: _Version) -> set[str]:
+        files = {path for file in at.live.values() for path in delta_cleanup.files_of(file.add, self.location)}
+        return files | ({at.stored.holes_file} if at.stored.holes_file else set())
 
     def _present_former(self) -> CurrentTable:
         """Reads a table that is kept for its readers, as far as that asks for no row and no list of holes."""
