@@ -55,6 +55,8 @@ class TableCopy:
     """Writers of chunks by schema version."""
     withheld: frozenset[Key] | None = None
     """Keys that a new copy, otherwise complete, still lacks; None: it is not complete."""
+    named: dict[str, int] = field(default_factory=dict)
+    """Versions that were named for cuts, which the journal may not have yet."""
     waits: int = 0
     """The number of batches for which it has waited for them."""
 
@@ -98,6 +100,8 @@ class UnitWorker:
         self._lock = RLock()
         self.copies: dict[int, TableCopy] = {}
         """The tables of the unit, changed only while no batch runs; a table may be tidied then."""
+        self._newest: LogState | None = None
+        """The newest state by which versions were kept."""
         self._removed: list[int] = []
         """Tables that the unit has not forgotten yet."""
 
@@ -177,7 +181,7 @@ class UnitWorker:
             try:
                 needed = needed_chunks(log_table, state, applied)
                 with met_at("target"):
-                    self._unit.keep(table_id, self._kept(state, log_table))
+                    self._unit.keep(table_id, self._kept(state, copy))
                     self._unit.tidy(schemas[applied.schema_version], applied, needed, now)
             except BaseException:
                 copy.applied = None
@@ -218,30 +222,32 @@ class UnitWorker:
                 if made.record <= self._covered(copy) and not self._progress.is_held(made.name, copy.table_id):
                     seam("cut.before-naming")
                     # Dying here is safe: the version is found again by its record, before the table is tidied.
-                    self._hold_cut(state, copy, table, made)
+                    self._hold_cut(state, copy, made)
 
-    def _hold_cut(self, state: LogState, copy: TableCopy, table: TableLog, made: LoggedCut) -> None:
+    def _hold_cut(self, state: LogState, copy: TableCopy, made: LoggedCut) -> None:
         try:
             found = None if copy.replacing else self._unit.version_at(copy.table_id, made.record)
             why = _fault(found) if not copy.replacing else cuts.STARTED_OVER
             number = None if found is None else found.number
             if why is None and number is not None:
-                self._unit.keep(copy.table_id, {**self._kept(state, table), made.name: number})
+                number = copy.named.get(made.name, number)
+                self._unit.keep(copy.table_id, {**self._kept(state, copy), made.name: number})
+                copy.named[made.name] = number
         except TailraceError as error:
             raise TableFailed(copy.table_id, error) from error
         # And here: the next process finds the same version, and the name that it has.
         seam("cut.after-naming")
         self._progress.hold(made.name, copy.table_id, HeldCut(number if why is None else None, why))
 
-    def _kept(self, state: LogState, table: TableLog) -> dict[str, int]:
-        """The versions that cuts name, as the journal has them, or will have."""
-        own = self._progress.held().items()
-        here = {
-            name: held.version
-            for (name, table_id), held in own
-            if table_id == table.table_id and held.version is not None and name in state.cuts
-        }
-        return {**here, **cuts.kept_versions(state, table)}
+    def _kept(self, state: LogState, copy: TableCopy) -> dict[str, int]:
+        """The versions that cuts name, as the journal has them, or will have. Upkeep may have waited for a batch, and
+        come with an older state than that."""
+        if self._newest is None or state.number > self._newest.number:
+            self._newest = state
+        newest = self._newest
+        table = newest.tables.get(copy.table_id, state.tables[copy.table_id])
+        named = {name: version for name, version in copy.named.items() if name in newest.cuts}
+        return {**named, **cuts.kept_versions(newest, table)}
 
     def _end(self, state: LogState, present: Sequence[Present], through: RecordNumber) -> RecordNumber:
         """The record that the next batch brings them to. A table that has joined may hold more than the others: they
