@@ -145,6 +145,8 @@ class Driver:
     def level(self, state: LogState) -> bool:
         """Nothing is under way, and every target holds what the journal holds."""
         ended = all(s.ended is not None for s in state.snapshots.values()) and not self.runner.runs
+        captured = (t for t in state.tables.values() if not t.removed and t.stopped is None)
+        ended = ended and not any(c.is_looked_for for t in captured for c in t.cascades)
         return ended and not list(self.behind(state))
 
     def behind(self, state: LogState) -> Iterator[str]:

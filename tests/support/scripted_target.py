@@ -6,12 +6,14 @@ adding-a-target.md` walks through this module.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import count
 from threading import RLock
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import FinishedSnapshot, TableSlice
@@ -33,6 +35,7 @@ from tailrace.fold.numbered import NumberedKeys, number_keys
 from tailrace.fold.replayed import KeyStates, logged_rows, replay_alone, replayed
 from tailrace.targets.api import (
     ChunkLost,
+    FoundRows,
     NeededChunks,
     Opened,
     Opening,
@@ -199,7 +202,7 @@ class MemoryUnit:
         return ()
 
     def look(self, schema: TableSchema, applied: AppliedState) -> "MemoryLook":
-        return MemoryLook(self.database, self.log, schema.table_id)
+        return MemoryLook(self.database, self.log, schema.table_id, schema)
 
     def version_at(self, table_id: int, record: RecordNumber) -> VersionAt:
         return VersionAt(None, self.database.tables[table_id].applied)
@@ -221,6 +224,20 @@ class MemoryLook:
     database: MemoryDatabase
     log: ObjectAccess
     table_id: int
+    schema: TableSchema
+
+    def find(self, columns: Sequence[str], values: Sequence[Key], take: Sequence[str], most: int) -> FoundRows:
+        with self.database.lock:
+            table = self.database.tables[self.table_id]
+        rows = pa.table(
+            {
+                column.name: pa.array([row.get(column.id) for row in table.rows.values()], arrow_type(column.type))
+                for column in table.schema.columns
+            }
+        )
+        filled = rows.filter(reduce(pc.and_, (rows[name].is_valid() for name in columns)))
+        found = [key in set(values) for key in keys.keys([filled[name].combine_chunks() for name in columns])]
+        return FoundRows(table.applied, filled.filter(pa.array(found, pa.bool_())).select(list(take)))
 
     def compare(self, expect: Callable[[AppliedState], TableSlice]) -> Compared:
         with self.database.lock:

@@ -11,6 +11,7 @@ from itertools import takewhile
 
 from tailrace.batch.applied import AppliedState
 from tailrace.changelog import triggers
+from tailrace.changelog.logged import converging
 from tailrace.changelog.records import Segment
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import Key, RecordNumber, Seq, TableSchema
@@ -273,7 +274,10 @@ def _planned(log: LogState, finish: LoggedFinish) -> RecordNumber:
 
 
 def _under_repair(log: LogState, table: TableLog, applied: AppliedState) -> bool:
-    """True if a complete snapshot of the table began, or is about to, whose end the target does not hold."""
+    """True if a complete snapshot of the table began, or is about to, whose end the target does not hold; or one of the
+    rows that foreign keys have reached."""
+    if converging(table, applied.applied_record):
+        return True
     return any(True for _ in _finishes(table, applied)) or any(True for _ in _complete_running(log, table))
 
 

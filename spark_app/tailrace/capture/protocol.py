@@ -19,7 +19,7 @@ from tailrace.changelog.records.snapshots import (
     SnapshotTableFinished,
     SnapshotTableStarted,
 )
-from tailrace.changelog.records.tables import Applied, CopyRemoval
+from tailrace.changelog.records.tables import Applied, CascadesLooked, CopyRemoval
 from tailrace.changelog.records.terms import Closed, Position, RecordNumber, Seq
 from tailrace.errors import Where
 
@@ -43,7 +43,8 @@ class Append(Closed):
             | CopyRemoval
             | CutMade
             | CutHeld
-            | CutDropped,
+            | CutDropped
+            | CascadesLooked,
             Field(discriminator="kind"),
         ],
         ...,

@@ -4,7 +4,6 @@ The state round-trips through JSON (roll-ups), so all of it is closed models. Va
 copies what a record touches. Import the names from `tailrace.changelog.state`.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sized
 
 import numpy as np
@@ -23,7 +22,7 @@ from tailrace.changelog.records.snapshots import (
     SnapshotPlanned,
     SnapshotTableFinished,
 )
-from tailrace.changelog.records.tables import Parts, TableStopped
+from tailrace.changelog.records.tables import Parts, ReachedRows, ReachedThrough, TableStopped
 from tailrace.changelog.records.terms import (
     Closed,
     Nulled,
@@ -73,6 +72,16 @@ class LoggedCascade(Closed):
     record: RecordNumber
     since: int
     """The oldest commit time in that record, in microseconds since the Unix epoch."""
+    rows: tuple[ReachedRows, ...] = ()
+    through: tuple[ReachedThrough, ...] = ()
+    snapshots: tuple[str, ...] | None = None
+    """Those that have still to read its rows; None: these were not looked for in the target yet."""
+    read_record: RecordNumber | None = None
+    """The record in which the last of them ended."""
+
+    @property
+    def is_looked_for(self) -> bool:
+        return self.snapshots is None and bool(self.rows or self.through)
 
 
 class LoggedFinish(Closed):
@@ -138,6 +147,9 @@ class TableLog(Closed):
     """The reason why the last snapshot of the whole table failed; None: it was read, or none has been requested."""
     cascades: AppendList[LoggedCascade] = AppendList()
     """Those whose rows the target may not have read again yet."""
+    cascaded_seq: Seq = Seq(0)
+    """The last sequence of the newest record with a `Cascaded` that names rows: chunks that are registered since have
+    seen all up to it."""
     looked_seq: Seq = Seq(0)
     """The sequence when `fingerprint` was recorded."""
     fingerprint: Parts | None = None
@@ -165,13 +177,14 @@ def place_of(table: TableLog) -> tuple[str, str]:
     return first.schema_name, first.table_name
 
 
-def converged(table: TableLog, applied_record: RecordNumber) -> int:
-    """How many of its `cascades` a target has read again, from the first on, whose applied record this is."""
+def converging(table: TableLog, applied_record: RecordNumber) -> list[LoggedCascade]:
+    """Its `cascades` whose rows a target has not read again whose applied record this is."""
     if not table.cascades:
-        return 0
+        return []
     ended = (f for f in table.finishes if f.complete and f.record <= applied_record)
     seen = max((f.chunks[0].record for f in ended), default=RecordNumber(-1))
-    return bisect_left(table.cascades, seen, key=lambda logged: logged.record)
+    left = (c for c in table.cascades if c.record >= seen)
+    return [c for c in left if c.read_record is None or c.read_record > applied_record]
 
 
 class DroppedTable(Closed):

@@ -7,6 +7,7 @@ from threading import RLock
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.state import LogState
+from tailrace.storage.store import Storage
 
 LOOK_SECONDS = 60.0
 """Between two looks at the storage that nothing calls for: capture's word says nothing of another writer."""
@@ -30,6 +31,10 @@ class SharedJournal:
         self._looked = clock()
         self._begun = self._ended = 0
         """Looks at the storage, numbered: the last that has begun, and the last that has ended."""
+
+    @property
+    def storage(self) -> Storage:
+        return self._reader.storage
 
     @property
     def state(self) -> LogState:

@@ -11,6 +11,7 @@ from typing import Any
 from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.folding import Folding, Handler
 from tailrace.changelog.logged import (
+    LoggedCascade,
     LoggedChunk,
     LoggedFinish,
     SnapshotState,
@@ -195,7 +196,24 @@ def _table_finished(work: Folding, event: SnapshotTableFinished) -> None:
             read = table.chunk_records[0] if snapshot.plan.whole and snapshot.reads(log) else log.read_record
             finishes = (*log.finishes, _finish(work, event, snapshot, table))
             work.update(log, finishes=finishes, read_record=max(read, log.read_record))
+    whole = not snapshot.plan.whole or (event.complete and not _overtaken(snapshot, work.table(event.table_id)))
+    _read_cascades(work, event.snapshot_id, event.table_id, whole and event.error is None)
     _update(work, snapshot, table, finished=event, chunks=AppendList(), chunk_records=AppendList())
+
+
+def _read_cascades(work: Folding, snapshot_id: str, table_id: int, read: bool) -> None:
+    """A snapshot of rows that foreign keys have reached is over: if it has not read them, they are looked for again."""
+    table = work.tables.get(table_id)
+    if table is None or not any(snapshot_id in (c.snapshots or ()) for c in table.cascades):
+        return
+
+    def after(cascade: LoggedCascade) -> LoggedCascade:
+        if snapshot_id not in (cascade.snapshots or ()):
+            return cascade
+        left = tuple(other for other in cascade.snapshots or () if other != snapshot_id) if read else None
+        return cascade.model_copy(update={"snapshots": left, "read_record": work.record.number if left == () else None})
+
+    work.update(table, cascades=AppendList(map(after, table.cascades)))
 
 
 def _verified(work: Folding, event: SnapshotTableFinished, snapshot: SnapshotState, table: SnapshotTable) -> None:
@@ -254,6 +272,9 @@ def _ended(work: Folding, event: SnapshotEnded) -> None:
     snapshot = _open_snapshot(work, event.snapshot_id)
     if event.outcome != "completed":
         _left_unread(work, snapshot, event)
+        for table_id, part in snapshot.tables.items():
+            if part.finished is None:
+                _read_cascades(work, event.snapshot_id, table_id, read=False)
     tables = {
         key: table.model_copy(update={"chunks": AppendList(), "chunk_records": AppendList()})
         for key, table in snapshot.tables.items()

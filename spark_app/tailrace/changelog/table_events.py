@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 
 from tailrace.changelog import cuts, dropped
+from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.folding import Folding, Handler
 from tailrace.changelog.logged import (
     KEPT_RENEWALS,
@@ -14,13 +15,14 @@ from tailrace.changelog.logged import (
     LoggedSchema,
     LoggedTruncate,
     TableLog,
-    converged,
+    converging,
     place_of,
 )
 from tailrace.changelog.records import EpochStarted, Heartbeat, Origin, SourceMoved, SourceRenewed
 from tailrace.changelog.records.tables import (
     Applied,
     Cascaded,
+    CascadesLooked,
     CopyRemoval,
     SchemaChanged,
     SegmentsRemoved,
@@ -157,7 +159,23 @@ def _schema_changed(work: Folding, event: SchemaChanged) -> None:
 def _cascaded(work: Folding, event: Cascaded) -> None:
     table, record = work.captured(event.table_id), work.record
     since = record.written_at if record.commit_time is None else record.commit_time[0]
-    work.update(table, cascades=table.cascades.append(LoggedCascade(record=record.number, since=since)))
+    logged = LoggedCascade(record=record.number, since=since, rows=event.rows, through=event.through)
+    work.update(
+        table,
+        cascades=table.cascades.append(logged),
+        cascaded_seq=record.last_seq if logged.is_looked_for else table.cascaded_seq,
+        edge=table.edge if event.edge is None else event.edge,
+    )
+
+
+def _cascades_looked(work: Folding, event: CascadesLooked) -> None:
+    table = work.table(event.table_id)
+    known = (c if c.record not in event.records else _looked(c, event) for c in table.cascades)
+    work.update(table, cascades=AppendList(c for c in known if c.snapshots != ()))
+
+
+def _looked(cascade: LoggedCascade, event: CascadesLooked) -> LoggedCascade:
+    return cascade.model_copy(update={"snapshots": event.snapshots})
 
 
 def _table_fingerprint(work: Folding, event: TableFingerprint) -> None:
@@ -192,7 +210,7 @@ def _applied(work: Folding, event: Applied) -> None:
         trimmed_record=max([table.trimmed_record, *known]),
         chunks=table.chunks.drop(passed),
         finishes=tuple(f for f in table.finishes if f.record > event.applied_record),
-        cascades=table.cascades.drop(converged(table, event.applied_record)),
+        cascades=AppendList(converging(table, event.applied_record)) if table.cascades else table.cascades,
     )
     _forget_schemas(work, event.table_id)
 
@@ -259,6 +277,7 @@ TABLE_HANDLERS: Mapping[type, Handler] = {
     TableRemoved: _table_removed,
     TableStopped: _table_stopped,
     Cascaded: _cascaded,
+    CascadesLooked: _cascades_looked,
     TableFingerprint: _table_fingerprint,
     SchemaChanged: _schema_changed,
     Truncated: _truncated,

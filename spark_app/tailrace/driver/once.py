@@ -98,6 +98,9 @@ class OnceCheck:
             return "snapshot requests are not accepted yet"
         if planner.due_snapshots(state, {}):
             return "a snapshot is to be planned"
+        reached = [t for t in _live(state) if t.table_id not in refused and any(c.is_looked_for for c in t.cascades)]
+        if reached:
+            return f"rows of {reached[0].schema.name} that foreign keys have reached are to be read again"
         running = [s.plan for s in _under_way(state) if not s.suspended and not _stuck(s, refused)]
         return f"snapshot {running[0].snapshot_id} is under way" if running else ""
 

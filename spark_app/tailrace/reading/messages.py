@@ -66,4 +66,12 @@ class ChunkFailed:
     error: Exception
 
 
-Message = EdgeLooked | StepDone | StepFailed | EndFailed | ChunkDone | ChunkFailed
+@dataclass(frozen=True)
+class CascadesSearched:
+    """The end of a search for rows that foreign keys have reached (`reading.cascades`); not of a run."""
+
+    error: Exception | None = None
+    key: RunKey = ("", 0)
+
+
+Message = CascadesSearched | EdgeLooked | StepDone | StepFailed | EndFailed | ChunkDone | ChunkFailed

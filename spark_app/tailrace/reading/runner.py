@@ -23,8 +23,9 @@ from tailrace.contract.status import Fault
 from tailrace.contract.units import seconds
 from tailrace.errors import AuthenticationFailed, Locked, Retry, Stop, TableStop, TailraceError
 from tailrace.errors.backoff import Backoff, Outages
-from tailrace.reading import steps, verification
+from tailrace.reading import cascades, steps, verification
 from tailrace.reading.messages import (
+    CascadesSearched,
     ChunkDone,
     ChunkFailed,
     EdgeLooked,
@@ -122,6 +123,9 @@ class SnapshotRunner:
         self._rotation = Rotation()
         self._outages = Outages()
         self._stopping = False
+        self._searching = False
+        """A search for rows that foreign keys have reached is under way."""
+        self._search_backoff = Backoff(LONGEST_PAUSE)
         self._hold: object | None = None
         """The object that `hold` has asked for, until `release`."""
         self._still: object | None = None
@@ -148,6 +152,7 @@ class SnapshotRunner:
     def _begin_work(self) -> None:
         self._resize()
         state = self._plan(self._tools.journal.refresh())
+        self._look_for_cascades(state)
         self._follow(state)
         self._count(state)
         for key, entry in sorted(self._entries.items(), key=lambda item: self._urgency(state, *item)):
@@ -225,6 +230,36 @@ class SnapshotRunner:
             plan = planner.due_verification(state, self._clock(), seconds(asked.every), self._tools.is_whole)
             yield from () if plan is None else (plan,)
 
+    def _look_for_cascades(self, state: LogState) -> None:
+        if self._searching or self._stopping or self._search_backoff.is_waiting(self._monotonic()):
+            return
+        if cascades.due(state, self._holds):
+            self._searching = True
+
+            def act() -> Message:
+                cascades.look(self._tools, self._client, self._holds)
+                return CascadesSearched()
+
+            self._submit(act, CascadesSearched)
+
+    def _holds(self, table_id: int, record: RecordNumber) -> bool:
+        at = self._progress.all().get(table_id)
+        return at is not None and at.applied_record >= record and self._tools.is_whole(table_id)
+
+    def _searched(self, error: Exception | None) -> None:
+        self._searching = False
+        if error is None:
+            self._search_backoff.reset()
+            return
+        if isinstance(error, Stop):
+            raise error
+        now = self._monotonic()
+        self._search_backoff.failed(now)
+        known = isinstance(error, TailraceError)
+        quiet = known and not self._outages.met(error, now)
+        text = "rows that foreign keys have reached were not found: %s"
+        log.log(logging.DEBUG if quiet else logging.WARNING, text, error, exc_info=None if known else error)
+
     def _follow(self, state: LogState) -> None:
         open_runs = {
             (snapshot_id, table_id): snapshot
@@ -264,7 +299,8 @@ class SnapshotRunner:
             return  # capture takes it in again at its next look
         paused = snapshot.suspended and entry.run.phase is not chunks.Phase.FINISH
         while not paused and not self._must_wait() and (work := chunks.next_work(entry.run, AHEAD)) is not None:
-            if snapshot.plan.verify and entry.run.fault is None and not self._tools.is_whole(key[1]):
+            converges = snapshot.plan.verify and bool(log_table.cascades)
+            if snapshot.plan.verify and entry.run.fault is None and (converges or not self._tools.is_whole(key[1])):
                 entry.waits_for = f"{log_table.schema.name}: the target does not hold it whole yet"
                 return
             if isinstance(work, chunks.Read):
@@ -402,6 +438,9 @@ class SnapshotRunner:
             return
 
     def _took(self, message: Message) -> None:
+        if isinstance(message, CascadesSearched):
+            self._searched(message.error)
+            return
         entry = self._entries.get(message.key)
         if entry is None:
             return

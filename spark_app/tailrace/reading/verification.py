@@ -135,6 +135,11 @@ def _compared(
         versions = {chunk.schema_version for chunk in chunks}
         if versions - {applied.schema_version}:
             raise NotVerified(name, "its columns changed while it was verified", AGAIN)
+        log_table = tools.journal.refresh().tables[run.table_id]
+        if log_table.cascades:
+            raise Retry(f"rows of {name} that foreign keys have reached are still to be read again")
+        if log_table.cascaded_seq >= min(chunk.replay_point for chunk in chunks):
+            raise NotVerified(name, "foreign keys changed rows below the source's log while it was verified", AGAIN)
         return expected(Held(applied, at))
 
     limit = time.monotonic() + PATIENCE

@@ -129,7 +129,7 @@ def _repairs(state: LogState, tables: Iterable[TableLog], holes: Mapping[int, Ho
         found = holes.get(table.table_id)
         if found is None or not found.keys or table.table_id in running:
             continue
-        if any(chunk.record > found.applied_record for chunk in table.chunks) or _failed_lately(state, table):
+        if any(chunk.record > found.applied_record for chunk in table.chunks) or failed_lately(state, table):
             continue
         whole = len(found.keys) > MANY_HOLES and table.table_id not in wholly
         yield SnapshotPlanned(
@@ -150,7 +150,7 @@ def _some(keys: frozenset[Key], record: RecordNumber) -> tuple[Key, ...]:
     return tuple((around[first:] + around[:first])[:MAX_REPAIR_KEYS])
 
 
-def _failed_lately(state: LogState, table: TableLog) -> bool:
+def failed_lately(state: LogState, table: TableLog) -> bool:
     """A repair that failed is not ordered again at once, or every step would plan one. Those from before the table
     came back, which end with that, do not count."""
     since = max(state.number - REPAIR_PAUSE, table.added_record)

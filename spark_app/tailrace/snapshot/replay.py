@@ -61,8 +61,9 @@ def contained_through(table: TableLog, version: int, planned: RecordNumber) -> S
     An ALTER waits for the table's writers and a chunk for the ALTER; so a chunk that has a version's columns, or whose
     snapshot was planned after that version was recorded, sees what came before the version. Such rows must not be
     replayed: the ALTER changed them without row events (`ADD COLUMN … DEFAULT`), and the chunk has them as they became.
+    So it is with rows that foreign keys have reached: the chunk is past the edge that came with the event.
     """
     versions = [s.after_seq for s in table.schemas if s.record < planned]
     forms = {s.table.version: {(c.id, c.name) for c in s.table.columns} for s in table.schemas}
     own = next((s.after_seq for s in table.schemas if forms[s.table.version] == forms.get(version)), Seq(0))
-    return max([own, *versions])
+    return max([own, table.cascaded_seq, *versions])

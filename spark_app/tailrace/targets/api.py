@@ -93,8 +93,24 @@ class ChunkWriter(Protocol):
         clean-up."""
 
 
+@dataclass(frozen=True)
+class FoundRows:
+    applied: AppliedState
+    """The state of the copy that has them."""
+    rows: pa.Table
+    """The columns that were asked for, by source name."""
+
+
 class Look(Protocol):
     """The copy of one table, to be compared with what its source had. Used beside its unit's batches."""
+
+    @property
+    def schema(self) -> TableSchema:
+        """The version that it has."""
+
+    def find(self, columns: Sequence[str], values: Sequence[Key], take: Sequence[str], most: int) -> FoundRows:
+        """The rows that have one of these values in these columns, which are no floats. If there are more than `most`,
+        some of them, but more than that."""
 
     def compare(self, expect: Callable[[AppliedState], TableSlice]) -> Compared:
         """Compare the rows of one moment. `expect` is asked for what the copy should hold, with its state at that

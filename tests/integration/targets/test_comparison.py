@@ -145,6 +145,11 @@ def test_a_verification_finds_what_was_planted_and_nothing_else(
         total, named = total + part, named | set(some)
     ended = FinishedSnapshot("v", min(c.replay_point for c, _ in chunks), RecordNumber(0), tuple(c for c, _ in chunks))
     rest, some = look(since_chunks(log.state, TABLE, held, ended))
+    sought = {n for n in range(50) if n % 3 == 0}
+    copy = table.unit.look(log.schema, table.applied).find(["id"], [(str(n),) for n in sought], ["t", "id"], 1000)
+    shown = [(row["t"], row["id"]) for row in subject.rows(schema) if row["id"] in sought]
+    assert sorted(map(repr, shown)) == sorted(repr((row["t"], row["id"])) for row in copy.rows.to_pylist())
+    assert copy.applied.applied_seq == table.applied.applied_seq
     real = [d for d in wrong(log, subject.rows(schema)) if d.key not in table.applied.holes]
     found = {each.key: each for each in (*total.examples, *rest.examples)}
     assert all(each in real for each in found.values())
@@ -153,7 +158,9 @@ def test_a_verification_finds_what_was_planted_and_nothing_else(
         assert Counter(each.kind for each in real) == Counter(each.kind for each in found.values())
 
 
-def found_in(subject: Subject, schema: TableSchema, there: pa.Table, source: pa.Table) -> tuple[Compared, Compared]:
+def found_in(
+    subject: Subject, schema: TableSchema, there: pa.Table, source: pa.Table
+) -> tuple[Compared, Compared, Table]:
     """The results for a chunk (or all rows, where there is no key) and for what no chunk has."""
     table = Table(subject, schema)
     writer, read = table.unit.chunk_writer(schema), []
@@ -175,7 +182,26 @@ def found_in(subject: Subject, schema: TableSchema, there: pa.Table, source: pa.
 
     chunk_alone = compared(since_chunk(state, schema.table_id, held, verified))
     rest = Compared(ComparisonResult()) if schema.keyless else since_chunks(state, schema.table_id, held, ended)
-    return chunk_alone, rest if isinstance(rest, Compared) else compared(rest)
+    return chunk_alone, rest if isinstance(rest, Compared) else compared(rest), table
+
+
+def test_rows_are_found_by_values_of_columns_that_are_no_key(subject: Subject) -> None:
+    schema = table_schema([("id", "int64"), ("a", "int32"), ("d", "decimal(12,3)"), ("day", "date")], ["id"])
+    made = [
+        (n, None if n % 5 == 0 else n % 7, None if n % 4 == 0 else Decimal(n % 3) / 4, date(2024, 1, 1 + n % 9))
+        for n in range(100)
+    ]
+    types = [arrow_type(column.type) for column in schema.columns]
+    columns = [pa.array(values, kind) for values, kind in zip(zip(*made, strict=True), types, strict=True)]
+    table = found_in(subject, schema, rows := pa.table(columns, names=[c.name for c in schema.columns]), rows)[2]
+    look = table.unit.look(schema, table.applied)
+    pairs = look.find(["a", "d"], [("3", "0.250"), ("4", "0.500"), ("9", "0.000")], ["id"], 50).rows
+    expected = [n for n, a, d, _ in made if (a, d) in ((3, Decimal("0.25")), (4, Decimal("0.5")))]
+    assert expected and sorted(pairs["id"].to_pylist()) == expected
+    days = look.find(["day"], [("2024-01-05",)], ["day", "id"], 50).rows
+    assert sorted(days["id"].to_pylist()) == [n for n, *_, day in made if day == date(2024, 1, 5)]
+    assert look.find(["day"], [("2023-01-05",)], ["id"], 50).rows.num_rows == 0
+    assert look.find(["a"], [(str(n),) for n in range(7)], ["id"], 5).rows.num_rows > 5
 
 
 KEYS: dict[str, tuple[object, object]] = {
@@ -196,7 +222,7 @@ def test_an_extra_row_is_named_by_its_key_of_every_type(subject: Subject) -> Non
     schema = table_schema([(f"c{n}", kind) for n, kind in enumerate(kinds)], [f"c{n}" for n in range(len(kinds))])
     names, types = [c.name for c in schema.columns], [arrow_type(kind) for kind in kinds]
     rows = pa.table([pa.array(pair, t) for pair, t in zip(kinds.values(), types, strict=True)], names=names)
-    equal, rest = found_in(subject, schema, rows, rows.slice(0, 1))
+    equal, rest, _ = found_in(subject, schema, rows, rows.slice(0, 1))
     assert equal.found == ComparisonResult(rows=1)
     (extra,) = keys.keys([column.combine_chunks() for column in rows.slice(1, 1).columns])
     assert rest.found.examples == (RowDifference(kind="extra", key=extra),)

@@ -23,7 +23,7 @@ SAMPLES = Path(__file__).parent / "samples"
 SAMPLE = SAMPLES / "journal-6"
 """302 records, two roll-ups with their parts, and what all records mean. `further.jsonl`: what came to the format
 later, behind them, with what MySQL keeps; `nulled.jsonl`: the same of values that became NULL;
-`bundled.jsonl`: two segments whose bundle is stored, too."""
+`cascades.jsonl`: rows that foreign keys have reached; `bundled.jsonl`: two segments whose bundle is stored, too."""
 ROLLUP = 250
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
@@ -75,7 +75,12 @@ def test_a_roll_up_is_read_and_goes_on() -> None:
 
 
 def test_every_kind_of_event_is_in_a_sample() -> None:
-    found = {type(event) for file in ("records.jsonl", "further.jsonl") for r in records(file) for event in r.events}
+    found = {
+        type(event)
+        for file in ("records.jsonl", "further.jsonl", "cascades.jsonl")
+        for r in records(file)
+        for event in r.events
+    }
     assert found == set(HANDLERS)
 
 
@@ -123,6 +128,13 @@ def test_events_that_came_later_mean_what_they_meant() -> None:
     state = fold(fold(state, without), let_go)
     assert state.cuts.keys() == {"before_sale"}
     assert state.cuts["before_sale"].without == {1: "3 rows were withheld until they are read again"}
+    (looked,) = records("cascades.jsonl")
+    state = fold(state, looked)
+    reached = state.tables[1].cascades[-1]
+    assert (reached.record, reached.snapshots) == (looked.number, ("cascade-1-0",))
+    assert [(r.columns, r.values) for r in reached.rows] == [((2,), (("7",), ("8",)))]
+    assert [(t.parent, t.referenced, t.columns) for t in reached.through] == [(1, (1,), (3,))]
+    assert (state.tables[1].edge, state.tables[1].cascaded_seq) == ("9", looked.last_seq)
 
 
 def test_values_that_became_null_mean_what_they_meant() -> None:

@@ -164,3 +164,8 @@ def test_a_chunk_of_a_snapshot_planned_after_a_rewrite_sees_what_came_before_it(
     assert contained_through(table, 2, planned=RecordNumber(6)) == 30
     assert contained_through(table, 2, planned=RecordNumber(5)) == 0, "it may have been read before the rewrite"
     assert contained_through(table, 2, planned=RecordNumber(0)) == 0
+
+
+def test_a_chunk_sees_what_came_before_rows_that_foreign_keys_have_reached() -> None:
+    table = table_with((1, 0, "a")).model_copy(update={"cascaded_seq": Seq(40)})
+    assert contained_through(table, 1, planned=RecordNumber(2)) == 40

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tailrace.changelog.records.terms import Closed, RecordNumber, Seq, TableSchema, is_false
+from tailrace.changelog.records.terms import Closed, Key, RecordNumber, Seq, TableSchema, is_empty, is_false, is_none
 from tailrace.errors import Where
 
 
@@ -69,12 +69,43 @@ WRITTEN = "written"
 the next look, nothing else reports it."""
 
 
+class ReachedRows(Closed):
+    """Rows that have one of these values in these columns (`Column.id`)."""
+
+    columns: tuple[int, ...]
+    values: tuple[Key, ...]
+
+
+class ReachedThrough(Closed):
+    """Rows whose columns refer to rows of another table that changes of the same record have reached."""
+
+    parent: int
+    """That table's id."""
+    referenced: tuple[int, ...]
+    """Its columns (`Column.id`)."""
+    columns: tuple[int, ...]
+
+
 class Cascaded(Closed):
     """Changes of other tables in this record have reached rows of the table through foreign keys, and no row event
-    says which: they are read again."""
+    reports it: they are read again. Neither `rows` nor `through`: all of them."""
 
     kind: Literal["cascaded"] = "cascaded"
     table_id: int
+    rows: tuple[ReachedRows, ...] = Field(default=(), exclude_if=is_empty)
+    through: tuple[ReachedThrough, ...] = Field(default=(), exclude_if=is_empty)
+    edge: str | None = Field(default=None, exclude_if=is_none)
+    """The table's edge from here on; None: what held before."""
+
+
+class CascadesLooked(Closed):
+    """The rows of a table that were reached in these records have been looked for in its copy."""
+
+    kind: Literal["cascades-looked"] = "cascades-looked"
+    table_id: int
+    records: tuple[RecordNumber, ...]
+    snapshots: tuple[str, ...]
+    """The snapshots, planned in this record, that read them; none: there were none."""
 
 
 class TableFingerprint(Closed):
@@ -148,6 +179,7 @@ TableEvent = (
     | CopyRemoval
     | SchemaChanged
     | Cascaded
+    | CascadesLooked
     | TableFingerprint
     | Truncated
     | TableStopped

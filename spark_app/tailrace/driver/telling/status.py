@@ -10,7 +10,7 @@ from functools import cached_property
 from tailrace.apply.progress import TableProgress
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.dropped import due
-from tailrace.changelog.logged import Verified, converged
+from tailrace.changelog.logged import Verified, converging
 from tailrace.changelog.records.snapshots import ComparisonResult, ReadFailure
 from tailrace.changelog.records.terms import Position, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
@@ -280,8 +280,7 @@ def lag(state: LogState, log: TableLog, applied_record: RecordNumber, now: float
 
 def converging_since(log: TableLog, applied_record: RecordNumber) -> float | None:
     """See `TableStatus`."""
-    pending = log.cascades[converged(log, applied_record) :]
-    return min((cascaded.since / 1e6 for cascaded in pending), default=None)
+    return min((cascaded.since / 1e6 for cascaded in converging(log, applied_record)), default=None)
 
 
 def _snapshot(at: Moment, snapshot: SnapshotState) -> SnapshotStatus:

@@ -32,6 +32,8 @@ class Cascade:
     columns: tuple[str, ...]
     """The parent's, which it references."""
     rule: str
+    child_columns: tuple[str, ...] = ()
+    """The child's, which refer to these. Empty: a change log of an older version does not name them."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,9 @@ def cascades_in(definition: tuple[str, str], schema: str) -> Iterator[Cascade | 
             rule = " ".join(option for option in _RULES if option in options)
             if rule:
                 columns = tuple(column.name for column in reference.this.expressions)
-                yield Cascade(child, (parent.db or schema, parent.name), columns, rule)
+                own = parsed.find(exp.ForeignKey)
+                names = () if own is None else tuple(column.name for column in own.expressions)
+                yield Cascade(child, (parent.db or schema, parent.name), columns, rule, names)
 
 
 def _constraints(text: str) -> list[list[str]]:

@@ -4,7 +4,7 @@ The server compares the texts of values: a chunk's staged rows with the copy's, 
 which are loaded into a temporary table. Only what differs comes back. Called by `sql.unit`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,21 +12,24 @@ import pyarrow as pa
 
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import TableSlice
+from tailrace.changelog import keys
 from tailrace.changelog.bundles import ObjectAccess
 from tailrace.changelog.records.snapshots import MOST_EXAMPLES, ComparisonResult, RowDifference
-from tailrace.changelog.records.terms import RecordNumber
+from tailrace.changelog.records.terms import Key, RecordNumber, TableSchema
+from tailrace.changelog.types import arrow_type
 from tailrace.errors import Retry
 from tailrace.fold.comparison import Compared, summary, superfluous, withheld
 from tailrace.fold.key_columns import Columns, Ints, Mask
 from tailrace.fold.keyless import CountedChanges, CountedSlice
 from tailrace.fold.log_rows import DELETE
 from tailrace.fold.replayed import Replay, logged_rows, replay, replay_alone
+from tailrace.targets.api import FoundRows
 from tailrace.targets.sql import state
 from tailrace.targets.sql.batch import fold_input, keys_of
 from tailrace.targets.sql.session import NUMBER, Place, TargetSession, TargetSessions, equal, table
-from tailrace.targets.sql.staged import NUMBERED, ServerRows, StagedChunks, definitions
+from tailrace.targets.sql.staged import NUMBERED, ServerRows, StagedChunks, defined, definitions
 from tailrace.targets.sql.staging import Staging
-from tailrace.targets.sql.state import SCHEMA
+from tailrace.targets.sql.state import SCHEMA, StoredCopy
 
 
 @dataclass(frozen=True)
@@ -40,14 +43,39 @@ class SqlLook:
     log_id: str
     least: RecordNumber
     """The record that the copy held when it was looked at; a later one is as good."""
+    schema: TableSchema
+
+    def find(self, columns: Sequence[str], values: Sequence[Key], take: Sequence[str], most: int) -> FoundRows:
+        kinds = {column.name: arrow_type(column.type) for column in self.schema.columns}
+        by_name = {column.name: column for column in self.schema.columns}
+        wanted = pa.table(keys.columns(values, [kinds[name] for name in columns]), names=list(columns))
+        with self.sessions.session() as session, session.still():
+            copy = self._copy(session)
+            if copy.applied.schema_version != self.schema.version:
+                raise Retry(f"the columns of table {'.'.join(self.place)} of the target have just been changed")
+            named = [(session.quote(n), session.type_of(self.schema, by_name[n])) for n in columns]
+            staged = session.listed(named, wanted)
+            temporary = session.temporary("_tailrace_wanted", defined(named)) if staged is None else None
+            if temporary is not None:
+                session.load(temporary, [name for name, _ in named], [wanted])
+            taken = ", ".join(text_of(session, f"t.{session.quote(name)}", kinds[name]) for name in take)
+            there, on = table(session, copy.where), equal(session, columns)
+            rows = session.rows(f"SELECT {taken} FROM {there} t JOIN {staged or temporary} u ON {on} LIMIT {most + 1}")
+            if temporary is not None:
+                session.drop_temporary(temporary)
+        found = [column_of([row[at] for row in rows], kinds[name]) for at, name in enumerate(take)]
+        return FoundRows(copy.applied, pa.table(found, names=list(take)))
+
+    def _copy(self, session: TargetSession) -> StoredCopy:
+        copy = state.copies_at(session, self.place).get(self.hidden)
+        if copy is None or copy.applied.log_id != self.log_id or copy.applied.applied_record < self.least:
+            raise Retry(f"table {'.'.join(self.place)} of the target has just been replaced")
+        return copy
 
     def compare(self, expect: Callable[[AppliedState], TableSlice]) -> Compared:
         with self.sessions.session() as session, session.still():
-            copy = state.copies_at(session, self.place).get(self.hidden)
-            applied = None if copy is None or copy.applied.log_id != self.log_id else copy.applied
-            if copy is None or applied is None or applied.applied_record < self.least:
-                raise Retry(f"table {'.'.join(self.place)} of the target has just been replaced")
-            part, there = expect(applied), table(session, copy.where)
+            copy = self._copy(session)
+            part, there = expect(copy.applied), table(session, copy.where)
             work = fold_input(part, self.log)
             if part.schema.keyless:
                 return Compared(_keyless(session, self.log, part, there))
@@ -55,6 +83,18 @@ class SqlLook:
             found = _Comparison(staging, there, StagedChunks(session, work, ServerRows())).compare()
             staging.drop()
             return found
+
+
+def text_of(session: TargetSession, column: str, kind: pa.DataType) -> str:
+    """The column as `column_of` takes it."""
+    return session.cast(column, session.text) if pa.types.is_string(kind) else column
+
+
+def column_of(values: Sequence[object], kind: pa.DataType) -> pa.Array:
+    """A server without booleans has numbers."""
+    if pa.types.is_boolean(kind):
+        return pa.array([None if value is None else bool(value) for value in values], kind)
+    return pa.array(values, kind)
 
 
 @dataclass(frozen=True)
@@ -83,14 +123,13 @@ class _Comparison:
         """The key's columns of `t`; those of texts may have a type of which the client makes something else."""
         session, work = self.staging.session, self.staging.work
         columns = ((f"t.{session.quote(name)}", kind) for name, kind in zip(work.key, work.key_types, strict=True))
-        return ", ".join(session.cast(c, session.text) if pa.types.is_string(kind) else c for c, kind in columns)
+        return ", ".join(text_of(session, column, kind) for column, kind in columns)
 
     def _columns(self, rows: list[tuple[object, ...]]) -> Columns:
         kinds = self.staging.work.key_types
         made = []
         for at, kind in enumerate(kinds):
-            values = (row[at] for row in rows)  # a server without booleans has numbers
-            made.append(pa.array([bool(v) for v in values] if pa.types.is_boolean(kind) else list(values), kind))
+            made.append(column_of([row[at] for row in rows], kind))
         return made
 
     def _states(self, states: Replay, path: str | None) -> Compared:

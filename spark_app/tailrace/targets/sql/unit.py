@@ -367,7 +367,7 @@ class SqlUnit:
     def look(self, schema: TableSchema, applied: AppliedState) -> SqlLook:
         copy = self.tables[schema.table_id].copy
         where = copy.place, copy.hidden, applied.log_id
-        return SqlLook(self.sessions, self.units.run.log, *where, applied.applied_record)
+        return SqlLook(self.sessions, self.units.run.log, *where, applied.applied_record, schema)
 
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         if needed.reading:

@@ -15,15 +15,15 @@ DEFINITION = """CREATE TABLE `child` (
 
 def test_foreign_keys_that_reach_a_table_below_its_log_are_found_in_its_definition() -> None:
     assert list(cascades_in(("d.child", DEFINITION), "d")) == [
-        Cascade("d.child", ("d", "pa`rent"), ("id",), "ON UPDATE SET NULL ON DELETE CASCADE"),
-        Cascade("d.child", ("other", "parent"), ("a", "b"), "ON UPDATE CASCADE"),
+        Cascade("d.child", ("d", "pa`rent"), ("id",), "ON UPDATE SET NULL ON DELETE CASCADE", ("p",)),
+        Cascade("d.child", ("other", "parent"), ("a", "b"), "ON UPDATE CASCADE", ("p", "id")),
     ]
 
 
 def test_names_may_have_ends_of_lines() -> None:
     definition = DEFINITION.replace("pa``rent", "pa\n``\nrent").replace("child_ibfk_1", "child\n\n1,")
     found = list(cascades_in(("d.child", definition), "d"))
-    assert found[0] == Cascade("d.child", ("d", "pa\n`\nrent"), ("id",), "ON UPDATE SET NULL ON DELETE CASCADE")
+    assert found[0] == Cascade("d.child", ("d", "pa\n`\nrent"), ("id",), "ON UPDATE SET NULL ON DELETE CASCADE", ("p",))
     assert len(found) == 2
 
 
@@ -32,6 +32,6 @@ def test_a_foreign_key_that_is_not_understood_is_told() -> None:
     definition = DEFINITION.replace("child_ibfk_1", "child`1")
     assert list(cascades_in(("d.child", definition), "d")) == [
         UnknownCascades("d.child", denied=False),
-        Cascade("d.child", ("other", "parent"), ("a", "b"), "ON UPDATE CASCADE"),
+        Cascade("d.child", ("other", "parent"), ("a", "b"), "ON UPDATE CASCADE", ("p", "id")),
     ]
     assert not list(cascades_in(("d.child", "CREATE TABLE `c` (\n  CONSTRAINT `x` CHECK (a b c)\n)"), "d"))

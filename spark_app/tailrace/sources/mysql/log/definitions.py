@@ -49,13 +49,16 @@ def looked(parts: Parts) -> Position:
 def with_cascades(parts: Parts, found: Collection[Cascade]) -> Parts:
     """`found`: the table's foreign keys by which changes of captured tables reach it below the log."""
     kept = {kind: items for kind, items in parts.items() if kind != _CASCADE}
-    texts = sorted(json.dumps([c.parent, c.columns, c.rule]) for c in found)
+    texts = sorted(json.dumps([c.parent, c.columns, c.rule, c.child_columns]) for c in found)
     return {**kept, _CASCADE: dict.fromkeys(texts, "")} if texts else kept
 
 
 def cascades_in_parts(table: str, parts: Parts) -> frozenset[Cascade]:
     found = [json.loads(text) for text in parts.get(_CASCADE, ())]
-    return frozenset(Cascade(table, (schema, name), tuple(columns), rule) for (schema, name), columns, rule in found)
+    return frozenset(
+        Cascade(table, (schema, name), tuple(columns), rule, tuple(names[0]) if names else ())
+        for (schema, name), columns, rule, *names in found
+    )
 
 
 def remembered(schema: TableSchema, parts: Parts, nulls: bool) -> MysqlTable | None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tailrace.changelog.records.tables import Cascaded, SchemaChanged
+from tailrace.changelog.records.tables import SchemaChanged
 from tailrace.changelog.records.terms import Position, ResumePoint, Seq
 from tailrace.contract.resources import Replicator
 from tailrace.databases.mysql.connect import Connection, connect, execute, server_of, source_errors
@@ -300,16 +300,17 @@ class MysqlStream(LogStream[LogConnection]):
     def _read_again(self) -> None:
         """Adds it to the record with the rows that call for it, which a restart would not see again."""
         why = dict.fromkeys(self._decoder.take_unknown(), "the server may have lost rows of an XA transaction")
-        reached = [known.schema.table_id for known in self._foreign_keys.take_due()]
-        why |= dict.fromkeys(reached, "changes of other tables reach it through foreign keys")
+        reached = self._foreign_keys.take_due()
+        all_rows = (table_id for table_id, what in reached.items() if what.all)
+        why |= dict.fromkeys(all_rows, "changes of other tables reach it through foreign keys")
         due = [i for i in sorted(why) if self._tables.is_captured(i)]
-        edge = self._edge() if due else None
+        edge = self._edge() if due or reached else ""
         for table_id in due:
             marked = self._tables.reread(self._tables.known[table_id])
             log.info("%s is read again: %s", marked.name, why[table_id])
             self._sink.add(SchemaChanged(table=marked, seq=Seq(self._sink.next_seq - 1), reread=True, edge=edge))
-            if table_id in reached:
-                self._sink.add(Cascaded(table_id=table_id))
+        for table_id, what in reached.items():
+            self._sink.add(what.event(table_id, edge))
 
     def acknowledge(self, position: Position) -> None:
         """The server keeps its log for a time of its own, not for us."""

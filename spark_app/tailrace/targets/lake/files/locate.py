@@ -224,7 +224,7 @@ def _scan(access: FileAccess, file: DataFile, layout: Layout, wanted: Sequence[p
     with parquet(access, file.path) as opened:
         start = 0
         for group in range(opened.metadata.num_row_groups):
-            chosen = _within(wanted, _group_bounds(opened.metadata, group, layout))
+            chosen = _within(wanted, _group_bounds(opened.metadata, group, layout, layout.key))
             if len(chosen):
                 columns = _key_columns(opened, layout, [group], file.path)
                 at, which = search_once(columns, [column.take(chosen) for column in wanted])
@@ -282,10 +282,10 @@ def _within(wanted: Sequence[pa.Array], bounds: Bounds) -> pa.Array:
     return pa.array(np.flatnonzero(np.asarray(keep.fill_null(True))), pa.int64())
 
 
-def _group_bounds(footer: pq.FileMetaData, group: int, layout: Layout) -> Bounds:
+def _group_bounds(footer: pq.FileMetaData, group: int, layout: Layout, columns: Sequence[str]) -> Bounds:
     row_group = footer.row_group(group)
     names = {row_group.column(number).path_in_schema: number for number in range(row_group.num_columns)}
-    at = [names.get(name) for name in layout.physical(layout.key)]
+    at = [names.get(name) for name in layout.physical(columns)]
     return [(None, None) if number is None else _bounds(row_group.column(number).statistics) for number in at]
 
 
@@ -335,6 +335,47 @@ def _read_group(  # noqa: PLR0917  # a task's function: its arguments travel by 
         at, done = at + batch.num_rows, last
         if done == len(wanted):
             return
+
+
+def find_rows(
+    access: FileAccess, files: Sequence[DataFile], layout: Layout, wanted: Mapping[str, pa.Array], take: Sequence[str]
+) -> Iterator[pa.Table]:
+    """Columns of the live rows that have one of the `wanted` values, given by source column. Only these columns are
+    read, of files and row groups whose bounds do not exclude every value; nothing is kept."""
+    values = list(wanted.values())
+    spans = {name: span_of(column) for name, column in wanted.items()}
+    for file in files:
+        if any(apart(span, (file.lower.get(name), file.upper.get(name))) for name, span in spans.items()):
+            continue
+        positions = [NO_ROWS[0]]
+        with parquet(access, file.path) as opened:
+            start = 0
+            for group in range(opened.metadata.num_row_groups):
+                if len(_within(values, _group_bounds(opened.metadata, group, layout, tuple(wanted)))):
+                    positions += [at + start for at in _having(opened, group, layout, wanted)]
+                start += opened.metadata.row_group(group).num_rows
+        found = live(file, (at := np.concatenate(positions), np.zeros(len(at), np.int64)))
+        if found is not None:
+            yield take_rows(access, file.path, found.positions, layout, take)
+
+
+def _having(opened: pq.ParquetFile, group: int, layout: Layout, wanted: Mapping[str, pa.Array]) -> Iterator[Positions]:
+    """Positions in the row group, some at a time."""
+    start, present = 0, set(opened.schema_arrow.names)
+    read = layout.physical(tuple(wanted))
+    if not present.issuperset(read):
+        return  # older than one of the columns: its rows have no value there
+    for batch in opened.iter_batches(batch_rows(opened, read), row_groups=[group], columns=read):
+        columns = [_one(column) for column in in_layout(pa.table(batch), layout, tuple(wanted))]
+        filled = np.flatnonzero(np.logical_and.reduce([np.asarray(column.is_valid()) for column in columns]))
+        at, _ = search_once([column.take(pa.array(filled)) for column in columns], list(wanted.values()))
+        yield (filled[at] + start).astype(np.int64)
+        start += batch.num_rows
+
+
+def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    column = column.combine_chunks()
+    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
 
 
 def take_rows(
