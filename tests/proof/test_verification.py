@@ -97,6 +97,8 @@ def prove_it(prove: Begin, source: PostgresServer, copy: PostgresServer | MysqlS
     done = proof.deployment.command("reload", "-f", str(proof.deployment.manifest), *proof.here, timeout=180)
     assert done.returncode == 0, done.stderr
     run.until(lambda: in_background(proof), 60, "a table to be verified without a request")
+    ages = document(proof)["freshness"]
+    assert ages["changes"] > 0 and ages["p50"] <= ages["p99"] < 300, ages
     assert run.stop() == 0, run.tail()
 
 
