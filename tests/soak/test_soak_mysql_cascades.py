@@ -6,6 +6,7 @@ equal, and at no moment a child in a copy refers to a row that its parent has ne
 """
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,10 +18,13 @@ from typing import Any
 import pymysql
 import pytest
 
+from demo.compare import READERS
 from mysql_packages import RELEASES
 from support import mysql_shop
-from support.mysql import MysqlServer
+from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.pipeline import Pipeline
+from support.proof.kills import live_and_die
+from support.proof.process import Deployment
 from support.resources import replicator as document_of
 from tailrace.changelog.records.terms import Position
 
@@ -176,3 +180,45 @@ def test_copies_of_children_are_equal_under_random_foreign_keys(name: str, tmp_p
                 raise
             seed += 1
     print(f"{name}: {seed - SEED} rounds")
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", [MYSQL, NATIVE, MARIADB_NEWEST])
+def test_copies_of_children_are_equal_whoever_is_killed(name: str, tmp_path: Path) -> None:
+    """Between the parent's change, the plan of the keys to read, the read and its commit: any process, at any time."""
+    random = Random(SEED)
+    families = (Family(Random(seed)) for seed in count(SEED))
+    family = next(f for f in families if len(f.references) > 3)
+    release, _, native = name.partition(" ")
+    with MysqlServer(release, **({"innodb_native_foreign_keys": "ON"} if native else {})) as server:
+        server.script("CREATE DATABASE c", *family.creation())
+        spec: dict[str, object] = {"tables": {"include": ["c.*"]}, "snapshot": {"chunkRows": 4, "parallelism": 2}}
+        deployment = Deployment(tmp_path / "proof", mysql_shop.spec(server), "delta", spec)
+        deployment.write_manifest()
+        ending, written, kills = threading.Event(), [0], 0
+        writer = threading.Thread(target=_write, args=(server, family, ending, written))
+        writer.start()
+        try:
+            kills = sum(live_and_die(deployment, "c.*", random, life) for life in range(4))
+        finally:
+            ending.set()
+            writer.join()
+            deployment.close()
+        deployment.once(600)
+        for table in family.keys:
+            columns = family.columns(table)
+            asked = server.execute(f"SELECT {', '.join(columns)} FROM c.{table}")
+            copied = READERS["delta"](deployment.lake / "c" / table).select(columns).to_pylist()
+            assert sorted(map(repr, asked)) == sorted(repr(tuple(row.values())) for row in copied), table
+    print(f"{name}: {kills} kills, {written[0]} statements, {len(family.references)} foreign keys")
+    assert kills and written[0]
+
+
+def _write(server: MysqlServer, family: Family, ending: threading.Event, written: list[int]) -> None:
+    while not ending.wait(0.02):
+        try:
+            server.execute(family.statement())
+            written[0] += 1
+        except pymysql.MySQLError as error:
+            if error.args[0] not in REFUSED:
+                raise

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tailrace.apply.progress import TableProgress
+from tailrace.changelog.logged import LoggedCascade
 from tailrace.changelog.records.snapshots import SnapshotPlanned
 from tailrace.changelog.records.terms import Key, Position, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
@@ -98,7 +99,7 @@ class OnceCheck:
             return "snapshot requests are not accepted yet"
         if planner.due_snapshots(state, {}):
             return "a snapshot is to be planned"
-        reached = [t for t in _live(state) if t.table_id not in refused and any(c.is_looked_for for c in t.cascades)]
+        reached = [t for t in _live(state) if t.table_id not in refused and any(map(_is_unread, t.cascades))]
         if reached:
             return f"rows of {reached[0].schema.name} that foreign keys have reached are to be read again"
         running = [s.plan for s in _under_way(state) if not s.suspended and not _stuck(s, refused)]
@@ -141,6 +142,11 @@ def _stuck(snapshot: SnapshotState, refused: Mapping[int, RecordNumber]) -> bool
     """Only tables are left to be read that failed with this snapshot in the log: no chunk of theirs is begun."""
     left = [table_id for table_id, part in snapshot.tables.items() if part.finished is None]
     return bool(left) and all(refused.get(table_id, -1) >= snapshot.record for table_id in left)
+
+
+def _is_unread(cascade: LoggedCascade) -> bool:
+    """True while its rows are looked for, or read by their keys: no other snapshot by keys has to be waited for."""
+    return cascade.is_looked_for or bool(cascade.snapshots)
 
 
 def _fills_holes(plan: SnapshotPlanned) -> bool:

@@ -2,8 +2,10 @@ from collections.abc import Iterator
 
 from support.states import keyed, log_state, snapshot, table_log
 from tailrace.apply.progress import TableProgress
+from tailrace.changelog.append_list import AppendList
+from tailrace.changelog.logged import LoggedCascade
 from tailrace.changelog.records.snapshots import ReadFailure, SnapshotEnded, SnapshotPlanned
-from tailrace.changelog.records.tables import TableStopped
+from tailrace.changelog.records.tables import ReachedRows, TableStopped
 from tailrace.changelog.records.terms import Position, RecordNumber, Seq
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.driver.once import OnceCheck
@@ -45,6 +47,21 @@ def test_it_waits_for_what_the_server_has_that_the_source_moved_to() -> None:
     moved = log(table(), position=200, outcome="completed").model_copy(update={"source_since": Position(200)})
     assert "capture has not reached" in check.look(moved, at(9), 0).waits_for
     assert check.look(moved.model_copy(update={"position": Position(300)}), at(9), 0).done
+
+
+def test_rows_that_foreign_keys_have_reached_are_waited_for_until_they_have_been_read() -> None:
+    check = once()
+    event = LoggedCascade(record=RecordNumber(8), since=0, rows=(ReachedRows(columns=(1,), values=(("4",),)),))
+
+    def waits_for(cascade: LoggedCascade) -> str:
+        reached = table().model_copy(update={"cascades": AppendList([cascade])})
+        state = log(reached, outcome="completed", number=9)
+        return check.look(state, at(9), 0).waits_for
+
+    told = "rows of s.t7 that foreign keys have reached are to be read again"
+    assert waits_for(event) == told
+    assert waits_for(event.model_copy(update={"snapshots": ("cascade-7-9-0",)})) == told
+    assert waits_for(event.model_copy(update={"snapshots": (), "read_record": RecordNumber(9)})) == ""
 
 
 def test_it_waits_while_another_server_answers_than_capture_knows() -> None:
