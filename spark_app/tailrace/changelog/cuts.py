@@ -8,13 +8,14 @@ from collections.abc import Mapping, Set
 from typing import TypeVar
 
 from tailrace.changelog.folding import Folding, Handler
-from tailrace.changelog.logged import LoggedCut, LogState, TableLog, place_of
+from tailrace.changelog.logged import LoggedCut, LogState, TableLog, converging, place_of
 from tailrace.changelog.records.cuts import CutDropped, CutHeld, CutMade
 from tailrace.changelog.records.terms import RecordNumber
 
 T = TypeVar("T")
 
 BEING_READ = "not all of its rows were read by then"
+CONVERGING = "rows that foreign keys had changed below the source's log were still to be read again"
 STARTED_OVER = "it started over before it came to the cut"
 HIDDEN = "it started over, and hides what it held before"
 DELETED = "its copy was deleted"
@@ -41,6 +42,11 @@ def table_added(work: Folding, table_id: int, place: tuple[str, str], must_hide:
         _over(work, {table_id, *_former(work.tables, place)}, HIDDEN)
 
 
+def table_reached(work: Folding, table_id: int) -> None:
+    """Foreign keys have changed rows of the table in this record, and perhaps behind the cut that it holds."""
+    _over(work, {table_id}, CONVERGING, kept=True, since=work.record.number)
+
+
 def copy_deleted(work: Folding, place: tuple[str, str]) -> None:
     _over(work, _former(work.tables, place), DELETED)
 
@@ -55,9 +61,12 @@ def _former(tables: Mapping[int, TableLog], place: tuple[str, str]) -> set[int]:
     return {i for i, table in tables.items() if table.removed and place_of(table) == place}
 
 
-def _over(work: Folding, ids: Set[int], why: str, *, kept: bool = False) -> None:
-    """The tables will not come to cuts that wait for them; `kept`: what they hold of others stays."""
+def _over(work: Folding, ids: Set[int], why: str, *, kept: bool = False, since: int = 0) -> None:
+    """The tables will not come to cuts, from record `since` on, that wait for them; `kept`: what they hold of others
+    stays."""
     for name, cut in work.cuts.items():
+        if cut.record < since:
+            continue
         ended = (cut.awaited if kept else cut.awaited.union(cut.versions)) & ids
         if ended:
             versions = cut.versions if kept else _less(cut.versions, ended)
@@ -80,6 +89,8 @@ def _made(work: Folding, event: CutMade) -> None:
             without[table.table_id] = f"it was stopped ({table.stopped.error})"
         elif table.read_record <= max(table.added_record, table.reread_record) or table.unread is not None:
             without[table.table_id] = BEING_READ
+        elif converging(table, record.number):
+            without[table.table_id] = CONVERGING
     newest = work.state.newest_commit
     if record.commit_time is not None:
         newest = max(record.commit_time[1], newest or 0)

@@ -160,6 +160,7 @@ def _cascaded(work: Folding, event: Cascaded) -> None:
     table, record = work.captured(event.table_id), work.record
     since = record.written_at if record.commit_time is None else record.commit_time[0]
     logged = LoggedCascade(record=record.number, since=since, rows=event.rows, through=event.through)
+    cuts.table_reached(work, event.table_id)
     work.update(
         table,
         cascades=table.cascades.append(logged),

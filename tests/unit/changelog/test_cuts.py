@@ -9,7 +9,10 @@ from tailrace.changelog import cuts
 from tailrace.changelog.records import Event
 from tailrace.changelog.records.cuts import CutDropped, CutHeld, CutMade
 from tailrace.changelog.records.tables import (
+    Cascaded,
+    CascadesLooked,
     CopyRemoval,
+    ReachedRows,
     TableAdded,
     TableForgotten,
     TableRemoved,
@@ -64,6 +67,22 @@ def test_a_cut_is_its_record_and_waits_for_the_tables_that_were_read(log: Log) -
     assert (cut.record, cut.position, cut.scheduled) == (log.state.number, log.state.position, False)
     assert cut.awaited == {1, 2}
     assert cut.without == {3: "it was stopped (NoKey)", 4: cuts.BEING_READ}
+
+
+@pytest.mark.parametrize("behind", [False, True], ids=["before the cut", "behind it in its record"])
+def test_a_table_whose_rows_foreign_keys_have_changed_is_not_in_the_cut_until_they_were_read(
+    log: Log, behind: bool
+) -> None:
+    reached = Cascaded(table_id=2, rows=(ReachedRows(columns=(1,), values=(("4",),)),))
+    events: list[Event] = [CutMade(name="a"), reached] if behind else [reached, CutMade(name="a")]
+    cut = log.cut(*events)
+    assert cut.awaited == {1, 3} and cut.without[2] == cuts.CONVERGING
+    log.has(CutDropped(name="a"))
+    assert log.cut(CutMade(name="b")).without[2] == cuts.CONVERGING
+    looked = CascadesLooked(table_id=2, records=(log.state.tables[2].cascades[0].record,), snapshots=())
+    log.has(CutDropped(name="b"), looked)
+    assert log.cut(CutMade(name="c")).awaited == {1, 2, 3}
+    assert log.cut(reached).awaited == {1, 2, 3}, "of a later record"
 
 
 def test_tables_come_to_it_one_after_the_other_and_their_first_version_counts(log: Log) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import is_bundle, record_path, rollup_path
 from tailrace.changelog.records import Record, Segment
@@ -117,7 +118,7 @@ def test_events_that_came_later_mean_what_they_meant() -> None:
     assert not state.tables[1].chunks and not state.tables[1].finishes
     state = fold(state, cascaded)
     assert [(c.record, c.since) for c in state.tables[1].cascades] == [(cascaded.number, cascaded.written_at)]
-    read = state.tables[1].model_copy(update={"read_record": cascaded.number})
+    read = state.tables[1].model_copy(update={"read_record": cascaded.number, "cascades": AppendList()})
     state = state.model_copy(update={"tables": {**state.tables, 1: read}})
     made, held, without, let_go = cuts
     state = fold(state, made)
