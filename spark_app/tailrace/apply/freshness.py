@@ -95,6 +95,8 @@ class Freshness:
             self._pauses.append((kept.stopped_at, now))
         self._paused_since: float | None = None
         self._stored_at = -math.inf
+        self._news = kept.stopped_at is not None
+        """There is something that the file does not say."""
         self._since_start = Counter[int]()
 
     def applied(self, state: LogState, table: TableLog, records: tuple[RecordNumber, RecordNumber], now: float) -> None:
@@ -106,7 +108,7 @@ class Freshness:
                     paused += rows
                 else:
                     found[bucket_of(now - at)] += rows
-            hour = int(now // WINDOW_STEP)
+            hour, self._news = int(now // WINDOW_STEP), True
             self._hours.setdefault(hour, Counter()).update(found)
             self._paused[hour] += paused
             self._since_start.update(found)
@@ -120,6 +122,7 @@ class Freshness:
     def pause(self, paused: bool, now: float) -> None:
         """Note whether nothing is to be applied, as the user wants it."""
         with self._lock:
+            self._news |= paused != (self._paused_since is not None)
             if paused and self._paused_since is None:
                 self._paused_since = now
             elif not paused and self._paused_since is not None:
@@ -142,10 +145,11 @@ class Freshness:
             return ChangeAges(self._since_start.copy(), 0)
 
     def store(self, now: float, *, stopped: bool = False) -> None:
-        """At times; at once when the driver stops."""
+        """At times, if there is something new; at once when the driver stops."""
         with self._lock:
-            if not stopped and now - self._stored_at < STORED_EVERY:
+            if not stopped and (now - self._stored_at < STORED_EVERY or not self._news):
                 return
+            self._news = False
             self._stored_at, first = now, int((now - LONGEST_WINDOW) // WINDOW_STEP)
             self._hours = {hour: found for hour, found in self._hours.items() if hour >= first}
             self._paused = Counter({hour: n for hour, n in self._paused.items() if hour >= first})

@@ -77,8 +77,6 @@ def test_only_the_records_that_a_batch_brought_count_and_one_commit_is_exact(tmp
 
 
 def test_a_shutdown_and_a_suspension_are_told_apart_and_a_crash_is_not(tmp_path: Path) -> None:
-    first = Freshness(storage(tmp_path), NOW)
-    first.store(NOW)
     state, table = history((1, NOW + 50, NOW + 50, 10))
     crashed = Freshness(storage(tmp_path), NOW + 100)
     crashed.applied(state, table, through(1), NOW + 101)
@@ -118,7 +116,7 @@ def test_a_file_that_is_not_readable_costs_what_was_measured_and_nothing_else(tm
     place.put(FRESHNESS, b'{"hours": 3')
     measured = Freshness(place, NOW)
     assert measured.ages(3600, NOW).percentile(95) is None
-    measured.store(NOW)
+    measured.store(NOW, stopped=True)
     assert Freshness(place, NOW).ages(3600, NOW).changes == 0
 
 
@@ -127,3 +125,21 @@ def test_a_log_of_an_older_version_counts_each_record_as_old_as_its_oldest_commi
     state, table = history((1, NOW, NOW + 1, 5))
     measured.applied(state.model_copy(update={"newest_commits": PackedRows(2)}), table, through(1), NOW + 2)
     assert measured.ages(3600, NOW + 2).within(1.9) == 0
+
+
+def test_nothing_is_stored_while_nothing_is_new(tmp_path: Path) -> None:
+    place = storage(tmp_path)
+    measured = Freshness(place, NOW)
+    measured.store(NOW)
+    assert [path for path, _ in place.list("")] == []
+    state, table = history((1, NOW, NOW, 5))
+    measured.applied(state, table, through(1), NOW + 1)
+    measured.store(NOW + 1)
+    kept = place.get(FRESHNESS)
+    place.delete(FRESHNESS)
+    measured.store(NOW + 10_000)
+    assert [path for path, _ in place.list("")] == []
+    measured.store(NOW + 10_000, stopped=True)
+    assert place.get(FRESHNESS) != kept
+    Freshness(place, NOW + 10_001).store(NOW + 10_001)
+    assert b"stopped_at" not in place.get(FRESHNESS), "or a crash would count as a pause"
