@@ -256,10 +256,11 @@ class Cutover:
 
     def _wait_applied(self, record: RecordNumber, until: float) -> None:
         while True:
-            behind = [t.name for t in self.driver.status().tables if t.applied_record < record or t.fault is not None]
+            tables = self.driver.status().tables
+            behind = [t.name for t in tables if t.applied_record < record or _not_level(t) is not None]
             if not behind:
                 return
-            what = f"{len(behind)} tables have not applied record {record} yet, such as {behind[0]}"
+            what = f"{len(behind)} tables do not hold all of record {record} yet, such as {behind[0]}"
             self._wait(until, CutoverRefused, what, "Look at `tailrace status`, then run it again.")
 
     # ---- the end ----
@@ -317,6 +318,8 @@ def _not_level(table: TableStatus) -> str | None:
         return f"is {table.state}" if table.state != "REPLICATING" else "has not been read completely"
     if table.holes:
         return f"withholds {table.holes} rows"
+    if table.converging_since is not None:
+        return "has rows that foreign keys changed below the source's log, and that are still to be read again"
     if table.nulled:
         return "has values that became NULL"
     return None
