@@ -81,20 +81,20 @@ class QuickTable:
         return tuple(self.live.values())
 
     def commit(self, change: TableCommit) -> None:
+        """In one step, for who reads at the same time: upkeep commits by itself."""
         if change.evolve is not None:
             self._evolve(change.evolve)
-        if change.clear:
-            assert not change.marks
-            self.live.clear()
+        assert not (change.clear and change.marks)
+        live = {} if change.clear else dict(self.live)
         for path, dead in change.marks.items():
-            assert self.live[path].dead < dead, "a mark without a new row"
-            self.live[path] = replace(self.live[path], dead=dead)
+            assert live[path].dead < dead, "a mark without a new row"
+            live[path] = replace(live[path], dead=dead)
         for path in change.remove:
-            del self.live[path]
+            del live[path]
         for new in change.add:
-            assert new.path not in self.live and len(new.dead) < new.rows
-            self.live[new.path] = DataFile(new.path, new.rows, new.size, new.dead)
-        self.applied = change.applied
+            assert new.path not in live and len(new.dead) < new.rows
+            live[new.path] = DataFile(new.path, new.rows, new.size, new.dead)
+        self.live, self.applied = live, change.applied
 
     def version_at(self, record: RecordNumber) -> VersionAt:
         return VersionAt(None, self.refresh())
