@@ -130,14 +130,21 @@ class ApplySpec(Model):
 
 SHORTEST_PERIOD = 60.0
 _PERIOD = "it must be at least 1m"
+_LONG_ENOUGH = (
+    "!has(self.every) || self.every.contains('d') || duration(self.every) >= duration('1m')",
+    f"every: {_PERIOD}",
+)
+
+
+def _check_period(every: str) -> None:
+    if seconds(every) < SHORTEST_PERIOD:
+        raise ValueError(f"every is {every}: {_PERIOD}")
 
 
 class VerifySpec(Model):
     """The verification of all tables in the background, one after another."""
 
-    model_config = rules(
-        ("!has(self.every) || self.every.contains('d') || duration(self.every) >= duration('1m')", f"every: {_PERIOD}")
-    )
+    model_config = rules(_LONG_ENOUGH)
 
     every: Duration = "7d"
     """The period in which each table is compared with its source once (`24h`, `7d`), spread over it."""
@@ -146,17 +153,14 @@ class VerifySpec(Model):
 
     @model_validator(mode="after")
     def _long_enough(self) -> "VerifySpec":
-        if seconds(self.every) < SHORTEST_PERIOD:
-            raise ValueError(f"every is {self.every}: {_PERIOD}")
+        _check_period(self.every)
         return self
 
 
 class CutsSpec(Model):
     """Cuts that the driver makes by its clock."""
 
-    model_config = rules(
-        ("!has(self.every) || self.every.contains('d') || duration(self.every) >= duration('1m')", f"every: {_PERIOD}")
-    )
+    model_config = rules(_LONG_ENOUGH)
 
     every: Duration = "15m"
     """The time between two cuts, at least `1m`."""
@@ -166,8 +170,7 @@ class CutsSpec(Model):
 
     @model_validator(mode="after")
     def _long_enough(self) -> "CutsSpec":
-        if seconds(self.every) < SHORTEST_PERIOD:
-            raise ValueError(f"every is {self.every}: {_PERIOD}")
+        _check_period(self.every)
         return self
 
 

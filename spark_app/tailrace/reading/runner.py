@@ -388,7 +388,8 @@ class SnapshotRunner:
             self._edges.looks(log_table.edge, self._monotonic())
         if isinstance(work, chunks.CutNext):
             entry.run = chunks.step(entry.run, chunks.CutBegun())
-            rows = planner.sample_rows(run.estimated_rows) if run.sample is not None else rows
+            if run.sample is not None and state.snapshots[key[0]].plan.chunk_rows is None:
+                rows = planner.sample_rows(run.estimated_rows)
 
         def act() -> Message:
             match work:

@@ -17,7 +17,7 @@ from typing_extensions import override
 from support.journals import table_schema
 from support.snapshot_runs import World, record_finish, runner_over
 from tailrace.changelog.records import Event
-from tailrace.changelog.records.snapshots import ChunkCompared, ComparisonResult, SnapshotTableFinished
+from tailrace.changelog.records.snapshots import ChunkCompared, ComparisonResult, SnapshotPlanned, SnapshotTableFinished
 from tailrace.changelog.records.tables import SchemaChanged
 from tailrace.changelog.records.terms import Position, RecordNumber, Seq
 from tailrace.changelog.state import TableLog
@@ -267,6 +267,26 @@ def test_what_is_verified_in_the_background_is_read_one_chunk_at_a_time_and_no_f
     for table in (1, 2):
         times = [at for name, at in reads if name == table]
         assert all(b - a >= 300 / 100 for a, b in itertools.pairwise(times)), times
+
+
+@pytest.mark.parametrize(("asked", "cut"), [(None, 1_000), (7, 7)])
+def test_a_sample_is_cut_into_many_ranges_unless_their_size_was_asked_for(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, asked: int | None, cut: int
+) -> None:
+    runner, around = begin(10)
+    around.running_xid = 11
+    sizes = set[int]()
+
+    def find_cut(tools: Tools, table: object, work: CutNext, rows: int) -> None:
+        sizes.add(rows)
+
+    plan = SnapshotPlanned(snapshot_id="s", request="s", tables=(1,), verify=True, sample=0.5, chunk_rows=asked)
+    turn_until(runner, around, lambda: any(s.ended is not None for s in around.refresh().snapshots.values()))
+    monkeypatch.setattr(steps, "find_cut", find_cut)
+    around.append([plan])
+    turn_until(runner, around, lambda: bool(sizes))
+    runner.stop()
+    assert sizes == {cut}
 
 
 def test_a_clock_that_is_set_back_by_a_day_holds_no_retry_up(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
