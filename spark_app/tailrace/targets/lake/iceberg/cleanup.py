@@ -56,9 +56,9 @@ class IcebergCleaner:
             table.refresh()
             base = table.operations().current()
             before = self._history(base)
-        line, cutoff = before.line(), before.cutoff_ms(older_than)
-        rested = bool(line) and before.cutoff_ms(older_than - RESTED_SECONDS) > line[0].at_ms
-        if sum(kept.at_ms < cutoff for kept in line) < at_once and not rested and not before.let_go(cutoff):
+        aged, cutoff = before.aged(), before.cutoff_ms(older_than)
+        rested = bool(aged) and before.cutoff_ms(older_than - RESTED_SECONDS) > aged[0].at_ms
+        if sum(kept.at_ms < cutoff for kept in aged) < at_once and not rested and not before.let_go(cutoff):
             return False
         self.admit()
         name = self.reader.name
@@ -98,12 +98,13 @@ class IcebergCleaner:
             needed |= names_of(kept.manifest_list for kept in history.snapshots.values())
             needed |= names_of(kept.holes_file for kept in history.snapshots.values() if kept.holes_file)
             needed |= names_of(self._reached(metadata, self._manifests(metadata, borders)))
-            # What is older than the oldest kept version is reached from there, if at all; but for files that waited.
+            # What is older than the oldest version that is kept for its age is reached from there or from a cut, if at
+            # all; but for files that waited.
             for kept in history.snapshots.values():
                 if kept.adopts and kept not in borders:
                     needed |= names_of(self._reached(metadata, self._manifests(metadata, [kept])))
-        kept_line = history.line()[:1] if history.plain else history.snapshots.values()
-        oldest = min((kept.at_ms / 1000 for kept in kept_line), default=older_than)
+        oldest_kept = history.aged()[:1] if history.plain else history.snapshots.values()
+        oldest = min((kept.at_ms / 1000 for kept in oldest_kept), default=older_than)
         found = (entry for part in ("data", "metadata", "_tailrace") for entry in self._found(part))
         gone = cleanup.abandoned(found, needed, before=min(older_than, oldest) - skew, chunks=chunks)
         gone += cleanup.left_by_killed(self.access, self.location, older_than - skew)

@@ -64,6 +64,13 @@ class History:
             at = out[-1].parent
         return out[::-1]
 
+    def aged(self) -> list[Kept]:
+        """The line from the oldest version on that is kept for its age, not (only) for a cut. None of these is
+        missing."""
+        line, of_cuts = self.line(), self._of_cuts()
+        first = next((number for number, kept in enumerate(line) if kept.id not in of_cuts), len(line) - 1)
+        return line[max(first, 0) :]
+
     def beside(self) -> list[Kept]:
         """Kept snapshots that the line does not have (any more)."""
         line = {kept.id for kept in self.line()}
@@ -72,15 +79,22 @@ class History:
     @property
     def plain(self) -> bool:
         """True for one line of versions, of which cuts keep some longer than the others."""
-        of_cuts = {id_ for name, id_ in self.refs.items() if name.startswith(CUT)}
+        of_cuts = self._of_cuts()
         others = any(name != "main" and not name.startswith(CUT) for name in self.refs)
         return not others and all(kept.ours or kept.id in of_cuts for kept in self.beside())
 
     def borders(self) -> list[Kept]:
         """The kept snapshots that together reach whatever kept and expired ones have in common: in a plain line of
         versions, what the oldest of the line no longer has was removed before, and a name never comes back; but those
-        that cuts keep are older. Where there are branches, others' tags or a table that was put back, all of them."""
-        return [*self.line()[:1], *self.beside()] if self.plain else list(self.snapshots.values())
+        that cuts keep may be older. Where there are branches, others' tags or a table that was put back, all of
+        them."""
+        if not self.plain:
+            return list(self.snapshots.values())
+        line = self.line()
+        return [*line[: len(line) - len(self.aged()) + 1], *self.beside()]
+
+    def _of_cuts(self) -> set[int]:
+        return {id_ for name, id_ in self.refs.items() if name.startswith(CUT)}
 
     def let_go(self, cutoff_ms: int) -> bool:
         """True if there is one that only a cut kept, which is over."""

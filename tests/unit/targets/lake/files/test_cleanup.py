@@ -267,6 +267,18 @@ def test_versions_that_cuts_keep_are_looked_at_beside_the_oldest_of_the_line() -
     assert not staged.plain, "another program's, of which files may come back"
 
 
+def test_the_line_begins_with_cuts_that_are_older_than_what_is_kept_for_its_age() -> None:
+    """Files that a killed writer left since the cut are as old as the version behind it, and go."""
+    some = history(
+        (1, None), (5, 4), (6, 5), (7, 6), current=7, refs=("main", "cut_a", "cut_b"), of={"cut_a": 5, "cut_b": 1}
+    )
+    assert [version.id for version in some.aged()] == [6, 7]
+    assert [version.id for version in some.borders()] == [5, 6, 1]
+    every = history((5, 4), (6, 5), current=6, refs=("main", "cut_a", "cut_b"), of={"cut_a": 5, "cut_b": 6})
+    assert ([version.id for version in every.aged()], [version.id for version in every.borders()]) == ([6], [5, 6])
+    assert history(current=-1).aged() == []
+
+
 @pytest.mark.parametrize(("older_than", "cutoff"), [(2.0, 0), (3.0, 3000), (3.9, 3000), (4.0, 4000), (99.0, 5000)])
 def test_the_version_that_was_current_at_the_time_is_kept(older_than: float, cutoff: int) -> None:
     assert history((3, 2), (4, 3), (5, 4), current=5).cutoff_ms(older_than) == cutoff
