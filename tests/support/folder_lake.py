@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyroaring import BitMap64
 from typing_extensions import override
 
@@ -93,9 +95,19 @@ class FolderTable:
             self.live[path] = replace(self.live[path], dead=dead)
         for new in change.add:
             assert new.path not in self.live and len(new.dead) < new.rows
-            self.live[new.path] = DataFile(new.path, new.rows, new.size, new.dead)
+            self.live[new.path] = DataFile(new.path, new.rows, new.size, new.dead, *self._bounds(new.path))
         self.schema = change.evolve or self.schema
         self.applied = change.applied
+
+    def _bounds(self, path: str) -> tuple[dict[str, object], dict[str, object]]:
+        """The keys' smallest and largest values, as a lake format keeps them of each file."""
+        ends = dict[str, object](), dict[str, object]()
+        layout = layout_of(self.schema)
+        with pq.ParquetFile(self.access.open_input(path)) as opened:
+            for name, stored in zip(layout.key, layout.physical(layout.key), strict=True):
+                found = pc.min_max(opened.read([stored])[stored])
+                ends[0][name], ends[1][name] = found["min"].as_py(), found["max"].as_py()
+        return ends
 
     def rows(self) -> list[dict[str, object]]:
         found: list[dict[str, object]] = []

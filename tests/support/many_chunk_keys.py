@@ -11,13 +11,11 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from time import process_time
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from support.folder_lake import FolderTable
 from support.rereads import LAYOUT, SCHEMA
@@ -91,19 +89,8 @@ def _filled(folder: Path, rows: int) -> FolderTable:
     for start in range(0, rows, LIMITS.chunk_rows):
         ids = np.arange(start, min(rows, start + LIMITS.chunk_rows), dtype=np.int64)
         written = write_files(target.access, target.location, LAYOUT, [pa.table({"id": ids})])
-        _commit(target, TableCommit(applied, [result.file for result in written]))
+        target.commit(TableCommit(applied, [result.file for result in written]))
     return target
-
-
-def _commit(target: FolderTable, change: TableCommit) -> None:
-    """With the bounds that a lake format keeps of each file: without them each part would open every file."""
-    target.commit(change)
-    for path, file in target.live.items():
-        if not file.lower:
-            with pq.ParquetFile(target.access.open_input(path)) as opened:
-                groups = [opened.metadata.row_group(at).column(0).statistics for at in range(opened.num_row_groups)]
-            lower, upper = min(group.min for group in groups), max(group.max for group in groups)
-            target.live[path] = replace(file, lower={"id": lower}, upper={"id": upper})
 
 
 def _chunks(target: FolderTable, rows: int) -> Iterator[ChunkRegistered]:
@@ -139,7 +126,7 @@ def _apply(
     begun = process_time()
     change = engine.build(work, spread)
     spent = process_time() - begun
-    _commit(target, change)
+    target.commit(change)
     return spent, parts[0]
 
 

@@ -202,7 +202,7 @@ class RandomLog:
         self._update(truncates=self.table.truncates.append(logged))
 
     def _chunk(self) -> None:
-        found = [key for key in self.keys if self.rnd.random() < 0.5]
+        found = [key for key in self._some_range() if self.rnd.random() < 0.7]
         asked = [key for key in self.keys if self.rnd.random() < 0.3] if self.rnd.random() < 0.3 else []
         rows = {key: self._row(key) for key in (found if not asked else [key for key in asked if key in found])}
         number = len(self.chunks)
@@ -216,6 +216,13 @@ class RandomLog:
         )  # fmt: skip
         self.chunks.append((registered, Chunk(self.record, point, rows, frozenset(asked))))
         self._update(chunks=(*self.table.chunks, LoggedChunk(record=self.record, chunk=registered)))
+
+    def _some_range(self) -> list[KeyOf]:
+        """All keys, or those of one range, as most chunks have."""
+        if self.rnd.random() < 0.5:
+            return self.keys
+        ends = sorted(self.rnd.choices(range(len(self.keys) + 1), k=2))
+        return sorted(self.keys)[slice(*ends)]
 
     @property
     def form(self) -> str:

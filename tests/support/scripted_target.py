@@ -304,11 +304,12 @@ class StagedChunks:
             raise ChunkLost(f"{chunk.path} is gone", "", (chunk,))
         return self.database.staged[chunk.path]
 
-    def keys(self, chunk: ChunkRegistered) -> Iterator[tuple[int, Columns]]:
+    def keys(self, chunk: ChunkRegistered) -> Iterator[tuple[Ints, Columns]]:
         if chunk.path is not None:
             version = {c.id: c.name for c in self.work.slice.versions[chunk.schema_version].columns}
             names = [version[column.id] for column in self.work.slice.schema.key_columns]
-            yield 0, typed((self.table(chunk)[name] for name in names), self.work.key_types)
+            found = self.table(chunk)
+            yield np.arange(found.num_rows), typed((found[name] for name in names), self.work.key_types)
 
     def rows(self, chunk: ChunkRegistered, positions: Ints) -> Iterator[pa.Table]:
         version = {c.id: c.name for c in self.work.slice.versions[chunk.schema_version].columns}

@@ -66,6 +66,8 @@ class TableSlice:
     something."""
     whole: bool = False
     """The target was read whole and is not under repair: it has every row that the log changes."""
+    earlier: tuple[ChunkRegistered, ...] = ()
+    """Chunks of the same readings that the target has already."""
 
     @property
     def gap_left(self) -> RecordNumber | None:
@@ -128,6 +130,8 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: Rec
     new = [seq for seq in known if seq > applied.applied_seq]
     start = max(new, default=applied.applied_seq)
     chunks = tuple(c.chunk for c in table.chunks if applied.applied_record < c.record <= through_record)
+    readings = {chunk.snapshot_id for chunk in chunks}
+    known_chunks = (c for c in table.chunks if c.record <= applied.applied_record) if readings else ()
     finished = tuple(_finished(log, table, applied, through_record))
     schema = _schema(table, through_record)
     result = TableSlice(
@@ -144,6 +148,7 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: Rec
         chunks=chunks,
         finished=finished,
         repair=_under_repair(log, table, applied),
+        earlier=tuple(c.chunk for c in known_chunks if c.chunk.snapshot_id in readings),
     )
     result = _kept(log, table, result)
     read = table.read_record > max(table.added_record, table.reread_record)

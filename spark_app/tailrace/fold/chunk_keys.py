@@ -36,8 +36,8 @@ class ChunkKeys:
 class ChunkRows(Protocol):
     """The rows of a batch's chunks, where the target has put them. A row has a position in its chunk, from 0."""
 
-    def keys(self, chunk: ChunkRegistered) -> Iterator[tuple[int, Columns]]:
-        """Yields the keys of its rows, with the position of each batch's first row."""
+    def keys(self, chunk: ChunkRegistered) -> Iterator[tuple[Ints, Columns]]:
+        """Yields positions, rising, and the keys of the rows there: all of them, or those that may decide anything."""
 
     def rows(self, chunk: ChunkRegistered, positions: Ints) -> Iterator[pa.Table]:
         """Yields whole rows, under source names, at rising positions."""
@@ -59,8 +59,8 @@ def _own(work: FoldInput, part: int, chunks: ChunkRows) -> Iterator[tuple[int, I
         return number, position[rows], taken(keys, rows)
 
     for number, chunk in enumerate(work.slice.chunks):
-        for at, found in chunks.keys(chunk):
-            yield mine(number, np.arange(at, at + len(found[0]), dtype=np.int64), found)
+        for positions, found in chunks.keys(chunk):
+            yield mine(number, positions, found)
         if chunk.keys:
             yield mine(number, np.full(len(chunk.keys), KEY_ONLY, np.int64), requested(work, chunk))
 

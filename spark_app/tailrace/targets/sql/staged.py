@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from tailrace.batch.applied import Generation
@@ -161,7 +162,7 @@ class StagedChunks:
     work: FoldInput
     server: ServerRows
 
-    def keys(self, chunk: ChunkRegistered) -> Iterator[tuple[int, Columns]]:
+    def keys(self, chunk: ChunkRegistered) -> Iterator[tuple[Ints, Columns]]:
         if chunk.path is None:
             return
         statement = f"SELECT row_keys FROM {SCHEMA}.keys_of_chunks WHERE path = %s ORDER BY piece"
@@ -172,7 +173,8 @@ class StagedChunks:
         wanted, at = [names[column.id] for column in self.work.slice.schema.key_columns], 0
         with pa.ipc.open_stream(b"".join(piece for (piece,) in found)) as stream:
             for batch in stream:
-                yield at, typed((batch.column(name) for name in wanted), self.work.key_types)
+                positions = np.arange(at, at + batch.num_rows, dtype=np.int64)
+                yield positions, typed((batch.column(name) for name in wanted), self.work.key_types)
                 at += batch.num_rows
 
     def rows(self, chunk: ChunkRegistered, positions: Ints) -> Iterator[pa.Table]:

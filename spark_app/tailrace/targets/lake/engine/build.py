@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tailrace.changelog import keys
+from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import Key
 from tailrace.fold.chunk_keys import read_chunk_keys
 from tailrace.fold.decide import decide
@@ -24,6 +25,7 @@ from tailrace.fold.log_rows import unpacked_size
 from tailrace.fold.moved_keys import find_moved_keys
 from tailrace.fold.numbered import number_keys
 from tailrace.targets.lake.engine.chunk_files import ChunkFiles
+from tailrace.targets.lake.engine.concerned import concerned_rows
 from tailrace.targets.lake.engine.divide import ShuffledKeys
 from tailrace.targets.lake.engine.marks import base_rows, dead_rows, locate_rows
 from tailrace.targets.lake.engine.output import write_rows
@@ -59,8 +61,9 @@ def held_size(work: PartInput, moved_keys: MovedKeys) -> int:
 
 def build(work: PartInput, spread: Spread | None = None) -> TableCommit:
     """The commit of the batch. `spread` works the parts elsewhere when there is more than one, if it can."""
-    new, chunks = work.slice.new_segments, work.slice.chunks
-    rows = sum(segment.rows for segment in new) + sum(chunk.rows for chunk in chunks)
+    work = replace(work, concerned=concerned_rows(work, CACHE))
+    new = work.slice.new_segments
+    rows = sum(segment.rows for segment in new) + sum(chunk_rows(work, chunk) for chunk in work.slice.chunks)
     moved_keys = find_moved_keys(work.fold)
     size = unpacked_size(work.fold, new) + held_size(work, moved_keys)
     for finished in work.slice.finished:
@@ -71,11 +74,18 @@ def build(work: PartInput, spread: Spread | None = None) -> TableCommit:
         # Divided, the keys of a finished snapshot arrive all at once; one part streams them.
         rows += sum(chunk.rows for finished in work.slice.finished for chunk in finished.chunks) // 4
         parts = parts_for(rows, size)
-    work = replace(work, fold=replace(work.fold, parts=parts, moved_keys=moved_keys))
+    part = replace(work.slice, earlier=())  # the parts do without
+    work = replace(work, fold=replace(work.fold, slice=part, parts=parts, moved_keys=moved_keys))
     results = spread(work) if parts > 1 and spread is not None else None
     if results is None:
         results = (do_part(work, part) for part in range(parts))
     return merge(work, list(results))
+
+
+def chunk_rows(work: PartInput, chunk: ChunkRegistered) -> int:
+    """The number of its rows that the parts decide about."""
+    concerned = work.concerned.get(chunk.path or "")
+    return chunk.rows if concerned is None else len(concerned[0])
 
 
 def merge(work: PartInput, results: Sequence[PartResult]) -> TableCommit:

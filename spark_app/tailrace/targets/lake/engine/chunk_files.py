@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from tailrace.changelog.parquet_batches import BATCH_ROWS
@@ -17,9 +18,14 @@ from tailrace.targets.lake.files.locate import read_rows
 class ChunkFiles:
     work: PartInput
 
-    def keys(self, chunk: ChunkRegistered) -> Iterator[tuple[int, Columns]]:
-        if chunk.path is not None:
-            yield from key_batches(self.work, chunk.path)
+    def keys(self, chunk: ChunkRegistered) -> Iterator[tuple[Ints, Columns]]:
+        if chunk.path is None:
+            return
+        if chunk.path in self.work.concerned:
+            yield self.work.concerned[chunk.path]
+        else:
+            for at, keys in key_batches(self.work, chunk.path):
+                yield np.arange(at, at + len(keys[0]), dtype=np.int64), keys
 
     def rows(self, chunk: ChunkRegistered, positions: Ints) -> Iterator[pa.Table]:
         assert chunk.path is not None  # a row with a position is in a file

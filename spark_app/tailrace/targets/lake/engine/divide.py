@@ -20,7 +20,7 @@ from tailrace.changelog.records.terms import Seq
 from tailrace.fold.chunk_keys import KEY_ONLY, ChunkKeys, requested
 from tailrace.fold.key_columns import Columns, Ints, flat, taken
 from tailrace.fold.log_rows import SegmentRows, first_needed, segment_rows
-from tailrace.targets.lake.engine.chunk_files import key_batches
+from tailrace.targets.lake.engine.chunk_files import ChunkFiles, key_batches
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.engine.snapshot_end import Placed, alive, among, by_place, chosen, flattened, since
 from tailrace.targets.lake.files.index import FileIndex
@@ -91,16 +91,13 @@ def _since(work: PartInput, place: int) -> Iterator[tuple[Ints, Columns]]:
 
 
 def _positions(work: PartInput, kind: str, place: int) -> Iterator[tuple[Ints, Columns]]:
-    path: str | None
     if kind == CHUNK:
         chunk = work.slice.chunks[place]
-        path = chunk.path
         if chunk.keys:
             yield np.full(len(chunk.keys), KEY_ONLY, np.int64), requested(work.fold, chunk)
-    else:
-        path = list(work.finished_paths if kind == FINISHED else work.existing_files)[place]
-    if path is None:
+        yield from ChunkFiles(work).keys(chunk)
         return
+    path = list(work.finished_paths if kind == FINISHED else work.existing_files)[place]
     for at, keys in key_batches(work, path):
         rows = np.arange(at, at + len(keys[0]), dtype=np.int64)
         if kind == EXISTING:

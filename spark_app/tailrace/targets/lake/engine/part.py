@@ -12,9 +12,13 @@ from pyroaring import BitMap64
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records.terms import Key
 from tailrace.fold.fold_input import FoldInput
+from tailrace.fold.key_columns import Columns, Ints
 from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.model import DataFile, NewFile
+
+ChunkKeyRows = tuple[Ints, Columns]
+"""Rising positions in a chunk file, and the keys of its rows there."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,9 @@ class PartInput:
     lake: FileAccess
     location: str
     files: tuple[DataFile, ...]
+    concerned: Mapping[str, ChunkKeyRows] = field(default_factory=dict)
+    """By chunk file, the only rows of it that anything else may concern: the others need no decision. A file that is
+    not named here counts with all its rows."""
 
     @property
     def slice(self) -> TableSlice:

@@ -160,6 +160,29 @@ def span_of(column: pa.Array) -> Span:
     return ends["min"], ends["max"]
 
 
+def joint_span(spans: Sequence[Span]) -> Span:
+    """The smallest and the largest value of all; None: one of them says nothing, or there is none."""
+    known = [span for span in spans if span is not None]
+    if not known or len(known) < len(spans):
+        return None
+    ends = [span_of(pa.array([span[at].as_py() for span in known], known[0][0].type)) for at in (0, 1)]
+    return None if ends[0] is None or ends[1] is None else (ends[0][0], ends[1][1])
+
+
+def key_span(access: FileAccess, path: str, layout: Layout) -> Span:
+    """The span of the first key column of a file of which only the footer is read."""
+    kind = layout.fields[layout.key[0]].type
+    with parquet(access, path) as opened:
+        groups = range(opened.metadata.num_row_groups)
+        bounds = [_group_bounds(opened.metadata, group, layout, layout.key[:1])[0] for group in groups]
+    if any(lower is None or upper is None for lower, upper in bounds):
+        return None
+    try:
+        return span_of(pa.array([value for ends in bounds for value in ends], kind))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return None
+
+
 def apart(span: Span, bounds: tuple[object | None, object | None]) -> bool:
     if span is None or bounds[0] is None or bounds[1] is None:
         return False
@@ -190,6 +213,13 @@ def _search(access: FileAccess, file: DataFile, layout: Layout, wanted: WantedKe
     if not len(chosen):
         return NO_ROWS
     columns = wanted.columns if len(chosen) == len(wanted.words) else [column.take(chosen) for column in wanted.columns]
+    index = index_of(access, file, layout, cache)
+    rows, which = index.search(columns) if index is not None else _scan(access, file, layout, columns)
+    return rows, np.asarray(chosen)[which].astype(np.int64)
+
+
+def index_of(access: FileAccess, file: DataFile, layout: Layout, cache: IndexCache) -> FileIndex | None:
+    """The kept index, or one that is made now; None: it would take too much memory."""
     name = file.path + _form(layout)
     index = cache.get(name)
     if index is None and not cache.too_large(name) and cache.admits(file.rows * _ROW_BYTES):
@@ -199,8 +229,7 @@ def _search(access: FileAccess, file: DataFile, layout: Layout, wanted: WantedKe
             cache.note_too_large(name)
         else:
             index = cache.offer(name, FileIndex.build(read))
-    rows, which = index.search(columns) if index is not None else _scan(access, file, layout, columns)
-    return rows, np.asarray(chosen)[which].astype(np.int64)
+    return index
 
 
 def _all_keys(opened: pq.ParquetFile, layout: Layout, path: str, most: int) -> list[pa.Array] | None:
