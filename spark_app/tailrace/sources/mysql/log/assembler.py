@@ -167,6 +167,9 @@ class Assembler:
         ends, opens = run.events.end, run.opens[0]
         if not ends[run.opens].all() or not self.log_position.goes_on(ends[opens : run.behind[-1]]):
             return False
+        closing = ends[run.behind - 1]
+        if closing.any() and not closing.all():
+            return False  # one ends at 4 GiB exactly
         return not run.mariadb or self.log_position.origin + int(ends[opens] - run.events.size[opens]) >= self._start
 
     def _take(self, run: fast_path.Run) -> int:

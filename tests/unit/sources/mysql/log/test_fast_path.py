@@ -253,6 +253,24 @@ def test_one_odd_transaction_amid_plain_ones_changes_nothing(
     assert outcome(tmp_path / "held", sent, [], many=True) == expected
 
 
+@pytest.mark.parametrize("last", [25, 40])
+@pytest.mark.parametrize("place", range(5))
+def test_an_event_that_ends_at_4_gib_exactly_is_like_any_other(tmp_path: Path, place: int, last: int) -> None:
+    """Its header says 0."""
+    made: list[Sent] = []
+    for number in range(last):
+        gtid = struct.pack("<B16sqBqqQ", 0, UUIDS[0], 1 + number, 2, 1, 2, 0)[:49]
+        made += [(Kind.GTID, gtid), query("BEGIN"), table(1, b"c1"), rows(W, 1, 92), (Kind.XID, bytes(8))]
+    sizes = [HEADER.size + len(body) + 4 for _, body in made]
+    end = 2**32 - sum(sizes[: 5 * 24 + place + 1])
+    sent = [packet(Kind.ROTATE, (4).to_bytes(8, "little") + b"binlog.000003", 0)]
+    for (kind, body), size in zip(made, sizes, strict=True):
+        end += size
+        sent.append(packet(kind, body, end % 2**32))
+    expected = outcome(tmp_path / "held", sent, [], many=False)
+    assert outcome(tmp_path / "held", sent, [], many=True) == expected
+
+
 def test_transactions_that_follow_each_other_are_taken_together(tmp_path: Path) -> None:
     """Else the test above would compare one by one with one by one."""
     one = [(Kind.GTID, bytes(17) + (5).to_bytes(8, "little") + bytes(24)), query("BEGIN"), table(1, b"c1")]
