@@ -27,7 +27,7 @@ finding out would cost as much."""
 
 
 def concerned_rows(work: PartInput, cache: IndexCache) -> dict[str, ChunkKeyRows]:
-    """By chunk file; one that is not named here counts with all its rows."""
+    """The rows by chunk file; one that is not named here counts with all its rows."""
     chunks = {chunk.path: chunk for chunk in work.slice.chunks if chunk.path is not None}
     alone = [path for path, chunk in chunks.items() if work.slice.emptied_at(chunk) is None]
     if not alone or (named := _named(work)) is None:

@@ -30,8 +30,8 @@ class PartInput:
     location: str
     files: tuple[DataFile, ...]
     concerned: Mapping[str, ChunkKeyRows] = field(default_factory=dict)
-    """By chunk file, the only rows of it that anything else may concern: the others need no decision. A file that is
-    not named here counts with all its rows."""
+    """The only rows of each chunk file that anything else may concern: the others need no decision. A file that is not
+    named here counts with all its rows."""
 
     @property
     def slice(self) -> TableSlice:

@@ -73,7 +73,7 @@ class Table:
             APPLIED, SCHEMA.table_id, SCHEMA, {1: SCHEMA}, Seq(0), last, RecordNumber(2), False, tuple(self.segments),
             (), tuple(self.chunks), (), True,
         )  # fmt: skip
-        return self.table.work(replace(part, **changes), self.access, layout=LAYOUT, lake=self.access)  # type: ignore[arg-type]
+        return self.table.work(replace(part, **changes), self.access, layout=LAYOUT, lake=self.access)  # type: ignore[arg-type]  # fields of any type
 
     def found(self, **changes: object) -> Mapping[str, list[int]]:
         found = concerned.concerned_rows(self.work(**changes), IndexCache(1 << 20))
