@@ -22,7 +22,7 @@ from tailrace.batch.slice import TableSlice, cut
 from tailrace.changelog import cuts
 from tailrace.changelog.logged import LoggedCut, place_of
 from tailrace.changelog.records.terms import Key, RecordNumber, TableSchema
-from tailrace.changelog.state import LogState, TableLog
+from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.status import TableCounters
 from tailrace.errors import TailraceError, met_at
 from tailrace.seams import seam
@@ -275,9 +275,12 @@ class UnitWorker:
     def _cut(self, state: LogState, copy: TableCopy, end: RecordNumber) -> TableSlice | None:
         assert copy.applied is not None
         try:
-            return without_lost_chunks(state, cut(state, copy.table_id, copy.applied, end))
+            part = without_lost_chunks(state, cut(state, copy.table_id, copy.applied, end))
         except TailraceError as error:
             raise TableFailed(copy.table_id, error) from error
+        if part is None or not _accepting(state, copy.table_id):
+            return part
+        return replace(part, whole=False)  # rows may be missing until they are compared
 
     def _commit(self, batch: UnitBatch) -> None:
         for table_id, applied in self._unit.apply(batch).items():
@@ -305,6 +308,8 @@ class UnitWorker:
                 table.schemas[0].table,
                 Generation(table.generation, table.begin_seq, keeps=not table.must_hide),
                 tuple(sorted(".".join(place) for place in named[place_of(table)[1]] - {place_of(table)})),
+                # Not once a chunk is read: what is changed after its rows were compared would stay.
+                any(not made.tables[copy.table_id].chunks_done for made in _accepting(state, copy.table_id)),
             )
             for copy, table in tables
         }
@@ -332,6 +337,10 @@ class UnitWorker:
                 replacing=copy.replacing,
             ),
         )
+
+
+def _accepting(state: LogState, table_id: int) -> list[SnapshotState]:
+    return [snapshot for snapshot in state.snapshots.values() if snapshot.accepts(table_id)]
 
 
 def _fault(found: VersionAt | None) -> str | None:

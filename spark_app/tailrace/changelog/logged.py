@@ -240,6 +240,11 @@ class SnapshotState(Closed):
     tables: dict[int, SnapshotTable]
     ended: SnapshotEnded | None = None
 
+    def accepts(self, table_id: int) -> bool:
+        """True while this verification is to make up for what another program did to the table's rows."""
+        part = self.tables.get(table_id)
+        return self.ended is None and part is not None and part.finished is None and table_id in self.plan.accepts
+
     def awaits(self, table: TableLog) -> bool:
         """True if the table must still be added again for this resync."""
         return self.unserved(table) and not table.removed

@@ -62,6 +62,11 @@ def where_of(error: BaseException) -> Where | None:
 CHANGED = "take it over (`tailrace reload -f <manifest>`; on Kubernetes `kubectl apply`)"
 """The step that makes a running driver use a changed manifest: the end of a sentence."""
 RESYNC = "resync the table (`tailrace resync -f <manifest> --tables <table>`, or a SnapshotRequest with resync: true)"
+REPAIR = (
+    "have its rows compared and those that differ read again (`tailrace verify -f <manifest> --repair --tables"
+    " <table>`, or a SnapshotRequest with mode: Repair)"
+)
+"""The step for a table whose rows another program changed: cheaper than a resync."""
 STOP_FIX = f"To copy the table as it is now, {RESYNC}."
 """The step, for fixes, that restarts a table that is stopped, or whose target cannot be continued. A snapshot does not:
 it neither captures a stopped table again nor replaces its target."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records.terms import Seq, SeqRanges
-from tailrace.errors import RESYNC, TargetChanged
+from tailrace.errors import REPAIR, ForeignChange
 from tailrace.fold.counted import RowCounts
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Ints, Mask
@@ -64,7 +64,7 @@ class CountedSlice:
         if self.whole and (there < counts.counts).any():
             name = self.slice.schema.name
             what = f"the log deletes rows of {name} that the target does not have"
-            raise TargetChanged(name, what, f"Nothing else brings it forward: {RESYNC}.")
+            raise ForeignChange(name, what, f"Keep other writers out, then {REPAIR}.")
 
 
 class CountedChanges:

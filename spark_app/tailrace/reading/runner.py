@@ -21,7 +21,7 @@ from tailrace.contract.faults import fault_of
 from tailrace.contract.resources import SnapshotSpec, VerifySpec
 from tailrace.contract.status import Fault
 from tailrace.contract.units import seconds
-from tailrace.errors import AuthenticationFailed, Locked, Retry, Stop, TableStop, TailraceError
+from tailrace.errors import AuthenticationFailed, Locked, NotVerified, Retry, Stop, TableStop, TailraceError
 from tailrace.errors.backoff import Backoff, Outages
 from tailrace.reading import cascades, steps, verification
 from tailrace.reading.messages import (
@@ -213,7 +213,7 @@ class SnapshotRunner:
             for line in planner.log_lines(state, plans):
                 log.info("%s", line)
             state = self._tools.journal.refresh()
-        ends = planner.endings(state)
+        ends = (*planner.endings(state), *(planner.unwanted(state) if self._background() is None else ()))
         if ends:
             self._client.append(ends)
             for end in ends:
@@ -302,6 +302,8 @@ class SnapshotRunner:
             converges = snapshot.plan.verify and bool(log_table.cascades)
             if snapshot.plan.verify and entry.run.fault is None and (converges or not self._tools.is_whole(key[1])):
                 entry.waits_for = f"{log_table.schema.name}: the target does not hold it whole yet"
+                if (fault := self._not_verifiable(snapshot, log_table)) is not None:
+                    self._give_up(entry, fault)
                 return
             if isinstance(work, chunks.Read):
                 if not self._may_read(snapshot) or not self._tools.opened(key[1]):
@@ -318,6 +320,17 @@ class SnapshotRunner:
                 return
             else:
                 self._begin_step(state, key, entry, work)
+
+    def _not_verifiable(self, snapshot: SnapshotState, table: TableLog) -> Fault | None:
+        """The reason why a table that is stopped in the target will not be whole; None: it may be."""
+        at = self._progress.of(table.table_id)
+        accepted = snapshot.accepts(table.table_id) and at.refused_record < snapshot.record
+        if not at.stopped or at.fault is None or accepted:
+            return None
+        message = f"{table.schema.name} is stopped ({at.fault.name}: {at.fault.message})"
+        return Fault(
+            name=NotVerified.__name__, message=message, fix=at.fault.fix, where=at.fault.where, since=self._clock()
+        )
 
     def _must_wait(self) -> bool:
         now = self._monotonic()

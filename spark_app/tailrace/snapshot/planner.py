@@ -6,7 +6,7 @@ them, so that a restart, or a step that is repeated, cannot plan one twice: the 
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -49,8 +49,20 @@ def due_snapshots(state: LogState, holes: Mapping[int, Holes]) -> tuple[Snapshot
         for table in live
         for call in triggers.pending(state, table)
     ]
-    repairs = (plan for plan in _repairs(state, live, holes) if plan.snapshot_id not in state.snapshots)
-    return (*pending, *repairs)
+    repairs = (*_repairs(state, live, holes), *_not_compared(state, live))
+    return (*pending, *(plan for plan in repairs if plan.snapshot_id not in state.snapshots))
+
+
+def _not_compared(state: LogState, tables: Iterable[TableLog]) -> Iterator[SnapshotPlanned]:
+    """Tables whose rows were taken over from another program and then not compared to the end are read as a whole."""
+    for snapshot in state.snapshots.values() if any(s.plan.accepts for s in state.snapshots.values()) else ():
+        for table in tables:
+            part, plan = snapshot.tables.get(table.table_id), snapshot.plan
+            if part is None or table.table_id not in plan.accepts or table.read_record > snapshot.record:
+                continue
+            if snapshot.ended is not None if part.finished is None else part.finished.error is not None:
+                name = f"{repair_prefix(plan.snapshot_id)}{table.table_id}-failed"
+                yield SnapshotPlanned(snapshot_id=name, reason="repair", tables=(table.table_id,))
 
 
 def due_verification(
@@ -167,9 +179,14 @@ key of the table."""
 
 
 def request_plan(
-    state: LogState, snapshot_id: str, body: SnapshotBody, canonical_keys: CanonicalKeys
+    state: LogState,
+    snapshot_id: str,
+    body: SnapshotBody,
+    canonical_keys: CanonicalKeys,
+    changed: Collection[int] = (),
 ) -> SnapshotPlanned:
-    """The plan for a SnapshotRequest; raises `InvalidManifest` when no table matches."""
+    """The plan for a SnapshotRequest; raises `InvalidManifest` when no table matches. `changed`: tables that are
+    stopped because another program changed their rows."""
     captured = [t for t in state.tables.values() if not t.removed]
     tables = [t for t in captured if _asked(t, body.spec.tables)]
     # Each of them: a name that is misspelt beside others would pass for one that was read.
@@ -195,7 +212,9 @@ def request_plan(
     if keys is not None:
         _check_keys(tables, keys)
         keys = canonical_keys(tables[0], keys)
-    return _plan_of(snapshot_id, body, tuple(t.table_id for t in sorted(tables, key=lambda t: t.schema.name)), keys)
+    plan = _plan_of(snapshot_id, body, tuple(t.table_id for t in sorted(tables, key=lambda t: t.schema.name)), keys)
+    all_rows = plan.repair and plan.keys is None and plan.sample is None and plan.where is None
+    return plan.model_copy(update={"accepts": tuple(i for i in plan.tables if i in changed)}) if all_rows else plan
 
 
 def stopped_unplanned(snapshot_id: str, body: SnapshotBody) -> tuple[SnapshotPlanned, SnapshotEnded]:
@@ -207,7 +226,8 @@ def stopped_unplanned(snapshot_id: str, body: SnapshotBody) -> tuple[SnapshotPla
 
 def is_plan_of(known: SnapshotState, snapshot_id: str, body: SnapshotBody) -> bool:
     """True if this was the request. Tables that match may have come and gone since; what was asked counts."""
-    return known.plan == _plan_of(snapshot_id, body, known.plan.tables, known.plan.keys)
+    asked = _plan_of(snapshot_id, body, known.plan.tables, known.plan.keys)
+    return known.plan == asked.model_copy(update={"accepts": known.plan.accepts})
 
 
 def _plan_of(
@@ -284,6 +304,13 @@ def endings(state: LogState) -> tuple[SnapshotEnded, ...]:
             )
         )
     return tuple(events)
+
+
+def unwanted(state: LogState) -> Iterator[SnapshotEnded]:
+    """Verifications in the background, where `spec.verify` no longer calls for any."""
+    for snapshot_id, snapshot in state.snapshots.items():
+        if snapshot.plan.in_background and snapshot.ended is None:
+            yield SnapshotEnded(snapshot_id=snapshot_id, outcome="stopped", message="spec.verify was removed")
 
 
 def _superseded(state: LogState) -> Iterator[SnapshotEnded]:

@@ -136,6 +136,8 @@ class Opening:
     generation: Generation
     namesakes: tuple[str, ...] = ()
     """Other captured tables that have its name in another schema."""
+    accepts: bool = False
+    """Rows that another program has changed are taken over: all of them are about to be compared with the source's."""
 
 
 @dataclass(frozen=True)

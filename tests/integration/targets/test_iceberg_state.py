@@ -170,6 +170,8 @@ def test_rows_changed_by_others_are_named(spark: "SparkSession", statement: str)
         orders.table.refresh()
     with pytest.raises(ForeignChange):
         orders.another_opened()
+    state = orders.another().ensure(orders.schema, LOG, accepts=True)
+    assert orders.another_opened().refresh() == state, "from then on another process finds nothing of others"
 
 
 def test_a_rolled_back_table_has_the_older_state_and_the_older_rows(spark: "SparkSession") -> None:

@@ -50,7 +50,9 @@ class QuickTable:
     """How often a new copy has taken the place of what was there."""
     naming = Naming(lambda schema: schema, lambda column, id_: f"c{id_}")
 
-    def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
+    def ensure(
+        self, schema: TableSchema, log_id: str, generation: Generation = FIRST, accepts: bool = False
+    ) -> AppliedState:
         if self.applied is not None and self.applied.log_id != log_id:
             raise TargetRefused(f"{self.location} belongs to another change log", "")
         if self.applied is None or not belongs(generation, self.applied, schema, schema.name):

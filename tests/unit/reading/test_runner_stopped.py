@@ -7,6 +7,7 @@ step the journal hears of the table's end, or of its return.
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from support.snapshot_runs import World, record_finish, runner_over
 from tailrace.changelog.records import Event
 from tailrace.changelog.records.snapshots import SnapshotEnded, SnapshotPlanned
 from tailrace.changelog.records.tables import TableAdded, TableRemoved, TableStopped
-from tailrace.changelog.records.terms import Position, Seq
+from tailrace.changelog.records.terms import Position, RecordNumber, Seq
 from tailrace.changelog.state import TableLog
+from tailrace.contract.resources import VerifySpec
+from tailrace.contract.status import Fault
 from tailrace.errors import Retry, TableGone, backoff
 from tailrace.reading import runner as snapshots
 from tailrace.reading import steps
@@ -237,3 +240,45 @@ def test_a_table_that_comes_back_for_the_resync_while_it_is_given_up_is_read(
     ended = world.state.snapshots["again"].ended
     assert ended is not None and ended.outcome == "completed", ended
     assert world.state.tables[1].unread is None
+
+
+@pytest.mark.parametrize("accepts", [(), (1,)])
+def test_a_verification_of_a_table_that_is_stopped_in_the_target_ends_unless_it_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accepts: tuple[int, ...]
+) -> None:
+    world = Unsteady(tmp_path, 0)
+    world.left, stopped = 0, Fault(name="ForeignChange", message="somebody else changed its rows", where="target")
+    runner = hurried(world, tmp_path, monkeypatch)
+    runner._tools = replace(runner._tools, is_whole=lambda table_id: False)
+    plan = SnapshotPlanned(snapshot_id="v", request="r", tables=(1,), verify=True, repair=True, accepts=accepts)
+    record = RecordNumber(world.append([plan]))
+    runner._progress.fail(1, stopped, True, RecordNumber(record - 1))
+    for _ in range(20):
+        runner.step(0.005)
+    ended = world.refresh().snapshots["v"].ended
+    assert (ended is None) == bool(accepts), "the target may still come to take its rows over"
+    runner._progress.fail(1, stopped, True, record)  # it has tried to, in vain
+    turn_until(runner, lambda: world.refresh().snapshots["v"].ended is not None, world)
+    ended = world.state.snapshots["v"].ended
+    assert ended is not None and "is stopped (ForeignChange: somebody else" in ended.message, ended
+    runner.stop()
+
+
+def test_a_verification_in_the_background_ends_when_the_manifest_no_longer_calls_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It used to be read to its end, without the limit that was set for it."""
+    world, wanted = Unsteady(tmp_path, 0), VerifySpec(every="1d")
+    world.left = 0
+    runner = hurried(world, tmp_path, monkeypatch)
+    runner._background = lambda: wanted if asked else None
+    runner._tools, asked = replace(runner._tools, opened=lambda table_id: False), True  # nothing is read
+    world.append([SnapshotPlanned(snapshot_id="v", reason="verification", tables=(1,), verify=True)])
+    for _ in range(5):
+        runner.step(0.005)
+    assert world.refresh().snapshots["v"].ended is None
+    asked = False
+    turn_until(runner, lambda: world.refresh().snapshots["v"].ended is not None, world)
+    ended = world.state.snapshots["v"].ended
+    assert ended is not None and (ended.outcome, ended.message) == ("stopped", "spec.verify was removed")
+    runner.stop()

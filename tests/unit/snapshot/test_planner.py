@@ -337,6 +337,41 @@ def test_a_table_without_a_key_is_read_as_a_whole_only(asked: dict[str, object])
     assert planner.request_plan(state, "id", body(), as_written).tables == (7,)
 
 
+# ---- tables whose rows another program has changed ----
+
+
+def repairing(changed: Sequence[int], **asked: object) -> SnapshotPlanned:
+    spec = SnapshotRequestSpec.model_validate({"replicator": "shop", "tables": ("*.*",), "mode": "Repair", **asked})
+    state = log(table(7, "a"), table(8, "b"))
+    return planner.request_plan(state, "id", SnapshotBody(name="r", spec=spec), as_written, changed)
+
+
+def test_a_repair_of_all_rows_takes_over_what_another_program_left_and_nothing_else_does() -> None:
+    assert repairing([8]).accepts == (8,) and repairing([]).accepts == ()
+    assert [repairing([8], **asked).accepts for asked in ({"mode": "Verify"}, {"sample": "5%"})] == [(), ()]
+    spec = SnapshotRequestSpec.model_validate({"replicator": "shop", "tables": ("*.*",), "mode": "Repair"})
+    asked_again = SnapshotBody(name="r", spec=spec)
+    assert planner.is_plan_of(snapshot(repairing([8])), "id", asked_again), "whatever has become of the table since"
+
+
+def test_a_table_that_was_taken_over_and_not_compared_to_its_end_is_read_as_a_whole() -> None:
+    plan = repairing([7])
+    failed = SnapshotTableFinished(
+        snapshot_id="id", table_id=7, chunks=1, complete=False, error=ReadFailure(message="m", fix="", where="source")
+    )
+    stopped, done = SnapshotEnded(snapshot_id="id", outcome="stopped"), failed.model_copy(update={"error": None})
+
+    def planned(ended: SnapshotEnded | None, finished: SnapshotTableFinished | None, read: int = -1) -> list[int]:
+        parts = {7: SnapshotTable(table_id=7, finished=finished), 8: SnapshotTable(table_id=8)}
+        known = snapshot(plan, ended=ended).model_copy(update={"tables": parts, "record": RecordNumber(5)})
+        state = log(table(7, "a", read_record=read), table(8, "b"), snapshots={"id": known})
+        return [i for made in planner.due_snapshots(state, {}) for i in made.tables if made.whole]
+
+    assert planned(stopped, None) == planned(None, failed) == [7]
+    assert planned(stopped, failed, read=6) == [], "a reading that began later has brought everything"
+    assert planned(None, None) == planned(None, done) == planned(stopped, done) == []
+
+
 # ---- verifications in the background ----
 
 PERIOD = 700.0

@@ -47,6 +47,9 @@ class SnapshotPlanned(Closed):
     """A verification after which rows that differ are read again, by snapshots of their own."""
     sample: float | None = Field(default=None, exclude_if=is_none)
     """The share of a table's ranges that a verification reads, chosen by their ordinals."""
+    accepts: tuple[int, ...] = Field(default=(), exclude_if=is_empty)
+    """Tables that were stopped because another program had changed their rows: what it left is taken over, since it is
+    compared, and repaired where it differs."""
 
     @property
     def in_background(self) -> bool:

@@ -38,7 +38,7 @@ from tailrace.driver.telling.lateness import Lateness
 from tailrace.driver.telling.rates import Rates
 from tailrace.driver.telling.status import Moment, assemble
 from tailrace.driver.telling.verification_report import report
-from tailrace.errors import InvalidManifest, Retry
+from tailrace.errors import ForeignChange, InvalidManifest, Retry
 from tailrace.errors.backoff import Backoff
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.removal.dropped import DroppedCopies
@@ -198,7 +198,9 @@ class DriverControl:
             # The first look adds all tables and plans for them; what is asked before meets none.
             raise Retry("every table is about to start over", "Ask again in a few seconds.")
         keys = partial(self._lookups.keys, snapshot_id, patience=patience)
-        made = planner.request_plan(state, snapshot_id, body, keys) if snapshot_id not in state.snapshots else None
+        made = None
+        if snapshot_id not in state.snapshots:
+            made = planner.request_plan(state, snapshot_id, body, keys, self._changed_by_others())
         with self._lock:
             known = journal.refresh().snapshots.get(snapshot_id)
             if known is not None:
@@ -212,6 +214,10 @@ class DriverControl:
         self._lookups.planned(snapshot_id)
         tables = tuple(state.tables[t].schema.name for t in plan.tables if t in state.tables)
         return SnapshotAnswer(id=snapshot_id, record=record, tables=tables)
+
+    def _changed_by_others(self) -> list[int]:
+        faults = {table_id: at.fault for table_id, at in self.progress.all().items() if at.stopped}
+        return [i for i, fault in faults.items() if fault is not None and fault.name == ForeignChange.__name__]
 
     def _record_plan(self, client: CaptureClient, plan: SnapshotPlanned, body: SnapshotBody) -> RecordNumber:
         if plan.keys is not None:

@@ -148,11 +148,14 @@ class FormatTable(FileTable, Protocol):
 
     naming: Naming
 
-    def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
+    def ensure(
+        self, schema: TableSchema, log_id: str, generation: Generation = FIRST, accepts: bool = False
+    ) -> AppliedState:
         """Create the table for `schema` if there is none, replace one of another generation; return the applied state
         of the current version. A table of another log, or one that is not Tailrace's, is refused, and so is one of a
         later generation: this writer's table has ended. Where the generation keeps the former one, that is left as it
-        is, its state is returned, and of all methods only `last_id`, `expire` and `replace` may be called."""
+        is, its state is returned, and of all methods only `last_id`, `expire` and `replace` may be called.
+        `accepts`: rows that another program changed count as Tailrace's from then on, by a commit without rows."""
         ...
 
     def last_id(self) -> int:

@@ -58,9 +58,9 @@ class LakeTable:
         self._swept: tuple[int, float] | None = None
         """Part of the log and time of the last sweep."""
 
-    def open(self, schema: TableSchema, log_id: str, generation: Generation) -> AppliedState:
+    def open(self, schema: TableSchema, log_id: str, generation: Generation, accepts: bool = False) -> AppliedState:
         try:
-            applied = self._format.ensure(schema, log_id, generation)
+            applied = self._format.ensure(schema, log_id, generation, accepts)
         except NotFound as error:
             raise _incomplete(schema, error) from error
         self._staged = None

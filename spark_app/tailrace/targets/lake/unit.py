@@ -43,7 +43,7 @@ class LakeUnit:
         ((table_id, opening),) = tables.items()
         if self._made is None:
             self._made = self._make(opening.schema)
-        applied = self._table.open(opening.schema, log_id, opening.generation)
+        applied = self._table.open(opening.schema, log_id, opening.generation, opening.accepts)
         return {table_id: Opened(applied, self._table.replacing)}
 
     def forget(self, table_id: int) -> None:

@@ -7,13 +7,11 @@ fine: positions are located again. Changed rows are not, nor a table that was re
 from collections.abc import Sequence
 from typing import Any
 
-from tailrace.errors import RESYNC, ForeignChange, TableStop, TargetChanged
+from tailrace.errors import REPAIR, RESYNC, ForeignChange, TableStop, TargetChanged
 from tailrace.targets.lake.delta.state import DOMAIN
 
 _REPLACED = ("RESTORE", "CREATE OR REPLACE", "REPLACE", "CLONE", "CREATE TABLE")
-_READ_AGAIN = (
-    f"Keep other writers out, then {RESYNC}; or stop Tailrace, put the table back to version {{before}} and start."
-)
+_READ_AGAIN = "Keep other writers out, then {then}; or stop Tailrace, put the table back to version {before} and start."
 
 
 def is_ours(actions: Sequence[dict[str, Any]]) -> bool:
@@ -33,9 +31,9 @@ def assess(table: str, version: int, actions: Sequence[dict[str, Any]]) -> Table
     operation = _operation(actions)
     who = info.get("userName") or info.get("engineInfo") or "somebody"
     text = f"{operation} in version {version} by {who}"
-    fix = _READ_AGAIN.format(before=version - 1)
+    again, compared = (_READ_AGAIN.format(then=then, before=version - 1) for then in (RESYNC, REPAIR))
     if operation.startswith(_REPLACED):
-        return TargetChanged(table, f"the table was put back or replaced: {text}", fix)
+        return TargetChanged(table, f"the table was put back or replaced: {text}", again)
     if any(action.get(kind, {}).get("dataChange") for action in actions for kind in ("add", "remove", "cdc")):
-        return ForeignChange(table, f"somebody else changed its rows: {text}", fix)
+        return ForeignChange(table, f"somebody else changed its rows: {text}", compared)
     return None

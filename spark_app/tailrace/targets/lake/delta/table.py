@@ -20,7 +20,16 @@ from pyspark.sql import SparkSession
 
 from tailrace.batch.applied import FIRST, AppliedState, Generation
 from tailrace.changelog.records.terms import RecordNumber, TableSchema
-from tailrace.errors import RESYNC, OutcomeUnknown, Retry, TailraceError, TargetChanged, TargetRefused, privacy
+from tailrace.errors import (
+    RESYNC,
+    ForeignChange,
+    OutcomeUnknown,
+    Retry,
+    TailraceError,
+    TargetChanged,
+    TargetRefused,
+    privacy,
+)
 from tailrace.seams import seam
 from tailrace.storage.store import NotFound
 from tailrace.targets.api import Admit, VersionAt
@@ -123,7 +132,9 @@ class DeltaTable:
 
     # ---- FormatTable ----
 
-    def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
+    def ensure(
+        self, schema: TableSchema, log_id: str, generation: Generation = FIRST, accepts: bool = False
+    ) -> AppliedState:
         self._schema, self._log_id, self._former = schema, log_id, None
         found = self._newest()
         if found is None:
@@ -144,7 +155,15 @@ class DeltaTable:
                 return known
             return self._replaced(snapshot, state, schema, generation.begin(schema, log_id))
         stored = delta_state.decode(text, self._holes, self.location)
-        self._check_foreign(stored.version + 1, snapshot.version)
+        try:
+            self._check_foreign(stored.version + 1, snapshot.version)
+        except ForeignChange as change:
+            if not accepts:
+                raise
+            log.warning("%s: taken over as it is, to be compared: %s", schema.name, change.message)
+            self._load(snapshot, stored, state)
+            self.commit(TableCommit(stored.applied))
+            return stored.applied
         return self._load(snapshot, stored, state)
 
     def refresh(self) -> AppliedState:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tailrace.changelog.records.terms import Column
-from tailrace.errors import RESYNC, ForeignChange, TargetChanged, TargetRefused
+from tailrace.errors import REPAIR, RESYNC, ForeignChange, TargetChanged, TargetRefused
 from tailrace.storage.store import NotFound
 from tailrace.targets.lake.columns import COLUMNS, Columns
 from tailrace.targets.lake.files.access import FileAccess, footer_of
@@ -45,8 +45,8 @@ class Reader:
     keys: tuple[Column, ...]
     access: FileAccess
 
-    def version(self, snapshot_id: int | None) -> Version:
-        """State, then files, of the version that the table object holds."""
+    def version(self, snapshot_id: int | None, accepts: bool = False) -> Version:
+        """State, then files, of the version that the table object holds. `accepts`: see `FormatTable.ensure`."""
         with guarded(self.name, "reading"):
             properties = dict(self.table.properties())
             metadata = self.table.operations().current()
@@ -66,7 +66,7 @@ class Reader:
             if mirror.snapshot is not None:
                 raise TargetChanged(self.name, "the target table was replaced or emptied", f"Put it back, or {RESYNC}.")
             return Version(None, self.with_holes(mirror.stored), columns, last_id, schema_id, field_ids(present))
-        found = iceberg_state.walk(self.name, snapshot_id, self.snapshot)
+        found = iceberg_state.walk(self.name, snapshot_id, self.snapshot, accepts)
         with guarded(self.name, "listing the files of"):
             files, sequences = live_files(
                 self.java, self.table, self.name, keys=self.keys, columns=columns, access=self.access
@@ -134,7 +134,7 @@ class Reader:
                 raise ForeignChange(
                     self.name,
                     f"snapshot {parent} was committed by another writer just before Tailrace's commit",
-                    f"Other writers may only compact the table: {RESYNC}.",
+                    f"Other writers may only compact the table. Keep them out, then {REPAIR}.",
                 )
             parent = between.parent
 

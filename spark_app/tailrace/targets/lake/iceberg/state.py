@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tailrace.batch.applied import AppliedState
-from tailrace.errors import RESYNC, ForeignChange, TargetChanged, TargetRefused
+from tailrace.errors import REPAIR, RESYNC, ForeignChange, TargetChanged, TargetRefused
 from tailrace.targets import stored_state
 
 STATE = "tailrace.state"
@@ -122,18 +122,21 @@ def parse_snapshot(text: str) -> IcebergSnapshot:
     )
 
 
-def walk(table: str, current: int, read: Callable[[int], IcebergSnapshot | None]) -> IcebergSnapshot | Broken:
+def walk(
+    table: str, current: int, read: Callable[[int], IcebergSnapshot | None], accepts: bool = False
+) -> IcebergSnapshot | Broken:
     """The newest ancestor that Tailrace wrote. Foreign compactions are passed over, a foreign change of rows is
-    refused."""
+    refused, unless it is accepted."""
     snapshot = read(current)
     while snapshot is not None:
         if snapshot.state is not None:
             return snapshot
-        if snapshot.operation != "replace":
+        if snapshot.operation != "replace" and not accepts:
             raise ForeignChange(
                 table,
                 f"snapshot {snapshot.id} ({snapshot.operation}) is not Tailrace's",
-                f"Only compaction may be done by others: roll the table back before that snapshot, or {RESYNC}.",
+                f"Only compaction may be done by others. Keep other writers out, then {REPAIR}; or roll the table back"
+                " before that snapshot.",
             )
         if snapshot.parent is None:
             break

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tailrace.batch.applied import FIRST, AppliedState, Generation
 from tailrace.changelog.records.terms import RecordNumber, TableSchema
-from tailrace.errors import OutcomeUnknown, Retry, TargetRefused
+from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, TargetRefused
 from tailrace.seams import seam
 from tailrace.targets.api import Admit, VersionAt
 from tailrace.targets.lake.columns import COLUMNS, Columns, claimed
@@ -90,9 +90,11 @@ class IcebergTable:
         self._former: int | None = None
         """The generation that is kept until another is complete."""
 
-    def ensure(self, schema: TableSchema, log_id: str, generation: Generation = FIRST) -> AppliedState:
+    def ensure(
+        self, schema: TableSchema, log_id: str, generation: Generation = FIRST, accepts: bool = False
+    ) -> AppliedState:
         try:
-            applied = self._ensure(schema, log_id, generation)
+            applied = self._ensure(schema, log_id, generation, accepts)
             self._former = None if generation.holds(applied, schema.table_id) else applied.generation
             return applied
         except (MissingTable, Retry) as error:
@@ -100,7 +102,7 @@ class IcebergTable:
                 raise
             raise Retry(error.message, DAMAGED) from error
 
-    def _ensure(self, schema: TableSchema, log_id: str, generation: Generation) -> AppliedState:
+    def _ensure(self, schema: TableSchema, log_id: str, generation: Generation, accepts: bool) -> AppliedState:
         with guarded(self.name, "opening"):
             exists = self._catalog.catalog.tableExists(self._identifier)
         if not exists:
@@ -116,7 +118,7 @@ class IcebergTable:
             if generation.keeps:
                 return known
             self._replaced_by(schema, generation.begin(schema, log_id))
-        applied = self.refresh()
+        applied = self._taken_over() if accepts else self.refresh()
         if applied.log_id != log_id:
             raise TargetRefused(
                 f"{self.name} at {self.location} is filled from change log {applied.log_id}, not from {log_id}",
@@ -127,6 +129,17 @@ class IcebergTable:
         if not generation.keeps:  # it was put back to a version of a former generation
             self._replaced_by(schema, generation.begin(schema, log_id))
             return self.refresh()
+        return applied
+
+    def _taken_over(self) -> AppliedState:
+        try:
+            return self.refresh()
+        except ForeignChange as change:
+            reader = self._open()[0]
+            self._version = reader.version(reader.current(), accepts=True)
+            log.warning("%s: taken over as it is, to be compared: %s", self.name, change.message)
+        applied = self._version.stored.applied
+        self.commit(TableCommit(applied))
         return applied
 
     def _peek(self) -> AppliedState | None:

@@ -12,7 +12,7 @@ from support.counted_log import SCHEMA, TABLE, CountedLog
 from support.folder_lake import FolderTable
 from tailrace.batch.slice import TableSlice, cut
 from tailrace.changelog.records.terms import RecordNumber
-from tailrace.errors import TargetChanged
+from tailrace.errors import ForeignChange
 from tailrace.fold import keyless
 from tailrace.targets.lake.engine.keyless import build_keyless
 from tailrace.targets.lake.engine.part import PartInput
@@ -86,7 +86,7 @@ def test_a_change_that_counts_twice_or_never_is_found(
         folder.mkdir()
         try:
             check(seed, folder)
-        except (AssertionError, TargetChanged):
+        except (AssertionError, ForeignChange):
             return
     pytest.fail("nobody noticed")
 
@@ -100,7 +100,7 @@ def test_a_delete_of_what_a_whole_table_does_not_have_is_an_error_and_before_tha
     log.seq = 2
     batch = cut(log.state, TABLE, table.applied, RecordNumber(1))
     assert batch is not None
-    with pytest.raises(TargetChanged, match="does not have"):
+    with pytest.raises(ForeignChange, match="does not have"):
         build_keyless(work_of(log, table, replace(batch, whole=True)))
     assert not batch.whole
     table.commit(build_keyless(work_of(log, table, batch)))
