@@ -117,6 +117,8 @@ class TargetUnit:
         """Record, tables, and those with a slice."""
         self.failing: dict[int, Exception] = {}
         """Tables that fail, each by itself."""
+        self.numbers: dict[int, int] = {}
+        """The numbers of tables' versions when they are opened, where they have some."""
         self.gone: set[int] = set()
         """Tables that somebody drops."""
 
@@ -126,6 +128,7 @@ class TargetUnit:
                 self.targets[table_id].open(opening.schema, log_id, opening.generation),
                 self.targets[table_id].replacing,
                 self.level is None or table_id in self.level,
+                self.numbers.get(table_id),
             )
             for table_id, opening in tables.items()
         }

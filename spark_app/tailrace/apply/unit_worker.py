@@ -320,8 +320,22 @@ class UnitWorker:
             copy.complete, copy.writers = False, {}
             record = opened.applied.applied_record
             copy.found_record = record if copy.found_record is None else copy.found_record
+            self._miss_cuts(state, copy, opened.version)
             # What was covered without a commit is known only to this process; the target's record alone counts now.
             self._progress.put(copy.table_id, replace(self._progress.of(copy.table_id), applied_record=record))
+
+    def _miss_cuts(self, state: LogState, copy: TableCopy, version: int | None) -> None:
+        """A table that was deleted by another program and made again numbers its versions from the beginning: those
+        that cuts name will be of other rows."""
+        if version is None:
+            return
+        table = state.tables[copy.table_id]
+        for made in state.cuts.values():
+            for table_id in cuts.of_place(state, table):
+                held = made.versions.get(table_id)
+                if held is not None and held > version:
+                    copy.named.pop(made.name, None)
+                    self._progress.hold(made.name, table_id, HeldCut(None, cuts.MADE_AGAIN))
 
     def _put(self, copy: TableCopy, covered: RecordNumber, more: TableCounters) -> None:
         applied, before = copy.applied, self._progress.of(copy.table_id)

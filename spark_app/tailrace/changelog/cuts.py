@@ -19,15 +19,21 @@ CONVERGING = "rows that foreign keys had changed below the source's log were sti
 STARTED_OVER = "it started over before it came to the cut"
 HIDDEN = "it started over, and hides what it held before"
 DELETED = "its copy was deleted"
+MADE_AGAIN = "another program deleted its copy, or put it back to an older version"
 
 
 def kept_versions(state: LogState, table: TableLog) -> dict[str, int]:
     """The versions of the table's place in the target that cuts keep, by the cut's name."""
     if not state.cuts:
         return {}
-    ids = {table.table_id, *_former(state.tables, place_of(table))}
+    ids = of_place(state, table)
     found = {cut.name: [v for i in ids if (v := cut.versions.get(i)) is not None] for cut in state.cuts.values()}
     return {name: versions[0] for name, versions in found.items() if versions}
+
+
+def of_place(state: LogState, table: TableLog) -> set[int]:
+    """The ids of the tables that have, or had, the table's place in the target."""
+    return {table.table_id, *_former(state.tables, place_of(table))}
 
 
 def awaited_cuts(state: LogState, table: TableLog) -> list[LoggedCut]:
@@ -111,8 +117,8 @@ def _held(work: Folding, event: CutHeld) -> None:
     if cut is None:
         return  # dropped meanwhile
     versions = {i: version for i, version in event.versions.items() if i in cut.awaited}
-    without = {i: why for i, why in event.without.items() if i in cut.awaited}
-    changes = {"versions": {**cut.versions, **versions}, "without": {**cut.without, **without}}
+    without = {i: why for i, why in event.without.items() if i in cut.awaited or i in cut.versions}
+    changes = {"versions": _less({**cut.versions, **versions}, set(without)), "without": {**cut.without, **without}}
     awaited = cut.awaited.difference(versions, without)
     work.cuts[event.name] = cut.model_copy(update={**changes, "awaited": awaited})
 

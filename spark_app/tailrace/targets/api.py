@@ -151,6 +151,8 @@ class Opened:
     level: bool = True
     """False: the table does not hold what the unit's last commit stands for. It is to be brought forward by itself,
     and to join the unit then."""
+    version: int | None = None
+    """The version's number, of a table that numbers its versions one after another; None: of others."""
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ class QuickTable:
     replacements: int = 0
     """How often a new copy has taken the place of what was there."""
     naming = Naming(lambda schema: schema, lambda column, id_: f"c{id_}")
+    version: int | None = None
 
     def ensure(
         self, schema: TableSchema, log_id: str, generation: Generation = FIRST, accepts: bool = False

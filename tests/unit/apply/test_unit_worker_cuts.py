@@ -172,3 +172,19 @@ def test_upkeep_that_began_with_an_older_state_lets_no_version_go() -> None:
     for known in (before, state):
         worker.tidy(7, known, 0.0)
         assert target.kept == {"c5": 1}
+
+
+def test_a_table_that_was_deleted_and_made_again_no_longer_has_the_versions_that_cuts_name() -> None:
+    """Its new ones get the same numbers later, and hold other rows."""
+    state = with_cuts(log(table(7, 3, 4, 6, 8)), 4, 6)
+    held = {name: cut.model_copy(update={"awaited": frozenset(), "versions": {7: int(cut.record)}})
+            for name, cut in state.cuts.items()}  # fmt: skip
+    state = state.model_copy(update={"cuts": held})
+    for newest, gone in ((6, []), (5, ["c6"]), (0, ["c4", "c6"])):
+        target, progress = Target(), Progress()
+        unit = TargetUnit({7: target})
+        unit.numbers[7] = newest
+        worker = UnitWorker(unit, progress, LIMITS)
+        worker.add(TableCopy(7))
+        run(worker, state)
+        assert progress.held() == {(name, 7): HeldCut(None, cuts.MADE_AGAIN) for name in gone}

@@ -95,6 +95,14 @@ def test_tables_come_to_it_one_after_the_other_and_their_first_version_counts(lo
     assert cuts.kept_versions(log.state, log.state.tables[3]) == {}
 
 
+def test_a_version_that_is_gone_is_no_longer_in_the_cut(log: Log) -> None:
+    log.has(CutMade(name="noon"))
+    log.has(CutHeld(name="noon", versions={1: 12, 2: 7, 3: 1}))
+    cut = log.cut(CutHeld(name="noon", without={1: cuts.MADE_AGAIN}))
+    assert (cut.versions, cut.without) == ({2: 7, 3: 1}, {1: cuts.MADE_AGAIN, 4: cuts.BEING_READ})
+    assert cuts.kept_versions(log.state, log.state.tables[1]) == {}
+
+
 def test_a_name_is_taken_until_the_cut_is_dropped(log: Log) -> None:
     log.has(CutMade(name="noon"))
     with pytest.raises(CorruptLog, match="cut noon is made already"):

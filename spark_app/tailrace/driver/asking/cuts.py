@@ -96,7 +96,7 @@ class CutKeeper:
     def _note(self) -> None:
         """Have the journal hold what tables have come to since."""
         known, held = self._journal.state.cuts, self._progress.held()
-        recorded = [(name, i) for name, i in held if name not in known or i not in known[name].awaited]
+        recorded = [one for one, at in held.items() if one[0] not in known or not _is_news(known[one[0]], one[1], at)]
         self._progress.recorded(recorded)
         news: dict[str, dict[int, HeldCut]] = {}
         for name, table_id in held.keys() - set(recorded):
@@ -143,6 +143,11 @@ class CutKeeper:
             if shown.get(name) is not cut:
                 self._target.show_cut(log_id, name, manifest(cut, state, self._text))
                 shown[name] = cut
+
+
+def _is_news(cut: LoggedCut, table_id: int, held: HeldCut) -> bool:
+    """The table comes to the cut, or what it held of it is gone."""
+    return table_id in cut.awaited or (held.why is not None and table_id in cut.versions)
 
 
 def _is_due(own: Sequence[LoggedCut], now: float, every: float) -> bool:

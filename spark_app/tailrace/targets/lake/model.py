@@ -148,6 +148,11 @@ class FormatTable(FileTable, Protocol):
 
     naming: Naming
 
+    @property
+    def version(self) -> int | None:
+        """See `targets.api.Opened`."""
+        ...
+
     def ensure(
         self, schema: TableSchema, log_id: str, generation: Generation = FIRST, accepts: bool = False
     ) -> AppliedState:

@@ -74,6 +74,11 @@ class LakeTable:
         """True if the copy that `open` returned is a new one that readers do not see yet."""
         return self._staged is not None
 
+    @property
+    def version(self) -> int | None:
+        """See `targets.api.Opened`."""
+        return None if self.replacing else self._format.version
+
     def publish(self) -> None:
         """Replace the copy that readers see by the new, complete one, in one commit. The table must be opened again
         afterwards."""

@@ -44,7 +44,7 @@ class LakeUnit:
         if self._made is None:
             self._made = self._make(opening.schema)
         applied = self._table.open(opening.schema, log_id, opening.generation, opening.accepts)
-        return {table_id: Opened(applied, self._table.replacing)}
+        return {table_id: Opened(applied, self._table.replacing, version=self._table.version)}
 
     def forget(self, table_id: int) -> None:
         """Nothing is kept: the unit goes with its table."""

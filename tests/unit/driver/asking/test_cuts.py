@@ -10,6 +10,7 @@ import pytest
 from support.journals import Journal, table_schema
 from tailrace.apply.progress import HeldCut, Progress, TableProgress
 from tailrace.capture.client import CaptureClient
+from tailrace.changelog import cuts
 from tailrace.changelog.records import Event
 from tailrace.changelog.records.tables import TableAdded, TableRemoved
 from tailrace.changelog.records.terms import RecordNumber
@@ -93,6 +94,23 @@ def test_what_tables_come_to_is_noted_once_and_shown(world: World, progress: Pro
     lines = list(cut_text.lines(cut))
     assert lines[0].startswith(f"noon: incomplete; record {cut.record}, position at {world.state.position}, ")
     assert lines[1:] == ["  public.t1: version 12", "  public.t2: not in it: rows were withheld"]
+
+
+def test_a_version_that_another_program_deleted_is_shown_no_longer(
+    world: World, progress: Progress, keeper: CutKeeper
+) -> None:
+    keeper.make("noon")
+    progress.hold("noon", 1, HeldCut(12))
+    progress.hold("noon", 2, HeldCut(7))
+    keeper.step()
+    assert world.files["noon"]["complete"]
+    for _ in range(2):  # and once more, by a table that is opened again
+        progress.hold("noon", 1, HeldCut(why=cuts.MADE_AGAIN))
+        keeper.step()
+        keeper.step()
+        shown = world.files["noon"]
+        assert (shown["complete"], list(shown["tables"])) == (False, ["public.t2"])
+        assert (shown["without"], progress.held()) == ({"public.t1": cuts.MADE_AGAIN}, {})
 
 
 def test_a_cut_says_which_tables_it_waits_for_and_which_never_come(

@@ -132,6 +132,10 @@ class DeltaTable:
 
     # ---- FormatTable ----
 
+    @property
+    def version(self) -> int:
+        return self._version.snapshot.version
+
     def ensure(
         self, schema: TableSchema, log_id: str, generation: Generation = FIRST, accepts: bool = False
     ) -> AppliedState:

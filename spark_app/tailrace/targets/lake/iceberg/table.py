@@ -65,6 +65,7 @@ class IcebergTable:
     """See `FormatTable`. Not shared between threads. `new_id` names vector files and commits."""
 
     naming = Naming(iceberg_schema.shown, key_required=True)
+    version = None  # snapshots have ids that no other table has
 
     def __init__(
         self,
