@@ -50,6 +50,12 @@ class Refused:
         return self.server or self.model
 
 
+def _with(field: str, value: object) -> Json:
+    document = replicator()
+    document["spec"][field] = value
+    return document
+
+
 def _pod(**pod: object) -> Json:
     return replicator(driver=pod)
 
@@ -87,6 +93,27 @@ WRONG = (
     Refused("freshness-of-a-day", replicator(apply={"freshness": "1d"}), "at least 100ms and at most 1h"),
     Refused("no-include", replicator(tables={"include": []}), "at least 1 item"),
     Refused("pattern-without-schema", replicator(tables={"include": ["orders"]}), "include", "should match"),
+    *(Refused(f"{field}-with-{name}", replicator(tables={"include": ["public.*"], field: [pattern]}),
+              "is not a regular expression")
+      for field in ("include", "exclude")
+      for name, pattern in (
+          ("a-backslash", r"public\.orders"), ("an-anchor", "^public.orders"), ("a-choice", "public.(a|b)"),
+      )),
+    Refused("requested-expression", request(tables=[r"public\..*"]), "is not a regular expression"),
+    *(Refused(f"{name}-in-the-{place}", _with(place, fields | {"host": host}),
+              "host is a name or an address alone")
+      for place, fields in (
+          ("source", SOURCE),
+          ("target", {"type": "postgresql", "host": "h", "database": "c", "username": "u"}),
+      )
+      for name, host in (("url", "postgresql://h:5432/d"), ("port", "db:5432"))),
+    *(Refused(f"lake-on-{store}", replicator(target={"type": "delta", "location": f"{store}://b/x"}),
+              "tables of a lake are on s3:// or file:///")
+      for store in ("gs", "az")),
+    *(Refused(f"target-{name}", replicator(target={"type": "delta", "location": f"s3://lake/_tailrace{rest}",
+                                                   "endpoint": "http://s3:7070"}),
+              "one is inside the other")
+      for name, rest in (("on-the-log", "/shop"), ("in-the-log", "/shop/tables"), ("around-the-log", ""))),
     Refused("unknown-format", replicator(target={"type": "hudi", "location": "s3://b/x"}),
             "'delta', 'iceberg', 'postgresql' or 'mysql'",
             'supported values: "delta", "iceberg", "postgresql", "mysql"'),
@@ -268,6 +295,14 @@ POD: Json = {
 RIGHT = (
     replicator("to-a-database", target=SOURCE | {"tls": {"mode": "verify-full", "caSecretName": "copy-ca"}}),
     replicator("minimal"),
+    *(replicator(f"host-{number}", source=SOURCE | {"host": host})
+      for number, host in enumerate(("10.0.0.7", "2001:db8::7", "::1", "/run/postgresql", "db.shop.svc"))),
+    replicator("names-with-signs", tables={"include": ["public.a(b)", "public.a|b", "sales.cost_$", "x.a^"]}),
+    replicator("log-beside-the-tables", target={"type": "delta", "location": "s3://lake/_tailrace/shop2",
+                                                "endpoint": "http://s3:7070"}),
+    replicator("log-on-another-server", target={"type": "delta", "location": "s3://lake/_tailrace/shop",
+                                                "endpoint": "http://other:7070"}),
+    replicator("log-in-another-cloud", storage={"location": "gs://lake/log"}),
     replicator("without-password", source={k: v for k, v in SOURCE.items() if k != "credentials"}),
     replicator("mysql", source=MYSQL | {"mysql": {"serverId": 4_000_000_000}}),
     replicator("iceberg-rest", target={"type": "iceberg", "location": "s3://b/x", "catalog": {

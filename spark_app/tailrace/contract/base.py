@@ -52,7 +52,8 @@ FORMS = {
     _COPIED_AS: "write text, double, list, struct, binary, time or decimal(p,s), 0 ≤ s ≤ p ≤ 38;"
     ' within braces in quotes: "decimal(38,10)"',
     CODE: "write the code that the refusal names: eight hexadecimal digits, in quotes",
-    _LOCATION: "write file:///path, s3://bucket/prefix, gs://… or az://…",
+    _LOCATION: "write file:///path, s3://bucket/prefix, gs://… or az://…"
+    " (instead of s3a:// and s3n:// s3://, of abfss:// and wasbs:// az://; there is no hdfs://)",
 }
 """Descriptions of the accepted form where a pattern does not match; for messages."""
 
@@ -60,7 +61,25 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=_N
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 Identifier = Annotated[str, StringConstraints(min_length=1, max_length=63, pattern=_IDENTIFIER)]
 ColumnName = Annotated[str, StringConstraints(min_length=1, max_length=256)]
-TablePattern = Annotated[str, StringConstraints(min_length=3, max_length=256, pattern=_TABLE)]
+NO_EXPRESSION = (
+    "a pattern is not a regular expression: * stands for any run of characters, ? for one, everything else for itself"
+    " (for a backslash in a name write ?)"
+)
+
+
+def no_expression(list_of_patterns: str) -> tuple[str, str]:
+    """The CEL rule for a list of `TablePattern`s, and its message."""
+    signs = r"!p.contains('\\') && !p.startsWith('^') && !(p.contains('(') && p.contains('|'))"
+    return f"!has(self.{list_of_patterns}) || self.{list_of_patterns}.all(p, {signs})", NO_EXPRESSION
+
+
+def _pattern(text: str) -> str:
+    if "\\" in text or text.startswith("^") or ("(" in text and "|" in text):
+        raise ValueError(NO_EXPRESSION)
+    return text
+
+
+TablePattern = Annotated[str, StringConstraints(min_length=3, max_length=256, pattern=_TABLE), AfterValidator(_pattern)]
 """`schema.table`; `*` matches any run of characters, `?` one; everything else is literal, case counts."""
 Duration = Annotated[str, StringConstraints(pattern=_DURATION, max_length=32)]
 """`30s`, `15m`, `1h30m`, `7d`."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import override
 
 from tailrace.contract.base import Identifier, Location, Model, Name, Text, rules
@@ -113,12 +113,26 @@ class MySql(Model):
     from the change log's id, above 2147483648. Immutable."""
 
 
+_HOST_ALONE = "host is a name or an address alone: write the port into port and the database into database"
+_HOST_WITH_MORE = "://|^[^:/]+:[0-9]+$"
+
+
+def _host(given: str) -> str:
+    if re.search(_HOST_WITH_MORE, given):
+        raise ValueError(_HOST_ALONE)
+    return given
+
+
+Host = Annotated[Text, AfterValidator(_host)]
+_HOST_RULE = f"!has(self.host) || !self.host.matches('{_HOST_WITH_MORE}')", _HOST_ALONE
+
+
 class ServerSpec(Model):
     """A database server, and how it is reached."""
 
     type: Literal["postgresql", "mysql"]
     """Kind of database; `mysql` is MariaDB, too. Immutable."""
-    host: Text
+    host: Host
     """Host name or address of the primary server."""
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     """TCP port; unset: the product's default (PostgreSQL: 5432, MySQL: 3306)."""
@@ -161,6 +175,7 @@ class SourceSpec(ServerSpec):
             f"source.database is immutable: {ANEW}",
         ),
         ("has(self.database) == (self.type == 'postgresql')", _DATABASE),
+        _HOST_RULE,
         ("!has(self.postgresql) || self.type == 'postgresql'", "the block postgresql goes with type postgresql only"),
         ("!has(self.mysql) || self.type == 'mysql'", "the block mysql goes with type mysql only"),
         _fixed("postgresql.slot"),
@@ -286,6 +301,7 @@ class Catalog(Model):
 
 
 _NO_LOCATION = "location is required with type delta and with type iceberg"
+_ON_STORES = "tables of a lake are on s3:// or file:///; only storage.location may be gs:// or az://"
 _NO_CATALOG = "catalog goes with type iceberg only"
 _NO_SERVER = "host and username are required with types postgresql and mysql"
 _SERVER_FIELDS = ("host", "port", "database", "schema", "username", "passwordFile", "tls")
@@ -319,6 +335,11 @@ class TargetSpec(StoreAccess):
         (f"{_LAKES} || ({_none_of(_LAKE_FIELDS)} && (!has(self.pathStyle) || !self.pathStyle))", _ONLY_LAKE),
         ("!has(self.credentials) || !has(self.passwordFile)", "give credentials or passwordFile, not both"),
         ("self.type != 'delta' || !has(self.catalog)", _NO_CATALOG),
+        _HOST_RULE,
+        (
+            "!has(self.location) || self.location.startsWith('s3://') || self.location.startsWith('file:///')",
+            _ON_STORES,
+        ),
         (
             "self.type != 'iceberg' || !has(self.location) || self.location.startsWith('file:///')"
             " || (has(self.catalog) && self.catalog.type != 'folder')",
@@ -343,7 +364,7 @@ class TargetSpec(StoreAccess):
     path must be on a volume that driver and executors mount."""
     catalog: Catalog | None = None
     """Iceberg only; unset: a folder catalog at `location` (local files only)."""
-    host: Text | None = None
+    host: Host | None = None
     """Databases: host name or address of the primary server; required."""
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     """Databases: TCP port; unset: the product's default (PostgreSQL: 5432, MySQL: 3306)."""
@@ -431,6 +452,8 @@ class TargetSpec(StoreAccess):
             return self
         if self.location is None:
             raise ValueError(_NO_LOCATION)
+        if not self.location.startswith(("s3://", "file:///")):
+            raise ValueError(_ON_STORES)
         if self.type == "delta" and self.catalog is not None:
             raise ValueError(_NO_CATALOG)
         folder = self.type == "iceberg" and (self.catalog is None or self.catalog.type == "folder")

@@ -26,6 +26,7 @@ from tailrace.contract.base import (
     Share,
     TablePattern,
     Text,
+    no_expression,
     rules,
 )
 from tailrace.contract.places import (
@@ -63,6 +64,8 @@ class Metadata(BaseModel):
 
 class TablesSpec(Model):
     """The selected tables: any include pattern and no exclude pattern."""
+
+    model_config = rules(no_expression("include"), no_expression("exclude"))
 
     include: Annotated[tuple[TablePattern, ...], Field(min_length=1, max_length=1000)]
     """Patterns `schema.table`; `*` matches any run of characters, `?` one. Tables that are created
@@ -337,12 +340,24 @@ _SHOWN = "showValues would show what options[].mask hides: remove one of them"
 _MASKS = "has(self.options) && self.options.exists(o, has(o.mask) && "
 
 
+_NOT_APART = (
+    "target.location and storage.location are the same folder, or one is inside the other:"
+    " give each its own, side by side"
+)
+_IN_STORAGE = "(self.target.location + '/').startsWith(self.storage.location + '/')"
+_IN_TARGET = "(self.storage.location + '/').startsWith(self.target.location + '/')"
+_ENDPOINTS = [f"(has(self.{place}.endpoint) ? self.{place}.endpoint : '')" for place in ("target", "storage")]
+_APART_RULE = f"!has(self.target.location) || {' != '.join(_ENDPOINTS)} || (!{_IN_STORAGE} && !{_IN_TARGET})"
+"""The part of the check that texts alone allow; a start compares the places (`tailrace.places`)."""
+
+
 class ReplicatorSpec(Model):
     """The tables to copy, their source and their target."""
 
     model_config = rules(
         ("self.storage.location == oldSelf.storage.location", f"storage.location is immutable: {ANEW}"),
         (f"has(self.maskKey) || !({_MASKS}o.mask.exists(m, m.method == 'Hash')))", _NO_MASK_KEY),
+        (_APART_RULE, _NOT_APART),
         (f"!has(self.showValues) || !self.showValues || !({_MASKS}size(o.mask) > 0))", _SHOWN),
     )
 
@@ -438,6 +453,15 @@ class ReplicatorSpec(Model):
         return self
 
     @model_validator(mode="after")
+    def _apart(self) -> "ReplicatorSpec":
+        target, storage = self.target.location, self.storage.location
+        if target is not None and self.target.endpoint == self.storage.endpoint:
+            one, other = f"{target}/", f"{storage}/"
+            if one.startswith(other) or other.startswith(one):
+                raise ValueError(_NOT_APART)
+        return self
+
+    @model_validator(mode="after")
     def _held_by_the_target(self) -> "ReplicatorSpec":
         asked = (pair for options in self.options for pair in options.as_.items())
         for column, kind in asked:
@@ -491,6 +515,7 @@ class SnapshotRequestSpec(Model):
     model_config = rules(
         ("!has(self.where) || !has(self.keys)", "give where or keys, not both"),
         ("!has(self.keys) || size(self.tables) == 1", "keys goes with exactly one table"),
+        no_expression("tables"),
         (
             "!has(self.resync) || !self.resync || (!has(self.where) && !has(self.keys))",
             "resync reads whole tables: remove where and keys",

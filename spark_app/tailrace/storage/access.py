@@ -207,13 +207,9 @@ def _s3_names(access: Access) -> dict[str, str]:
 
 
 def hadoop_options(config: StorageLocation, environment: Mapping[str, str]) -> dict[str, str]:
-    """Hadoop's options for this bucket alone (`fs.s3a.bucket.…`), so that two places may differ. Empty if local."""
+    """Hadoop's options for this bucket alone (`fs.s3a.bucket.…`), so that two places may differ. Empty if local.
+    `config`: of a target's tables, which are on `file` or `s3`."""
     access = resolve(config, environment)
-    if access.scheme not in ("file", "s3"):
-        raise InvalidManifest(
-            f"target.location is {config.location}: tables can be on file:/// or s3:// only",
-            "Put them there; the change log (storage.location) may stay where it is.",
-        )
     if access.scheme == "file":
         return {}
     own = f"fs.s3a.bucket.{access.bucket}"

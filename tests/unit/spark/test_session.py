@@ -10,10 +10,9 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from support.spark_specs import spec
-from tailrace.errors import InvalidManifest, Retry
+from tailrace.errors import Retry
 from tailrace.places import Places
 from tailrace.spark import artifacts, session
-from tailrace.storage.access import hadoop_options
 
 
 def test_a_jvm_that_died_is_named_with_its_code_and_its_log(tmp_path: Path) -> None:
@@ -48,11 +47,6 @@ def test_a_jvm_that_cannot_start_is_named_with_what_it_needs(tmp_path: Path, mon
     with pytest.raises(Retry, match="JVM did not start") as caught:
         session.start(spec(), Places(spec()).target, tmp_path, tmp_path / "spark.log")
     assert "Java 17" in caught.value.fix and "spark.log" in caught.value.fix
-
-
-def test_tables_can_lie_only_where_spark_can_write(tmp_path: Path) -> None:
-    with pytest.raises(InvalidManifest, match="gs://lake/shop"):
-        hadoop_options(spec(location="gs://lake/shop").target.lake, {})
 
 
 def test_what_a_killed_jvm_left_in_the_run_directory_is_removed_and_nothing_else(tmp_path: Path) -> None:

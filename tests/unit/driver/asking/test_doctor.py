@@ -40,11 +40,6 @@ def test_a_catalog_without_address_or_with_unreadable_keys_is_found_before_a_sta
         assert part in line.message and line.fix
 
 
-def test_a_target_where_spark_cannot_write_is_found_before_a_start() -> None:
-    (line,) = _place(places(target=TargetSpec(type="delta", location="gs://lake/shop")), "target")
-    assert line.level == "fail" and "gs://lake/shop" in line.message
-
-
 def test_a_storage_setting_that_no_client_can_use_is_found_before_a_start() -> None:
     config = StorageSpec(location="s3://lake/log", endpoint="http://10.0.0.7:9000")
     (line,) = _place(places(storage=config), "storage")
