@@ -17,7 +17,8 @@ from tailrace.databases.mysql import faults
 from tailrace.databases.mysql.connect import Connection, execute
 from tailrace.sources.mysql.model import MysqlTable, quoted
 
-_RULES = tuple(f"ON {what} {how}" for what in ("UPDATE", "DELETE") for how in ("CASCADE", "SET NULL", "SET DEFAULT"))
+_RULES = tuple(f"ON {what} {how}" for what in ("UPDATE", "DELETE") for how in ("CASCADE", "SET NULL"))
+"""Not SET DEFAULT: InnoDB refuses the parent's change, as with NO ACTION."""
 _BEGINS, _CHECK, _END = "  CONSTRAINT `", "` CHECK (", ")"
 """A constraint in a definition, one that is no foreign key, and the end of all of them."""
 

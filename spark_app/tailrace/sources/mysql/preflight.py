@@ -228,10 +228,12 @@ def cascades(facts: Facts) -> Iterator[Finding]:
             what = f"changes of {'.'.join(found.parent)} reach {found.child} through a foreign key ({found.rule}) and"
             what += " are not in the log"
             if found.parent in captured:
-                what += f": {found.child} is read again as a whole after such changes"
-                fix = f"Exclude {found.child} if it is large and this is often, or delete its rows by statements on it."
+                what += f": rows of {found.child} that they change are read again"
+                fix = f"Nothing, unless {found.child} is large and has to be read whole for it (docs/mysql.md has the"
+                fix += " cases): then delete its rows by statements on it, or exclude it."
             else:
-                fix = f"Capture {'.'.join(found.parent)}, too: then {found.child} is read again after such changes."
+                fix = f"Capture {'.'.join(found.parent)}, too: then rows of {found.child} that they change are read"
+                fix += " again."
         elif found.denied:
             what = f"{facts.user} may not see the foreign keys of {found.child}: changes that reach it through one with"
             what += " CASCADE or SET NULL are not in the log"
