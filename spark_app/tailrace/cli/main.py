@@ -46,8 +46,8 @@ ONCE = "exit when everything the source held at start is applied (exit code 1 if
 
 WAIT = "if it fails, keep trying for this long (30s, 5m)"
 RELOAD = (
-    "apply the changed manifest to the running process: tables, options, snapshot, apply, objective, verify, retry,"
-    " retention"
+    "apply the changed manifest to the running process: tables, options, snapshot, apply, objective, verify, cuts,"
+    " retry, retention"
 )
 MANIFEST = "manifest (YAML), - for standard input; may be repeated"
 DIFF = "show what a changed manifest would do: restart the driver, read tables again, or be refused"

@@ -94,8 +94,12 @@ def look(tools: Tools, client: CaptureClient, holds: Holds) -> None:
     client.append([*plans, *ends], added)
     seam("snapshot.after-plan")
     for plan in plans:
-        what = "is" if plan.keys is None else f"has {len(plan.keys)} rows that are"
+        what = "is" if plan.keys is None else f"has {_rows(len(plan.keys))}"
         log.info("%s %s read again: foreign keys have reached it", state.tables[plan.tables[0]].schema.name, what)
+
+
+def _rows(number: int) -> str:
+    return "1 row that is" if number == 1 else f"{number} rows that are"
 
 
 def _plans(state: LogState, search: "_Search", table_id: int) -> Iterator[SnapshotPlanned]:

@@ -40,7 +40,7 @@ class Range:
     @override
     def __str__(self) -> str:
         if self.keys is not None:
-            return f"{len(self.keys)} keys"
+            return "1 key" if len(self.keys) == 1 else f"{len(self.keys)} keys"
         if self.lower is None and self.upper is None:
             return "all rows"
         lower, upper = ("…" if end is None else privacy.key(end) for end in (self.lower, self.upper))

@@ -69,6 +69,16 @@ def test_a_column_that_the_target_s_readers_cannot_have_is_told_with_its_other_n
     assert "warn public.twins: the target calls column 'A' 'A_1'" in text, text
 
 
+def test_a_pattern_without_a_table_may_lack_a_right(capture: CaptureRun, capsys: pytest.CaptureFixture[str]) -> None:
+    """MySQL and MariaDB show only tables on which the user has one."""
+    capture.spec = {"tables": {"include": ["public.*", "sales.orders"]}}
+    started(capture, "CREATE TABLE t (id int PRIMARY KEY)")
+    code, text = doctor(capture, capsys)
+    assert code == 0, text
+    line = "warn patterns: tables.include: pattern sales.orders matches no table yet\n     fix: "
+    assert "grant the right on them" in text.partition(line)[2].partition("\n")[0], text
+
+
 def test_another_database_than_the_change_log_s(capture: CaptureRun, capsys: pytest.CaptureFixture[str]) -> None:
     stopped(capture).execute("CREATE DATABASE other")
     with capture.server.connect("other") as other:

@@ -8,7 +8,7 @@ from support import states
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import Key
 from tailrace.changelog.state import SnapshotTable
-from tailrace.snapshot.ranges import IllegalEvent, gaps_of, misfit
+from tailrace.snapshot.ranges import IllegalEvent, Range, gaps_of, misfit
 
 Bounds = tuple[int, int | None, int | None]
 """Ordinal, lower and upper end."""
@@ -101,3 +101,9 @@ def number(end: Key | None) -> int | None:
 def test_what_does_not_fit_would_have() -> None:
     with pytest.raises(IllegalEvent):
         gaps_of([chunk(1, None, 4), chunk(2, 5, 9)], ("9",))
+
+
+@pytest.mark.parametrize(("number", "told"), [(1, "1 key"), (2, "2 keys")])
+def test_a_range_of_keys_tells_how_many_they_are(number: int, told: str) -> None:
+    keys = tuple((str(n),) for n in range(number))
+    assert str(Range(0, None, None, keys)) == told

@@ -107,8 +107,11 @@ class MysqlSubscription:
         findings = preflight.check(facts)
         for finding in findings:
             if finding.level == "warn" or finding.name == "tables":
-                log.log(logging.INFO if finding.level == "ok" else logging.WARNING, "%s", finding.message)
+                fix = f". Fix: {finding.fix}" if finding.fix else ""
+                log.log(logging.INFO if finding.level == "ok" else logging.WARNING, "%s%s", finding.message, fix)
         for text in patterns.idle(spec.tables, spec.options, [(t.schema_name, t.table_name) for t in tables]):
-            log.warning("%s; ignore this if the tables will be created later", text)
+            log.warning(
+                "%s; ignore this if the tables will be created later; without a right on them, they are not seen", text
+            )
         refuse(f for f in findings if f.name != "tables")
         return facts
