@@ -299,8 +299,7 @@ def _ours(what: str, error: Exception, part: Part) -> TailraceError:
         case "authentication":
             return AuthenticationFailed(text, f"Check {part}.username and the password.")
         case "right" | "refused":
-            fix = f"Grant the missing rights: `tailrace doctor` names them, {DOCS[part]} lists all."
-            return REFUSED[part](text, fix)
+            return REFUSED[part](text, f"Grant the missing rights; {DOCS[part]} lists them.")
         case "statement" | "definition" if part == "target":
             fix = "Remove what the target's table has beyond its columns and primary key, or correct the value."
             return TargetRefused(text, fix)

@@ -113,8 +113,10 @@ def _source(replicator: Replicator, places: Places, log: "_Log") -> tuple[list[L
             lines.append(_failure(LOG, error))
     if not found.tables:
         lines.append(_unmatched(spec.tables.include, unmatched))
-    fix = "Ignore this if the tables will be created later. If they exist, correct the pattern, or grant the right on"
-    fix += " them: MySQL and MariaDB show no others."
+    fix = (
+        "Ignore this if the tables will be created later. If they exist, correct the pattern, or grant the right on"
+        " them: some servers show no others."
+    )
     names = [(table.schema.schema_name, table.schema.table_name) for table in found.tables]
     unmet = idle(spec.tables, spec.options, names) if names else ()
     told = [text.partition(" matches no table")[0] for text in found.of_other_case]

@@ -229,11 +229,12 @@ def cascades(facts: Facts) -> Iterator[Finding]:
             what += " are not in the log"
             if found.parent in captured:
                 what += f": rows of {found.child} that they change are read again"
-                fix = f"Nothing, unless {found.child} is large and has to be read whole for it (docs/mysql.md has the"
-                fix += " cases): then delete its rows by statements on it, or exclude it."
+                fix = (
+                    f"Do nothing, unless {found.child} is large and has to be read whole for it (docs/mysql.md has the"
+                    " cases): then delete its rows by statements on it, or exclude it."
+                )
             else:
-                fix = f"Capture {'.'.join(found.parent)}, too: then rows of {found.child} that they change are read"
-                fix += " again."
+                fix = f"Capture {'.'.join(found.parent)}, too: then what they change there is read again."
         elif found.denied:
             what = f"{facts.user} may not see the foreign keys of {found.child}: changes that reach it through one with"
             what += " CASCADE or SET NULL are not in the log"

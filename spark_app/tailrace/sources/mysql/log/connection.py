@@ -247,15 +247,17 @@ def _refused(code: int, text: str) -> Exception:
     if code in _PURGED and any(word in text.lower() for word in ("purged", "gtid", "could not find", "not in the")):
         return lost(text)
     if code == _SAME_ID or "same server_uuid/server_id" in text:
-        fix = "Find the other reader with SHOW PROCESSLIST (`Binlog Dump`), and give one of the two another server id"
-        fix += " (`source.mysql.serverId` of a Replicator), then restart it."
+        fix = (
+            "Find the other reader with SHOW PROCESSLIST (`Binlog Dump`), and give one of the two another server id"
+            " (of a Replicator: source.mysql.serverId; in Kubernetes it stays: create another), then restart it."
+        )
         return Retry(f"another client reads the log under the same server id: {text.rstrip('.')}", fix)
     if code == 1236 and "truncated in the middle of event" in text:  # never so in the file that is being written
         return lost(f"a crash of the server has cut off the end of its log ({text.rstrip('.')})")
     if code == 1236 and "max_allowed_packet" in text:  # whatever it is set to, no server sends more than 1 GiB
         return lost(f"the server cannot send an event of its log that is larger than 1 GiB ({text.rstrip('.')})")
     if code in (1227, 1045):
-        return SourceRefused(text, "Grant REPLICATION SLAVE; `tailrace doctor` prints the statement.")
+        return SourceRefused(text, "Grant REPLICATION SLAVE; docs/mysql.md has the statement.")
     return Retry(f"the server ended the log stream: {text}")
 
 
