@@ -48,6 +48,7 @@ FORMS = {
     _IDENTIFIER: "use lower-case letters, digits and _, beginning with a letter or _",
     _TABLE: "write schema.table",
     _DURATION: "write a duration such as 500ms, 30s, 15m, 1h30m or 7d",
+    _SHARE: "write a share such as 5% or 0.1%, above 0 and below 100%",
     _MEMORY: "write a size such as 512Mi or 2Gi",
     _COPIED_AS: "write text, double, list, struct, binary, time or decimal(p,s), 0 ≤ s ≤ p ≤ 38;"
     ' within braces in quotes: "decimal(38,10)"',

@@ -240,3 +240,15 @@ def test_durations_and_sizes() -> None:
         seconds("5 s")
     with pytest.raises(InvalidManifest, match="'2G'"):
         size("2G")
+
+
+@pytest.mark.parametrize("sample", ["0%", "100%", "101%", "5", "abc"])
+def test_a_sample_of_nothing_or_of_more_than_all_is_told_in_words(sample: str) -> None:
+    text = f"""apiVersion: tailrace.dev/v1alpha1
+kind: SnapshotRequest
+metadata: {{name: check}}
+spec: {{replicator: shop, tables: ["public.*"], mode: Verify, sample: "{sample}"}}
+"""
+    with pytest.raises(InvalidManifest) as caught:
+        parse(text, "x.yaml")
+    assert f"spec.sample is '{sample}': write a share such as 5%" in caught.value.message
