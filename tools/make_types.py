@@ -29,8 +29,8 @@ from a chunk. One that the target's type cannot hold exactly
 `options: [{match: shop.events, as: {column: text}}]`. With `onUnsupported: Fail` it stops the table in other columns,
 too.
 A masked column (`options[].mask`, [secrets.md](secrets.md#masked-columns)) is `string`, too: the mask of that text.
-This is what a lake gets. A database as the target has its own types for these, and PostgreSQL keeps those of a
-PostgreSQL source: [database-targets.md](database-targets.md#what-you-get).
+This is what a lake gets. A database as the target has its own types for these, and one of the source's product keeps
+the source's: [database-targets.md](database-targets.md#what-you-get).
 """
 
 

@@ -74,13 +74,13 @@ def begin(
     **target: Any,
 ) -> Pipeline:
     """`target`: more of its fields; with `initial=False` nothing is read."""
-    reads = bool(target.pop("initial", True))
+    reads, include = bool(target.pop("initial", True)), str(target.pop("include", "shop.*"))
     snapshot = {"snapshot": {"initial": reads, **({} if chunk_rows is None else {"chunkRows": chunk_rows})}}
     document = document_of(
         "copies",
         source=source,
         storage={"location": (folder / "log").as_uri()},
-        tables={"include": ["shop.*"]},
+        tables={"include": [include]},
         target=place_of(server, username) | target,
         **snapshot,
     )

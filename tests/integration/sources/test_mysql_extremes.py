@@ -9,70 +9,10 @@ import pytest
 from mysql_packages import RELEASES
 from support.mysql import MysqlServer
 from support.mysql_log import LogRun, by_chunk, exactly, keys_in_chunks
+from support.mysql_values import MEMBERS, ONLY_VALUES, VALUES
 from support.versions import turns
 from tailrace.contract.resources import TableOptions
 
-SIZES = [(1, 0), (1, 1), (9, 9), (18, 0), (18, 18), (18, 9), (19, 18), (30, 30), (38, 0), (38, 30), (39, 0), (65, 30)]
-
-
-def decimals(precision: int, scale: int) -> list[str]:
-    least = f"0.{'0' * (scale - 1)}1" if scale else "1"
-    most = f"{'9' * (precision - scale) or '0'}.{'9' * scale}".rstrip(".")
-    return ["0", "-0.0", least, f"-{least}", most, f"-{most}", "0.000001", "-0.0000001", "0.00000012"]
-
-
-MEMBERS = ",".join(f"'m{i}'" for i in range(63))
-VALUES: dict[str, list[str]] = {
-    "tinyint": ["-128", "127", "0"],
-    "tinyint unsigned zerofill": ["0", "255"],
-    "mediumint": ["-8388608", "8388607", "-1"],
-    "mediumint unsigned zerofill": ["16777215", "0"],
-    "int zerofill": ["4294967295", "42"],
-    "bigint": ["-9223372036854775808", "9223372036854775807"],
-    "bigint unsigned zerofill": ["18446744073709551615", "9223372036854775808", "0"],
-    "bit": ["b'0'", "b'1'"],
-    "bit(9)": ["0", "511"],
-    "bit(63)": ["0", "9223372036854775807"],
-    "bit(64)": ["9223372036854775808", "18446744073709551615", "0"],
-    "year": ["0", "1901", "2155"],
-    "float": ["0", "-0e0", "1.17549435e-38", "-3.40282346e38", "1e-45", "0.1", "16777217", "1e10", "1e-7"],
-    "float(7,3) zerofill": ["9999.999", "0.001"],
-    "double": ["0", "-0e0", "2.2250738585072014e-308", "1.7976931348623157e308", "5e-324", "0.1", "1e22", "-1e-7"],
-    **{f"decimal({p},{s})": decimals(p, s) for p, s in SIZES},
-    **{f"decimal({p},{s}) zerofill": ["0", "0.0000001", "1.5", "10"] for p, s in SIZES},
-    "date": ["'1000-01-01'", "'9999-12-31'"],
-    "datetime": ["'1000-01-01'", "'9999-12-31 23:59:59'"],
-    "datetime(1)": ["'0001-01-01 00:00:00.1'", "'9999-12-31 23:59:59.9'"],
-    "datetime(6)": ["'0001-01-01 00:00:00.000001'", "'9999-12-31 23:59:59.999999'"],
-    "timestamp NULL": ["'1970-01-01 00:00:01'", "'2038-01-19 03:14:07'"],
-    "timestamp(5) NULL": ["'1970-01-01 00:00:01.00001'", "'2038-01-19 03:14:07.99999'"],
-    "time": ["'-838:59:59'", "'838:59:59'", "'00:00:00'", "'-00:00:01'", "'100:00:00'"],
-    **{
-        f"time({n})": [f"'-838:59:58.{'9' * n}'", f"'838:59:58.{'9' * n}'", f"'-00:00:00.{'0' * (n - 1)}1'"]
-        for n in range(1, 7)
-    },
-    "char(5)": ["''", "'a '", "' a'", "'\\t'", "'a\\0'"],
-    "char(5) CHARACTER SET latin1": ["'a '", "'é'"],
-    "char(3) CHARACTER SET utf16": ["'a '", "''"],
-    "char(4) CHARACTER SET binary": ["'a '", "x'0000'", "''", "x'ff'"],
-    "varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin": ["'a  '", "''", "'\\0'", "'😀'"],
-    "varbinary(9)": ["x'00'", "x'0000'", "''", "'a '"],
-    "binary(4)": ["x'00'", "x'41'", "x'20202020'"],
-    "binary(255)": ["x'01'", "''"],
-    "text": ["''", "'a '"],
-    "text CHARACTER SET ucs2": ["'a '", "''"],
-    "blob": ["x'00ff'", "''"],
-    "enum('a','b ','é','0','1')": ["'a'", "'b'", "'é'", "'0'", "1", "0"],
-    "enum('x','z') CHARACTER SET latin1": ["'x'", "'nonsense'"],
-    f"set({MEMBERS})": ["9223372036854775807", "4611686018427387904", "1", "0"],
-    "json": ["'1.0'", "'1e2'", "'-0'", "'[1.10]'", "'18446744073709551616'", "'0.00000001'", "'null'", "'\"\"'"],
-}
-ONLY_VALUES: dict[str, list[str]] = {
-    "enum('','a')": ["''", "'a'", "'nonsense'"],
-    "set('q','','r')": ["''", "1", "2", "3", "4", "5", "6", "7"],
-    f"set({MEMBERS},'m63')": ["18446744073709551615", "9223372036854775808", "0"],
-}
-"""Not of keys."""
 SERVERS_OWN_TEXT = ("decimal", "date", "timestamp", "time", "char", "varchar", "text", "enum", "set", "year", "bigint")
 FEW = ("decimal(9,9)", "decimal(18,9)", "decimal(38,30)", "decimal(65,30)", "time(2)", "time(5)")
 NO_KEYS = ("text", "blob", "json")

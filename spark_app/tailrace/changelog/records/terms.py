@@ -52,7 +52,8 @@ class Column(Closed):
     mask: str | None = None
     """The mask that replaced its values (`tailrace.selection.masking`); None: they are the source's."""
     behind: str | None = Field(default=None, exclude_if=is_unset)
-    """The type behind a domain, for a target of the source's product; None: there is none, or another target."""
+    """The type for a target of the source's product: in PostgreSQL the one behind a domain, in MySQL with character set
+    and collation; None: there is none, its values come in another form, or it is another target."""
 
 
 def is_false(flag: bool | int) -> bool:

@@ -62,7 +62,8 @@ SETTINGS = (
 )
 TARGET_SETTINGS = (
     # A value that does not fit is refused, never changed.
-    "sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'",
+    "sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,"
+    "ALLOW_INVALID_DATES'",
     # Constraints that people have put on copies must not act on what the source has done already.
     "foreign_key_checks = 0",
     "unique_checks = 1",

@@ -206,6 +206,10 @@ def _column(row: Row, key: list[str], options: TableOptions | None, of_session: 
     name, native = row["column_name"], types.logical(kind)
     mask = masks.mask_of(options, name)
     requested = as_types.requested(options, name) if mask is None else "string"
+    whole, filtering = options is not None and options.whole, name in filters.named(options)
+    own = types.own(kind, row["collation_name"]) if whole and requested is None else None
+    if own is not None and native in types.LIMITS and not filtering:
+        requested = "string"
     kept = options is None or options.columns is None or name in options.columns
     nulls = sets_null(options)
     # MySQL's log has computed columns like others. MariaDB's has them in inserted rows; since 11.8.9 in no others.
@@ -218,8 +222,10 @@ def _column(row: Row, key: list[str], options: TableOptions | None, of_session: 
         nullable=row["is_nullable"] == "YES",
         key=key.index(name) if name in key else None,
         generated=is_generated(row),
-        copied=logged and (kept or name in key),
+        # A target of the same product computes it itself.
+        copied=logged and (kept or name in key) and (filtering or not (whole and is_generated(row))),
         mask=mask,
+        own=own,
         of_session=of_session,
     )
 
@@ -248,6 +254,7 @@ def _record(column: MysqlColumn) -> Column:
         nullable=column.nullable,
         key=column.key,
         mask=column.mask,
+        behind=column.own,
     )
 
 

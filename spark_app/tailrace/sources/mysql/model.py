@@ -45,6 +45,8 @@ class MysqlColumn:
     copied: bool
     mask: str | None = None
     """The mask, as in `changelog.records.terms.Column`."""
+    own: str | None = None
+    """The type for a target of the same product, as in `changelog.records.terms.Column.behind`."""
     of_session: bool = False
     """Computed by each session that reads or writes the row, and not by all alike: never copied."""
 

@@ -11,9 +11,10 @@ from tailrace.changelog.records.terms import Position
 from tailrace.contract import resources
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
 from tailrace.databases.counters import Counter
-from tailrace.databases.extras import TableName
+from tailrace.databases.extras import Extra, TableName
 from tailrace.databases.mysql.connect import SERVER_ID, Connection, connect, execute, id_of, server_of, source_errors
 from tailrace.databases.mysql.counters import counters as counters_of
+from tailrace.databases.mysql.extras import extras as extras_of
 from tailrace.errors import TableStop, met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
 from tailrace.sources.findings import Writers
@@ -81,8 +82,9 @@ class MysqlSession:
         with source_errors("asking the source for its identity"):
             return id_of(execute(self.connection, SERVER_ID))
 
-    def extras(self, tables: Collection[TableName]) -> tuple[()]:
-        return ()
+    def extras(self, tables: Collection[TableName]) -> list[Extra]:
+        with source_errors("looking at indexes and defaults"):
+            return extras_of(partial(execute, self.connection), tables)
 
     def counters(self, tables: Collection[TableName]) -> list[Counter]:
         with source_errors("looking at AUTO_INCREMENT"):

@@ -17,6 +17,10 @@ from tailrace.sources.unrepresentable import limited
 _SIZES = "SELECT table_schema, table_name, table_rows, data_length FROM information_schema.tables WHERE {}"
 _ELSEWHERE = "Compute it in the target, or in a view over it."
 _UNLOGGED = "MariaDB does not log generated columns with every change", _ELSEWHERE
+_IN_TARGET = (
+    "a generated column: the target computes it",
+    "Run the statement that `tailrace doctor` prints for the copy.",
+)
 _OF_SESSION = (
     "a virtual column whose value depends on the time zone or the language of the session that computes it",
     f"Replace it by one that is STORED. {_ELSEWHERE.replace('Compute', 'Or compute')}",
@@ -25,13 +29,14 @@ _OF_SESSION = (
 
 def describe(table: MysqlTable, size: TableSize) -> TableSupport:
     wanted = None if table.options is None else table.options.columns
-    found = tuple(_column(c) if c.copied else _not_copied(c, wanted) for c in table.columns)
+    whole = table.options is not None and table.options.whole
+    found = tuple(_column(c) if c.copied else _not_copied(c, wanted, whole) for c in table.columns)
     return TableSupport(table.schema, found, size, table.stop is not None)
 
 
-def _not_copied(column: MysqlColumn, wanted: Sequence[str] | None) -> ColumnSupport:
+def _not_copied(column: MysqlColumn, wanted: Sequence[str] | None, whole: bool) -> ColumnSupport:
     unlogged = column.generated and (wanted is None or column.name in wanted)
-    computed = _OF_SESSION if column.of_session else _UNLOGGED
+    computed = _IN_TARGET if whole else _OF_SESSION if column.of_session else _UNLOGGED
     why = computed if unlogged else ("left out by options[].columns", "")
     return ColumnSupport(column.name, column.type.text, None, "NO", *why)
 
@@ -40,6 +45,8 @@ def _column(column: MysqlColumn) -> ColumnSupport:
     stop = unsupported(column)
     if stop is not None:
         return ColumnSupport(column.name, column.type.text, None, "NO", *stop)
+    if column.own is not None:
+        return ColumnSupport(column.name, column.type.text, column.type.text, "YES")
     known = column.name, column.type.text, column.form.logical
     if column.mask is not None:
         return ColumnSupport(*known, "YES", f"masked: {column.mask}")

@@ -132,6 +132,20 @@ def logical(type: ColumnType) -> str | None:
     return unsigned or _SIMPLE.get(type.name)
 
 
+def own(type: ColumnType, collation: str | None) -> str | None:
+    """The type as a table of another server is given it; None: the catalog does not have its labels."""
+    text = type.text
+    if type.labels:
+        if any("?" in label for label in type.labels):
+            return None
+        text = f"{type.name}({','.join(_literal(label) for label in type.labels)})"
+    if type.name == "geomcollection":
+        text = "geometrycollection"  # MariaDB's word, which MySQL has, too
+    if type.charset is None or collation is None:
+        return text
+    return f"{text} CHARACTER SET {type.charset} COLLATE {collation}"
+
+
 def as_other(type: ColumnType, logical: str) -> str | None:
     """The form of its values where they become text or bytes and are neither in the source; None: they do not."""
     if logical == "string":
@@ -142,6 +156,11 @@ def as_other(type: ColumnType, logical: str) -> str | None:
 def is_text(type: ColumnType) -> bool:
     """Text in the source, too, or a uuid. An address of MariaDB has several texts, of which the source finds each."""
     return as_other(type, "string") is None and not type.name.startswith("inet")
+
+
+def _literal(label: str) -> str:
+    """For sessions with NO_BACKSLASH_ESCAPES."""
+    return "'" + label.replace("'", "''") + "'"
 
 
 def _bits(width: int) -> str:

@@ -5,14 +5,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tailrace.databases.mysql.extras import COLUMN_LINE, COMMENT, lines_of
+from tailrace.targets.mysql.types import COLLATE
 from tailrace.targets.sql.session import HAS_ROWS, Place, TargetSession, WantedColumn, list_of, table
 
 WANTED = "_tailrace_wanted"
 _TABLE = """
 SELECT table_type, engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s
 """
-_LINE = re.compile(r"  (`(?:[^`]|``)+`) (.*?),?")
-_COMMENT = re.compile(r" COMMENT '(?:[^'\\]|''|\\.)*'")
 _CHECK = re.compile(r" CHECK \(.*\)$")
 
 
@@ -82,7 +82,7 @@ def _misfits_of(
     session: TargetSession, name: str, column: WantedColumn, wanted: ShownColumn, found: ShownColumn | None
 ) -> Iterator[tuple[str, str]]:
     quoted, what = session.quote(column.name), f"column {column.name!r}"
-    collate = f" COLLATE {wanted.collation}" if wanted.collation else ""
+    collate = f" COLLATE {wanted.collation}" if wanted.collation and COLLATE not in column.kind else ""
     rest = column.definition.removeprefix(f"{quoted} {column.kind}")
     definition = f"{quoted} {column.kind}{collate}{rest}"
     alter = f"ALTER TABLE {name} MODIFY COLUMN {definition}"
@@ -91,8 +91,8 @@ def _misfits_of(
     elif (found.kind, found.collation) != (wanted.kind, wanted.collation):
         one, other = (f"{each.kind} {each.collation}".strip() for each in (found, wanted))
         yield f"{what} is {one}, not {other}", alter
-    elif found.generated or "on update" in found.extra.lower():
-        yield f"{what} changes by itself", alter
+    elif found.generated:
+        yield f"{what} is generated", alter
     elif found.required and column.nullable and not column.key:
         yield f"{what} is NOT NULL", alter
 
@@ -101,21 +101,21 @@ def marking(session: TargetSession, place: Place, marks: Mapping[str, str]) -> I
     """Clauses of an ALTER TABLE that give columns their marks, and leave all else as it is."""
     defined = _defined(session, place)
     for column, mark in marks.items():
-        definition = _COMMENT.sub("", defined[session.quote(column)])
+        definition = COMMENT.sub("", defined[session.quote(column)])
         check = _CHECK.search(definition)
         at = len(definition) if check is None else check.start()
         yield f"MODIFY COLUMN {session.quote(column)} {definition[:at]}{mark}{definition[at:]}"
 
 
-def numbering(session: TargetSession, place: Place, column: str) -> str:
-    """The statement that gives a column AUTO_INCREMENT, and leaves all else as it is."""
+def given(session: TargetSession, place: Place, column: str, clause: str) -> str:
+    """The statement that gives a column a default or AUTO_INCREMENT, and leaves all else as it is."""
     name, definition = session.quote(column), _defined(session, place).get(session.quote(column), "bigint NOT NULL")
-    mark = _COMMENT.search(definition)
+    mark = COMMENT.search(definition)
     at = len(definition) if mark is None else mark.start()
-    return f"ALTER TABLE {table(session, place)} MODIFY COLUMN {name} {definition[:at]} AUTO_INCREMENT{definition[at:]}"
+    before = definition[:at].removesuffix(" DEFAULT NULL")
+    return f"ALTER TABLE {table(session, place)} MODIFY COLUMN {name} {before} {clause}{definition[at:]}"
 
 
 def _defined(session: TargetSession, place: Place) -> dict[str, str]:
     """The definitions of columns by their quoted names."""
-    ((_, text),) = session.rows(f"SHOW CREATE TABLE {table(session, place)}")
-    return {found[1]: found[2] for found in filter(None, map(_LINE.fullmatch, str(text).splitlines()))}
+    return {found[1]: found[2] for found in filter(None, map(COLUMN_LINE.fullmatch, lines_of(session.rows, *place)))}

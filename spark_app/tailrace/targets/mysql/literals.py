@@ -1,12 +1,13 @@
 """Values as literals of MySQL's SQL, and rows as statements of bounded size. Sessions run with NO_BACKSLASH_ESCAPES."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.changelog import keys
+from tailrace.targets.mysql import json_documents, types
 from tailrace.targets.sql.session import UnfitValue
 from tailrace.targets.sql.texts import dates, each, escaped, instants, json_text, placed
 
@@ -24,20 +25,36 @@ def literal(value: object) -> str:
     return str(value)
 
 
-def inserts(head: bytes, rows: pa.Table, usual: int, most: int) -> Iterator[bytes]:
-    """Statements that begin with `head` and take no more than `usual` bytes or, where one row is larger, `most`. Raises
-    `UnfitValue`."""
+def unlabelled_values(rows: pa.Table, kinds: Sequence[str]) -> dict[str, int]:
+    """How many values of each enum are the empty text that an invalid value became, which a strict session refuses."""
+    found: dict[str, int] = {}
+    for name, kind in zip(rows.column_names, kinds, strict=True):
+        if kind.startswith("enum(") and "" not in types.labels(kind):
+            empty = pc.sum(pc.equal(pc.binary_length(rows.column(name)), 0)).as_py()
+            found |= {name: int(empty)} if empty else {}
+    return found
+
+
+def inserts(head: bytes, rows: pa.Table, kinds: Sequence[str], sizes: tuple[int, int]) -> Iterator[bytes]:
+    """Statements that begin with `head` and take no more than the first of the sizes in bytes or, where one row is
+    larger, the second. `kinds`: the types of the columns in the target. Raises `UnfitValue`."""
     if not rows.num_rows:
         return
-    columns = [literals_of(name, rows.column(name)) for name in rows.column_names]
+    usual, most = sizes
+    columns = [
+        json_documents.literals(rows.column(name).combine_chunks())
+        if kind == "json"
+        else literals_of(name, rows.column(name))
+        for name, kind in zip(rows.column_names, kinds, strict=True)
+    ]
     comma = pa.scalar(",", pa.large_string())
     joined = pc.binary_join_element_wise(*columns, comma, null_handling="replace", null_replacement="NULL")
-    sizes = np.asarray(pc.binary_length(joined)) + len("(),")
-    largest = int(sizes.argmax())
-    if len(head) + sizes[largest] >= most:
+    lengths_of = np.asarray(pc.binary_length(joined)) + len("(),")
+    largest = int(lengths_of.argmax())
+    if len(head) + lengths_of[largest] >= most:
         lengths = [len(column[largest].as_py() or "") for column in columns]
         raise UnfitValue(rows.column_names[int(np.argmax(lengths))], _TOO_LARGE)
-    ends, begin, texts = np.cumsum(sizes), 0, joined.to_pylist()
+    ends, begin, texts = np.cumsum(lengths_of), 0, joined.to_pylist()
     while begin < len(texts):
         before = ends[begin - 1] if begin else 0
         end = max(begin + 1, int(np.searchsorted(ends, before + min(usual, most) - len(head), side="right")))
@@ -58,7 +75,9 @@ def literals_of(name: str, column: pa.ChunkedArray) -> pa.Array:
         return each(values, lambda value: f"x'{value.hex()}'")
     if pa.types.is_floating(kind):
         return _doubles(name, values)
-    return _quoted(_texts(name, values))
+    if pa.types.is_decimal(kind) and kind.scale == 0:
+        return _texts(name, values)  # quoted, the target's `bit` would take the digits for bytes
+    return quoted(_texts(name, values))
 
 
 def _texts(name: str, values: pa.Array) -> pa.Array:
@@ -74,7 +93,7 @@ def _texts(name: str, values: pa.Array) -> pa.Array:
     return values.cast(pa.large_string())
 
 
-def _quoted(texts: pa.Array) -> pa.Array:
+def quoted(texts: pa.Array) -> pa.Array:
     quote, nothing = (pa.scalar(text, pa.large_string()) for text in ("'", ""))
     return pc.binary_join_element_wise(quote, escaped(texts, _QUOTE), quote, nothing)
 

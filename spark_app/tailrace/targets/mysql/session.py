@@ -4,6 +4,7 @@ Each statement that defines a table commits by itself. So a copy's record is wri
 record's number in its comment, and each column carries its id and type: whoever was interrupted finds what is there.
 """
 
+import hashlib
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,12 +16,15 @@ import pymysql
 
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.databases.counters import Counter
+from tailrace.databases.extras import Extra
 from tailrace.databases.mysql.connect import Connection, MyConfig, Server, connect, database_errors, execute, server_of
 from tailrace.databases.mysql.counters import counters as counters_of
+from tailrace.databases.mysql.extras import CLAUSE
+from tailrace.databases.mysql.extras import extras as extras_of
 from tailrace.databases.mysql.faults import number as error_number
 from tailrace.errors import Retry, TargetRefused
 from tailrace.targets.mysql import fit, types
-from tailrace.targets.mysql.literals import inserts, literal
+from tailrace.targets.mysql.literals import inserts, literal, unlabelled_values
 from tailrace.targets.sql.session import (
     COUNT,
     NUMBER,
@@ -44,6 +48,13 @@ COLLATIONS = {"mysql": "utf8mb4_0900_bin", "mariadb": "utf8mb4_nopad_bin"}
 LOCK, LOCK_SECONDS = "tailrace", 60
 UNFIT = (1264, 1265, 1292, 1366, 1406)
 """A value is out of its column's range, or too long for it."""
+NO_COLLATION = (1115, 1253, 1273)
+"""There is no such character set, or no such collation of it."""
+ONLY = {"json": "mysql", "uuid": "mariadb", "inet4": "mariadb", "inet6": "mariadb"}
+"""Types that one of the two has, or has as something else."""
+TEMPORAL = ("date", "datetime", "timestamp", "time")
+NOTED = 800
+"""Characters of a type in a comment."""
 _COLUMN = re.compile(r"column (?:`[^`]*`\.`[^`]*`\.)?['`](.+?)['`] at row")
 _COPY, _MARK = re.compile(r"Tailrace copy (\d+)"), re.compile(r"Tailrace (\d+) (.+)")
 
@@ -54,9 +65,11 @@ class MysqlTargetSession:
     binary, text = "longblob", types.TEXT
     row_key = f"{ROW} bigint unsigned NOT NULL AUTO_INCREMENT INVISIBLE PRIMARY KEY"
 
-    def __init__(self, config: MyConfig, *, keeps_rows: bool = False) -> None:
+    def __init__(self, config: MyConfig, source: str = "", *, keeps_rows: bool = False) -> None:
+        """`source`: the product that columns come from."""
         self._connection: Connection = connect(config)
-        self.keeps_rows = keeps_rows
+        self.keeps_rows, self._source = keeps_rows, source
+        self._known: dict[str, bool] = {}
         self._place, self._is_alone = config.place, False
         with self._errors():
             self.server: Server = server_of(self._connection)
@@ -115,24 +128,83 @@ class MysqlTargetSession:
         with self._errors():
             return int(self._connection.query(_filled(statement, values)))
 
-    def load(self, table: str, columns: Sequence[str], rows: Iterable[pa.Table]) -> int:
-        head, size = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ".encode(), 0
+    def load(self, table: str, columns: Definitions, rows: Iterable[pa.Table]) -> int:
+        into, kinds, size = f"INTO {table} ({', '.join(name for name, _ in columns)}) VALUES ", _kinds(columns), 0
         with self._errors(), _unfit_values():
             for part in rows:
                 for at in range(0, part.num_rows, INSERT_ROWS):
-                    for statement in inserts(head, part.slice(at, INSERT_ROWS), INSERT_BYTES, self._packet):
+                    some = part.slice(at, INSERT_ROWS)
+                    unlabelled = unlabelled_values(some, kinds)
+                    head = f"INSERT IGNORE {into}" if unlabelled else f"INSERT {into}"
+                    warned = 0
+                    for statement in inserts(head.encode(), some, kinds, (INSERT_BYTES, self._packet)):
                         size += len(statement)
                         self._connection.query(statement)
+                        warned += self._warnings() if unlabelled else 0
+                    if warned != sum(unlabelled.values()):
+                        raise UnfitValue(next(iter(unlabelled)), "a value that its type in the target does not take")
         return size
+
+    def _warnings(self) -> int:
+        ((found,),) = execute(self._connection, "SELECT @@warning_count")
+        return int(found)
 
     def quote(self, name: str) -> str:
         return "`" + name.replace("`", "``") + "`"
 
     def type_of(self, schema: TableSchema, column: Column) -> str:
-        return types.type_of(schema, column)
+        own = self._own(schema, column)
+        if own is not None:
+            return own
+        kind = types.type_of(schema, column)
+        # A table that was taken over may have another collation.
+        text = self._source == "mysql" and kind.startswith(("longtext", "varchar"))
+        return f"{kind} CHARACTER SET utf8mb4{types.COLLATE}{self.collation}" if text else kind
+
+    def _own(self, schema: TableSchema, column: Column) -> str | None:
+        """The type that it has in the source. Those of a key share its length: all are the source's own, or none is."""
+        if self._source != "mysql":
+            return None
+        kinds = [types.own_type(each) for each in (schema.key_columns if column.key is not None else (column,))]
+        return types.own_type(column) if all(kind is not None and self._has(kind) for kind in kinds) else None
+
+    def _word(self, column: Column) -> str:
+        """The name of the type that it has in a source of these products; empty: there is none."""
+        return types.word(column.behind or "") if self._source == "mysql" else ""
+
+    def _has(self, kind: str) -> bool:
+        """MySQL and MariaDB have some types and collations each for themselves."""
+        what = types.word(kind)
+        product = ONLY.get(what)
+        if product is not None:
+            return self.server.product == product
+        collation = kind.rpartition(types.COLLATE)[2] if types.COLLATE in kind else ""
+        if collation and collation not in self._known:
+            charset = kind.rpartition(types.COLLATE)[0].rpartition(" ")[2]
+            try:
+                execute(self._connection, f"SELECT CONVERT('' USING {charset}){types.COLLATE}{collation}")
+            except pymysql.MySQLError as error:
+                if error_number(error) not in NO_COLLATION:
+                    raise
+                self._known[collation] = False
+            else:
+                self._known[collation] = True
+        return self._known.get(collation, True)
 
     def mark(self, column: Column, kind: str) -> str:
-        return f" COMMENT {literal(f'Tailrace {column.id} {kind}')}"
+        return f" COMMENT {literal(f'Tailrace {column.id} {self.noted(kind)}')}"
+
+    def noted(self, kind: str) -> str:
+        """A comment has 1,024 characters."""
+        if len(kind) <= NOTED:
+            return kind
+        return f"{types.word(kind)} {hashlib.sha256(kind.encode()).hexdigest()}"
+
+    def readable(self, column: Column, alias: str) -> str:
+        name = f"{alias}.{self.quote(column.name)}"
+        if column.type == "string":
+            return f"CONVERT({name} USING utf8mb4)"
+        return f"{name} + 0" if self._word(column) == "bit" else name
 
     def cast(self, expression: str, kind: str) -> str:
         return expression
@@ -158,7 +230,16 @@ class MysqlTargetSession:
         return counters_of(self.rows, self.server, tables)
 
     def numbering(self, place: Place, column: str) -> str:
-        return fit.numbering(self, place, column)
+        return fit.given(self, place, column, "AUTO_INCREMENT")
+
+    def extras(self, tables: Collection[Place]) -> list[Extra]:
+        return extras_of(self.rows, tables)
+
+    def statement(self, extra: Extra, place: Place) -> str:
+        if not extra.statement.startswith(CLAUSE):
+            return extra.created_at(table(self, place), self.quote(place[0]))
+        _, column, clause = extra.statement.split(CLAUSE, 2)
+        return fit.given(self, place, column, clause)
 
     def advance(self, counter: Counter, number: int) -> None:
         self.run(f"ALTER TABLE {table(self, counter.name)} AUTO_INCREMENT = {number}")
@@ -205,7 +286,9 @@ class MysqlTargetSession:
         clauses = [*fit.marking(self, place, marks), *([] if keyed else [f"ADD COLUMN {self.row_key}"])]
         note(number)
         comment = literal(f"Tailrace copy {number}")
-        self.run(f"ALTER TABLE {table(self, place)} {', '.join(clauses)}, {self._options} COMMENT={comment}")
+        # Its columns keep their character sets: those that do not name them have the table's.
+        options = "" if self._source == "mysql" else self._options
+        self.run(f"ALTER TABLE {table(self, place)} {', '.join(clauses)}, {options} COMMENT={comment}")
 
     def alter(self, place: Place, change: Alteration, admit: Callable[[], None]) -> None:
         self.alone()
@@ -276,6 +359,12 @@ class MysqlTargetSession:
         same = f"t.{name} <=> w.{name}"
         if column.type.startswith("float"):  # 0.0 and -0.0 are equal
             same += f" AND CAST(t.{name} AS CHAR) <=> CAST(w.{name} AS CHAR)"
+        kind = self._word(column)
+        if kind == "json":  # so are 1 and 1.0
+            return f"CAST(t.{name} AS CHAR) <=> CAST(w.{name} AS CHAR)"
+        if kind and column.type in ("string", "binary") and kind not in TEMPORAL:
+            # Collations have equal texts.
+            return f"CAST(t.{name} AS BINARY) <=> CAST(w.{name} AS BINARY)"
         return same
 
     def written(self, schema: TableSchema, alias: str) -> str:
@@ -297,6 +386,10 @@ class MysqlTargetSession:
 
     def _errors(self) -> Any:
         return database_errors(self._place, "target")
+
+
+def _kinds(columns: Definitions) -> list[str]:
+    return [kind for _, kind in columns]
 
 
 def _number(comment: object) -> int:

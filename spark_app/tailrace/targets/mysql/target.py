@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing_extensions import override
 
 from tailrace.changelog.records.terms import TableSchema
-from tailrace.databases.mysql.connect import SERVER_ID, MyConfig, id_of
+from tailrace.databases.mysql.connect import SERVER_ID, MyConfig, id_of, replica_status
 from tailrace.errors import TableStop, TargetRefused
 from tailrace.targets.api import Obstacle
 from tailrace.targets.mysql.examination import added
@@ -21,6 +21,10 @@ from tailrace.targets.sql.target import SqlTarget
 
 OLDEST = {"mysql": (8, 0, 23), "mariadb": (10, 6)}
 """The first ones with columns that `SELECT *` does not show, and with definitions that are changed whole or not."""
+_RIGHT = """
+SELECT EXISTS (SELECT 1 FROM information_schema.user_privileges
+                WHERE grantee = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''') AND privilege_type = %s)
+"""
 NAMES = {"mysql": "MySQL", "mariadb": "MariaDB"}
 NAME_CHARACTERS = 64
 OF_THE_SERVER = frozenset({"information_schema", "mysql", "performance_schema", "sys"})
@@ -53,7 +57,7 @@ class MysqlTarget(SqlTarget):
             "SELECT @@read_only, @@lower_case_table_names, @@log_bin, @@binlog_format"
         )
         if str(read_only) not in ("0", "OFF"):
-            raise TargetRefused(f"{self.place} is read only", "Name the primary server.")
+            self._require_way_back(session)
         if fold:
             raise TargetRefused(
                 f"{self.place} does not tell names of tables apart by case (lower_case_table_names is {fold})",
@@ -63,6 +67,22 @@ class MysqlTarget(SqlTarget):
             raise TargetRefused(
                 f"{self.place} writes its binary log by statements", "Set binlog_format to ROW or MIXED on the server."
             )
+
+    def _require_way_back(self, session: MysqlTargetSession) -> None:
+        """A server that is read-only for programs, after a cutover, may be written by those who have the right to."""
+        right = "CONNECTION_ADMIN" if session.server.product == "mysql" else "READ ONLY ADMIN"
+        user = session.quote(self._server.username)
+        fix = f"Name the primary server. For the way back of a cutover, run `GRANT {right} ON *.* TO {user}`."
+        refused = TargetRefused(f"{self.place} is read only", fix)
+        try:
+            reads_along = session.rows(replica_status(session.server))
+        except TargetRefused:
+            raise refused from None
+        if reads_along:
+            raise TargetRefused(f"{self.place} is a replica, and read only", "Name the primary server.")
+        ((granted,),) = session.rows(_RIGHT, right)
+        if not granted:
+            raise refused
 
     def _try(self, session: MysqlTargetSession) -> None:
         """Rights are granted in so many ways that only an attempt tells."""
@@ -84,7 +104,7 @@ class MysqlTarget(SqlTarget):
             return id_of(session.rows(SERVER_ID))
 
     def obstacles(self, schemas: Sequence[TableSchema], log_id: str | None) -> list[Obstacle]:
-        with closing(MysqlTargetSession(self._config(), keeps_rows=self._keeps_rows)) as session:
+        with closing(MysqlTargetSession(self._config(), self._source, keeps_rows=self._keeps_rows)) as session:
             known = owners(session)
             places = self._places(schemas)
             found = [
@@ -119,4 +139,4 @@ class MysqlTarget(SqlTarget):
 
     @override
     def _sessions(self, source: str) -> SessionPool:
-        return SessionPool(partial(MysqlTargetSession, self._config(), keeps_rows=self._keeps_rows))
+        return SessionPool(partial(MysqlTargetSession, self._config(), source, keeps_rows=self._keeps_rows))

@@ -1,5 +1,7 @@
 """The types of columns in MySQL and MariaDB: the nearest that holds every value of a logical type exactly. Pure."""
 
+import re
+
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.changelog.types import decimal_parts
 
@@ -26,6 +28,11 @@ KEY_BYTES = 3072
 FIXED_BYTES = 20
 """No other type takes more in a key."""
 CHARACTER_BYTES = 4
+NO_KEYS = frozenset(
+    ("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob", "json")
+)
+"""Types of which a key can only have the beginning."""
+COLLATE = " COLLATE "
 _OF_ANY_LENGTH = {"longtext": ("varchar", CHARACTER_BYTES), "longblob": ("varbinary", 1)}
 
 
@@ -39,6 +46,26 @@ def type_of(schema: TableSchema, column: Column) -> str:
     most = (KEY_BYTES - FIXED_BYTES * (len(kinds) - lengths)) // lengths
     name, size = _OF_ANY_LENGTH[kind]
     return f"{name}({most // size})"
+
+
+def word(kind: str) -> str:
+    """The type's name alone."""
+    return re.split(r"[ (]", kind, maxsplit=1)[0]
+
+
+def own_type(column: Column) -> str | None:
+    """The type that the column has in its MySQL or MariaDB; None: its values come in another form, or a key cannot
+    have it. In older servers a `timestamp` is NOT NULL unless it says otherwise."""
+    kind = column.behind
+    if kind is None or (column.key is not None and word(kind) in NO_KEYS):
+        return None
+    return f"{kind} NULL" if word(kind) == "timestamp" and column.key is None else kind
+
+
+def labels(kind: str) -> list[str]:
+    """The labels of an enum of `own_type`."""
+    found = re.findall(r"'((?:[^']|'')*)'", kind.partition("(")[2])
+    return [label.replace("''", "'") for label in found]
 
 
 def _general(logical: str) -> str:

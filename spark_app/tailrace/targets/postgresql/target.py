@@ -7,16 +7,13 @@ from functools import partial
 from typing_extensions import override
 
 from tailrace.changelog.records.terms import TableSchema
-from tailrace.databases.extras import Extra
 from tailrace.databases.postgresql.connect import DATABASE, PgConfig
-from tailrace.databases.postgresql.extras import extras as extras_of
 from tailrace.errors import TableStop, TargetRefused
 from tailrace.targets.api import Obstacle
 from tailrace.targets.postgresql.examination import TargetExamination
 from tailrace.targets.postgresql.session import PgTargetSession
 from tailrace.targets.sql.obstacles import merged
 from tailrace.targets.sql.pool import SessionPool
-from tailrace.targets.sql.session import table
 from tailrace.targets.sql.target import SqlTarget
 
 OLDEST = 140000
@@ -67,22 +64,6 @@ class PgTarget(SqlTarget):
             looked = TargetExamination(session, self._server.username, log_id, self._adopts)
             places = self._places(schemas)
             return [*merged(places), *looked.obstacles(places)]
-
-    @override
-    def lacked(self, extras: Sequence[Extra], schemas: Sequence[TableSchema]) -> dict[str, list[str]]:
-        places = {(schema.schema_name, schema.table_name): (schema, place) for schema, place in self._places(schemas)}
-        with closing(PgTargetSession(self._config(), "")) as session:
-            there = session.relations({place[0] for _, place in places.values()})
-            found = {(extra.table, extra.what) for extra in extras_of(session.rows, list(there))}
-            lacked: dict[str, list[str]] = {}
-            for extra in extras:
-                schema, place = places.get(extra.table, (None, ("", "")))
-                if schema is None or place not in there or (place, extra.what) in found or not extra.statement:
-                    continue
-                if extra.columns <= {column.name for column in schema.columns}:
-                    statement = extra.created_at(table(session, place), session.quote(place[0]))
-                    lacked.setdefault(schema.name, []).append(statement)
-            return lacked
 
     @override
     def shown(self, schema: TableSchema) -> TableSchema:

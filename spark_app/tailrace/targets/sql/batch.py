@@ -69,7 +69,7 @@ class _Batch:
         if completed is not None:
             self.session.run(f"INSERT INTO {self.table} ({names}) SELECT {names} FROM {completed}")
         elif written.num_rows:
-            self.session.load(self.table, list(map(self.session.quote, self.work.names)), [written])
+            self.session.load(self.table, definitions(self.session, part.schema), [written])
         holes = frozenset(keys.keys(numbered.keys(np.flatnonzero(folded.holes).astype(np.int64))))
         for finish in part.finished:
             holes = self._finish(finish, chunks, holes)
@@ -95,7 +95,7 @@ class _Batch:
         columns = definitions(self.session, self.work.slice.schema, NUMBERED)
         rows = self.staging.empty("rows", columns, (NUMBER,))
         staged = written.add_column(0, NUMBER, pa.array(np.arange(written.num_rows)))
-        self.session.load(rows, [name for name, _ in columns], [staged])
+        self.session.load(rows, columns, [staged])
         pool = self.staging.empty("pool", columns, (NUMBER,))
         for chunk, numbers, labels in lacking.sources(server, numbered, self.work):
             source = (
@@ -193,7 +193,7 @@ def keys_of(finish: FinishedSnapshot, staging: Staging, chunks: StagedChunks) ->
     for chunk in (chunk for chunk in finish.chunks if chunk.path is not None):
         place = f"{SCHEMA}.{session.quote(str(chunk.path))}"
         session.run(f"INSERT INTO {kept} ({names}) SELECT {chunks.key_list(chunk)} FROM {place} c")
-    session.load(kept, quoted, _changed_since(work, finish))
+    session.load(kept, staging.key_columns(), _changed_since(work, finish))
     return kept
 
 

@@ -56,7 +56,7 @@ def evolve(
     old = session.columns(place)
     if old is None:
         old = {column.id: (column.name, session.type_of(before, column)) for column in before.columns}
-    new = {column.id: (column.name, session.type_of(after, column)) for column in after.columns}
+    new = {column.id: (column.name, session.noted(session.type_of(after, column))) for column in after.columns}
     if dict(old) == new:
         return
     changed = []
@@ -67,7 +67,7 @@ def evolve(
                 AlteredColumn(
                     session.quote(name),
                     session.quote(wanted),
-                    None if kind == wanted_kind else wanted_kind,
+                    None if kind == wanted_kind else session.type_of(after, column),
                     _definition(session, after, column),
                 )
             )

@@ -57,8 +57,8 @@ class SqlLook:
             staged = session.listed(named, wanted)
             temporary = session.temporary("_tailrace_wanted", defined(named)) if staged is None else None
             if temporary is not None:
-                session.load(temporary, [name for name, _ in named], [wanted])
-            taken = ", ".join(text_of(session, f"t.{session.quote(name)}", kinds[name]) for name in take)
+                session.load(temporary, named, [wanted])
+            taken = ", ".join(session.readable(by_name[name], "t") for name in take)
             there, on = table(session, copy.where), equal(session, columns)
             rows = session.rows(f"SELECT {taken} FROM {there} t JOIN {staged or temporary} u ON {on} LIMIT {most + 1}")
             if temporary is not None:
@@ -83,11 +83,6 @@ class SqlLook:
             found = _Comparison(staging, there, StagedChunks(session, work, ServerRows())).compare()
             staging.drop()
             return found
-
-
-def text_of(session: TargetSession, column: str, kind: pa.DataType) -> str:
-    """The column as `column_of` takes it."""
-    return session.cast(column, session.text) if pa.types.is_string(kind) else column
 
 
 def column_of(values: Sequence[object], kind: pa.DataType) -> pa.Array:
@@ -120,10 +115,9 @@ class _Comparison:
         return superfluous(self._columns(rows)) + alone.beyond_chunks()
 
     def _key_texts(self) -> str:
-        """The key's columns of `t`; those of texts may have a type of which the client makes something else."""
-        session, work = self.staging.session, self.staging.work
-        columns = ((f"t.{session.quote(name)}", kind) for name, kind in zip(work.key, work.key_types, strict=True))
-        return ", ".join(text_of(session, column, kind) for column, kind in columns)
+        """The key's columns of `t`."""
+        columns = self.staging.work.slice.schema.key_columns
+        return ", ".join(self.staging.session.readable(column, "t") for column in columns)
 
     def _columns(self, rows: list[tuple[object, ...]]) -> Columns:
         kinds = self.staging.work.key_types

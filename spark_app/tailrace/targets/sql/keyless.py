@@ -20,9 +20,9 @@ def apply_keyless(session: TargetSession, log: ObjectAccess, part: TableSlice, t
     """Bring the table's rows forward; its columns are the batch's already."""
     work, counted = fold_input(part, log), CountedSlice.of(part)
     _put_chunks(session, work, counted, table)
-    changes, names = CountedChanges(work, counted), [session.quote(name) for name in work.names]
+    changes, columns = CountedChanges(work, counted), definitions(session, part.schema)
     if changes.only_inserts:
-        session.load(table, names, changes.rows())
+        session.load(table, columns, changes.rows())
         return
     counts = changes.counts(lambda _: None)
     wanted = _Wanted(session, work, table, _deleted(work, changes, counts))
@@ -30,7 +30,7 @@ def apply_keyless(session: TargetSession, log: ObjectAccess, part: TableSlice, t
     counted.check(counts, there)
     written, marks = counts.settled(there)
     wanted.delete(marks)
-    session.load(table, names, changes.rows(written))
+    session.load(table, columns, changes.rows(written))
 
 
 def _put_chunks(session: TargetSession, work: FoldInput, counted: CountedSlice, table: str) -> None:
@@ -88,7 +88,7 @@ class _Wanted:
         if listed is not None:
             return listed
         self._made = self._session.wanted("_tailrace_wanted", schema, defined(columns))
-        self._session.load(self._made, [name for name, _ in columns], [numbered])
+        self._session.load(self._made, columns, [numbered])
         return self._made
 
     def _drop(self) -> None:

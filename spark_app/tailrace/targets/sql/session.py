@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.databases.counters import Counter
+from tailrace.databases.extras import Extra
 from tailrace.errors import TableStop
 
 Place = tuple[str, str]
@@ -105,9 +106,9 @@ class TargetSession(Protocol):
     def run(self, statement: str, *values: object) -> int:
         """The number of rows that it changed."""
 
-    def load(self, table: str, columns: Sequence[str], rows: Iterable[pa.Table]) -> int:
-        """Load rows in bulk; `columns`: their names in the table (quoted), in the order of the rows' columns. Returns
-        the bytes that were sent. Raises `UnfitValue`."""
+    def load(self, table: str, columns: Definitions, rows: Iterable[pa.Table]) -> int:
+        """Load rows in bulk; `columns`: those of the table, in the order of the rows' columns. Returns the bytes that
+        were sent. Raises `UnfitValue`."""
 
     def quote(self, name: str) -> str: ...
 
@@ -116,6 +117,12 @@ class TargetSession(Protocol):
 
     def mark(self, column: Column, kind: str) -> str:
         """A text behind a column's definition in a copy by which `columns` finds it again."""
+
+    def noted(self, kind: str) -> str:
+        """A column's type as `columns` tells it."""
+
+    def readable(self, column: Column, alias: str) -> str:
+        """The column as an expression whose values are those of its logical type, whatever its type in the target."""
 
     def cast(self, expression: str, kind: str) -> str:
         """The expression as a value of this type, where it is about to be stored in such a column."""
@@ -132,6 +139,12 @@ class TargetSession(Protocol):
 
     def numbering(self, place: Place, column: str) -> str:
         """The statement that lets a column get numbers."""
+
+    def extras(self, tables: Collection[Place]) -> Sequence[Extra]:
+        """What these tables have beyond columns and keys, as `sources.api.Session.extras`."""
+
+    def statement(self, extra: Extra, place: Place) -> str:
+        """The statement that gives a copy what the source has; empty: there is none."""
 
     def advance(self, counter: Counter, number: int) -> None:
         """Let this number be the next one that a counter gives."""

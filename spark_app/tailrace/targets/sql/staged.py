@@ -63,7 +63,7 @@ class SqlChunkWriter:
         path = f"chunk_{self.schema.table_id}_{secrets.token_hex(8)}"
         noted = _Noted(self.schema)
         with self.sessions.session() as session:
-            table = f"{SCHEMA}.{path}"
+            table, columns = f"{SCHEMA}.{path}", definitions(session, self.schema, NUMBERED)
 
             def define() -> None:
                 session.run(
@@ -72,12 +72,11 @@ class SqlChunkWriter:
                     self.log_id,
                     self.schema.table_id,
                 )
-                session.unlogged(table, defined(definitions(session, self.schema, NUMBERED)))
+                session.unlogged(table, defined(columns))
 
             with session.transaction(define):
-                names = [NUMBER, *(session.quote(column.name) for column in self.schema.columns)]
                 try:
-                    size = session.load(table, names, noted.numbered(rows))
+                    size = session.load(table, columns, noted.numbered(rows))
                 except UnfitValue as error:
                     raise error.of(self.schema.name) from None
                 if noted.rows:

@@ -38,7 +38,7 @@ class Staging:
         if listed is not None:
             return listed
         made = self.empty(name, columns, key)
-        self.session.load(made, [column for column, _ in columns], [rows])
+        self.session.load(made, columns, [rows])
         return made
 
     def empty(self, name: str, columns: Definitions, key: Sequence[str] = ()) -> str:

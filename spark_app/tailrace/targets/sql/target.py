@@ -89,7 +89,20 @@ class SqlTarget:
         return [name for name in names if known.get(at := self._at(name)) != (log_id, there.get(at))]
 
     def lacked(self, extras: Sequence[Extra], schemas: Sequence[TableSchema]) -> dict[str, list[str]]:
-        return {}
+        places = {(schema.schema_name, schema.table_name): (schema, place) for schema, place in self._places(schemas)}
+        lacked: dict[str, list[str]] = {}
+        with self._sessions("").session() as session:
+            there = session.relations({place[0] for _, place in places.values()})
+            copies = [place for _, place in places.values() if place in there]
+            found = {(extra.table, extra.what) for extra in session.extras(copies)}
+            for extra in extras:
+                schema, place = places.get(extra.table, (None, ("", "")))
+                if schema is None or place not in there or (place, extra.what) in found:
+                    continue
+                statement = session.statement(extra, place)
+                if statement and extra.columns <= {column.name for column in schema.columns}:
+                    lacked.setdefault(schema.name, []).append(statement)
+        return lacked
 
     def _at(self, name: TableName) -> Place:
         """The place of the copy of a table that was first captured under this name."""

@@ -36,7 +36,7 @@ HEAD = b"INSERT INTO t VALUES "
 )
 def test_each_value_has_one_spelling(value: Any, kind: pa.DataType, text: str) -> None:
     rows = pa.table({"a": pa.array([value], kind), "b": pa.array([1])})
-    assert list(inserts(HEAD, rows, 1000, 1000)) == [HEAD + f"({text},1)".encode()]
+    assert list(inserts(HEAD, rows, ["", ""], (1000, 1000))) == [HEAD + f"({text},1)".encode()]
 
 
 @pytest.mark.parametrize(
@@ -52,15 +52,15 @@ def test_each_value_has_one_spelling(value: Any, kind: pa.DataType, text: str) -
 )
 def test_a_value_that_the_server_does_not_have_is_named(value: Any, kind: pa.DataType) -> None:
     with pytest.raises(UnfitValue, match=r"^odd:"):
-        list(inserts(HEAD, pa.table({"id": [1], "odd": pa.array([value], kind)}), 1000, 1000))
+        list(inserts(HEAD, pa.table({"id": [1], "odd": pa.array([value], kind)}), ["", ""], (1000, 1000)))
 
 
 def test_statements_are_as_long_as_asked_for_unless_a_row_is_longer() -> None:
     texts = ["a", "b" * 60, "c", "d", "e" * 10, "f" * 200, "g"]
-    found = [text.removeprefix(HEAD).decode() for text in inserts(HEAD, pa.table({"a": texts}), 60, 1000)]
+    found = [text.removeprefix(HEAD).decode() for text in inserts(HEAD, pa.table({"a": texts}), [""], (60, 1000))]
     assert [text.count("(") for text in found] == [1, 1, 3, 1, 1]
     assert ",".join(found) == ",".join(f"('{text}')" for text in texts)
-    assert list(inserts(HEAD, pa.table({"a": pa.array([], pa.string())}), 60, 1000)) == []
+    assert list(inserts(HEAD, pa.table({"a": pa.array([], pa.string())}), [""], (60, 1000))) == []
 
 
 def test_values_of_our_own_statements_are_spelled_alike() -> None:
