@@ -18,8 +18,16 @@ class Answers:
     def __init__(self, product: str, version: Sequence[int], settings: tuple[object, ...]) -> None:
         self.server, self.settings = Server(product, tuple(version), "id"), settings
 
-    def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        return [self.settings]
+    replicates: tuple[tuple[Any, ...], ...] = ()
+    granted = 0
+
+    def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        if statement.startswith("SHOW"):
+            return list(self.replicates)
+        return [(self.granted,)] if values else [self.settings]
+
+    def quote(self, name: str) -> str:
+        return f"`{name}`"
 
 
 def required(product: str, version: Sequence[int], settings: tuple[object, ...] = GOOD) -> None:
@@ -42,6 +50,28 @@ def test_a_server_that_lacks_something_is_refused(
 ) -> None:
     with pytest.raises(TargetRefused, match=words):
         required(product, version, settings)
+
+
+@pytest.mark.parametrize(
+    ("product", "replicates", "granted", "words"),
+    [
+        ("mysql", (), 0, "GRANT CONNECTION_ADMIN ON"),
+        ("mariadb", (), 0, "GRANT READ ONLY ADMIN ON"),
+        ("mysql", (("row",),), 1, "is a replica"),
+        ("mysql", (), 1, None),
+    ],
+)
+def test_a_server_that_is_read_only_for_programs_takes_the_way_back(
+    product: str, replicates: tuple[tuple[Any, ...], ...], granted: int, words: str | None
+) -> None:
+    answers = Answers(product, (11, 8), (1, 0, 1, "ROW"))
+    answers.replicates, answers.granted = replicates, granted
+    target = MysqlTarget(TargetSpec.model_validate({"type": "mysql", "host": "h", "username": "u"}))
+    if words is None:
+        target._require(cast(MysqlTargetSession, answers))
+        return
+    with pytest.raises(TargetRefused, match=words):
+        target._require(cast(MysqlTargetSession, answers))
 
 
 def test_the_first_releases_that_have_all_are_taken() -> None:
