@@ -52,8 +52,8 @@ class Column(Closed):
     mask: str | None = None
     """The mask that replaced its values (`tailrace.selection.masking`); None: they are the source's."""
     behind: str | None = Field(default=None, exclude_if=is_unset)
-    """The type for a target of the source's product: in PostgreSQL the one behind a domain, in MySQL with character set
-    and collation; None: there is none, its values come in another form, or it is another target."""
+    """The type for a target of the source's product, where `source_type` does not say it all: the one behind a domain,
+    or with character set and collation; None: there is none, its values come in another form, or another target."""
 
 
 def is_false(flag: bool | int) -> bool:

@@ -19,7 +19,7 @@ _ELSEWHERE = "Compute it in the target, or in a view over it."
 _UNLOGGED = "MariaDB does not log generated columns with every change", _ELSEWHERE
 _IN_TARGET = (
     "a generated column: the target computes it",
-    "Run the statement that `tailrace doctor` prints for the copy.",
+    "Add it to the copy, if it is needed there.",
 )
 _OF_SESSION = (
     "a virtual column whose value depends on the time zone or the language of the session that computes it",

@@ -159,7 +159,7 @@ def is_text(type: ColumnType) -> bool:
 
 
 def _literal(label: str) -> str:
-    """For sessions with NO_BACKSLASH_ESCAPES."""
+    """The text in a session with NO_BACKSLASH_ESCAPES."""
     return "'" + label.replace("'", "''") + "'"
 
 

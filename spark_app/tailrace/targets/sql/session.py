@@ -141,7 +141,7 @@ class TargetSession(Protocol):
         """The statement that lets a column get numbers."""
 
     def extras(self, tables: Collection[Place]) -> Sequence[Extra]:
-        """What these tables have beyond columns and keys, as `sources.api.Session.extras`."""
+        """All that these tables have beyond columns and keys, as `sources.api.Session.extras`."""
 
     def statement(self, extra: Extra, place: Place) -> str:
         """The statement that gives a copy what the source has; empty: there is none."""
