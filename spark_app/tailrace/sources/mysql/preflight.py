@@ -234,7 +234,7 @@ def cascades(facts: Facts) -> Iterator[Finding]:
                     " cases): then delete its rows by statements on it, or exclude it."
                 )
             else:
-                fix = f"Capture {'.'.join(found.parent)}, too: then what they change there is read again."
+                fix = f"Capture {'.'.join(found.parent)}, too: then such rows of {found.child} are read again."
         elif found.denied:
             what = f"{facts.user} may not see the foreign keys of {found.child}: changes that reach it through one with"
             what += " CASCADE or SET NULL are not in the log"
