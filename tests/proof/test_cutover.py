@@ -127,7 +127,7 @@ class Move:
         return forked(["cutover", *here, *arguments], environment, output).wait(120), output.read_text()
 
 
-@pytest.mark.turn(0, 2)
+@pytest.mark.turn(0, 6)
 @pytest.mark.timeout(600)
 def test_programs_move_to_a_newer_server_and_back(tmp_path: Path) -> None:
     with PostgresServer(14) as old, PostgresServer(18) as new:
@@ -161,7 +161,7 @@ def test_programs_move_to_a_newer_server_and_back(tmp_path: Path) -> None:
             back.deployment.close()
 
 
-@pytest.mark.turn(1, 4)
+@pytest.mark.turn(2, 6)
 @pytest.mark.timeout(600)
 def test_programs_move_to_a_newer_mysql(tmp_path: Path) -> None:
     with MysqlServer("mysql-8.0", sql_mode="") as old, MysqlServer(MYSQL, sql_mode="") as new:
@@ -184,7 +184,7 @@ def test_programs_move_to_a_newer_mysql(tmp_path: Path) -> None:
             move.deployment.close()
 
 
-@pytest.mark.turn(3, 4)
+@pytest.mark.turn(4, 6)
 @pytest.mark.timeout(600)
 def test_programs_move_to_a_newer_mariadb_and_back(tmp_path: Path) -> None:
     with MysqlServer("mariadb-10.11", sql_mode="") as old, MysqlServer(MARIADB_NEWEST, sql_mode="") as new:
