@@ -70,7 +70,7 @@ class MysqlTarget(SqlTarget):
 
     def _require_way_back(self, session: MysqlTargetSession) -> None:
         """A server that is read-only for programs, after a cutover, may be written by those who have the right to."""
-        right = "CONNECTION_ADMIN" if session.server.product == "mysql" else "READ ONLY ADMIN"
+        right = "CONNECTION_ADMIN" if session.server.product == "mysql" else "READ_ONLY ADMIN"
         user = session.quote(self._server.username)
         fix = f"Name the primary server. For the way back of a cutover, run `GRANT {right} ON *.* TO {user}`."
         refused = TargetRefused(f"{self.place} is read only", fix)

@@ -56,7 +56,7 @@ def test_a_server_that_lacks_something_is_refused(
     ("product", "replicates", "granted", "words"),
     [
         ("mysql", (), 0, "GRANT CONNECTION_ADMIN ON"),
-        ("mariadb", (), 0, "GRANT READ ONLY ADMIN ON"),
+        ("mariadb", (), 0, "GRANT READ_ONLY ADMIN ON"),
         ("mysql", (("row",),), 1, "is a replica"),
         ("mysql", (), 1, None),
     ],
