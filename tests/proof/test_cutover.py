@@ -37,7 +37,8 @@ MYSQL_SCHEMA = (
     "CREATE DATABASE shop CHARACTER SET latin1",
     "CREATE TABLE shop.item (id int NOT NULL AUTO_INCREMENT PRIMARY KEY, name varchar(40) NOT NULL DEFAULT 'item',"
     " state enum('new', 'old') DEFAULT 'new', at timestamp(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3)"
-    " ON UPDATE CURRENT_TIMESTAMP(3), never datetime DEFAULT '0000-00-00', twice int AS (char_length(name) * 2), KEY by_name (name))",
+    " ON UPDATE CURRENT_TIMESTAMP(3), never datetime DEFAULT '0000-00-00', twice int AS (char_length(name) * 2),"
+    " KEY by_name (name))",
     "CREATE TABLE shop.sale (id bigint unsigned NOT NULL AUTO_INCREMENT PRIMARY KEY, item int NOT NULL, bits bit(9)"
     " DEFAULT b'101', CONSTRAINT of_item FOREIGN KEY (item) REFERENCES shop.item (id))",
 )

@@ -36,7 +36,9 @@ def describe(table: MysqlTable, size: TableSize) -> TableSupport:
 
 def _not_copied(column: MysqlColumn, wanted: Sequence[str] | None, whole: bool) -> ColumnSupport:
     unlogged = column.generated and (wanted is None or column.name in wanted)
-    computed = _IN_TARGET if whole else _OF_SESSION if column.of_session else _UNLOGGED
+    if unlogged and whole:  # what a copy lacks of such columns, doctor and cutover say by the statement that adds them
+        return ColumnSupport(column.name, column.type.text, None, "PARTIAL", *_IN_TARGET)
+    computed = _OF_SESSION if column.of_session else _UNLOGGED
     why = computed if unlogged else ("left out by options[].columns", "")
     return ColumnSupport(column.name, column.type.text, None, "NO", *why)
 

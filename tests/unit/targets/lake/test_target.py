@@ -23,7 +23,7 @@ def test_of_the_change_log_s_location_only_its_own_folders_are_deleted(tmp_path:
     document = replicator()
     place = {"location": f"file://{tmp_path}/lake"}
     document["spec"]["storage"] = place
-    document["spec"]["target"] = {"type": "delta", **place}
+    document["spec"]["target"] = {"type": "delta", "location": f"file://{tmp_path}/tables"}
     for name in ("journal/00000000000000000000.json.x", "segments/a-1/1-2-f.parquet", "_tailrace_doctor/1"):
         (tmp_path / "lake" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "lake" / name).touch()
