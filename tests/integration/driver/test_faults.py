@@ -119,7 +119,7 @@ def test_a_target_that_is_a_file_and_places_one_inside_the_other_are_refused_in_
     deployment.spec["storage"] = {"location": deployment.lake.as_uri() + "/log"}
     run = deployment.start(*arguments)
     assert run.wait(60) == MANIFEST, run.tail()
-    assert "are nested" in run.tail() and not deployment.lake.exists()
+    assert "one is inside the other" in run.tail() and not deployment.lake.exists()
 
 
 @pytest.mark.postgres(18, wal_level="replica")

@@ -40,7 +40,7 @@ def manifest(folder: Path, **change: Any) -> Path:
     return manifest_of(folder, {"host": "scripted"}, **change)
 
 
-@pytest.mark.parametrize("storage", ["log", "lake/_log"])
+@pytest.mark.parametrize("storage", ["log", "./lake/_log"])
 def test_with_data_the_tables_that_carry_this_logs_id_and_the_change_log_go_and_nothing_else(
     tmp_path: Path, storage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
