@@ -83,7 +83,7 @@ NOTHING_TO_DO = {"UnknownEvent", "CaptureEnded", "Retry", "OutcomeUnknown", "Int
 SAID_BY_COMMANDS = {
     "NotRunning", "AlreadyRunning", "DriverRefused", "DriverSilent", "BeingLookedUp", "Withdrawn", "ArtifactMissing",
     "ExtraMissing", "DriverMissing", "KubectlFailed", "SnapshotUnfinished", "WrongSnapshot",
-    "Unfinished", "NotVerified", "CutoverRefused", "StillWritten", "CutOver",
+    "Unfinished", "NotVerified", "CutoverRefused", "StillWritten", "CutOver", "RewindRefused",
 }  # fmt: skip
 """They break nothing."""
 

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -296,6 +297,40 @@ def cuts(options: argparse.Namespace) -> int:
     else:
         print("\n".join(map(visible, cut_text.listing(found))))
     return 0
+
+
+def rewind(options: argparse.Namespace) -> int:
+    from tailrace.driver.asking import rewind as rewinding  # brings pyspark
+    from tailrace.places import Places
+
+    moment = rewinding.Moment(options.to_cut, _moment(options.to_time), options.to_record)
+    replicator = manifest_of(options).replicator(options.name)
+    folder = RunFolder.of(replicator.metadata.name, options.run_dir)
+    folder.take()  # a running driver would bring the tables forward again at once
+    places = Places(replicator.spec, "tailrace rewind", secrets_folder())
+    try:
+        for done in rewinding.rewind(replicator, places, folder.path, moment, options.tables):
+            if isinstance(done, rewinding.Rewound):
+                what = "already there" if done.already else f"back at version {done.version}"
+                print(visible(f"  {done.table}: {what}"), flush=True)
+            else:
+                print(f"cut {done.name}, record {done.record}:", flush=True)
+    finally:
+        folder.release()
+    print("the next start replays the change log from there")
+    return 0
+
+
+def _moment(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise InvalidManifest(f"--to-time {text} is no time with a zone", "Write 2026-11-28T12:00:00Z.")
+    return found
 
 
 class CopyDiffers(TailraceError):

@@ -162,6 +162,7 @@ def parser() -> argparse.ArgumentParser:
     _verify(verbs)
     _cutover(verbs)
     _cut(verbs)
+    _rewind(verbs)
     for verb, text in (
         ("pause", "pause a snapshot: chunks being read are finished, no new one begins"),
         ("resume", "continue a paused snapshot"),
@@ -286,6 +287,18 @@ def _cut(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     sub = _verb(verbs, "cuts", "show the cuts, and which tables are not in them")
     sub.add_argument("--json", action="store_true", help="print them, with the versions of all tables, as JSON")
     sub.set_defaults(act=_command("cuts"))
+
+
+def _rewind(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    sub = _verb(verbs, "rewind", "take the tables of a lake back to a cut while the process is stopped")
+    moment = sub.add_mutually_exclusive_group(required=True)
+    moment.add_argument("--to-cut", metavar="NAME", help="the cut of this name")
+    moment.add_argument("--to-time", metavar="TIME", help="the last cut at or before it (2026-11-28T12:00:00Z)")
+    moment.add_argument("--to-record", metavar="RECORD", type=int, help="the cut at this record of the change log")
+    sub.add_argument(
+        "--tables", nargs="+", metavar="PATTERN", default=["*.*"], help="schema.table, * and ? allowed (default: all)"
+    )
+    sub.set_defaults(act=_command("rewind"))
 
 
 if __name__ == "__main__":

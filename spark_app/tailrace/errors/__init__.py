@@ -125,6 +125,10 @@ class CutOver(TargetRefused):
     )
 
 
+class RewindRefused(TailraceError):
+    """`tailrace rewind` cannot bring the tables back to that moment; none was touched."""
+
+
 class AuthenticationFailed(Stop):
     """The source refused the user name or the password."""
 

@@ -313,6 +313,26 @@ class Runtime:
     """Bytes that the target may use of it."""
 
 
+class FormerVersion(Protocol):
+    """A table, opened, and one of its former versions, which is whole."""
+
+    @property
+    def present(self) -> AppliedState:
+        """The state of the table as readers see it."""
+
+    @property
+    def former(self) -> AppliedState:
+        """The state of that version."""
+
+    def restore(self) -> None:
+        """Make it the present version, in one commit."""
+
+
+class Rewinding(Protocol):
+    def find(self, opening: Opening, log_id: str, version: int) -> FormerVersion:
+        """Changes nothing. `RewindRefused`: the table, or the version, is gone, or is another's."""
+
+
 @dataclass(frozen=True)
 class Obstacle:
     """Something in the target that stands in the way of copies, or may do so later."""
@@ -377,6 +397,9 @@ class Target(Protocol):
     def show_cut(self, log_id: str, name: str, document: Mapping[str, Any] | None) -> None:
         """Show readers a cut of this change log beside the tables, where they find its versions in no other way. None:
         it is gone."""
+
+    def rewinding(self, run: Runtime) -> Rewinding | None:
+        """None: the target keeps no versions."""
 
     def shown_cuts(self, log_id: str) -> Collection[str]:
         """The names of the change log's cuts that are shown."""

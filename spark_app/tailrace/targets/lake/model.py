@@ -23,6 +23,7 @@ def always() -> None:
     """The check of tables without a change log that could be taken over."""
 
 
+OTHER_CUT = "Choose another cut (`tailrace cuts` shows all), or leave the table out with --tables."
 OTHERS = (
     "It may be the live copy of another Replicator, so do not delete it. Choose another target.location; or, if this"
     " Replicator wrote the table, the storage.location of the change log that it wrote it from (in Kubernetes, create"
@@ -182,6 +183,14 @@ class FormatTable(FileTable, Protocol):
 
     def keep(self, versions: Mapping[str, int]) -> None:
         """See `targets.api.Unit`; also called where the former generation is kept."""
+        ...
+
+    def former(self, version: int) -> AppliedState:
+        """The state of a kept version. `RewindRefused`: it is gone, or not whole, or has other columns."""
+        ...
+
+    def restore(self, version: int) -> None:
+        """Make the kept version the present one again, in one commit; refused as in `former`."""
         ...
 
     def expire(self, older_than: float, chunks: KeptChunks) -> bool:

@@ -30,6 +30,7 @@ from tailrace.targets.lake.iceberg.java import Java
 from tailrace.targets.lake.iceberg.table import IcebergTable
 from tailrace.targets.lake.model import FormatTable
 from tailrace.targets.lake.removal import LakeRemoval
+from tailrace.targets.lake.rewinding import LakeRewinding
 from tailrace.targets.lake.table import LakeTable
 from tailrace.targets.lake.unit import LakeUnits
 
@@ -96,6 +97,10 @@ class LakeTarget:
             self._cut_files.hide(log_id, name)
         else:
             self._cut_files.show(log_id, name, document)
+
+    def rewinding(self, run: Runtime) -> LakeRewinding:
+        lake = Storage.open(self._spec.lake, part="target")
+        return LakeRewinding(self._opener(run.spark, lake, run.admit), self.removal(run.spark))
 
     def shown_cuts(self, log_id: str) -> Collection[str]:
         return () if self._cut_files is None else self._cut_files.names(log_id)

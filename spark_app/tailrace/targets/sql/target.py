@@ -74,6 +74,9 @@ class SqlTarget:
     def show_cut(self, log_id: str, name: str, document: Mapping[str, Any] | None) -> None:
         """There are no versions to show."""
 
+    def rewinding(self, run: Runtime) -> None:
+        """There are no versions to go back to."""
+
     def shown_cuts(self, log_id: str) -> tuple[()]:
         return ()
 

@@ -118,6 +118,15 @@ def _plain(add: Action) -> Action:
     return kept | {"partitionValues": add.get("partitionValues") or {}}
 
 
+def removing(adds: Sequence[Action], now_ms: int) -> list[Action]:
+    return [_remove(add, True, now_ms) for add in adds]
+
+
+def adding(adds: Sequence[Action]) -> list[Action]:
+    """Files that a former version had, as they were in it."""
+    return [{"add": _plain(add) | {"dataChange": True}} for add in adds]
+
+
 def _remove(add: Action, data_change: bool, now_ms: int) -> Action:
     out = {
         "path": add["path"],

@@ -7,11 +7,12 @@ Between writing files and the commit, dying leaves files that the next sweep rem
 nothing: the applied state is in it.
 """
 
+import json
 import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from tailrace.errors import (
     ForeignChange,
     OutcomeUnknown,
     Retry,
+    RewindRefused,
     TailraceError,
     TargetChanged,
     TargetRefused,
@@ -40,7 +42,7 @@ from tailrace.targets.lake.delta import foreign as delta_foreign
 from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta import state as delta_state
 from tailrace.targets.lake.delta.cleanup import CurrentTable, DeltaCleaner
-from tailrace.targets.lake.delta.commit import Action, LiveFile, Plan, new_add, plan, uri_of
+from tailrace.targets.lake.delta.commit import Action, LiveFile, Plan, adding, new_add, plan, removing, uri_of
 from tailrace.targets.lake.delta.direct_log import DirectLog, LogGap
 from tailrace.targets.lake.delta.kept_versions import KeptVersions
 from tailrace.targets.lake.delta.log import DeltaLog, DeltaSnapshot, makes_tables_otherwise
@@ -52,7 +54,7 @@ from tailrace.targets.lake.delta.stats import file_stats
 from tailrace.targets.lake.files.access import FileAccess, footer_of, read_range
 from tailrace.targets.lake.files.vectors import DeltaVector, read_delta
 from tailrace.targets.lake.kept import NO_CHUNKS, SKEW_SECONDS, KeptChunks, names_of
-from tailrace.targets.lake.model import OTHERS, DataFile, Naming, Replacement, TableCommit, always, belongs
+from tailrace.targets.lake.model import OTHER_CUT, OTHERS, DataFile, Naming, Replacement, TableCommit, always, belongs
 
 log = logging.getLogger(__name__)
 
@@ -219,6 +221,44 @@ class DeltaTable:
         self._cuts.keep(kept)
         if gone:
             self._cleaner.let_go()
+
+    def former(self, version: int) -> AppliedState:
+        return self._former_version(version)[1].applied
+
+    def restore(self, version: int) -> None:
+        """What the version has and the present one has not comes back, and the reverse; files of both are not named."""
+        at, (state, former) = self._version, self._former_version(version)
+        present, past = (
+            {_identity(add): add for add in adds} for adds in ([file.add for file in at.live.values()], state.files)
+        )
+        actions = removing([add for identity, add in present.items() if identity not in past], self._now_ms)
+        removed = [action["remove"] for action in actions]
+        actions += adding([add for identity, add in past.items() if identity not in present])
+        nonce, of_past = self._new_id().hex, replace(at, stored=former)
+        stored, last = self._state_actions(former.applied, of_past, nonce)
+        self._at, self._files = None, None
+        self._check_there(at.snapshot)
+        self._admit()
+        self._send(at.snapshot, [*actions, *last], None, stored)
+        self._cleaner.committed(removed, None, self._clock())
+        self.refresh()
+        self._checkpoint_if_due()
+
+    def _former_version(self, version: int) -> tuple[State, StoredDomain]:
+        at, read = self._version, self._log.read(version)
+        if at.snapshot.delta is not None:
+            raise RewindRefused(f"{self._name}: its log has features of Delta that Tailrace does not write", OTHER_CUT)
+        state = None if read is None or read.version != version else read.state
+        stored = None if state is None else self._stored(state)
+        if state is None or stored is None:
+            raise RewindRefused(f"{self._name}: version {version} is gone", OTHER_CUT)
+        if state.metadata["schemaString"] != at.snapshot.metadata["schemaString"]:
+            raise RewindRefused(f"{self._name}: its columns have changed since version {version}", OTHER_CUT)
+        files = {path for add in state.files for path in delta_cleanup.files_of(add, self.location)}
+        lost = next((path for path in sorted(files) if not self._access.exists(path)), None)
+        if lost is not None:
+            raise RewindRefused(f"{self._name}: version {version} lacks {lost}", OTHER_CUT)
+        return state, stored
 
     def expire(self, older_than: float, chunks: KeptChunks = NO_CHUNKS) -> bool:
         former = self._former
@@ -560,6 +600,11 @@ class DeltaTable:
         pointer = checkpoint.write(self._access, self.location, version, read.state, self._clock())
         if pointer is not None:
             self._log.point_to(pointer)
+
+
+def _identity(add: Action) -> tuple[str, str]:
+    """A file under one vector."""
+    return add["path"], json.dumps(add.get("deletionVector") or None, sort_keys=True)
 
 
 def _stored_by(actions: Sequence[Action], location: str, access: FileAccess) -> StoredDomain | None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tailrace.batch.applied import FIRST, AppliedState, Generation
 from tailrace.changelog.records.terms import RecordNumber, TableSchema
-from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, TargetRefused
+from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, RewindRefused, TargetRefused
 from tailrace.seams import seam
 from tailrace.targets.api import Admit, VersionAt
 from tailrace.targets.lake.columns import COLUMNS, Columns, claimed
@@ -45,7 +45,7 @@ from tailrace.targets.lake.iceberg.replace import mirrored
 from tailrace.targets.lake.iceberg.replace import replace as replace_table
 from tailrace.targets.lake.iceberg.state import IcebergSnapshot, Mirror, StoredSummary
 from tailrace.targets.lake.kept import CHUNK, NO_CHUNKS, SKEW_SECONDS, KeptChunks, name_of
-from tailrace.targets.lake.model import OTHERS, DataFile, Naming, Replacement, TableCommit, always, belongs
+from tailrace.targets.lake.model import OTHER_CUT, OTHERS, DataFile, Naming, Replacement, TableCommit, always, belongs
 
 
 def _random_id() -> str:
@@ -301,6 +301,24 @@ class IcebergTable:
             for name in gone:
                 change.removeTag(CUT + name)
             change.commit()
+
+    def former(self, version: int) -> AppliedState:
+        known, reader = self._known(), self._open()[0]
+        snapshot = reader.snapshot(version)
+        if snapshot is None or snapshot.state is None:
+            raise RewindRefused(f"{self.name}: snapshot {version} is gone", OTHER_CUT)
+        stored = reader.with_holes(iceberg_state.decode(snapshot.state, self.name))
+        if stored.applied.schema_version != known.stored.applied.schema_version:
+            raise RewindRefused(f"{self.name}: its columns have changed since", OTHER_CUT)
+        return stored.applied
+
+    def restore(self, version: int) -> None:
+        self.former(version)
+        reader, self._version = self._open()[0], None
+        self._admit()
+        with clock_named(self._java, reader.table, self.name), guarded(self.name, "rewinding", committing=True):
+            reader.table.manageSnapshots().setCurrentSnapshot(version).commit()
+        self.refresh()
 
     def expire(self, older_than: float, chunks: KeptChunks = NO_CHUNKS, at_once: int = AT_ONCE) -> bool:
         """All snapshots are listed in one metadata file that every commit rewrites: without this it grows forever. The

@@ -1,0 +1,171 @@
+"""`tailrace rewind`: the tables of a lake go back to a cut while the driver is stopped; the next start replays the log.
+
+    cut ──> each table's kept version, examined ──> restored, one table after the other
+
+The applied state is in the version, so nothing else has to know: the journal and the position in the source stay where
+they are. Nothing is touched before every table has been examined. Dying between two tables leaves some rewound and some
+not; the command, repeated, passes over the former.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tailrace.batch.applied import Generation
+from tailrace.capture.admission import check_manifest
+from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.logged import LoggedCut, TableLog
+from tailrace.changelog.state import LogState
+from tailrace.contract.resources import Replicator
+from tailrace.errors import InvalidManifest, RewindRefused
+from tailrace.places import Places
+from tailrace.seams import seam
+from tailrace.sources.patterns import matches
+from tailrace.spark import class_archive, session
+from tailrace.spark.session import OnDemand
+from tailrace.targets.api import FormerVersion, Opening, Rewinding, Runtime
+
+OTHERS = "`tailrace cuts` of a running driver shows all, and its answer says which tables each has."
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The moment that is wanted; one of the fields."""
+
+    cut: str | None = None
+    time: datetime | None = None
+    """With a zone."""
+    record: int | None = None
+
+
+@dataclass(frozen=True)
+class Rewound:
+    table: str
+    version: int
+    already: bool
+    """It holds nothing beyond the cut."""
+
+
+def rewind(
+    replicator: Replicator, places: Places, run_dir: Path, moment: Moment, patterns: Sequence[str]
+) -> Iterator[LoggedCut | Rewound]:
+    """Yields the cut once all tables have been examined, then each table. The run directory is locked by the caller."""
+    if replicator.spec.target.is_database:
+        raise RewindRefused(
+            f"the target is a database ({places.target.place}), which keeps no former versions of its tables",
+            "Restore a backup of the database together with the schema tailrace in it, or read the tables again:"
+            " `tailrace resync`.",
+        )
+    storage = places.storage
+    state = JournalReader.open(storage).state
+    if state.origin is None:
+        raise InvalidManifest(f"there is no change log at {storage.root}", "Correct storage.location.")
+    if not state.released:
+        check_manifest(replicator, storage.root, state.owner)
+    cut = choose(state, moment)
+    tables = _tables(state, cut, patterns)
+    spark = OnDemand(lambda: _start_spark(places, run_dir))
+    try:
+        yield from _rewind(state, cut, tables, _rewinding(places, spark.session))
+    finally:
+        spark.stop()
+
+
+def choose(state: LogState, moment: Moment) -> LoggedCut:
+    cuts = list(state.cuts.values())
+    if not cuts:
+        raise RewindRefused("there is no cut", "Make cuts while the driver runs: `tailrace cut`, or spec.cuts.")
+    few = ", ".join(f"{cut.name} (record {cut.record})" for cut in cuts[-5:])
+    if moment.cut is not None:
+        found, what = [cut for cut in cuts if cut.name == moment.cut], f"cut {moment.cut!r}"
+    elif moment.record is not None:
+        found, what = [cut for cut in cuts if cut.record == moment.record], f"cut at record {moment.record}"
+    else:
+        assert moment.time is not None
+        until = moment.time.timestamp() * 1e6
+        known = [cut for cut in cuts if cut.commit_time is not None and cut.commit_time <= until]
+        found, what = sorted(known, key=lambda cut: cut.record), f"cut at or before {moment.time.isoformat()}"
+    if not found:
+        raise RewindRefused(f"there is no {what}", f"The newest are {few}; {OTHERS}")
+    return found[-1]
+
+
+def _tables(state: LogState, cut: LoggedCut, patterns: Sequence[str]) -> list[tuple[TableLog, int]]:
+    """The tables with their versions; every one that the patterns name must be in the cut."""
+    names = {i: (t.schema.schema_name, t.schema.table_name) for i, t in state.tables.items() if not t.removed}
+    for pattern in patterns:
+        if not any(matches(pattern, *name) for name in names.values()):
+            raise RewindRefused(f"no captured table matches {pattern}", "Correct --tables.")
+    chosen = [state.tables[i] for i, name in names.items() if any(matches(p, *name) for p in patterns)]
+    found = []
+    for table in sorted(chosen, key=lambda table: table.schema.name):
+        version, why = cut.versions.get(table.table_id), _lack(table, cut)
+        if version is None or why is not None:
+            raise RewindRefused(
+                f"{table.schema.name} cannot go back to cut {cut.name}: {why or 'it has no version of it'}",
+                "Choose another cut, or name the other tables with --tables; `tailrace resync` reads this one again.",
+            )
+        found.append((table, version))
+    return found
+
+
+def _lack(table: TableLog, cut: LoggedCut) -> str | None:
+    """The reason why the table is not in the cut, by the log alone."""
+    if table.stopped is not None:
+        return f"it is stopped ({table.stopped.error})"
+    if table.added_record > cut.record:
+        return "it was added, or started over, later"
+    if table.table_id in cut.awaited:
+        return "it had not come to the cut when the driver was stopped"
+    return cut.without.get(table.table_id)
+
+
+def _rewind(
+    state: LogState, cut: LoggedCut, tables: Sequence[tuple[TableLog, int]], rewinding: Rewinding
+) -> Iterator[LoggedCut | Rewound]:
+    assert state.origin is not None
+    log_id, found = state.origin.log_id, list[tuple[TableLog, int, FormerVersion]]()
+    for table, version in tables:
+        generation = Generation(table.generation, table.begin_seq, keeps=not table.must_hide)
+        former = rewinding.find(Opening(table.schemas[0].table, generation), log_id, version)
+        if former.present.applied_record > cut.record:
+            require_replay(table, cut, former)
+        found.append((table, version, former))
+    yield cut
+    for table, version, former in found:
+        already = former.present.applied_record <= cut.record
+        if not already:
+            former.restore()
+            # Dying here leaves some tables rewound: the command, repeated, finds them so.
+            seam("rewind.after-table")
+        yield Rewound(table.schema.name, version, already)
+
+
+def require_replay(table: TableLog, cut: LoggedCut, found: FormerVersion) -> None:
+    """Everything after the version must still be in the log, or the next start would have to read the table again."""
+    former, name = found.former, table.schema.name
+    if table.trimmed_through > former.applied_seq:
+        why = f"its changes up to sequence {table.trimmed_through} are no longer in the log"
+        fix = "Keep the log for longer (spec.retention.time) to go back further."
+    elif table.trimmed_record > former.applied_record:
+        why = f"rows of a snapshot were applied after it (record {table.trimmed_record}), which the log no longer has"
+        fix = "A moment after the snapshot can be gone back to."
+    elif former.gap is not None or former.holes:
+        why, fix = "not all of its rows were whole then", "Rows that were withheld are read again only once."
+    else:
+        return
+    raise RewindRefused(f"{name} cannot go back to cut {cut.name}: {why}", f"{fix} Choose a later cut.")
+
+
+def _rewinding(places: Places, spark: Callable[[], SparkSession]) -> Rewinding:
+    run = Runtime(places.storage, lambda: None, spark, places.spec.source.type)
+    rewinding = places.target.rewinding(run)
+    assert rewinding is not None, "a lake keeps versions"
+    return rewinding
+
+
+def _start_spark(places: Places, run_dir: Path) -> SparkSession:
+    return session.start(places.spec, places.target, run_dir, run_dir / "spark.log", class_archive.java_options())
