@@ -7,7 +7,7 @@ import pytest
 from demo.compare import read_delta, read_iceberg
 from support.postgres import PostgresServer
 from support.proof.harness import SMALL, Begin, Proof
-from support.proof.process import ENVIRONMENT, forked
+from support.proof.process import ENVIRONMENT, forked, status
 from support.versions import turns
 from tailrace.cli.client import DriverClient
 from tailrace.driver.process.run_dir import RunFolder
@@ -42,6 +42,11 @@ def source(server: PostgresServer, name: str) -> set[tuple[Any, ...]]:
         return set(connection.execute(f"SELECT id, balance FROM {name}".encode()).fetchall())
 
 
+def whole(proof: Proof) -> bool:
+    found = status(proof.deployment)
+    return found is not None and [table["state"] for table in found["tables"]] == ["REPLICATING"] * len(NAMES)
+
+
 def rows(proof: Proof, name: str) -> set[tuple[Any, ...]]:
     read = read_delta if proof.deployment.format == "delta" else read_iceberg
     found = read(proof.deployment.lake / name.replace(".", "/")).select(["id", "balance"]).to_pylist()
@@ -57,13 +62,14 @@ def test_tables_go_back_to_each_cut_and_are_equal_after_the_next_start(
     proof = prove(format, seed=5, rows=SMALL, apply={"freshness": "200ms"}, tables={"include": list(NAMES)})
     postgres.execute(TABLES)
     run = proof.deployment.start()
-    run.until(lambda: not proof.differences(*NAMES), 240, "both tables are read")
+    run.until(lambda: whole(proof) and not proof.differences(*NAMES), 240, "both tables are read")
     client, held = DriverClient.of(RunFolder.of(proof.deployment.name, proof.deployment.state)), {}
     for number, statements in enumerate(WRITES):
         postgres.execute(statements)
         run.until(lambda: not proof.differences(*NAMES), 120, "written")
         client.make_cut(f"cut{number}")
         run.until(lambda: not any(cut.waits for cut in client.cuts()), 120, "the cut is held")
+        assert all(cut.complete for cut in client.cuts()), client.cuts()
         for name in NAMES:
             held[number, name] = source(postgres, name)
     postgres.execute("UPDATE proof.giro SET balance = 0; INSERT INTO proof.savings VALUES (8, 80)")

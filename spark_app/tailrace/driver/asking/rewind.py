@@ -7,6 +7,7 @@ they are. Nothing is touched before every table has been examined. Dying between
 not; the command, repeated, passes over the former.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +21,7 @@ from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.logged import LoggedCut, TableLog
 from tailrace.changelog.state import LogState
 from tailrace.contract.resources import Replicator
+from tailrace.contract.units import seconds
 from tailrace.errors import InvalidManifest, RewindRefused
 from tailrace.places import Places
 from tailrace.seams import seam
@@ -67,9 +69,10 @@ def rewind(
         check_manifest(replicator, storage.root, state.owner)
     cut = choose(state, moment)
     tables = _tables(state, cut, patterns)
+    kept = seconds(replicator.spec.retention.time)
     spark = OnDemand(lambda: _start_spark(places, run_dir))
     try:
-        yield from _rewind(state, cut, tables, _rewinding(places, spark.session))
+        yield from _rewind(state, cut, tables, _rewinding(places, spark.session), kept)
     finally:
         spark.stop()
 
@@ -124,15 +127,16 @@ def _lack(table: TableLog, cut: LoggedCut) -> str | None:
 
 
 def _rewind(
-    state: LogState, cut: LoggedCut, tables: Sequence[tuple[TableLog, int]], rewinding: Rewinding
+    state: LogState, cut: LoggedCut, tables: Sequence[tuple[TableLog, int]], rewinding: Rewinding, retention: float
 ) -> Iterator[LoggedCut | Rewound]:
     assert state.origin is not None
+    oldest = int((time.time() - retention) * 1e6)
     log_id, found = state.origin.log_id, list[tuple[TableLog, int, FormerVersion]]()
     for table, version in tables:
         generation = Generation(table.generation, table.begin_seq, keeps=not table.must_hide)
         former = rewinding.find(Opening(table.schemas[0].table, generation), log_id, version)
         if former.present.applied_record > cut.record:
-            require_replay(table, cut, former)
+            require_replay(table, cut, former, oldest)
         found.append((table, version, former))
     yield cut
     for table, version, former in found:
@@ -144,12 +148,17 @@ def _rewind(
         yield Rewound(table.schema.name, version, already)
 
 
-def require_replay(table: TableLog, cut: LoggedCut, found: FormerVersion) -> None:
-    """Everything after the version must still be in the log, or the next start would have to read the table again."""
+def require_replay(table: TableLog, cut: LoggedCut, found: FormerVersion, oldest: int) -> None:
+    """Everything after the version must still be in the log, and stay: the next start removes what was written before
+    `oldest` (microseconds since the Unix epoch) and was applied, as far as the journal knows."""
     former, name = found.former, table.schema.name
+    ends = [*table.segments.ends(), *((t.seq, t.written_at) for t in table.truncates)]
     if table.trimmed_through > former.applied_seq:
         why = f"its changes up to sequence {table.trimmed_through} are no longer in the log"
         fix = "Keep the log for longer (spec.retention.time) to go back further."
+    elif any(seq > former.applied_seq and written_at < oldest for seq, written_at in ends):
+        why = "its changes since are older than spec.retention.time, so the next start may remove them from the log"
+        fix = "Set spec.retention.time longer than that."
     elif table.trimmed_record > former.applied_record:
         why = f"rows of a snapshot were applied after it (record {table.trimmed_record}), which the log no longer has"
         fix = "A moment after the snapshot can be gone back to."
