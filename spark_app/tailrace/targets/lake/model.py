@@ -185,14 +185,6 @@ class FormatTable(FileTable, Protocol):
         """See `targets.api.Unit`; also called where the former generation is kept."""
         ...
 
-    def former(self, version: int) -> AppliedState:
-        """The state of a kept version. `RewindRefused`: it is gone, or not whole, or has other columns."""
-        ...
-
-    def restore(self, version: int) -> None:
-        """Make the kept version the present one again, in one commit; refused as in `former`."""
-        ...
-
     def expire(self, older_than: float, chunks: KeptChunks) -> bool:
         """Forget versions that were replaced before this time (seconds since the Unix epoch), and delete the files that
         only they reached. Changes no row; whether anything was forgotten. Cheap when nothing is old."""
@@ -201,4 +193,16 @@ class FormatTable(FileTable, Protocol):
     def sweep(self, older_than: float, chunks: KeptChunks) -> int:
         """Delete files older than this that no version reaches, which killed writers and interrupted clean-ups left;
         how many. Lists the table's folder."""
+        ...
+
+
+class RewindableTable(FormatTable, Protocol):
+    """A table that can go back to a version which a cut keeps."""
+
+    def former(self, version: int) -> AppliedState:
+        """The state of a kept version. `RewindRefused`: it is gone, or not whole, or has other columns."""
+        ...
+
+    def restore(self, version: int) -> None:
+        """Make the kept version the present one again, in one commit; refused as in `former`."""
         ...

@@ -11,7 +11,7 @@ from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.errors import RewindRefused
 from tailrace.targets.api import Opening
-from tailrace.targets.lake.model import OTHER_CUT, FormatTable
+from tailrace.targets.lake.model import OTHER_CUT, RewindableTable
 from tailrace.targets.lake.removal import LakeRemoval
 
 
@@ -19,7 +19,7 @@ from tailrace.targets.lake.removal import LakeRemoval
 class LakeFormerVersion:
     """See `targets.api.FormerVersion`."""
 
-    table: FormatTable
+    table: RewindableTable
     version: int
     present: AppliedState
     former: AppliedState
@@ -32,7 +32,7 @@ class LakeFormerVersion:
 class LakeRewinding:
     """See `targets.api.Rewinding`."""
 
-    make: Callable[[TableSchema], FormatTable]
+    make: Callable[[TableSchema], RewindableTable]
     removal: LakeRemoval
 
     def find(self, opening: Opening, log_id: str, version: int) -> LakeFormerVersion:

@@ -28,7 +28,7 @@ from tailrace.targets.lake.iceberg import schema as iceberg_schema
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog, catalog_options
 from tailrace.targets.lake.iceberg.java import Java
 from tailrace.targets.lake.iceberg.table import IcebergTable
-from tailrace.targets.lake.model import FormatTable
+from tailrace.targets.lake.model import RewindableTable
 from tailrace.targets.lake.removal import LakeRemoval
 from tailrace.targets.lake.rewinding import LakeRewinding
 from tailrace.targets.lake.table import LakeTable
@@ -121,7 +121,7 @@ class LakeTarget:
 
     def _opener(
         self, spark: Callable[[], SparkSession], lake: Storage, admit: Admit
-    ) -> Callable[[TableSchema], FormatTable]:
+    ) -> Callable[[TableSchema], RewindableTable]:
         """The first name stays: a renamed table keeps its place."""
         if self._spec.type == "delta":
 
@@ -130,14 +130,14 @@ class LakeTarget:
                 """Once: a store that does not keep its word is refused before the first version."""
                 require_exclusive(lake)
 
-            def delta(first: TableSchema) -> FormatTable:
+            def delta(first: TableSchema) -> RewindableTable:
                 prove_exclusive()
                 return DeltaTable(spark, lake, location(lake.root, first), admit=admit)
 
             return delta
         catalog = IcebergCatalog.open(Java.of(spark()), self._spec)
 
-        def iceberg(first: TableSchema) -> FormatTable:
+        def iceberg(first: TableSchema) -> RewindableTable:
             return IcebergTable(catalog, lake, first.schema_name, first.table_name, admit=admit)
 
         return iceberg
