@@ -303,7 +303,7 @@ def rewind(options: argparse.Namespace) -> int:
     from tailrace.driver.asking import rewind as rewinding  # brings pyspark
     from tailrace.places import Places
 
-    moment = rewinding.Moment(options.to_cut, _moment(options.to_time), options.to_record)
+    moment = rewinding.WantedCut(options.to_cut, _moment(options.to_time), options.to_record)
     replicator = manifest_of(options).replicator(options.name)
     folder = RunFolder.of(replicator.metadata.name, options.run_dir)
     folder.take()  # a running driver would bring the tables forward again at once

@@ -34,7 +34,7 @@ OTHERS = "`tailrace cuts` of a running driver shows all, and its answer says whi
 
 
 @dataclass(frozen=True)
-class Moment:
+class WantedCut:
     """The moment that is wanted; one of the fields."""
 
     cut: str | None = None
@@ -52,19 +52,22 @@ class Rewound:
 
 
 def rewind(
-    replicator: Replicator, places: Places, run_dir: Path, moment: Moment, patterns: Sequence[str]
+    replicator: Replicator, places: Places, run_dir: Path, moment: WantedCut, patterns: Sequence[str]
 ) -> Iterator[LoggedCut | Rewound]:
     """Yields the cut once all tables have been examined, then each table. The run directory is locked by the caller."""
     if replicator.spec.target.is_database:
         raise RewindRefused(
             f"the target is a database ({places.target.place}), which keeps no former versions of its tables",
-            "Restore a backup of the database together with the schema tailrace in it, or read the tables again:"
-            " `tailrace resync`.",
+            "Restore a backup of the database together with the schema _tailrace in it, or read the tables again:"
+            " `tailrace resync`, in Kubernetes a SnapshotRequest with resync: true.",
         )
     storage = places.storage
     state = JournalReader.open(storage).state
     if state.origin is None:
-        raise InvalidManifest(f"there is no change log at {storage.root}", "Correct storage.location.")
+        raise InvalidManifest(
+            f"there is no change log at {storage.root}",
+            "Correct storage.location (in Kubernetes it cannot change: take the manifest of that Replicator).",
+        )
     if not state.released:
         check_manifest(replicator, storage.root, state.owner)
     cut = choose(state, moment)
@@ -77,7 +80,7 @@ def rewind(
         spark.stop()
 
 
-def choose(state: LogState, moment: Moment) -> LoggedCut:
+def choose(state: LogState, moment: WantedCut) -> LoggedCut:
     cuts = list(state.cuts.values())
     if not cuts:
         raise RewindRefused("there is no cut", "Make cuts while the driver runs: `tailrace cut`, or spec.cuts.")
@@ -109,7 +112,8 @@ def _tables(state: LogState, cut: LoggedCut, patterns: Sequence[str]) -> list[tu
         if version is None or why is not None:
             raise RewindRefused(
                 f"{table.schema.name} cannot go back to cut {cut.name}: {why or 'it has no version of it'}",
-                "Choose another cut, or name the other tables with --tables; `tailrace resync` reads this one again.",
+                "Choose another cut, or name the other tables with --tables; `tailrace resync` (in Kubernetes a"
+                " SnapshotRequest with resync: true) reads this one again.",
             )
         found.append((table, version))
     return found

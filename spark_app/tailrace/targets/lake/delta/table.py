@@ -226,7 +226,8 @@ class DeltaTable:
         return self._former_version(version)[1].applied
 
     def restore(self, version: int) -> None:
-        """What the version has and the present one has not comes back, and the reverse; files of both are not named."""
+        """Files that the version has and the present one lacks come back, those that it lacks go; files of both are not
+        named."""
         at, (state, former) = self._version, self._former_version(version)
         present, past = (
             {_identity(add): add for add in adds} for adds in ([file.add for file in at.live.values()], state.files)
