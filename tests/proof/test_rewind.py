@@ -1,5 +1,6 @@
 """Tables that go back to a cut hold what the source held then, and are equal again after the next start."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,8 +22,8 @@ INSERT INTO proof.savings SELECT n, n FROM generate_series(1, 40) n;
 """
 WRITES = (
     "UPDATE proof.giro SET balance = balance + 7 WHERE id % 3 = 0; DELETE FROM proof.savings WHERE id = 1",
-    "INSERT INTO proof.giro VALUES (100, 1); UPDATE proof.savings SET balance = -1 WHERE id < 9",
-    "TRUNCATE proof.savings; DELETE FROM proof.giro WHERE id > 20; INSERT INTO proof.savings VALUES (7, 70)",
+    "TRUNCATE proof.savings; DELETE FROM proof.giro WHERE id > 20; INSERT INTO proof.giro VALUES (100, 1);"
+    " INSERT INTO proof.savings VALUES (7, 70)",
 )
 """What is written before each cut. Nothing changes during it: what the source holds then is known."""
 
@@ -44,7 +45,17 @@ def source(server: PostgresServer, name: str) -> set[tuple[Any, ...]]:
 
 def whole(proof: Proof) -> bool:
     found = status(proof.deployment)
-    return found is not None and [table["state"] for table in found["tables"]] == ["REPLICATING"] * len(NAMES)
+    if found is None or not found["snapshots"] or any(shot["state"] != "Completed" for shot in found["snapshots"]):
+        return False
+    return [table["state"] for table in found["tables"]] == ["REPLICATING"] * len(NAMES)
+
+
+def holds(client: DriverClient, name: str) -> bool:
+    """Makes the cut, again if it lacks a table: the journal may not know yet that the first snapshot has ended."""
+    made = next((cut for cut in client.cuts() if cut.name == name), None) or client.make_cut(name)
+    if not made.waits and not made.complete:
+        client.drop_cut(name)
+    return made.complete
 
 
 def rows(proof: Proof, name: str) -> set[tuple[Any, ...]]:
@@ -67,9 +78,7 @@ def test_tables_go_back_to_each_cut_and_are_equal_after_the_next_start(
     for number, statements in enumerate(WRITES):
         postgres.execute(statements)
         run.until(lambda: not proof.differences(*NAMES), 120, "written")
-        client.make_cut(f"cut{number}")
-        run.until(lambda: not any(cut.waits for cut in client.cuts()), 120, "the cut is held")
-        assert all(cut.complete for cut in client.cuts()), client.cuts()
+        run.until(partial(holds, client, f"cut{number}"), 120, "the cut is held")
         for name in NAMES:
             held[number, name] = source(postgres, name)
     postgres.execute("UPDATE proof.giro SET balance = 0; INSERT INTO proof.savings VALUES (8, 80)")
@@ -82,9 +91,9 @@ def test_tables_go_back_to_each_cut_and_are_equal_after_the_next_start(
     code, said = command(proof, "--to-time", "2001-01-01T00:00:00Z")
     assert code == 1 and "there is no cut at or before" in said
     assert not proof.differences(*NAMES), "nothing was touched"
-    code, said = command(proof, "--to-cut", "cut2", seams="rewind.after-table=kill@1")
+    code, said = command(proof, "--to-cut", "cut1", seams="rewind.after-table=kill@1")
     assert code != 0 and list((proof.deployment.folder / "rewind-seams").iterdir()), said
-    for number in (2, 1, 0):
+    for number in (1, 0):
         code, said = command(proof, "--to-cut", f"cut{number}")
         assert code == 0, said
         for name in NAMES:
