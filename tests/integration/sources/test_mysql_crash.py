@@ -97,7 +97,8 @@ def test_every_table_is_read_again_after_a_crash_that_may_have_lost_rows_or_log(
         with LogRun(server, tmp_path) as run:
             run.catch_up()
             lost = len(run.rows("d.other")) > len(by_chunk(server, "d.other"))
-            assert lost == ("sync_binlog" not in settings) and rereads(run)["d.other"] != before["d.other"]
+            # A busy machine may have brought them to the disk all the same.
+            assert not (lost and "sync_binlog" in settings) and rereads(run)["d.other"] != before["d.other"]
 
 
 def test_a_server_that_was_shut_down_has_its_tables_read_once(server: MysqlServer, tmp_path: Path) -> None:
