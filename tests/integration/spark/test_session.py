@@ -77,8 +77,8 @@ def test_what_a_killed_jvm_leaves_is_in_the_run_directory_and_the_next_start_rem
     spec = {
         "source": {"type": "postgresql", "host": "localhost", "database": "d", "username": "u"},
         "tables": {"include": ["public.*"]},
-        "target": {"type": "delta", "location": tmp_path.as_uri()},
-        "storage": {"location": tmp_path.as_uri()},
+        "target": {"type": "delta", "location": f"{tmp_path.as_uri()}/lake"},
+        "storage": {"location": f"{tmp_path.as_uri()}/log"},
     }
     command = [sys.executable, "-c", DIES, str(run_dir), json.dumps(spec)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -128,8 +128,8 @@ def test_a_users_settings_reach_spark_beside_tailraces_own_and_show_its_jobs(
     spec = {
         "source": {"type": "postgresql", "host": "localhost", "database": "d", "username": "u"},
         "tables": {"include": ["public.*"]},
-        "target": {"type": "delta", "location": tmp_path.as_uri()},
-        "storage": {"location": tmp_path.as_uri()},
+        "target": {"type": "delta", "location": f"{tmp_path.as_uri()}/lake"},
+        "storage": {"location": f"{tmp_path.as_uri()}/log"},
         "sparkConf": [
             {"name": "spark.network.timeout", "value": "301s"},
             {"name": "spark.ui.enabled", "value": "true"},
@@ -176,8 +176,8 @@ def test_what_spark_refuses_of_a_users_settings_is_said(tmp_path: Path) -> None:
     spec = {
         "source": {"type": "postgresql", "host": "localhost", "database": "d", "username": "u"},
         "tables": {"include": ["public.*"]},
-        "target": {"type": "delta", "location": tmp_path.as_uri()},
-        "storage": {"location": tmp_path.as_uri()},
+        "target": {"type": "delta", "location": f"{tmp_path.as_uri()}/lake"},
+        "storage": {"location": f"{tmp_path.as_uri()}/log"},
     }
     expected = {
         ("spark.memory.fraction", "seven"): (2, "seven"),
