@@ -1,21 +1,29 @@
 """The repairs that docs/operations.md names for a target that others change and for a disk that is full, executed with
 Spark: broken, named, repaired as told, equal. (The disks are small file systems in memory, mounted as root.)
+
+The tables are real, the source is in memory, and all of Tailrace is in the test's process. The commands themselves:
+`test_verification.py`.
 """
 
+import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.sql import SparkSession
 
-from demo.compare import compare
-from support.postgres import PostgresServer
-from support.process import Program
-from support.proof.process import Deployment, status
+from demo.compare import READERS
+from support.pipeline import RETRY_SECONDS, lake
+from support.scripted_database import Change
+from support.scripted_runs import Copy, by_key, filled, manifest
 from support.versions import turns
+from tailrace.contract.driver import VerificationReport
+from tailrace.contract.resources import Replicator
+from tailrace.driver.telling.applied_report import Reporter
+from tailrace.errors import StorageFull, where_of
 
 # Py4J closes its idle connections from the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -27,23 +35,22 @@ EXPECTED = {
     "hollow": "TargetChanged",
     "dropped": "LogTrimmed",
 }
-TABLES = sorted(EXPECTED)
-DISK = 96 << 20
+TABLES = tuple(EXPECTED)
+ROWS, DISK = 100, 32 << 20
 
 
 @pytest.fixture(params=turns("delta", "iceberg"))
-def shop(request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path: Path) -> Iterator[Deployment]:
-    """The change log and the target lie on disks of their own."""
-    spec: dict[str, object] = {"tables": {"include": ["s.*"]}, "retention": {"time": "1s"}}
-    made = Deployment(tmp_path / "shop", postgres.source(), request.param, spec)
+def shop(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Iterator[Copy]:
+    """The change log and the target lie on disks of their own. It is running, and everything is copied."""
     with ExitStack() as stack:
-        for place in (made.log, made.lake):
+        for place in (tmp_path / "log", tmp_path / "lake"):
             stack.enter_context(disk(place))
-        postgres.execute("CREATE SCHEMA s")
-        for table in TABLES:
-            postgres.execute(f"CREATE TABLE s.{table} (id int PRIMARY KEY, v text)")
-            postgres.execute(f"INSERT INTO s.{table} SELECT g, 'v' FROM generate_series(1, 300) g")
-        stack.callback(made.close)
+        tables = lake(Replicator.model_validate(manifest(tmp_path, request.param)), spark)
+        made = Copy(filled(*TABLES, rows=ROWS), tmp_path, request.param, tables)
+        made.document["spec"]["snapshot"] = {"parallelism": 2}
+        made.document["spec"]["retention"] = {"time": "1s"}
+        stack.enter_context(made.running())
+        settled(made)
         yield made
 
 
@@ -57,122 +64,129 @@ def disk(place: Path) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-def change(server: PostgresServer) -> None:
-    for table in TABLES:
-        server.execute(f"UPDATE s.{table} SET v = v || '.' WHERE id % 50 = 0")
+def change(shop: Copy) -> None:
+    """Every table."""
+    end = shop.database.end
+    for number in range(1, len(TABLES) + 1):
+        shop.database.commit(Change("U", number, 50, f"at {end}"), Change("I", number, 1000 + end, "+"))
 
 
-def equal(server: PostgresServer, shop: Deployment) -> bool:
-    with server.connect() as connection:
-        try:
-            return not compare(connection, [f"s.{table}" for table in TABLES], shop.lake, shop.format)
-        except (OSError, TableNotFoundError, DeltaError):  # not there, or not whole
-            return False
-        except Exception as error:  # delta-rs: a file is gone; readers see that table until its new copy is there
-            if "Failed to fetch metadata" not in str(error):
-                raise
-            return False
+def settled(shop: Copy) -> None:
+    """After more changes nothing fails, and a reader that is not ours finds what the source has."""
+    change(shop)
+    shop.level()
+    assert shop.driver.faults() == {}
+    for number, name in enumerate(TABLES, 1):
+        found = READERS[kind(shop)](place(shop, name)).select(["id", "v"])
+        assert by_key(found) == shop.database.rows(number), name
 
 
-def faults(shop: Deployment) -> dict[str, str]:
-    """Name by table; of the whole Replicator under an empty name."""
-    document = status(shop)
-    if document is None:
-        return {}
-    found = {t["name"].removeprefix("s."): t["fault"]["name"] for t in document["tables"] if t["fault"] is not None}
-    return found | ({"": document["fault"]["name"]} if document["fault"] is not None else {})
+def kind(shop: Copy) -> str:
+    return str(shop.document["spec"]["target"]["type"])
 
 
-def advice(shop: Deployment, table: str) -> str:
-    document = status(shop)
-    assert document is not None
-    return str(next(t["fault"]["fix"] for t in document["tables"] if t["name"] == f"s.{table}"))
+def place(shop: Copy, table: str) -> Path:
+    return shop.folder / "lake" / "main" / table
 
 
-COMMANDS = {"LogTrimmed": ("snapshot",), "TargetChanged": ("resync",), "ForeignChange": ("verify", "--repair")}
-"""Of the document."""
-DIFFER = 3
+def forget_what_is_applied(shop: Copy) -> None:
+    """Until then the log has all that a table which was deleted needs, and it comes back by itself."""
+    held = set(segments(shop))
+    time.sleep(1.1)  # `retention.time`
+    Reporter(shop.driver.client, shop.driver.progress, lambda: RETRY_SECONDS).report(shop.state, force=True)
+    shop.level()
+    shop.stop()  # a run that ends trims
+    shop.start()
+    assert held and not held & set(segments(shop))
 
 
-def repair(shop: Deployment, table: str, name: str) -> None:
-    done = command(shop, table, *COMMANDS[name])
-    assert done.returncode == (DIFFER if name == "ForeignChange" else 0), done.stdout + done.stderr
-    assert name != "ForeignChange" or "300 rows: 1 missing, 1 extra, 1 different" in done.stdout, done.stdout
+def segments(shop: Copy) -> list[Path]:
+    return [path for path in (shop.folder / "log" / "segments").rglob("*") if path.is_file()]
 
 
-def command(shop: Deployment, table: str, *words: str) -> subprocess.CompletedProcess[str]:
-    here = ("-f", str(shop.manifest), "--run-dir", str(shop.state))
-    return shop.command(*words, *here, "--tables", f"s.{table}", timeout=200)
-
-
-def of_others(spark: SparkSession, shop: Deployment) -> Callable[[str], str]:
+def of_others(spark: SparkSession, shop: Copy) -> Callable[[str], str]:
     """What another program calls a target table."""
-    if shop.format == "delta":
-        return lambda table: f"delta.`{shop.lake}/s/{table}`"
-    settings = {"type": "hadoop", "cache-enabled": "false", "warehouse": str(shop.lake)}
-    name = f"others{abs(hash(shop.lake))}"
+    if kind(shop) == "delta":
+        return lambda table: f"delta.`{place(shop, table)}`"
+    settings = {"type": "hadoop", "cache-enabled": "false", "warehouse": str(shop.folder / "lake")}
+    name = f"others{abs(hash(shop.folder))}"
     spark.conf.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
     for key, value in settings.items():
         spark.conf.set(f"spark.sql.catalog.{name}.{key}", value)
-    return lambda table: f"{name}.s.{table}"
+    return lambda table: f"{name}.main.{table}"
 
 
-def break_all(spark: SparkSession, shop: Deployment) -> None:
+def break_all(spark: SparkSession, shop: Copy) -> None:
     name = of_others(spark, shop)
     spark.sql(f"INSERT INTO {name('written')} VALUES (999, 'foreign')").collect()
     spark.sql(f"DELETE FROM {name('written')} WHERE id = 7").collect()
     spark.sql(f"UPDATE {name('written')} SET v = 'foreign' WHERE id = 8").collect()
-    if shop.format == "delta":
+    if kind(shop) == "delta":
         spark.sql(f"RESTORE TABLE {name('replaced')} TO VERSION AS OF 1").collect()
     else:
         spark.sql(f"CREATE OR REPLACE TABLE {name('replaced')} (x string) USING iceberg").collect()
-    for file in (shop.lake / "s" / "hollow" / "data").rglob("*.parquet"):
+    for file in (place(shop, "hollow") / "data").rglob("*.parquet"):
         file.unlink()
-    subprocess.run(["rm", "-r", str(shop.lake / "s" / "dropped")], check=True)
+    shutil.rmtree(place(shop, "dropped"))
 
 
-def segments(shop: Deployment) -> set[Path]:
-    return {path for path in (shop.log / "segments").rglob("*") if path.is_file()}
+def repair(shop: Copy, table: str) -> None:
+    """By the command that the status names for it."""
+    (advice,) = (t.fault.fix for t in shop.driver.control.status().tables if t.fault and t.name == f"main.{table}")
+    if EXPECTED[table] == "ForeignChange":
+        assert "tailrace verify" in advice and "--repair" in advice, advice
+        (found,) = report(shop, shop.ask(f"main.{table}", mode="Repair")).tables
+        counts, rows = found.compared, len(shop.database.rows(1 + TABLES.index(table)))
+        assert (counts.rows, counts.missing, counts.extra, counts.different) == (rows, 1, 1, 1), found
+        return
+    resync = EXPECTED[table] == "TargetChanged"
+    assert f"tailrace {'resync' if resync else 'snapshot'}" in advice, advice
+    shop.ask(f"main.{table}", resync=resync)
 
 
-def settled(shop: Deployment, server: PostgresServer, run: Program) -> None:
-    change(server)
-    run.until(lambda: not faults(shop) and equal(server, shop), 200, "source = target, and nothing fails")
+def report(shop: Copy, asked: str) -> VerificationReport:
+    """Once it has ended."""
+    shop.until(lambda state: state.snapshots[asked].ended is not None, work=True)
+    return shop.driver.control.report(asked)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(600)
 def test_what_others_do_to_a_target_and_a_full_disk_are_named_and_repaired_as_told(
-    shop: Deployment, postgres: PostgresServer, spark: SparkSession
+    shop: Copy, spark: SparkSession
 ) -> None:
-    run = shop.start()
-    settled(shop, postgres, run)
-    first = segments(shop)
-    settled(shop, postgres, run)
-    # Until then the log has all that a table which was deleted needs, and it comes back by itself.
-    run.until(lambda: not first & segments(shop), 200, f"{sorted(first)} removed")
+    forget_what_is_applied(shop)
     break_all(spark, shop)
-    change(postgres)
-    run.until(lambda: faults(shop) == EXPECTED, 200, f"{EXPECTED}, not {faults(shop)}")
-    only_looked = command(shop, "written", "verify")
-    assert only_looked.returncode == 1 and "s.written is stopped (ForeignChange" in only_looked.stdout, only_looked
-    for table, name in EXPECTED.items():
-        assert COMMANDS[name][0] in advice(shop, table), advice(shop, table)
-        repair(shop, table, name)
-    settled(shop, postgres, run)
-    assert command(shop, "written", "verify").returncode == 0
-    for place in (shop.lake, shop.log):
-        fill(place)
-        change(postgres)
-        run.until(lambda: "StorageFull" in faults(shop).values(), 200, f"StorageFull of {place}")
-        (place / "filler").unlink()
-        settled(shop, postgres, run)
-    assert run.stop() == 0, run.tail()
+    change(shop)
+    shop.until(lambda _: all_named(shop), work=True)
+    (looked,) = report(shop, shop.ask("main.written", mode="Verify")).tables
+    assert looked.fault is not None and "main.written is stopped (ForeignChange" in looked.fault.message, looked
+    for table in EXPECTED:
+        repair(shop, table)
+    settled(shop)
+    (equal,) = report(shop, shop.ask("main.written", mode="Verify")).tables
+    assert equal.compared.rows and not equal.compared.differences and equal.fault is None, equal
+    with full(shop.folder / "lake"):
+        change(shop)
+        shop.until(lambda _: "StorageFull" in shop.driver.faults().values(), work=True)
+    settled(shop)
+    with full(shop.folder / "log"):
+        change(shop)
+        assert where_of(shop.broken(StorageFull)) == "storage"
+    shop.start()
+    settled(shop)
 
 
-def fill(place: Path) -> None:
+def all_named(shop: Copy) -> bool:
+    return shop.driver.faults() == {f"main.{table}": name for table, name in EXPECTED.items()}
+
+
+@contextmanager
+def full(place: Path) -> Iterator[None]:
     with (place / "filler").open("wb", buffering=0) as filler:
         try:
             while True:
                 filler.write(bytes(4096))
         except OSError:
-            return
+            pass
+    yield
+    (place / "filler").unlink()

@@ -30,7 +30,6 @@ DRIVERS = {
     "proof/test_mysql_seams.py",
     "proof/test_new_copy.py",
     "proof/test_repairs_spark.py",
-    "proof/test_repairs_targets.py",
     "proof/test_rewind.py",
     "proof/test_seams.py",
     "proof/test_verification.py",
