@@ -1,19 +1,25 @@
-"""A verification while both sides change and the driver is killed: it finds what somebody changed in the copy, and
-nothing else; a repair makes the copy equal."""
+"""A verification while both sides change and its process is killed: it finds what somebody changed in the copy, and
+nothing else; a repair makes the copy equal.
 
-import json
-from typing import Any
+All of Tailrace in one process, without a JVM. Whole drivers: `tests/soak/test_soak_verification.py`.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from support.database_copies import of_mysql, of_postgres, place_of
+from support.database_copies import of_mysql, of_postgres
 from support.mysql import TARGETS, MysqlServer
+from support.pipeline import Pipeline
 from support.postgres import PostgresServer
-from support.proof.harness import SMALL, Begin, Proof
-from support.proof.process import status
+from support.proof import tables
+from support.proof.writers import Writers
+from support.verified_copy import Commands, document, killed_while_verifying, opened
 from support.versions import turns
+from tailrace.errors import privacy
 
-ROWS = 120
+ROWS, SEED = 120, 6
 QUIET = f"""
 CREATE TABLE proof.quiet (id int PRIMARY KEY, v bigint, name text, n numeric(10,2));
 INSERT INTO proof.quiet SELECT n, n * 3, 'name ' || n, n / 7.0 FROM generate_series(1, {ROWS}) n;
@@ -29,117 +35,101 @@ PLANTED = (
     "INSERT INTO proof.keyless VALUES (4, 'nobody'), (3, 'name 0')",
     "DELETE FROM proof.keyless WHERE v = 7 AND name = 'name 1'",
 )
+FOUND = {
+    ("different", "3", ("v",)), ("different", "40", ("v",)), ("different", "77", ("n", "name")),
+    ("missing", "5", ()), ("missing", "119", ()), ("extra", "1000", ()),
+}  # fmt: skip
 LOST, TWICE = 4, 2
 """Rows without a key that were deleted, and that are there once too often."""
+DIFFER = 3
+"""The exit code."""
+CHECK = "check-of-all"
+KILLED = "verification.after-compare=kill@7"
+"""The first process compares fewer at once, so that some are recorded."""
 
 
-@pytest.mark.timeout(900)
+@pytest.fixture
+def shown() -> Iterator[None]:
+    """Commands set `spec.showValues` for the process that they run in."""
+    privacy.configure(True)
+    yield
+    privacy.configure(False)
+
+
 @pytest.mark.parametrize("product", turns("postgresql", *TARGETS))
 def test_what_somebody_changed_in_a_copy_is_found_and_repaired_whoever_is_killed(
-    prove: Begin, postgres: PostgresServer, product: str
+    postgres: PostgresServer, product: str, tmp_path: Path, shown: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if product == "postgresql":
         postgres.execute("CREATE DATABASE copy")
-        prove_it(prove, postgres, postgres)
+        prove_it(postgres, postgres, tmp_path, capsys)
     else:
         with MysqlServer(product) as server:
-            prove_it(prove, postgres, server)
+            prove_it(postgres, server, tmp_path, capsys)
 
 
-def prove_it(prove: Begin, source: PostgresServer, copy: PostgresServer | MysqlServer) -> None:
-    options = [{"match": "proof.typed", "asText": ["f"]}] if isinstance(copy, MysqlServer) else []
-    proof = prove(
-        "delta",
-        seed=6,
-        rows=SMALL,
-        snapshot={"chunkRows": 60, "parallelism": 3},
-        target=place_of(copy),
-        apply={"freshness": "300ms"},
-        showValues=True,
-        options=options,
-    )
+def prove_it(
+    source: PostgresServer, copy: PostgresServer | MysqlServer, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with source.connect() as connection:
+        tables.create(connection, ROWS // 2, SEED)
     source.execute(QUIET)
-    run = proof.deployment.start(seams="verification.after-compare=kill@3")
-    run.until(lambda: whole(proof), 300, "the initial snapshots are applied")
-    writers = proof.writers(seed=6, count=2)
+    pipeline = opened(document(source, copy, folder), folder)
+    with pipeline.running():
+        settle(pipeline)
+    writers = Writers(source.connect, count=1, keys=ROWS, seed=SEED, pause=0.05).start()
     for statement in PLANTED:
         if isinstance(copy, PostgresServer):
             copy.execute(statement, dbname="copy")
         else:
             copy.execute(statement)
-    verify(proof, "--id", "check")
-    assert run.wait(120) != 0, run.tail()
-    run = proof.deployment.start()
-    run.until(proof.completed(5), 120, "it answers")
-    code, found = verify(proof, "--id", "check")
-    assert code == 3, (found, run.tail())
-    expected = {
-        "proof.quiet": {
-            ("different", "3", ("v",)), ("different", "40", ("v",)), ("different", "77", ("n", "name")),
-            ("missing", "5", ()), ("missing", "119", ()), ("extra", "1000", ()),
-        },
-    }  # fmt: skip
-    for table in found["tables"]:
-        rows = {(row["kind"], row["key"], tuple(sorted(row["columns"]))) for row in table["differences"]}
-        if table["name"] == "proof.keyless":
-            assert (table["compared"]["extra"], table["compared"]["missing"]) == (TWICE, LOST), table
+    killed_while_verifying(pipeline, CHECK, KILLED)
+    with pipeline.running():
+        commands = Commands(pipeline, capsys)
+        try:
+            found_and_repaired(pipeline, source, commands)
+        finally:
+            commands.close()
+        writers.stop()
+        settle(pipeline)
+    for name in ("proof.quiet", "proof.keyless", *(f"proof.{table.name}" for table in tables.TABLES)):
+        assert equal(source, copy, name), name
+
+
+def found_and_repaired(pipeline: Pipeline, source: PostgresServer, commands: Commands) -> None:
+    parts = pipeline.state.snapshots[CHECK].tables.values()
+    compared = sum(len(part.chunks) - len(part.uncompared) for part in parts)
+    assert compared and pipeline.state.snapshots[CHECK].ended is None, "it continues with the others"
+    pipeline.until(lambda state: state.snapshots[CHECK].ended is not None, work=True)
+    report = pipeline.driver.control.report(CHECK)
+    for table in report.tables:
+        rows = {(row.kind, row.key, tuple(sorted(row.columns))) for row in table.differences}
+        if table.name == "proof.keyless":
+            assert (table.compared.extra, table.compared.missing) == (TWICE, LOST), table
         else:
-            assert rows == expected.get(table["name"], set()), table
-        assert table["finished"] and table["fault"] is None, table
-    quiet = next(table for table in found["tables"] if table["name"] == "proof.quiet")
-    assert quiet["compared"]["rows"] == ROWS
+            assert rows == (FOUND if table.name == "proof.quiet" else set()), table
+        assert table.finished and table.fault is None, table
+        assert table.compared.rows == ROWS or table.name != "proof.quiet", table
     one = "SELECT min(ctid) FROM proof.keyless WHERE v = 7 AND name = 'name 1'"
     source.execute(f"DELETE FROM proof.keyless WHERE ctid = ({one})")
-    run.until(lambda: stopped(proof) == {"proof.keyless": "ForeignChange"}, 120, "the row to be missed")
-    code, found = verify(proof)
+    pipeline.until(lambda _: pipeline.driver.faults() == {"proof.keyless": "ForeignChange"}, work=True)
+    code, found = commands.verify("--tables", "proof.keyless")
     assert code == 1 and "verify -f <manifest> --repair" in str(found), found
-    code, found = verify(proof, "--repair")
-    assert (code, found["repairsLeft"], found["repairs"] > 0) == (3, 0, True), found
+    code, found = commands.verify("--repair", "--tables", "proof.quiet", "proof.keyless")
+    assert (code, found["repairsLeft"], found["repairs"] > 0) == (DIFFER, 0, True), found
     (keyless,) = (table["compared"] for table in found["tables"] if table["name"] == "proof.keyless")
     assert (keyless["extra"], keyless["missing"]) == (TWICE, LOST - 1), keyless
-    code, found = verify(proof)
+    code, found = commands.verify()
     assert code == 0, found
-    assert all(table["verified"]["compared"]["rows"] for table in document(proof)["tables"])
-    writers.stop()
-    run.until(lambda: equal(source, copy, "proof.quiet") and equal(source, copy, "proof.keyless"), 120, "equal")
-    proof.deployment.spec |= {"verify": {"every": "1m"}}
-    proof.deployment.write_manifest()
-    done = proof.deployment.command("reload", "-f", str(proof.deployment.manifest), *proof.here, timeout=180)
-    assert done.returncode == 0, done.stderr
-    run.until(lambda: in_background(proof), 60, "a table to be verified without a request")
-    ages = document(proof)["freshness"]
-    assert ages["changes"] > 0 and ages["p50"] <= ages["p99"] < 300, ages
-    assert run.stop() == 0, run.tail()
+    assert all(table.verified and table.verified.compared.rows for table in pipeline.driver.control.status().tables)
 
 
-def stopped(proof: Proof) -> dict[str, str]:
-    found = document(proof)["tables"]
-    return {table["name"]: table["fault"]["name"] for table in found if table["fault"] is not None}
-
-
-def in_background(proof: Proof) -> bool:
-    found = status(proof.deployment)
-    verified = [table["verified"] for table in found["tables"] if table["verified"]] if found is not None else []
-    mine = [last for last in verified if last["snapshot"].startswith("verification-")]
-    assert all(last["compared"]["rows"] and not last["compared"]["different"] for last in mine), mine
-    return bool(mine)
-
-
-def verify(proof: Proof, *arguments: str) -> tuple[int, dict[str, Any]]:
-    manifest = str(proof.deployment.manifest)
-    done = proof.deployment.command("verify", "-f", manifest, "--json", *arguments, *proof.here, timeout=240)
-    return done.returncode, json.loads(done.stdout) if done.stdout else {"error": done.stderr}
-
-
-def whole(proof: Proof) -> bool:
-    found = status(proof.deployment)
-    return found is not None and [table["state"] for table in found["tables"]] == ["REPLICATING"] * 5
-
-
-def document(proof: Proof) -> dict[str, Any]:
-    done = proof.deployment.command("status", "-f", str(proof.deployment.manifest), "--json", *proof.here)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+def settle(pipeline: Pipeline) -> None:
+    """Until the copy holds what is committed by now."""
+    with pipeline.source.session() as session:
+        end = session.log_end()
+    pipeline.settle(end)
+    assert pipeline.driver.faults() == {}
 
 
 def equal(source: PostgresServer, copy: PostgresServer | MysqlServer, name: str) -> bool:

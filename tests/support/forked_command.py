@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+from typing import Any
 
 from tailrace import seams
 from tailrace.cli import main
@@ -19,3 +20,8 @@ def run(arguments: list[str], environment: dict[str, str], errors: str | None) -
     sys.argv[1:] = arguments
     main.entry()
     return 1  # it never returns
+
+
+def call(module: str, function: str, *arguments: Any) -> int:
+    """A program that is none of Tailrace's commands; its function returns the exit code."""
+    return int(getattr(importlib.import_module(module), function)(*arguments))

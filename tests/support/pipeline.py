@@ -224,6 +224,7 @@ class Pipeline:
         self.capture: CaptureThread | None = None
         self._driver: Driver | None = None
         self._tables, self._requests = tables, 0
+        self.timing = QUICK
         self.resync: Path | None = None
         """Where the operator hands over the SnapshotRequest that starts the stream over."""
 
@@ -275,7 +276,7 @@ class Pipeline:
         folder = folder or self.folder
         handed_over = Renewal.handed_over(self.resync)
         return CaptureThread(
-            process.Following(self.replicator, self.source, folder / "spill", QUICK, handed_over), folder
+            process.Following(self.replicator, self.source, folder / "spill", self.timing, handed_over), folder
         )
 
     def refused(self, error: type[TailraceError], match: str | None = None) -> TailraceError:
