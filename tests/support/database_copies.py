@@ -86,7 +86,7 @@ def begin(
     )
     replicator = Replicator.model_validate(document)
     tables = lake(replicator, cast(Any, None))
-    return Pipeline(document, sources.open(replicator.spec.source, "test"), folder, tables)
+    return Pipeline(document, sources.open(replicator.spec.source, "tailrace test"), folder, tables)
 
 
 def settle(copy: Pipeline) -> None:

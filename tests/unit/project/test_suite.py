@@ -18,7 +18,6 @@ DRIVERS = {
     "integration/driver/test_once_delta.py",
     "integration/driver/test_once_s3.py",
     "integration/sources/test_chunk_rule.py",
-    "proof/test_cutover.py",
     "proof/test_cuts.py",
     "proof/test_database_target.py",
     "proof/test_dropped_tables.py",

@@ -1,0 +1,138 @@
+"""A move of programs from one server to a newer one, and back, by whole drivers: `tailrace cutover`, killed between its
+steps, a controller that starts the driver again, and MySQL 8.0, which cannot be a target.
+
+`tests/proof/test_cutover.py` has the driver in the test's process.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.moves import Program, Server, fill, force, only_read, pair, place_of, quiet, sales
+from support.mysql import MYSQL, MysqlServer
+from support.postgres import PostgresServer
+from support.proof.process import ENVIRONMENT, Deployment, forked, status
+from support.seam_names import checked
+from support.waiting import until
+
+
+class Move:
+    """One direction."""
+
+    def __init__(self, folder: Path, source: Server, target: Server, **spec: object) -> None:
+        self.source, self.target = source, target
+        more = {"tables": {"include": ["shop.*"]}, "apply": {"freshness": "300ms"}} | spec
+        into = {"target": {**place_of(target), "adopt": True}}
+        self.deployment = Deployment(folder, place_of(source), spec=more | into)
+        self.deployment.write_manifest()
+
+    def run(self) -> Any:
+        ready = self.deployment.command("doctor", "-f", str(self.deployment.manifest))
+        assert ready.returncode == 0, ready.stdout
+        run = self.deployment.start()
+        run.until(self.is_level, 120, "everything is replicated")
+        return run
+
+    def is_level(self) -> bool:
+        found = status(self.deployment)
+        tables = [] if found is None else found["tables"]
+        return len(tables) == 2 and all(table["state"] == "REPLICATING" for table in tables)
+
+    def cutover(self, *arguments: str, seams: str = "") -> tuple[int, str]:
+        output = self.deployment.folder / "cutover.log"
+        output.write_text("")
+        here = ["-f", str(self.deployment.manifest), "--run-dir", str(self.deployment.state)]
+        environment = ENVIRONMENT | {"TAILRACE_SEAMS": checked(seams)}
+        return forked(["cutover", *here, *arguments], environment, output).wait(120), output.read_text()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("product", ["postgresql", "mysql", "mariadb"])
+def test_programs_move_to_a_newer_server_and_back(product: str, tmp_path: Path) -> None:
+    old, new = pair(product)
+    with old, new:
+        fill(old, new)
+        program = Program(old)
+        there, back = Move(tmp_path / "there", old, new), Move(tmp_path / "back", new, old, snapshot={"initial": False})
+        try:
+            program.sells()
+            run = there.run()
+            refused_while_the_program_writes(there, program)
+            program.server = None
+            only_read(old)
+            done_once_whoever_is_killed(there)
+            ended_for_good(there, run)
+            # The way back begins before the program writes again.
+            run = back.run()
+            program.continues(new)
+            program.server = None
+            until(lambda: sales(old) == sales(new), "the way back", pause=1)
+            only_read(new)
+            code, said = back.cutover("--accept-missing")
+            assert code == 0 and "continues with" in said, said
+            only_read(old, now=False)
+            program.continues(old)
+            assert run.stop() in (0, 10), run.tail()
+        finally:
+            program.ended = True
+            there.deployment.close()
+            back.deployment.close()
+
+
+@pytest.mark.timeout(600)
+def test_programs_leave_a_mysql_that_is_too_old_for_a_way_back(tmp_path: Path) -> None:
+    with MysqlServer("mysql-8.0", sql_mode="") as old, MysqlServer(MYSQL, sql_mode="") as new:
+        fill(old, new)
+        program = Program(old)
+        move = Move(tmp_path / "move", old, new)
+        try:
+            program.sells()
+            run = move.run()
+            refused_while_the_program_writes(move, program)
+            assert run.poll() is None
+            program.server = None
+            only_read(old)
+            done_once_whoever_is_killed(move)
+            ended_for_good(move, run)
+            program.continues(new)
+        finally:
+            program.ended = True
+            move.deployment.close()
+
+
+def refused_while_the_program_writes(move: Move, program: Program) -> None:
+    """By name; nothing has happened."""
+    code, said = move.cutover("--check")
+    assert (code, said.strip().splitlines()[-1]) == (0, "ready for the cutover"), said
+    code, said = move.cutover("--writers-stopped", "--timeout", "3s")
+    assert code == 1 and "StillWritten" in said, said
+    code, said = move.cutover("--timeout", "1s")
+    assert code == 1 and "is not read-only" in said and quiet(move.source) in said, said
+    program.sells()
+
+
+def done_once_whoever_is_killed(move: Move) -> None:
+    for seam in ("cutover.quiet=kill", "cutover.counters=kill", "cutover.done=kill"):
+        code, said = move.cutover(seams=seam)
+        assert code == -9, said
+    code, said = move.cutover("--json")
+    assert code == 0 and '"next":' in said, said
+    assert move.cutover("--json")[1].splitlines()[-1] == said.splitlines()[-1]
+    assert sales(move.source) == sales(move.target)
+
+
+def ended_for_good(move: Move, run: Any) -> None:
+    """A controller that starts it again changes nothing, and neither does a row that comes late to the old server."""
+    force(move.source, "INSERT INTO shop.item (id, name) VALUES (1000000, 'late')")
+    assert run.wait(60) == 10 and "CutOver" in run.tail(), run.tail()
+    if isinstance(move.source, MysqlServer):  # one of the two is enough
+        again = move.deployment.start()
+        assert again.wait(120) == 10 and "CutOver" in again.tail(), again.tail()
+    force(move.source, "DELETE FROM shop.item WHERE id = 1000000")
+    manifest, state = str(move.deployment.manifest), str(move.deployment.state)
+    done = move.deployment.command("drop", "--data", "-f", manifest, "--run-dir", state, timeout=120)
+    assert done.returncode == 0, done.stderr
+    if isinstance(move.source, PostgresServer):
+        assert move.source.execute("SELECT 1 FROM pg_replication_slots") == []
+    assert sales(move.source) == sales(move.target)
