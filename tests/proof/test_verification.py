@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.database_copies import of_mysql, of_postgres
+from support.database_copies import of_mysql, of_postgres, settle
 from support.mysql import TARGETS, MysqlServer
 from support.pipeline import Pipeline
 from support.postgres import PostgresServer
@@ -122,14 +122,6 @@ def found_and_repaired(pipeline: Pipeline, source: PostgresServer, commands: Com
     code, found = commands.verify()
     assert code == 0, found
     assert all(table.verified and table.verified.compared.rows for table in pipeline.driver.control.status().tables)
-
-
-def settle(pipeline: Pipeline) -> None:
-    """Until the copy holds what is committed by now."""
-    with pipeline.source.session() as session:
-        end = session.log_end()
-    pipeline.settle(end)
-    assert pipeline.driver.faults() == {}
 
 
 def equal(source: PostgresServer, copy: PostgresServer | MysqlServer, name: str) -> bool:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from support.ddl.lake import InMemoryLake
 from tailrace.apply.applier import Applier
+from tailrace.apply.freshness import Freshness
 from tailrace.apply.progress import Progress
 from tailrace.apply.unit_worker import UnitWorker
 from tailrace.capture import process
@@ -90,7 +91,14 @@ class Driver:
 
     @classmethod
     def start(
-        cls, replicator: Replicator, source: Source, socket: Path, tables: Units, patience: float = 60.0
+        cls,
+        replicator: Replicator,
+        source: Source,
+        socket: Path,
+        tables: Units,
+        patience: float = 60.0,
+        *,
+        measured: Freshness | None = None,
     ) -> "Driver":
         """`patience`: seconds that capture has for an answer. `NotFound`, `Retry`: there is no change log yet."""
         spec = replicator.spec
@@ -102,8 +110,8 @@ class Driver:
         applier = Applier(
             journal,
             progress,
-            lambda _: UnitWorker(tables.alone(), progress, LIMITS),
-            group=None if group is None else UnitWorker(group, progress, LIMITS),
+            lambda _: UnitWorker(tables.alone(), progress, LIMITS, measured),
+            group=None if group is None else UnitWorker(group, progress, LIMITS, measured),
             retry_seconds=lambda: RETRY_SECONDS,
             threads=2,
         )
@@ -124,6 +132,7 @@ class Driver:
         control = DriverControl(replicator.metadata.name)
         client = CaptureClient(socket, timeout=patience)
         control.journal, control.client, control.runner, control.progress = journal, client, runner, progress
+        control.measured = measured
         return cls(journal, progress, applier, runner, client, control, tools)
 
     def turn(self) -> LogState:
@@ -225,6 +234,8 @@ class Pipeline:
         self._driver: Driver | None = None
         self._tables, self._requests = tables, 0
         self.timing = QUICK
+        self.measured: Freshness | None = None
+        """Measures the ages of changes."""
         self.resync: Path | None = None
         """Where the operator hands over the SnapshotRequest that starts the stream over."""
 
@@ -261,7 +272,8 @@ class Pipeline:
             assert time.monotonic() < end, "capture has made no change log"
             time.sleep(0.02)
         tables = self._tables or self.lake.targets(self.storage)
-        self._driver = Driver.start(self.replicator, self.source, self.capture.socket, tables)
+        socket, measured = self.capture.socket, self.measured
+        self._driver = Driver.start(self.replicator, self.source, socket, tables, measured=measured)
 
     def _answers(self) -> bool:
         assert self.capture is not None

@@ -11,7 +11,7 @@ import logging
 import math
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pydantic import Field, ValidationError
 
@@ -28,10 +28,10 @@ SMALLEST, STEP = 0.01, 1.02
 WINDOW_STEP = 3600
 """Seconds by which the window moves."""
 LONGEST_WINDOW = 7 * 86_400
-POINTS = 8
-"""Times among which a record's rows are divided."""
-ON_THE_WAY = 10.0
-"""Changes of the seconds before a pause may not have become visible before it."""
+POINTS, MANY_POINTS = 8, 100
+"""Times among which a record's rows are divided, ..."""
+USUAL_SECONDS = 1.0
+"""... and those of one that is longer than this: capture was away."""
 STORED_EVERY = 300.0
 """Seconds between two times at which it is stored."""
 KEPT_PAUSES = 50
@@ -102,22 +102,21 @@ class Freshness:
     def applied(self, state: LogState, table: TableLog, records: tuple[RecordNumber, RecordNumber], now: float) -> None:
         """The table's changes of the records behind the first of these, up to the second, became visible at `now`."""
         found, paused = Counter[int](), 0
+        commits = list(_commits(state, table, *records))
+        oldest = min((at for at, _ in commits), default=now)
         with self._lock:
-            for at, rows in _commits(state, table, *records):
-                if self._in_pause(at):
+            pauses = [pause for pause in self._pauses if pause[1] >= oldest]
+            pauses += [] if self._paused_since is None else [(self._paused_since, now)]
+            for at, rows in commits:
+                age = _age(at, now, pauses)
+                if age is None:
                     paused += rows
                 else:
-                    found[bucket_of(now - at)] += rows
+                    found[bucket_of(age)] += rows
             hour, self._news = int(now // WINDOW_STEP), True
             self._hours.setdefault(hour, Counter()).update(found)
             self._paused[hour] += paused
             self._since_start.update(found)
-
-    def _in_pause(self, at: float) -> bool:
-        since = self._paused_since
-        if since is not None and at >= since - ON_THE_WAY:
-            return True
-        return any(begin - ON_THE_WAY <= at <= end for begin, end in reversed(self._pauses))
 
     def pause(self, paused: bool, now: float) -> None:
         """Note whether nothing is to be applied, as the user wants it."""
@@ -168,6 +167,14 @@ class Freshness:
             log.warning("measured freshness could not be stored: %s", error.message)
 
 
+def _age(at: float, now: float, pauses: Sequence[tuple[float, float]]) -> float | None:
+    """The age of a change that was committed at `at` and became visible at `now`, without the pauses for which it had
+    to wait; None: it was committed in one of them."""
+    if any(begin <= at <= end for begin, end in pauses):
+        return None
+    return now - at - sum(end - begin for begin, end in pauses if begin > at)
+
+
 def _commits(
     state: LogState, table: TableLog, after: RecordNumber, through: RecordNumber
 ) -> Iterator[tuple[float, int]]:
@@ -182,7 +189,8 @@ def _commits(
         first = int(line[1]) / 1e6
         known = other < len(newest) and newest.line(other)[0] == record
         last = int(newest.line(other)[1]) / 1e6 if known else first
-        points = min(rows, POINTS) if last > first else 1
+        most = POINTS if last - first <= USUAL_SECONDS else MANY_POINTS
+        points = min(rows, most) if last > first else 1
         for n in range(points):
             yield first + (last - first) * (n + 0.5) / points, rows * (n + 1) // points - rows * n // points
 

@@ -8,7 +8,7 @@ import pytest
 
 from support.states import keyed, log_state, segment, table_log
 from tailrace.apply import freshness
-from tailrace.apply.freshness import ON_THE_WAY, STEP, WINDOW_STEP, Freshness
+from tailrace.apply.freshness import STEP, WINDOW_STEP, Freshness
 from tailrace.changelog.logged import LoggedSegment
 from tailrace.changelog.packed import PackedRows
 from tailrace.changelog.paths import FRESHNESS
@@ -83,17 +83,30 @@ def test_a_shutdown_and_a_suspension_are_told_apart_and_a_crash_is_not(tmp_path:
     assert (crashed.ages(3600, NOW + 101).changes, crashed.ages(3600, NOW + 101).paused) == (10, 0)
     crashed.store(NOW + 110, stopped=True)
     again = Freshness(storage(tmp_path), NOW + 200)
-    later = [(1, NOW + 111 - ON_THE_WAY), (2, NOW + 150), (3, NOW + 199), (4, NOW + 201)]
+    later = [(1, NOW + 60), (2, NOW + 150), (3, NOW + 199), (4, NOW + 201)]
     state, table = history(*((number, at, at, 10) for number, at in later))
     again.applied(state, table, through(4), NOW + 205)
     found = again.ages(3600, NOW + 205)
-    assert (found.changes, found.paused) == (20, 30), "what was measured before is still there"
+    assert (found.changes, found.paused) == (30, 20), "what was measured before is still there"
+    oldest = 205 - 60 - 90
+    assert found.percentile(100) == pytest.approx(oldest, rel=0.03), "it waited for the shutdown, too: that is no age"
     again.pause(True, NOW + 300)
     again.store(NOW + 300)
     state, table = history((5, NOW + 310, NOW + 310, 10), (6, NOW + 410, NOW + 410, 10))
     again.pause(False, NOW + 400)
     again.applied(state, table, through(6), NOW + 411)
-    assert (again.ages(3600, NOW + 411).changes, again.ages(3600, NOW + 411).paused) == (30, 40)
+    assert (again.ages(3600, NOW + 411).changes, again.ages(3600, NOW + 411).paused) == (40, 30)
+
+
+def test_a_record_of_an_outage_has_the_ages_of_all_of_it(tmp_path: Path) -> None:
+    """Capture was away for minutes: one record has what was written meanwhile."""
+    measured, seconds, rows = Freshness(storage(tmp_path), NOW), 300.0, 5_000
+    state, table = history((1, NOW, NOW + seconds, rows))
+    measured.applied(state, table, through(1), NOW + seconds + 1)
+    ages = [seconds + 1 - seconds * (n + 0.5) / rows for n in range(rows)]
+    for percent in (50, 95, 99):
+        exact = float(np.percentile(ages, percent))
+        assert measured.ages(3600, NOW).percentile(percent) == pytest.approx(exact, rel=0.03)
 
 
 def test_the_window_moves_and_what_is_older_than_all_windows_is_not_kept(tmp_path: Path) -> None:
