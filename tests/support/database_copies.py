@@ -21,6 +21,7 @@ from support.resources import replicator as document_of
 from tailrace import sources
 from tailrace.batch.slice import cut
 from tailrace.changelog.records.terms import RecordNumber
+from tailrace.contract.manifest import load
 from tailrace.contract.resources import Replicator
 from tailrace.errors import Retry
 from tailrace.targets.api import TableFailed, WrittenChunk
@@ -87,6 +88,14 @@ def begin(
     replicator = Replicator.model_validate(document)
     tables = lake(replicator, cast(Any, None))
     return Pipeline(document, sources.open(replicator.spec.source, "tailrace test"), folder, tables)
+
+
+def of_manifest(path: Path, folder: Path) -> Pipeline:
+    """The Replicator of a manifest, to be run in this process."""
+    replicator = load(path).replicator(None)
+    source = sources.open(replicator.spec.source, "tailrace test")
+    document = replicator.model_dump(mode="json", by_alias=True)
+    return Pipeline(document, source, folder, lake(replicator, cast(Any, None)))
 
 
 def settle(copy: Pipeline) -> None:

@@ -1,8 +1,9 @@
-"""A `tailrace` command, as a fork runs it (`support.forks`)."""
+"""A `tailrace` command, or all of Tailrace in one process, as a fork runs it (`support.forks`)."""
 
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from tailrace import seams
@@ -25,3 +26,18 @@ def run(arguments: list[str], environment: dict[str, str], errors: str | None) -
 def call(module: str, function: str, *arguments: Any) -> int:
     """A program that is none of Tailrace's commands; its function returns the exit code."""
     return int(getattr(importlib.import_module(module), function)(*arguments))
+
+
+def copies(manifest: str, folder: str, plan: str, level: bool) -> int:
+    """All of Tailrace in this process (`support.pipeline`), without a JVM, until it is killed. `level`: the plan of
+    seams counts once all tables have been read."""
+    from support.database_copies import of_manifest
+
+    os.setsid()
+    copy = of_manifest(Path(manifest), Path(folder))
+    copy.start()
+    if level:
+        copy.until(lambda state: state.snapshots and all(s.ended for s in state.snapshots.values()), work=True)
+    seams._plan = seams._parse(plan)
+    while True:
+        copy.turn()

@@ -48,6 +48,12 @@ def forked(arguments: Sequence[str], environment: dict[str, str], output: Path, 
     return Program(Forked(made, pid), output)
 
 
+def forked_copies(manifest: Path, folder: Path, seams: str, level: bool) -> Program:
+    """All of Tailrace in one process, until a seam kills it. `level`: not before all tables have been read."""
+    made, output = commands(), folder / "copies.log"
+    return Program(Forked(made, made.fork("copies", output, str(manifest), str(folder), checked(seams), level)), output)
+
+
 @dataclass
 class Deployment:
     """Manifest, folders and processes of one Replicator under proof."""

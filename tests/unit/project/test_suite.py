@@ -19,7 +19,6 @@ DRIVERS = {
     "integration/driver/test_once_s3.py",
     "integration/sources/test_chunk_rule.py",
     "proof/test_cuts.py",
-    "proof/test_database_target.py",
     "proof/test_dropped_tables.py",
     "proof/test_edges.py",
     "proof/test_foreign.py",
