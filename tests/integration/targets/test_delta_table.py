@@ -73,6 +73,7 @@ def test_a_vector_that_spark_wrote_is_read_and_carried_on_once_it_is_accepted(ta
     target.table = DeltaTable(lambda: target.spark, target.storage, target.location)
     with pytest.raises(ForeignChange, match=r"DELETE in version 2"):
         target.table.ensure(SCHEMA, LOG)
+    killed_at("takeover.after-commit", lambda: target.table.ensure(SCHEMA, LOG, accepts=True))
     state = target.table.ensure(SCHEMA, LOG, accepts=True)
     assert target.reopen().refresh() == state, "another process finds nothing of others"
     assert sum(len(file.dead) for file in target.table.files()) == len(range(0, 5000, 7))
