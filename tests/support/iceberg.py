@@ -4,7 +4,7 @@ import io
 import random
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from copy import copy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -142,7 +142,9 @@ def create_namespace_late(orders: Orders) -> None:
 
     late = SimpleNamespace(namespaceExists=exists, createNamespace=real.createNamespace)
     identifier = orders.catalog.identifier(orders.namespace, "others")
-    replace(orders.catalog, catalog=late).ensure_namespace(identifier, "others")
+    seen = copy(orders.catalog)
+    seen._opened = seen.java, late
+    seen.ensure_namespace(identifier, "others")
 
 
 def random_rows(rng: random.Random, keys: Sequence[int]) -> dict[int, tuple[Any, ...]]:

@@ -11,10 +11,13 @@ import pytest
 from support.iceberg import LOG, Orders, create_namespace_late, local, random_rows
 from tailrace.batch.applied import Generation
 from tailrace.changelog.records.terms import RecordNumber, Seq
+from tailrace.contract.resources import TargetSpec
 from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, TargetChanged
 from tailrace.seams import SeamFailure
 from tailrace.targets.lake.iceberg import small
-from tailrace.targets.lake.iceberg.java import CommitConflict
+from tailrace.targets.lake.iceberg.catalog import IcebergCatalog
+from tailrace.targets.lake.iceberg.java import CommitConflict, Java
+from tailrace.targets.lake.iceberg.table import IcebergTable
 from tailrace.targets.lake.model import TableCommit
 
 if TYPE_CHECKING:
@@ -59,6 +62,38 @@ def test_we_forget_old_versions_ourselves_and_keep_state_and_rows(spark: "SparkS
     assert orders.table.refresh().applied_record == before.applied_record + 1
 
 
+def test_a_table_at_rest_is_opened_without_java_and_by_java_when_more_is_wanted(spark: "SparkSession") -> None:
+    orders = filled(spark)
+    asked: list[bool] = []
+
+    def java() -> Java:
+        asked.append(True)
+        return orders.catalog.java
+
+    def at_rest() -> IcebergTable:
+        catalog = IcebergCatalog(java, TargetSpec(type="iceberg", location=orders.catalog.location))
+        table = IcebergTable(catalog, orders.access, orders.namespace, "orders")
+        assert table.ensure(orders.schema, LOG) == orders.table.refresh()
+        return table
+
+    at_rest()
+    orders.call("rewrite_data_files", REWRITE)
+    first, second = at_rest(), at_rest()
+    (local(orders.table.location) / "metadata" / "version-hint.text").write_text("1")
+    third = at_rest()
+    assert not asked
+    assert {file.path for file in first.files()} == {file.path for file in orders.table.files()} and asked
+    state = orders.next()
+    third.commit(TableCommit(state, orders.write({700: (Decimal("7.00"), "seven")}, third)))
+    assert at_rest().refresh() == state
+    with pytest.raises(Retry, match="dropped or re-created"):
+        second.files()
+    assert second.ensure(orders.schema, LOG) == state
+    orders.spark.sql(f"INSERT INTO {orders.sql_name} VALUES (99, 1.0, 'x')")
+    with pytest.raises(ForeignChange):
+        orders.another_opened()
+
+
 def snapshots(orders: Orders) -> list[int]:
     rows = orders.spark.sql(f"SELECT snapshot_id FROM {orders.sql_name}.snapshots ORDER BY committed_at").collect()
     return [row[0] for row in rows]
@@ -83,7 +118,7 @@ def test_after_a_power_cut_the_version_before_the_damaged_one_is_put_back_as_the
         case _:
             newest.write_bytes(newest.read_bytes()[: 0 if damage == "empty" else 3000])
     with pytest.raises(Retry, match=r"v\d|RuntimeIOException|ValidationException") as caught:
-        orders.another_opened()
+        orders.another_opened().files()
     assert caught.value.name == "Retry" and "power cut" in caught.value.fix
 
     newest.unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from tailrace.storage.store import NotFound, Storage
 from tailrace.targets.api import TableOwner
 from tailrace.targets.lake.delta import foreign
 from tailrace.targets.lake.delta.state import DOMAIN
-from tailrace.targets.lake.iceberg.state import STATE, Broken, parse_snapshot, walk
+from tailrace.targets.lake.iceberg.state import STATE, Broken, snapshot_of, walk
 
 _COMMIT = re.compile(r"\d{20}\.json")
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint.*\.parquet")
@@ -80,7 +80,7 @@ def _altered(metadata: dict[str, Any], mirror: dict[str, Any]) -> bool:
     current = metadata.get("current-snapshot-id", -1)
     if current in (None, -1):
         return mirror.get("snapshot") is not None
-    known = {s["snapshot-id"]: parse_snapshot(json.dumps(s)) for s in metadata.get("snapshots", ())}
+    known = {s["snapshot-id"]: snapshot_of(s) for s in metadata.get("snapshots", ())}
     try:
         return isinstance(walk("", current, known.get), Broken)
     except TableStop:

@@ -135,7 +135,7 @@ class LakeTarget:
                 return DeltaTable(spark, lake, location(lake.root, first), admit=admit)
 
             return delta
-        catalog = IcebergCatalog.open(Java.of(spark()), self._spec)
+        catalog = IcebergCatalog(lambda: Java.of(spark()), self._spec)
 
         def iceberg(first: TableSchema) -> RewindableTable:
             return IcebergTable(catalog, lake, first.schema_name, first.table_name, admit=admit)

@@ -1,11 +1,11 @@
-"""Open the Iceberg catalog that a Replicator's target names: folder, REST or JDBC. Called once when apply starts.
+"""The Iceberg catalog that a Replicator's target names: folder, REST or JDBC.
 
 The catalog object is used directly, without Spark's caching wrapper: another writer's commit is seen at once.
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -75,27 +75,57 @@ def table_location(target_location: str, schema_name: str, table_name: str) -> s
     return f"{target_location.rstrip('/')}/{table_folder(schema_name, table_name)}"
 
 
-@dataclass(frozen=True)
 class IcebergCatalog:
-    """An open catalog and the target's root, from which every table's place follows."""
+    """A catalog and the target's root, from which every table's place follows. A folder is opened when it is first
+    needed, others at once: what is wrong with them is told at the start."""
 
-    java: Java
-    catalog: Any
-    location: str
-    folder: bool
-    """A folder catalog: it alone knows the location of a table."""
+    def __init__(
+        self,
+        java: Callable[[], Java],
+        target: TargetSpec,
+        environment: Mapping[str, str] | None = None,
+        name: str = NAME,
+    ) -> None:
+        """`java`: starts the JVM if there is none yet."""
+        environment = os.environ if environment is None else environment
+        self._make, self._name = java, name
+        self._options = catalog_options(target, environment)
+        self._lock = threading.Lock()
+        self._opened: tuple[Java, Any] | None = None
+        self.location = resolve(target.lake, environment).root
+        self.folder = self._options["type"] == "hadoop"
+        """True for a folder catalog: it alone knows the location of a table."""
+        if not self.folder:
+            self._open()
 
     @classmethod
     def open(
         cls, java: Java, target: TargetSpec, environment: Mapping[str, str] | None = None, name: str = NAME
     ) -> "IcebergCatalog":
-        environment = os.environ if environment is None else environment
-        options = catalog_options(target, environment)
-        folder = options["type"] == "hadoop"
-        with guarded(name, "opening the Iceberg catalog"):
-            classes.ensure(java.jvm, java.hadoop)
-            catalog = java.iceberg.CatalogUtil.buildIcebergCatalog(name, java.map(options), java.hadoop)
-        return cls(java, catalog, resolve(target.lake, environment).root, folder)
+        """One that is open."""
+        made = cls(lambda: java, target, environment, name)
+        made._open()
+        return made
+
+    @property
+    def java(self) -> Java:
+        return self._open()[0]
+
+    @property
+    def catalog(self) -> Any:
+        return self._open()[1]
+
+    def _open(self) -> tuple[Java, Any]:
+        with self._lock:
+            if self._opened is None:
+                java = self._make()
+                with guarded(self._name, "opening the Iceberg catalog"):
+                    classes.ensure(java.jvm, java.hadoop)
+                    made = java.iceberg.CatalogUtil.buildIcebergCatalog(
+                        self._name, java.map(self._options), java.hadoop
+                    )
+                self._opened = java, made
+            return self._opened
 
     def identifier(self, schema_name: str, table_name: str) -> Any:
         if self.folder:  # it makes folders of the names

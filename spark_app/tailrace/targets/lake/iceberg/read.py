@@ -1,5 +1,6 @@
 """Read one version of an Iceberg table: applied state, live files with dead rows, columns. For `IcebergTable`."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -113,7 +114,7 @@ class Reader:
             return None if found is None else self.parse(found)
 
     def parse(self, snapshot: Any) -> IcebergSnapshot:
-        return iceberg_state.parse_snapshot(self.java.iceberg.SnapshotParser.toJson(snapshot))
+        return iceberg_state.snapshot_of(json.loads(self.java.iceberg.SnapshotParser.toJson(snapshot)))
 
     def find_commit(self, nonce: str, base: int | None) -> bool:
         """Is the commit with this nonce between the current version and `base`?"""

@@ -5,6 +5,7 @@ commit that was prepared for the former generation can never be taken for one of
 list of files, so that a table which no reader can open any longer is replaced like any other.
 """
 
+import json
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -54,7 +55,7 @@ def replace(
         operation = _rows(Builder.of(java, access, staged), transaction, present, by, vectors)
         operation.set(iceberg_state.STATE, iceberg_state.encode_text(stored)).set(iceberg_state.NONCE, nonce)
         operation.set(iceberg_state.ADOPTED, str(len(by.files))).commit()
-        doc = iceberg_state.parse_snapshot(java.iceberg.SnapshotParser.toJson(staged.currentSnapshot()))
+        doc = iceberg_state.snapshot_of(json.loads(java.iceberg.SnapshotParser.toJson(staged.currentSnapshot())))
         mirror = iceberg_state.encode_mirror(Mirror(stored, doc.id, doc.sequence))
         transaction.updateProperties().set(iceberg_state.STATE, mirror).commit()
     # Dying here leaves the former generation untouched: the next opening replaces it.

@@ -108,9 +108,8 @@ def decode_mirror(text: str, table: str) -> Mirror:
     return Mirror(stored, doc.get("snapshot"), int(doc.get("sequence", 0)))
 
 
-def parse_snapshot(text: str) -> IcebergSnapshot:
-    """Parses Iceberg's own JSON of a snapshot."""
-    doc = json.loads(text)
+def snapshot_of(doc: Mapping[str, Any]) -> IcebergSnapshot:
+    """A snapshot from Iceberg's own JSON of it."""
     summary: Mapping[str, str] = doc.get("summary", {})
     return IcebergSnapshot(
         doc["snapshot-id"],

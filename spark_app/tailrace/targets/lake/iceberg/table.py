@@ -22,8 +22,8 @@ from tailrace.targets.api import Admit, VersionAt
 from tailrace.targets.lake.columns import COLUMNS, Columns, claimed
 from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.vectors import puffin_file
+from tailrace.targets.lake.iceberg import at_rest, small
 from tailrace.targets.lake.iceberg import schema as iceberg_schema
-from tailrace.targets.lake.iceberg import small
 from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog, table_location
 from tailrace.targets.lake.iceberg.cleanup import AT_ONCE, IcebergCleaner
@@ -39,7 +39,7 @@ from tailrace.targets.lake.iceberg.commit import (
 )
 from tailrace.targets.lake.iceberg.files import LiveFile, Vector, absolute, data_file
 from tailrace.targets.lake.iceberg.history import CUT
-from tailrace.targets.lake.iceberg.java import CommitConflict, MissingTable, guarded
+from tailrace.targets.lake.iceberg.java import CommitConflict, Java, MissingTable, guarded
 from tailrace.targets.lake.iceberg.read import Reader, Version
 from tailrace.targets.lake.iceberg.replace import mirrored
 from tailrace.targets.lake.iceberg.replace import replace as replace_table
@@ -79,9 +79,11 @@ class IcebergTable:
     ) -> None:
         self.name = f"{schema_name}.{table_name}"
         self.location = table_location(catalog.location, schema_name, table_name)
-        self._catalog, self._java, self._access, self._new_id = catalog, catalog.java, access, new_id
+        self._catalog, self._access, self._new_id = catalog, access, new_id
         self._admit = admit
-        self._identifier = catalog.identifier(schema_name, table_name)
+        self._names = schema_name, table_name
+        self._at_rest: tuple[TableSchema, AppliedState, Generation] | None = None
+        """What `ensure` was asked for and answered without Java: the table is opened when more is wanted of it."""
         self._opened: tuple[Reader, str] | None = None
         self._version: Version | None = None
         self._writer: Any = None
@@ -94,6 +96,23 @@ class IcebergTable:
     def ensure(
         self, schema: TableSchema, log_id: str, generation: Generation = FIRST, accepts: bool = False
     ) -> AppliedState:
+        self._at_rest = self._opened = None
+        if self._catalog.folder and not accepts:
+            found = at_rest.applied_state(self._access, self.location, self.name)
+            if found is not None and found.log_id == log_id and generation.holds(found, schema.table_id):
+                self._at_rest, self._former, self._version = (schema, found, generation), None, None
+                return found
+        return self._ensure_open(schema, log_id, generation, accepts)
+
+    @property
+    def _java(self) -> Java:
+        return self._catalog.java
+
+    @property
+    def _identifier(self) -> Any:
+        return self._catalog.identifier(*self._names)
+
+    def _ensure_open(self, schema: TableSchema, log_id: str, generation: Generation, accepts: bool) -> AppliedState:
         try:
             applied = self._ensure(schema, log_id, generation, accepts)
             self._former = None if generation.holds(applied, schema.table_id) else applied.generation
@@ -229,11 +248,24 @@ class IcebergTable:
         return iceberg_schema.arrow_schema(schema, known.columns, known.last_id)
 
     def _open(self) -> tuple[Reader, str]:
+        if self._at_rest is not None:
+            self._wake(*self._at_rest)
         if self._opened is None:
             raise ValueError(f"{self.name} was not opened: call ensure first")
         return self._opened
 
+    def _wake(self, schema: TableSchema, state: AppliedState, generation: Generation) -> None:
+        asked, self._at_rest = self._at_rest, None
+        try:
+            found = self._ensure_open(schema, state.log_id, generation, accepts=False)
+            if found != state:
+                raise self._replaced(f"at record {found.applied_record}, at first {state.applied_record}")
+        except Exception:
+            self._at_rest = asked
+            raise
+
     def _known(self) -> Version:
+        self._open()
         if self._version is None:
             raise CommitConflict(f"{self.name} must be read again before it is used", "Call refresh.")
         return self._version
