@@ -13,7 +13,7 @@ from support.postgres import PostgresServer
 
 FOLLOWED = ("4-", "13-")
 """Findings whose scenarios end equal with nothing stopped."""
-HALVES = range(2)
+THIRDS = range(3)
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +23,13 @@ def server() -> Iterator[PostgresServer]:
 
 
 def _parameters() -> Iterator[object]:
-    """All that can be packed, with running and with stopped processes, a half of it in each run; the others once."""
+    """All that can be packed, with running and with stopped processes, a third of it in each run; the others once."""
     packed, alone = [s for s in read() if not s.solo], [s for s in read() if s.solo]
     for timing in ("between", "stopped"):
-        for half in HALVES:
-            for pack in packs(packed[half :: len(HALVES)], timing):
-                name = f"{timing}-{len(pack.scenarios)}-scenarios-{half}"
-                yield pytest.param(pack, timing, id=name, marks=pytest.mark.turn(half, len(HALVES)))
+        for third in THIRDS:
+            for pack in packs(packed[third :: len(THIRDS)], timing):
+                name = f"{timing}-{len(pack.scenarios)}-scenarios-{third}"
+                yield pytest.param(pack, timing, id=name, marks=pytest.mark.turn(third, len(THIRDS)))
         for pack in packs(alone, timing):
             if timing == "between" or "between" not in pack.scenarios[0].timings:
                 yield pytest.param(pack, timing, id=f"{timing}-{pack.scenarios[0].name}")

@@ -59,6 +59,7 @@ def boots(run: Program) -> int:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.turn(0, 2)  # whole drivers: nearly a minute of CPU
 @pytest.mark.parametrize("format", turns("delta", "iceberg"))
 def test_a_running_driver_takes_every_change_a_killed_one_the_next_time_and_the_target_is_equal(
     prove: Begin, format: str

@@ -10,7 +10,8 @@ from cluster.deploy import Cluster, condition
 from cluster.workload import Document
 from support.cluster_shop import OBJECTS, Shop, object_store, open_shop
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.turn(0, 2)]
+"""Its processes in pods cost minutes of CPU: the files of this folder take turns."""
 SOURCE = {
     "type": "postgresql",
     "host": "shop-db",

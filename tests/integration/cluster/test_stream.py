@@ -24,6 +24,8 @@ from support.kubectl_plugin import Plugin
 from support.seam_names import checked
 
 pytestmark = pytest.mark.timeout(1800)
+FIRST, SECOND = pytest.mark.turn(0, 2), pytest.mark.turn(1, 2)
+"""Two halves of what need not be proven by each run: its processes in pods cost minutes of CPU."""
 MANIFEST = "/etc/tailrace/replicator/replicator.yaml"
 
 
@@ -64,6 +66,7 @@ def test_a_driver_and_an_executor_pod_replicate_while_the_source_is_written_to(s
     assert json.loads(told)["state"] == "Running"
 
 
+@FIRST
 def test_a_table_is_left_out_and_taken_in_again_by_the_same_container(shop: Shop) -> None:
     """Within seconds: kubelets take a minute to show a pod what has changed in a ConfigMap."""
     shop.wait_ready()
@@ -101,6 +104,7 @@ def test_every_line_that_driver_and_executors_log_is_json(shop: Shop) -> None:
         assert not [line for line in lines if "Unable to use shared archive" in line], "the image's own does not fit"
 
 
+@FIRST
 def test_a_snapshot_request_is_paused_goes_on_and_completes(shop: Shop) -> None:
     shop.wait_ready()
     request = workload.snapshot_request("stream", "again", ["public.entries"], chunkRows=200, parallelism=1)
@@ -113,6 +117,7 @@ def test_a_snapshot_request_is_paused_goes_on_and_completes(shop: Shop) -> None:
     shop.assert_equal()
 
 
+@FIRST
 def test_a_snapshot_request_that_is_deleted_is_cancelled(shop: Shop) -> None:
     shop.wait_ready()
     request = workload.snapshot_request("stream", "never", ["public.entries"], chunkRows=100, parallelism=1)
@@ -226,6 +231,7 @@ def test_what_driver_and_executors_prove_themselves_with_is_in_files_only(shop: 
     assert "_SPARK_AUTH_SECRET" not in told[0], "Spark's own way: in the pods"
 
 
+@SECOND
 def test_a_killed_executor_and_a_deleted_secret_are_replaced_with_every_right_of_the_drivers_role(shop: Shop) -> None:
     """As the Secret is missing after an upgrade from an operator that made none. The driver shuts down, and another one
     starts: it has used each of its rights then, and was refused nothing."""
@@ -267,6 +273,7 @@ def test_a_killed_operator_leaves_the_stream_alone(shop: Shop) -> None:
     assert driver_uid(shop) == uid
 
 
+@SECOND
 def test_an_upgraded_operator_leaves_the_stream_alone(shop: Shop) -> None:
     shop.wait_ready()
     uid, restarts, old = driver_uid(shop), shop.status()["driver"]["restarts"], _operators(shop)
@@ -283,6 +290,7 @@ def _operators(shop: Shop) -> set[str]:
     return {str(pod["metadata"]["name"]) for pod in pods}
 
 
+@FIRST
 def test_the_plain_manifests_take_the_charts_place(shop: Shop) -> None:
     shop.wait_ready()
     uid = driver_uid(shop)
@@ -314,6 +322,7 @@ STEPS = (
 )
 
 
+@FIRST
 def test_an_operator_that_is_killed_at_each_of_its_steps_ends_what_it_began(shop: Shop) -> None:
     shop.wait_ready()
     uid = driver_uid(shop)
@@ -356,6 +365,7 @@ def _operator_restarts(shop: Shop) -> int:
     return sum(one["restartCount"] for pod in pods for one in pod["status"].get("containerStatuses", ()))
 
 
+@SECOND
 def test_the_plugin_reads_the_log_and_asks_the_driver(shop: Shop, tmp_path: Path) -> None:
     shop.wait_ready()
     plugin = Plugin.installed(tmp_path / "bin", shop.cluster.kubeconfig, shop.space)
@@ -377,6 +387,7 @@ def _narrowed(shop: Shop) -> dict[str, Any]:
     return found
 
 
+@SECOND
 def test_a_rotated_password_reaches_the_driver(shop: Shop) -> None:
     shop.wait_ready()
     uid = driver_uid(shop)
@@ -389,6 +400,7 @@ def test_a_rotated_password_reaches_the_driver(shop: Shop) -> None:
     shop.assert_equal()
 
 
+@SECOND
 def test_suspend_stops_the_pods_and_resume_catches_up(shop: Shop) -> None:
     shop.wait_ready()
     shop.patch("replicator", "shop", '{"suspend": true}')
