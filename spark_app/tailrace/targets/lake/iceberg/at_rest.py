@@ -1,8 +1,8 @@
 """The applied state of a table in a folder catalog, read from its metadata without Java: a table to which nothing is
 written needs no more. Whatever is not plain is left to Iceberg.
 
-See the file layout of Iceberg's `HadoopTableOperations`: `metadata/version-hint.text` names a version, the newest is that
-one or one of those that follow it.
+See the file layout of Iceberg's `HadoopTableOperations`: `metadata/version-hint.text` names a version, the newest is
+that one or one of those that follow it.
 """
 
 import json
