@@ -83,7 +83,7 @@ class IcebergTable:
         self._admit = admit
         self._names = schema_name, table_name
         self._at_rest: tuple[TableSchema, AppliedState, Generation] | None = None
-        """What `ensure` was asked for and answered without Java: the table is opened when more is wanted of it."""
+        """The question of `ensure` that was answered without Java: the table is opened when more is wanted of it."""
         self._opened: tuple[Reader, str] | None = None
         self._version: Version | None = None
         self._writer: Any = None
