@@ -54,6 +54,7 @@ STUCK_SECONDS = 300.0
 ANSWER_SECONDS = 20.0
 """Seconds that the source has to translate the keys of a request before its client must ask again; the operator's waits
 for 30 s."""
+RESUME = "Set apply.suspend to false, then ask again."
 LONGEST_PAUSE = 5.0
 """Between two tries to have a request of the manifest accepted."""
 LOOK_SECONDS = 0.5
@@ -200,6 +201,9 @@ class DriverControl:
         keys = partial(self._lookups.keys, snapshot_id, patience=patience)
         made = None
         if snapshot_id not in state.snapshots:
+            if self.suspended and body.spec.mode != "Read":
+                # Its chunks would be read, and then wait for a target that does not move.
+                raise Retry("apply.suspend is true: the target stands still, so nothing can be compared", RESUME)
             made = planner.request_plan(state, snapshot_id, body, keys, self._changed_by_others())
         with self._lock:
             known = journal.refresh().snapshots.get(snapshot_id)
