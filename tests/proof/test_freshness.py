@@ -10,7 +10,7 @@ from pathlib import Path
 from support.database_copies import settle
 from support.pipeline import Pipeline
 from support.postgres import PostgresServer
-from support.seen import TABLE, Moment, Reader, Seen, Writer, create
+from support.seen import TABLE, Pause, Reader, Seen, Writer, create
 from support.verified_copy import document, opened
 from tailrace.apply.freshness import Freshness
 
@@ -33,27 +33,28 @@ def outage(pipeline: Pipeline, seconds: float) -> None:
     pipeline.capture = pipeline.begin_capture()
 
 
-def suspended(pipeline: Pipeline, seconds: float) -> Moment:
+def suspended(pipeline: Pipeline, seconds: float) -> Pause:
     """`apply.suspend` is true meanwhile."""
     begin = time.time()
     assert pipeline.measured is not None
     pipeline.measured.pause(True, begin)
     time.sleep(seconds)
-    pipeline.measured.pause(False, time.time())
-    return begin, time.time()
+    end = time.time()
+    pipeline.measured.pause(False, end)
+    return Pause((begin, begin), (end, end))
 
 
-def restarted(pipeline: Pipeline, seconds: float) -> Moment:
+def restarted(pipeline: Pipeline, seconds: float) -> Pause:
     """By Ctrl-C, and again."""
     pipeline.stop()
     begin = time.time()
     assert pipeline.measured is not None
     pipeline.measured.store(begin, stopped=True)
     time.sleep(seconds)
-    pipeline.measured = Freshness(pipeline.storage, time.time())
     end = time.time()
+    pipeline.measured = Freshness(pipeline.storage, end)
     pipeline.start()
-    return begin, end
+    return Pause((begin, begin), (end, end))
 
 
 def test_the_ages_that_are_reported_are_those_that_a_reader_of_the_target_sees(

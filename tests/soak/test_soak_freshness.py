@@ -18,7 +18,7 @@ from support.database_copies import place_of
 from support.postgres import PostgresServer
 from support.process import Program
 from support.proof.process import Deployment, status
-from support.seen import PERCENTS, TABLE, Moment, Reader, Seen, Writer, create
+from support.seen import PERCENTS, TABLE, Pause, Reader, Seen, Writer, create
 from tailrace.apply.freshness import Freshness
 from tailrace.contract.resources import StorageLocation
 from tailrace.storage.store import Storage
@@ -109,24 +109,28 @@ def reload(deployment: Deployment, **apply: Any) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def suspended(deployment: Deployment, writer: Writer) -> Moment:
+def suspended(deployment: Deployment, writer: Writer) -> Pause:
     with writer.held():
+        first = time.time()
         reload(deployment, suspend=True)
-        begin = time.time()
+        begun = first, time.time()
     time.sleep(SECONDS)
     with writer.held():
-        end = time.time()
+        last = time.time()
         reload(deployment)
-    return begin, end
+        ended = last, time.time()
+    return Pause(begun, ended)
 
 
-def restarted(deployment: Deployment, run: Program, writer: Writer) -> tuple[Program, Moment]:
+def restarted(deployment: Deployment, run: Program, writer: Writer) -> tuple[Program, Pause]:
     with writer.held():
+        first = time.time()
         assert run.stop() == 0, run.tail()
-        begin = time.time()
+        begun = first, time.time()
     time.sleep(SECONDS)
     with writer.held():
-        end = time.time()
+        last = time.time()
         again = deployment.start()
         again.until(lambda: replicating(deployment), 240, "it continues")
-    return again, (begin, end)
+        ended = last, time.time()
+    return again, Pause(begun, ended)

@@ -127,6 +127,25 @@ class Reader(Repeated):
         return self._seen[bisect_left(self._seen, number, key=lambda at: at[0])][1]
 
 
+@dataclass(frozen=True)
+class Pause:
+    """Nothing was to be applied; each end lies between two readings of the clock, between which nothing is written."""
+
+    begun: Moment
+    ended: Moment
+
+    def holds(self, at: float) -> bool:
+        return self.begun[0] <= at <= self.ended[1]
+
+    @property
+    def least(self) -> float:
+        return self.ended[0] - self.begun[1]
+
+    @property
+    def most(self) -> float:
+        return self.ended[1] - self.begun[0]
+
+
 @dataclass
 class Seen:
     """The ages of the changes of which nobody was told to wait, at least and at most; and how many waited."""
@@ -136,18 +155,17 @@ class Seen:
     paused: int
 
     @classmethod
-    def of(cls, writer: Writer, reader: Reader, pauses: Sequence[Moment] = ()) -> "Seen":
-        """`pauses`: from and to when nothing was to be applied. What was committed then is told apart, and what was
-        committed before does not count them."""
+    def of(cls, writer: Writer, reader: Reader, pauses: Sequence[Pause] = ()) -> "Seen":
+        """What was committed in a pause is told apart, and what was committed before does not count it."""
         found = cls([], [], 0)
         for number, (begun, committed) in enumerate(writer.commits, 1):
-            if any(begin <= (begun + committed) / 2 <= end for begin, end in pauses):
+            if any(pause.holds((begun + committed) / 2) for pause in pauses):
                 found.paused += 1
                 continue
             first, last = reader.moment(number)
-            waited = sum(end - begin for begin, end in pauses if committed < begin and last > end)
-            found.least.append(first - committed - waited)
-            found.most.append(last - begun - waited)
+            waited = [pause for pause in pauses if committed < pause.begun[1] and last > pause.ended[0]]
+            found.least.append(first - committed - sum(pause.most for pause in waited))
+            found.most.append(last - begun - sum(pause.least for pause in waited))
         return found
 
     def percentile(self, percent: float) -> Moment:
