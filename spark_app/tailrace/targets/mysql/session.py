@@ -50,8 +50,14 @@ UNFIT = (1264, 1265, 1292, 1366, 1406)
 """A value is out of its column's range, or too long for it."""
 NO_COLLATION = (1115, 1253, 1273)
 """There is no such character set, or no such collation of it."""
-ONLY = {"json": "mysql", "uuid": "mariadb", "inet4": "mariadb", "inet6": "mariadb"}
-"""Types that one of the two has, or has as something else."""
+SINCE: Mapping[str, Mapping[str, tuple[int, ...]]] = {
+    "json": {"mysql": (5, 7)},
+    "vector": {"mysql": (9, 0), "mariadb": (11, 7)},
+    "uuid": {"mariadb": (10, 7)},
+    "inet4": {"mariadb": (10, 10)},
+    "inet6": {"mariadb": (10, 5)},
+}
+"""The first releases with types that one of the two has, or that both have not had for long."""
 TEMPORAL = ("date", "datetime", "timestamp", "time")
 NOTED = 800
 """Characters of a type in a comment."""
@@ -175,9 +181,9 @@ class MysqlTargetSession:
     def _has(self, kind: str) -> bool:
         """MySQL and MariaDB have some types and collations each for themselves."""
         what = types.word(kind)
-        product = ONLY.get(what)
-        if product is not None:
-            return self.server.product == product
+        since = SINCE.get(what)
+        if since is not None:
+            return self.server.product in since and self.server.version >= since[self.server.product]
         collation = kind.rpartition(types.COLLATE)[2] if types.COLLATE in kind else ""
         if collation and collation not in self._known:
             charset = kind.rpartition(types.COLLATE)[0].rpartition(" ")[2]

@@ -1,0 +1,96 @@
+"""A target's server that is lost in the middle of a COMMIT, or fails over to one that has not got the last ones."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from support.database_copies import SHOP, TABLES, begin, of_mysql, of_postgres, settle
+from support.mysql import TARGETS, MysqlServer
+from support.pipeline import Pipeline
+from support.postgres import PostgresServer, standby_of
+from support.relay import Relay
+from support.versions import one_of, turns
+
+Server = PostgresServer | MysqlServer
+CHANGES = "UPDATE shop.item SET price = price + 1; INSERT INTO shop.visit VALUES (9, 'new'), (9, 'new')"
+"""A row without a key that is applied twice would be there twice."""
+
+
+def texts(server: PostgresServer, table: str, dbname: str) -> list[str]:
+    return sorted(row for (row,) in server.execute(f"SELECT t::text FROM shop.{table} t", dbname=dbname))
+
+
+@contextmanager
+def level(relay: Relay, source: PostgresServer, target: Server, folder: Path) -> Iterator[Pipeline]:
+    """A copy that is level. Its connections go through the relay."""
+    copy = begin(source.source(), target, folder, host=relay.host, port=relay.port)
+    with copy.running():
+        settle(copy)
+        yield copy
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("product", turns("postgresql", "mysql"))
+def test_a_commit_whose_answer_is_lost_counts_once(postgres: PostgresServer, product: str, tmp_path: Path) -> None:
+    postgres.execute(SHOP)
+    postgres.execute("CREATE DATABASE copy")
+    with ExitStack() as stack:
+        target = stack.enter_context(other(product, postgres))
+        relay = stack.enter_context(Relay(target.port))
+        copy = stack.enter_context(level(relay, postgres, target, tmp_path))
+        for cut in ("after", "before", "after"):
+            relay.cut = cut
+            postgres.execute(CHANGES)
+            copy.until(lambda _: relay.cut is None, work=True)
+            settled(copy)
+            for table in TABLES:
+                if isinstance(target, MysqlServer):
+                    assert of_mysql(target, f"shop.{table}") == of_postgres(postgres, f"shop.{table}")
+                else:
+                    assert texts(target, table, "copy") == texts(postgres, table, "postgres")
+
+
+@contextmanager
+def other(product: str, postgres: PostgresServer) -> Iterator[Server]:
+    if product == "postgresql":
+        yield postgres
+        return
+    with MysqlServer(one_of(TARGETS, __name__)) as server:
+        yield server
+
+
+def settled(copy: Pipeline) -> None:
+    """Whatever had to be tried again."""
+    with copy.source.session() as session:
+        end = session.log_end()
+    copy.settle(end)
+    copy.until(lambda _: not copy.driver.faults(), work=True)
+
+
+@pytest.mark.timeout(300)
+def test_what_a_standby_has_not_got_is_applied_again_after_a_failover(postgres: PostgresServer, tmp_path: Path) -> None:
+    postgres.execute(SHOP)
+    with PostgresServer(postgres.major) as primary:
+        primary.execute("CREATE DATABASE copy")
+        with ExitStack() as stack:
+            relay = stack.enter_context(Relay(primary.port))
+            copy = stack.enter_context(level(relay, postgres, primary, tmp_path))
+            standby = stack.enter_context(standby_of(primary))
+            received = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
+            ((end,),) = primary.execute("SELECT pg_current_wal_lsn()")
+            copy.until(lambda _: standby.execute(received, [end]) == [(True,)])
+            standby.stop()
+            postgres.execute(CHANGES)
+            settle(copy)
+            before = texts(primary, "item", "copy")
+            primary.kill()
+            standby.start()
+            standby.execute("SELECT pg_promote()")
+            assert texts(standby, "item", "copy") != before
+            relay.server_port = standby.port
+            postgres.execute("UPDATE shop.item SET price = price + 1 WHERE id < 9")
+            settled(copy)
+            for table in TABLES:
+                assert texts(standby, table, "copy") == texts(postgres, table, "postgres")
