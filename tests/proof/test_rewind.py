@@ -1,105 +1,100 @@
-"""Tables that go back to a cut hold what the source held then, and are equal again after the next start."""
+"""Tables that go back to a cut hold what the source held then, and are equal again after the next start.
 
-from functools import partial
-from typing import Any
+All of Tailrace in one process; the command by itself, and killed, for Delta, which needs no JVM for it. Whole drivers:
+`tests/soak/test_soak_rewind.py`.
+"""
+
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
-from demo.compare import read_delta, read_iceberg
-from support.postgres import PostgresServer
-from support.proof.harness import SMALL, Begin, Proof
-from support.proof.process import ENVIRONMENT, forked, status
+from support.proof.process import ENVIRONMENT, forked
+from support.rewinding import Rewindable
+from support.scripted_database import Change, Database
+from support.scripted_runs import filled
+from support.seam_names import checked
 from support.versions import turns
-from tailrace.cli.client import DriverClient
+from tailrace.driver.asking.rewind import Rewound
 from tailrace.driver.process.run_dir import RunFolder
+from tailrace.errors import RewindRefused
 
-NAMES = ("proof.giro", "proof.savings")
-TABLES = """
-CREATE TABLE proof.giro (id int PRIMARY KEY, balance bigint NOT NULL);
-CREATE TABLE proof.savings (id int PRIMARY KEY, balance bigint NOT NULL);
-INSERT INTO proof.giro SELECT n, n FROM generate_series(1, 40) n;
-INSERT INTO proof.savings SELECT n, n FROM generate_series(1, 40) n;
-"""
-WRITES = (
-    "UPDATE proof.giro SET balance = balance + 7 WHERE id % 3 = 0; DELETE FROM proof.savings WHERE id = 1",
-    "TRUNCATE proof.savings; DELETE FROM proof.giro WHERE id > 20; INSERT INTO proof.giro VALUES (100, 1);"
-    " INSERT INTO proof.savings VALUES (7, 70)",
-)
-"""What is written before each cut. Nothing changes during it: what the source holds then is known."""
+# Threads of apply leave their connections to the JVM to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-def command(proof: Proof, *arguments: str, seams: str = "") -> tuple[int, str]:
-    output = proof.deployment.folder / "rewind.log"
+def write(database: Database, step: int) -> None:
+    """What an undo from memory would have to get right: updates, a truncate, keys that go and come back."""
+    steps = (
+        (Change("U", 1, 3, "three"), Change("D", 2, 1), Change("I", 1, 30, "new")),
+        (Change("T", 2), Change("D", 1, 30), Change("D", 1, 4), Change("I", 2, 7, "seven")),
+        (Change("U", 1, 3, "last"), Change("I", 1, 4, "back"), Change("I", 2, 8, "eight")),
+    )
+    database.commit(*steps[step])
+
+
+def command(copy: Rewindable, *arguments: str, seams: str = "") -> tuple[int, str]:
+    output, marks = copy.folder / "rewind.log", copy.folder / "seams"
     output.write_text("")
-    given = ("rewind", "-f", str(proof.deployment.manifest), *proof.here, *arguments)
-    once = proof.deployment.folder / "rewind-seams"
-    once.mkdir(exist_ok=True)
-    environment = ENVIRONMENT | {"TAILRACE_SEAMS": seams, "TAILRACE_SEAMS_ONCE": str(once)}
-    return forked(given, environment, output).wait(240), output.read_text()
+    marks.mkdir(exist_ok=True)
+    given = ("rewind", "-f", str(copy.manifest), "--run-dir", str(copy.folder / "run"), *arguments)
+    environment = ENVIRONMENT | {"TAILRACE_SEAMS": checked(seams), "TAILRACE_SEAMS_ONCE": str(marks)}
+    return forked(given, environment, output).wait(120), output.read_text()
 
 
-def source(server: PostgresServer, name: str) -> set[tuple[Any, ...]]:
-    with server.connect() as connection:
-        return set(connection.execute(f"SELECT id, balance FROM {name}".encode()).fetchall())
+def killed_between_tables(copy: Rewindable, cut: str) -> None:
+    if copy.format == "delta":
+        running = RunFolder(copy.folder / "run")
+        running.take()
+        code, said = command(copy, "--to-cut", cut)
+        assert code != 0 and "AlreadyRunning" in said
+        running.release()
+        code, said = command(copy, "--to-cut", cut, seams="rewind.after-table=kill@1")
+        assert code != 0 and list((copy.folder / "seams").iterdir()), said
+    else:  # nobody asks for the second table
+        rest = copy.rewind(cut=cut)
+        next(rest), next(rest)
 
 
-def whole(proof: Proof) -> bool:
-    found = status(proof.deployment)
-    if found is None or not found["snapshots"] or any(shot["state"] != "Completed" for shot in found["snapshots"]):
-        return False
-    return [table["state"] for table in found["tables"]] == ["REPLICATING"] * len(NAMES)
+def gone_back(copy: Rewindable, cut: str) -> list[bool]:
+    """Whether each table was there already."""
+    if copy.format == "delta":
+        code, said = command(copy, "--to-cut", cut)
+        assert code == 0, said
+        return ["already there" in line for line in said.splitlines() if line.startswith("  ")]
+    return [done.already for done in copy.rewind(cut=cut) if isinstance(done, Rewound)]
 
 
-def holds(client: DriverClient, name: str) -> bool:
-    """Makes the cut, again if it lacks a table: the journal may not know yet that the first snapshot has ended."""
-    made = next((cut for cut in client.cuts() if cut.name == name), None) or client.make_cut(name)
-    if not made.waits and not made.complete:
-        client.drop_cut(name)
-    return made.complete
-
-
-def rows(proof: Proof, name: str) -> set[tuple[Any, ...]]:
-    read = read_delta if proof.deployment.format == "delta" else read_iceberg
-    found = read(proof.deployment.lake / name.replace(".", "/")).select(["id", "balance"]).to_pylist()
-    assert len(found) == len({row["id"] for row in found})
-    return {(row["id"], row["balance"]) for row in found}
-
-
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("format", turns("delta", "iceberg"))
 def test_tables_go_back_to_each_cut_and_are_equal_after_the_next_start(
-    prove: Begin, postgres: PostgresServer, format: str
+    spark: SparkSession, tmp_path: Path, format: str
 ) -> None:
-    proof = prove(format, seed=5, rows=SMALL, apply={"freshness": "200ms"}, tables={"include": list(NAMES)})
-    postgres.execute(TABLES)
-    run = proof.deployment.start()
-    run.until(lambda: whole(proof) and not proof.differences(*NAMES), 240, "both tables are read")
-    client, held = DriverClient.of(RunFolder.of(proof.deployment.name, proof.deployment.state)), {}
-    for number, statements in enumerate(WRITES):
-        postgres.execute(statements)
-        run.until(lambda: not proof.differences(*NAMES), 120, "written")
-        run.until(partial(holds, client, f"cut{number}"), 120, "the cut is held")
-        for name in NAMES:
-            held[number, name] = source(postgres, name)
-    postgres.execute("UPDATE proof.giro SET balance = 0; INSERT INTO proof.savings VALUES (8, 80)")
-    run.until(lambda: not proof.differences(*NAMES), 120, "all is written")
-    code, said = command(proof, "--to-cut", "cut0")
-    assert code != 0 and "AlreadyRunning" in said
-    assert run.stop() == 0, run.tail()
-    code, said = command(proof, "--to-cut", "cut9")
-    assert code == 1 and "RewindRefused: there is no cut 'cut9'" in said
-    code, said = command(proof, "--to-time", "2001-01-01T00:00:00Z")
-    assert code == 1 and "there is no cut at or before" in said
-    assert not proof.differences(*NAMES), "nothing was touched"
-    code, said = command(proof, "--to-cut", "cut1", seams="rewind.after-table=kill@1")
-    assert code != 0 and list((proof.deployment.folder / "rewind-seams").iterdir()), said
-    for number in (1, 0):
-        code, said = command(proof, "--to-cut", f"cut{number}")
-        assert code == 0, said
-        for name in NAMES:
-            assert rows(proof, name) == held[number, name], f"{name} at cut{number}: {said}"
-    run = proof.deployment.start()
-    run.until(lambda: not proof.differences(*NAMES), 240, "replayed")
-    postgres.execute("UPDATE proof.giro SET balance = 3 WHERE id < 5")
-    run.until(lambda: not proof.differences(*NAMES), 120, "it goes on")
-    assert run.stop() == 0, run.tail()
+    copy = Rewindable(filled("giro", "savings"), tmp_path, format, spark)
+    with copy.running():
+        for step in range(2):
+            write(copy.database, step)
+            copy.cut(f"cut{step}")
+        write(copy.database, 2)
+        copy.level()
+    present = copy.source_rows()
+    assert copy.copied_rows() == present
+    for wanted, said in (({"cut": "cut9"}, "there is no cut 'cut9'"), ({"record": 1}, "there is no cut at record 1")):
+        with pytest.raises(RewindRefused, match=said):
+            list(copy.rewind(**wanted))
+    assert copy.copied_rows() == present, "nothing was touched"
+    killed_between_tables(copy, "cut1")
+    assert copy.copied_rows() == [copy.held["cut1"][0], present[1]]
+    assert gone_back(copy, "cut1") == [True, False]
+    assert copy.copied_rows() == copy.held["cut1"]
+    assert gone_back(copy, "cut0") == [False, False]
+    assert copy.copied_rows() == copy.held["cut0"] != copy.held["cut1"]
+    assert gone_back(copy, "cut1") == [False, False]
+    assert copy.copied_rows() == copy.held["cut1"], "and to a later one from there"
+    assert gone_back(copy, "cut1") == [True, True]
+    with copy.running():
+        copy.level()
+        assert copy.copied_rows() == present, "replayed"
+        copy.database.commit(Change("D", 1, 5), Change("U", 2, 8, "on"))
+        copy.level()
+        assert copy.driver.faults() == {}
+    assert copy.copied_rows() == copy.source_rows()

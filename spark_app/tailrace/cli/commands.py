@@ -309,12 +309,13 @@ def rewind(options: argparse.Namespace) -> int:
     folder.take()  # a running driver would bring the tables forward again at once
     places = Places(replicator.spec, "tailrace rewind", secrets_folder())
     try:
-        for done in rewinding.rewind(replicator, places, folder.path, moment, options.tables):
-            if isinstance(done, rewinding.Rewound):
-                what = "already there" if done.already else f"back at version {done.version}"
-                print(visible(f"  {done.table}: {what}"), flush=True)
-            else:
-                print(f"cut {done.name}, record {done.record}:", flush=True)
+        with rewinding.session_of(places, folder.path) as spark:
+            for done in rewinding.rewind(replicator, places, spark, moment, options.tables):
+                if isinstance(done, rewinding.Rewound):
+                    what = "already there" if done.already else f"back at version {done.version}"
+                    print(visible(f"  {done.table}: {what}"), flush=True)
+                else:
+                    print(f"cut {done.name}, record {done.record}:", flush=True)
     finally:
         folder.release()
     print("the next start replays the change log from there")

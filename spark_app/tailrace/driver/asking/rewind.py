@@ -9,6 +9,7 @@ not; the command, repeated, passes over the former.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -48,11 +49,25 @@ class Rewound:
     table: str
     version: int
     already: bool
-    """It holds nothing beyond the cut."""
+    """It was there."""
+
+
+@contextmanager
+def session_of(places: Places, run_dir: Path) -> Iterator[Callable[[], SparkSession]]:
+    """A session that is started when it is first asked for, and ended."""
+    spark = OnDemand(lambda: _start_spark(places, run_dir))
+    try:
+        yield spark.session
+    finally:
+        spark.stop()
 
 
 def rewind(
-    replicator: Replicator, places: Places, run_dir: Path, moment: WantedCut, patterns: Sequence[str]
+    replicator: Replicator,
+    places: Places,
+    spark: Callable[[], SparkSession],
+    moment: WantedCut,
+    patterns: Sequence[str],
 ) -> Iterator[LoggedCut | Rewound]:
     """Yields the cut once all tables have been examined, then each table. The run directory is locked by the caller."""
     if replicator.spec.target.is_database:
@@ -73,11 +88,7 @@ def rewind(
     cut = choose(state, moment)
     tables = _tables(state, cut, patterns)
     kept = seconds(replicator.spec.retention.time)
-    spark = OnDemand(lambda: _start_spark(places, run_dir))
-    try:
-        yield from _rewind(state, cut, tables, _rewinding(places, spark.session), kept)
-    finally:
-        spark.stop()
+    yield from _rewind(state, cut, tables, _rewinding(places, spark), kept)
 
 
 def choose(state: LogState, moment: WantedCut) -> LoggedCut:
@@ -139,17 +150,24 @@ def _rewind(
     for table, version in tables:
         generation = Generation(table.generation, table.begin_seq, keeps=not table.must_hide)
         former = rewinding.find(Opening(table.schemas[0].table, generation), log_id, version)
-        if former.present.applied_record > cut.record:
+        if not is_there(former):
             require_replay(table, cut, former, oldest)
         found.append((table, version, former))
     yield cut
     for table, version, former in found:
-        already = former.present.applied_record <= cut.record
+        already = is_there(former)
         if not already:
             former.restore()
             # Dying here leaves some tables rewound: the command, repeated, finds them so.
             seam("rewind.after-table")
         yield Rewound(table.schema.name, version, already)
+
+
+def is_there(found: FormerVersion) -> bool:
+    """What readers see is the version's rows: nothing was applied since, or the table has gone back to it. A table that
+    has gone back to an earlier cut is not there."""
+    present, former = found.present, found.former
+    return (present.applied_record, present.applied_seq) == (former.applied_record, former.applied_seq)
 
 
 def require_replay(table: TableLog, cut: LoggedCut, found: FormerVersion, oldest: int) -> None:

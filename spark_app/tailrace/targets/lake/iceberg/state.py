@@ -55,6 +55,8 @@ class IcebergSnapshot:
     operation: str
     state: str | None
     nonce: str | None
+    schema_id: int | None = None
+    """Iceberg's number of the columns that the table had."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ def snapshot_of(doc: Mapping[str, Any]) -> IcebergSnapshot:
         summary.get("operation", ""),
         summary.get(STATE),
         summary.get(NONCE),
+        doc.get("schema-id"),
     )
 
 
