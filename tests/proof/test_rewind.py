@@ -4,6 +4,9 @@ All of Tailrace in one process; the command by itself, and killed, for Delta, wh
 `tests/soak/test_soak_rewind.py`.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,13 +14,19 @@ from pyspark.sql import SparkSession
 
 from support.proof.process import ENVIRONMENT, forked
 from support.rewinding import Rewindable
+from support.scripted import N
 from support.scripted_database import Change, Database
 from support.scripted_runs import filled
 from support.seam_names import checked
 from support.versions import turns
+from tailrace.batch.applied import Generation
 from tailrace.driver.asking.rewind import Rewound
 from tailrace.driver.process.run_dir import RunFolder
 from tailrace.errors import RewindRefused
+from tailrace.places import Places
+from tailrace.targets.api import Opening, Runtime
+from tailrace.targets.lake.model import TableCommit, always
+from tailrace.targets.lake.rewinding import LakeRewinding
 
 # Threads of apply leave their connections to the JVM to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -98,3 +107,51 @@ def test_tables_go_back_to_each_cut_and_are_equal_after_the_next_start(
         copy.level()
         assert copy.driver.faults() == {}
     assert copy.copied_rows() == copy.source_rows()
+
+
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
+def test_a_version_that_is_gone_or_of_other_columns_is_refused_and_nothing_touched(
+    spark: SparkSession, tmp_path: Path, format: str
+) -> None:
+    copy = Rewindable(filled("giro"), tmp_path, format, spark)
+    with copy.running():
+        copy.cut("noon")
+        files = [path for path in copy.place(1).rglob("*.parquet") if "_delta_log" not in path.parts]
+        copy.database.commit(Change("U", 1, 3, "three"))
+        copy.level()
+        (table,) = copy.state.tables.values()
+        assert copy.state.origin is not None
+        log_id = copy.state.origin.log_id
+        version = copy.state.cuts["noon"].versions[1]
+    present, place = copy.source_rows(), copy.place(1)
+    opening = Opening(table.schemas[0].table, Generation(table.generation, table.begin_seq))
+    rewinding = Places(copy.replicator.spec).target.rewinding(Runtime(copy.storage, always, lambda: spark, "memory"))
+    assert isinstance(rewinding, LakeRewinding) and version is not None and files
+    for log, number, said in (
+        (log_id, 987654321, "987654321 is gone"),
+        ("another", version, "its copy is gone, is another's, or has started over since"),
+    ):
+        with pytest.raises(RewindRefused, match=said):
+            rewinding.find(opening, log, number)
+    with away(files[0]), pytest.raises(RewindRefused, match=rf"{version} lacks .*{files[0].name}"):
+        list(copy.rewind(cut="noon"))
+    with away(place):
+        with pytest.raises(RewindRefused, match="its copy is gone"):
+            list(copy.rewind(cut="noon"))
+        assert not place.exists(), "none is made"
+    assert copy.copied_rows() == present
+    made = rewinding.make(opening.schema)
+    applied = made.ensure(opening.schema, log_id, opening.generation)
+    changed = opening.schema.model_copy(update={"version": 9, "columns": (*opening.schema.columns, N)})
+    made.commit(TableCommit(replace(applied, schema_version=9), evolve=changed))
+    with pytest.raises(RewindRefused, match="its columns have changed since"):
+        rewinding.find(opening, log_id, version)
+    assert copy.copied_rows() == present
+
+
+@contextmanager
+def away(path: Path) -> Iterator[None]:
+    aside = path.with_name(path.name + ".aside")
+    path.rename(aside)
+    yield
+    aside.rename(path)

@@ -94,7 +94,7 @@ def test_tables_go_back_and_forth_whoever_is_killed(prove: Begin, postgres: Post
     proof = prove(format, seed=5, rows=SMALL, apply={"freshness": "200ms"}, tables={"include": list(NAMES)})
     postgres.execute(TABLES)
     held: dict[str, list[set[tuple[Any, ...]]]] = {}
-    kills = 0
+    kills = rewinds = 0
     for number in range(ROUNDS):
         run = proof.deployment.start()
         run.until(lambda: whole(proof) and not proof.differences(*NAMES), 300, "both tables are whole")
@@ -110,17 +110,22 @@ def test_tables_go_back_and_forth_whoever_is_killed(prove: Begin, postgres: Post
         assert run.stop() == 0, run.tail()
         for seam in (SEAM.format(random.randint(1, 2)), ""):
             cut = random.choice(list(held))
+            code, said = rewind(proof, cut, seam)
+            if "rows of a snapshot were applied after it" in said:  # a TRUNCATE may have the table read again
+                assert code == 1 and len(held) > 1, said
+                del held[cut]
+                continue
             if seam:
-                code, said = rewind(proof, cut, seam)  # it may pass over tables that are there already
-                assert code in (0, -9), said
+                assert code in (0, -9), said  # tables that are there already are passed over
                 kills += code == -9
-            code, said = rewind(proof, cut, "")
+                code, said = rewind(proof, cut, "")
             assert code == 0, said
+            rewinds += 1
             assert [copied(proof, name) for name in NAMES] == held[cut], f"{cut}: {said}"
     run = proof.deployment.start()
     run.until(lambda: not proof.differences(*NAMES), 300, "replayed")
     postgres.execute("UPDATE proof.giro SET balance = 3 WHERE id < 50")
     run.until(lambda: not proof.differences(*NAMES), 120, "it goes on")
     assert run.stop() == 0, run.tail()
-    assert kills, "no rewind was killed"
-    print(f"{format}: {len(held)} cuts, {ROUNDS * 2} rewinds, {kills} killed")
+    assert kills and rewinds >= ROUNDS, (kills, rewinds)
+    print(f"{format}: {len(held)} cuts, {rewinds} rewinds, {kills} killed")

@@ -88,13 +88,14 @@ def live_files(
 
 
 def listed(
-    java: Java, table: Any, name: str, *, keys: tuple[Column, ...], columns: Columns
+    java: Java, table: Any, name: str, *, keys: tuple[Column, ...], columns: Columns, snapshot: int | None = None
 ) -> tuple[dict[str, LiveFile], set[int]]:
-    """Lists the files by the table's metadata alone: no file is read, and no row is known to be dead."""
+    """Lists the files by the table's metadata alone: no file is read, and no row is known to be dead. `snapshot`: None
+    for the current version."""
     specs, parser = table.specs(), java.iceberg.ContentFileParser
     found: dict[str, LiveFile] = {}
     sequences: set[int] = set()
-    tasks = _planned(java, table, {columns.ids[column.id] for column in keys if column.id in columns.ids})
+    tasks = _planned(java, table, {columns.ids[column.id] for column in keys if column.id in columns.ids}, snapshot)
     try:
         iterator = tasks.iterator()
         while iterator.hasNext():
@@ -112,9 +113,15 @@ def listed(
     return found, sequences
 
 
-def _planned(java: Java, table: Any, keys: Collection[int]) -> Any:
+def paths_of(java: Java, table: Any, name: str, columns: Columns, snapshot: int) -> set[str]:
+    """Data files and vectors of a former version."""
+    found, _ = listed(java, table, name, keys=(), columns=columns, snapshot=snapshot)
+    return set(found) | {absolute(file.vector.path) for file in found.values() if file.vector is not None}
+
+
+def _planned(java: Java, table: Any, keys: Collection[int], snapshot: int | None) -> Any:
     """`keys`: field ids."""
-    scan = table.newScan()
+    scan = table.newScan() if snapshot is None else table.newScan().useSnapshot(snapshot)
     names = [field.name() for field in table.schema().columns() if field.fieldId() in keys]
     return scan.includeColumnStats(java.strings(names)).planFiles() if names else scan.planFiles()
 

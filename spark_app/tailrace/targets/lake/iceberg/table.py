@@ -37,7 +37,7 @@ from tailrace.targets.lake.iceberg.commit import (
     plan,
     row_delta,
 )
-from tailrace.targets.lake.iceberg.files import LiveFile, Vector, absolute, data_file
+from tailrace.targets.lake.iceberg.files import LiveFile, Vector, absolute, data_file, paths_of
 from tailrace.targets.lake.iceberg.history import CUT
 from tailrace.targets.lake.iceberg.java import CommitConflict, Java, MissingTable, guarded
 from tailrace.targets.lake.iceberg.read import Reader, Version
@@ -343,7 +343,12 @@ class IcebergTable:
             raise RewindRefused(f"{self.name}: snapshot {version} is gone", OTHER_CUT)
         # Not by the version in the log: a table whose rows are read again gets another one there.
         if snapshot.schema_id != known.schema_id:
-            raise RewindRefused(f"{self.name}: its columns have changed since", OTHER_CUT)
+            raise RewindRefused(f"{self.name}: its columns have changed since snapshot {version}", OTHER_CUT)
+        with guarded(self.name, "listing the files of"):
+            files = paths_of(self._java, reader.table, self.name, known.columns, version)
+        lost = next((path for path in sorted(files) if not self._access.exists(path)), None)
+        if lost is not None:
+            raise RewindRefused(f"{self.name}: snapshot {version} lacks {lost}", OTHER_CUT)
         return reader.with_holes(iceberg_state.decode(snapshot.state, self.name)).applied
 
     def restore(self, version: int) -> None:
