@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from typing_extensions import override
 
 from demo.compare import READERS
 from support.pipeline import lake
@@ -49,6 +50,7 @@ class Rewindable(Copy):
     def source_rows(self) -> list[Rows]:
         return [self.database.rows(number) for number in range(1, len(self.database.names) + 1)]
 
+    @override
     def rows(self, table: int) -> Rows:
         """As a reader that is not ours sees them."""
         return by_key(READERS[self.format](self.place(table)).select(["id", "v"]))
