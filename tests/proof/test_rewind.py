@@ -20,6 +20,8 @@ from support.scripted_runs import filled
 from support.seam_names import checked
 from support.versions import turns
 from tailrace.batch.applied import Generation
+from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.driver.asking.rewind import Rewound
 from tailrace.driver.process.run_dir import RunFolder
 from tailrace.errors import RewindRefused
@@ -74,6 +76,10 @@ def gone_back(copy: Rewindable, cut: str) -> list[bool]:
     return [done.already for done in copy.rewind(cut=cut) if isinstance(done, Rewound)]
 
 
+def record_of(copy: Rewindable, cut: str) -> RecordNumber:
+    return JournalReader.open(copy.storage).state.cuts[cut].record
+
+
 @pytest.mark.parametrize("format", turns("delta", "iceberg"))
 def test_tables_go_back_to_each_cut_and_are_equal_after_the_next_start(
     spark: SparkSession, tmp_path: Path, format: str
@@ -100,6 +106,16 @@ def test_tables_go_back_to_each_cut_and_are_equal_after_the_next_start(
     assert gone_back(copy, "cut1") == [False, False]
     assert copy.copied_rows() == copy.held["cut1"], "and to a later one from there"
     assert gone_back(copy, "cut1") == [True, True]
+    assert gone_back(copy, "cut0") == [False, False]
+    copy.stop_at = record_of(copy, "cut1")
+    with copy.running():
+        copy.database.commit(Change("U", 1, 6, "later"))
+        copy.until(lambda state: state.position >= copy.database.end, work=True)
+        copy.until(lambda _: copy.copied_rows() == copy.held["cut1"], work=True)
+        for _ in range(20):
+            copy.turn()
+    assert copy.copied_rows() == copy.held["cut1"], "it stays there"
+    copy.stop_at, present = None, copy.source_rows()
     with copy.running():
         copy.level()
         assert copy.copied_rows() == present, "replayed"

@@ -28,6 +28,7 @@ from tailrace.capture.loop import Timing
 from tailrace.capture.renewal import Renewal
 from tailrace.capture.server import CaptureServer
 from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState
 from tailrace.contract import manifest
@@ -99,6 +100,7 @@ class Driver:
         patience: float = 60.0,
         *,
         measured: Freshness | None = None,
+        stop_at: RecordNumber | None = None,
     ) -> "Driver":
         """`patience`: seconds that capture has for an answer. `NotFound`, `Retry`: there is no change log yet."""
         spec = replicator.spec
@@ -113,6 +115,7 @@ class Driver:
             lambda _: UnitWorker(tables.alone(), progress, LIMITS, measured),
             group=None if group is None else UnitWorker(group, progress, LIMITS, measured),
             retry_seconds=lambda: RETRY_SECONDS,
+            until=stop_at,
             threads=2,
         )
 
@@ -234,6 +237,8 @@ class Pipeline:
         self._driver: Driver | None = None
         self._tables, self._requests = tables, 0
         self.timing = QUICK
+        self.stop_at: RecordNumber | None = None
+        """The record at which the targets stay."""
         self.measured: Freshness | None = None
         """Measures the ages of changes."""
         self.resync: Path | None = None
@@ -272,8 +277,8 @@ class Pipeline:
             assert time.monotonic() < end, "capture has made no change log"
             time.sleep(0.02)
         tables = self._tables or self.lake.targets(self.storage)
-        socket, measured = self.capture.socket, self.measured
-        self._driver = Driver.start(self.replicator, self.source, socket, tables, measured=measured)
+        given = self.replicator, self.source, self.capture.socket, tables
+        self._driver = Driver.start(*given, measured=self.measured, stop_at=self.stop_at)
 
     def _answers(self) -> bool:
         assert self.capture is not None

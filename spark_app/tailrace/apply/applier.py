@@ -121,19 +121,21 @@ class Applier:
         group: UnitWorker | None = None,
         retry_seconds: Callable[[], float],
         hold: Callable[[], float] = lambda: 0.0,
+        until: RecordNumber | None = None,
         threads: int = 4,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`make`: the worker of a unit that is to have this table alone. `group`: that of the unit which tables join;
-        None: each stays by itself. `hold`: the seconds within which a change that was seen is to be committed. `clock`
-        is for people and the age of files; pauses go by `monotonic`, which is never set back."""
+        None: each stays by itself. `hold`: the seconds within which a change that was seen is to be committed.
+        `until`: the record at which tables stay; None: none. `clock` is for people and the age of files; pauses go by
+        `monotonic`, which is never set back."""
         self._journal = journal
         self._progress = progress
         self._make = make
         self._group = None if group is None else _Unit(worker=group)
         self._retry_seconds = retry_seconds
-        self._hold, self._threads = hold, threads
+        self._hold, self._until, self._threads = hold, until, threads
         self._clock, self._monotonic = clock, monotonic
         self._entries: dict[int, _Entry] = {}
         self._through = RecordNumber(-1)
@@ -168,7 +170,7 @@ class Applier:
         self._raise_fatal()
         self.last_step_at = time.monotonic()
         with self._lock:
-            self._through = max(self._through, through)
+            self._through = max(self._through, self._bounded(through))
             for unit in {entry.unit: None for entry in self._due(self._through)}:
                 self._enter(unit)
             started = {entry.running for entry in self._entries.values() if entry.running is not None}
@@ -182,7 +184,10 @@ class Applier:
         """True if a table has to be entered now to hold record `number` in time. Tables to which it brings nothing are
         covered here."""
         with self._lock:
-            return bool(self._due(number))
+            return bool(self._due(self._bounded(number)))
+
+    def _bounded(self, number: RecordNumber) -> RecordNumber:
+        return number if self._until is None else min(number, self._until)
 
     def _due(self, number: RecordNumber) -> list[_Entry]:
         """Tables that have to be entered now: those that nothing is gained by letting wait, and of the others as many

@@ -11,12 +11,13 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.cli import cut_text, cutover_text, request_options, verification_text
 from tailrace.cli.client import DriverClient
 from tailrace.contract import faults
 from tailrace.contract.driver import CutList, RetainedLog, SnapshotBody, SpecBody, VerificationReport
 from tailrace.contract.manifest import Manifest, load
-from tailrace.contract.resources import EVERY_TABLE, DeletionPolicy, ReplicatorSpec, SnapshotRequest
+from tailrace.contract.resources import EVERY_TABLE, DeletionPolicy, Replicator, ReplicatorSpec, SnapshotRequest
 from tailrace.contract.status import Status
 from tailrace.contract.units import seconds, size_text
 from tailrace.driver.asking import live_spec
@@ -71,6 +72,7 @@ def run(options: argparse.Namespace) -> int:
     if options.once:
         _check_once(replicator.spec)
     _check_requests(manifest)
+    stop_at = None if options.stop_at is None else _stop_at(replicator, options.stop_at, options.once)
     host, _, port = options.listen.rpartition(":")
     if not port.isdigit() or int(port) > 65535 or host.startswith("["):
         raise InvalidManifest(f"--listen {options.listen} is not HOST:PORT", "Write 127.0.0.1:8080.")
@@ -87,11 +89,32 @@ def run(options: argparse.Namespace) -> int:
         token_file=options.token_file,
         secrets=secrets_folder(),
         resync=options.resync,
+        stop_at=stop_at,
         reread=lambda: manifest_of(options).replicator(options.name),
         log_format=options.log_format,
         log_level=options.log_level,
     )
     return driver.run(settings)
+
+
+def _stop_at(replicator: Replicator, text: str, once: bool) -> RecordNumber:
+    """The record. A cut's name comes first, which may have digits alone."""
+    if once:
+        raise InvalidManifest("--stop-at with --once would never end", "Leave one of them out.")
+    from tailrace.changelog.journal import JournalReader
+    from tailrace.storage.store import Storage
+
+    storage = Storage.open(replicator.spec.storage)
+    cuts = JournalReader.open(storage).state.cuts
+    if text in cuts:
+        return cuts[text].record
+    if text.isascii() and text.isdigit():
+        return RecordNumber(int(text))
+    few = ", ".join(f"{cut.name} (record {cut.record})" for cut in list(cuts.values())[-5:]) or "none"
+    raise InvalidManifest(
+        f"--stop-at {text[:100]} is neither a cut nor a record of the change log at {storage.root}",
+        f"The newest cuts are: {few}.",
+    )
 
 
 def _check_once(spec: ReplicatorSpec) -> None:

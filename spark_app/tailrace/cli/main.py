@@ -212,6 +212,7 @@ def _run(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
         "--token-file", type=Path, help="file with the bearer token (default: created in the run directory)"
     )
     sub.add_argument("--resync", type=Path, metavar="FILE", help=RESYNC)
+    sub.add_argument("--stop-at", metavar="CUT|RECORD", help="apply up to this cut or record, and stay there")
     sub.set_defaults(act=_command("run"))
 
 

@@ -88,6 +88,7 @@ class Driver:
         self._places = Places(self._spec, f"tailrace {self._name}", settings.secrets)
         self._control = control = DriverControl(self._name)
         control.live, control.suspended = self._live, self._spec.apply.suspend
+        control.stop_at = settings.stop_at
         control.client = CaptureClient(self._folder.socket, timeout=60)
         control.watch = CaptureClient(self._folder.socket, timeout=launch.ANSWER_SECONDS)
         self._tail_client = CaptureClient(self._folder.socket, tail.ANSWER_SECONDS)
@@ -203,7 +204,14 @@ class Driver:
         control.position_text = lambda position: bound(places.source, journal.state).text(position)
         given = self._live, self._folder, control.progress, places
         made = Question(
-            lambda: launch.parts(*given, spark=self._spark, journal=journal, pace=lambda: self._pace_now), "target"
+            lambda: launch.parts(
+                *given,
+                spark=self._spark,
+                journal=journal,
+                pace=lambda: self._pace_now,
+                stop_at=self._settings.stop_at,
+            ),
+            "target",
         )
         yield from self._answered(made)
         parts = made.answer()
@@ -362,7 +370,7 @@ class Driver:
         self._control.loops, self._control.suspended = loops, apply.suspend
         self._control.objective = self._spec.objective
         if parts.freshness is not None:
-            parts.freshness.pause(apply.suspend, time.time())
+            parts.freshness.pause(apply.suspend or self._settings.stop_at is not None, time.time())
         self._control.freshness = None if self._settings.once else seconds(apply.freshness)
         follows = not apply.suspend and not self._settings.once
         without_jvm_errors("the apply stream", lambda: parts.stream.follow(follows))

@@ -18,6 +18,7 @@ from tailrace.apply.progress import Progress
 from tailrace.apply.stream import ApplyStream
 from tailrace.apply.unit_worker import UnitWorker
 from tailrace.capture.client import CaptureClient
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import DroppedTable, LogState
 from tailrace.contract.pace import AT_ONCE, Pace
@@ -65,6 +66,8 @@ class DriverSettings:
     """Folder with a folder per mounted Secret."""
     resync: Path | None = None
     """SnapshotRequest by which the stream is restarted; the file may be missing."""
+    stop_at: RecordNumber | None = None
+    """The record of the journal at which the target stays; None: it follows."""
     reread: Callable[[], Replicator] | None = None
     """The manifest as it is by now."""
     log_format: str = "text"
@@ -158,6 +161,7 @@ def parts(
     spark: OnDemand,
     journal: SharedJournal,
     pace: Callable[[], Pace],
+    stop_at: RecordNumber | None = None,
 ) -> DriverParts:
     """All that needs the journal, and the session at times. What of the spec may change while they work, they ask
     `live` for."""
@@ -189,6 +193,7 @@ def parts(
         group=None if group is None else UnitWorker(group, progress, target.limits, freshness),
         retry_seconds=lambda: seconds(live.spec.retry.time),
         hold=lambda: pace().hold,
+        until=stop_at,
     )
     tools = Tools(
         anywhere=places.source,

@@ -87,6 +87,8 @@ class DriverControl:
         self.measured: Freshness | None = None
         self.objective: ObjectiveSpec | None = None
         self.suspended = False
+        self.stop_at: RecordNumber | None = None
+        """The record at which the target stays."""
         self.stopped = False
         self.fault: Fault | None = None
         self.capture_fault: Fault | None = None
@@ -146,6 +148,7 @@ class DriverControl:
                 table_rates=table_rates,
                 snapshot_rates=snapshot_rates,
                 suspended=self.suspended,
+                stop_at=self.stop_at,
                 generation=self.live.generation if self.live is not None else None,
                 stopped=self.stopped,
                 fault=self.fault or self.capture_fault,

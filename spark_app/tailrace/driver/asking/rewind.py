@@ -164,7 +164,7 @@ def _rewind(
 
 
 def is_there(found: FormerVersion) -> bool:
-    """What readers see is the version's rows: nothing was applied since, or the table has gone back to it. A table that
+    """True if readers see the version's rows: nothing was applied since, or the table has gone back to it. A table that
     has gone back to an earlier cut is not there."""
     present, former = found.present, found.former
     return (present.applied_record, present.applied_seq) == (former.applied_record, former.applied_seq)

@@ -57,6 +57,8 @@ class Moment:
     generation: int | None = None
     """The generation of the spec that all parts use."""
     suspended: bool = False
+    stop_at: RecordNumber | None = None
+    """The record at which the target stays."""
     stopped: bool = False
     fault: Fault | None = None
     """The fault of the whole Replicator."""
@@ -142,6 +144,8 @@ def _state(at: Moment, tables: tuple[TableStatus, ...], failing: list[TableStatu
         return "Starting", (at.capture.waiting_for if at.capture is not None else None) or "waiting for capture"
     if at.suspended:
         return "Suspended", "apply is suspended; the source is captured, the target stands still"
+    if at.stop_at is not None:
+        return "Suspended", f"apply stops at record {at.stop_at} (--stop-at); the source is captured"
     left = next((copy for copy in _dropping(at) if copy.fault is not None), None)
     if left is not None and left.fault is not None:
         why = f"{left.fault.name}: {left.fault.message}"

@@ -174,3 +174,26 @@ def test_a_driver_that_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
     running.release()
     assert cli.main([*given[:-2], "--to-time", "yesterday"]) != 0
     assert "yesterday" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--stop-at", "noon"), "--stop-at noon is neither a cut nor a record"),
+        (("--stop-at=-1",), "--stop-at -1 is neither a cut nor a record"),
+        (("--stop-at", "9", "--once"), "--stop-at with --once would never end"),
+    ],
+    ids=str,
+)
+def test_a_record_to_stay_at_is_known_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: tuple[str, ...], said: str
+) -> None:
+    manifest = tmp_path / "shop.json"
+    replicator, _ = places(tmp_path, target={"type": "delta", "location": f"file://{tmp_path}/lake"})
+    manifest.write_text(replicator.model_dump_json(by_alias=True, exclude_none=True))
+    try:
+        code = cli.main(["run", "-f", str(manifest), "--run-dir", str(tmp_path / "run"), *given])
+    except SystemExit as ended:
+        code = int(str(ended.code))
+    assert code != 0 and said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [manifest]
