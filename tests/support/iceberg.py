@@ -63,6 +63,10 @@ class Orders:
         self.state = self.table.ensure(self.schema, LOG)
         self.rows: dict[int, tuple[Any, ...]] = {}
 
+    @property
+    def place(self) -> TargetSpec:
+        return TargetSpec(type="iceberg", location=self.catalog.location)
+
     def another(self) -> IcebergTable:
         """The same table opened by another writer."""
         return IcebergTable(self.catalog, self.access, self.namespace, "orders")

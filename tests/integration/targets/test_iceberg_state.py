@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.iceberg import LOG, Orders, create_namespace_late, local, random_rows
-from tailrace.batch.applied import Generation
+from tailrace.batch.applied import FIRST, Generation
 from tailrace.changelog.records.terms import RecordNumber, Seq
-from tailrace.contract.resources import TargetSpec
 from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, TargetChanged
 from tailrace.seams import SeamFailure
+from tailrace.targets.api import Opening, Runtime
 from tailrace.targets.lake.iceberg import small
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog
 from tailrace.targets.lake.iceberg.java import CommitConflict, Java
 from tailrace.targets.lake.iceberg.table import IcebergTable
 from tailrace.targets.lake.model import TableCommit
+from tailrace.targets.lake.target import LakeTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,7 +72,7 @@ def test_a_table_at_rest_is_opened_without_java_and_by_java_when_more_is_wanted(
         return orders.catalog.java
 
     def at_rest() -> IcebergTable:
-        catalog = IcebergCatalog(java, TargetSpec(type="iceberg", location=orders.catalog.location))
+        catalog = IcebergCatalog(java, orders.place)
         table = IcebergTable(catalog, orders.access, orders.namespace, "orders")
         assert table.ensure(orders.schema, LOG) == orders.table.refresh()
         return table
@@ -82,6 +83,10 @@ def test_a_table_at_rest_is_opened_without_java_and_by_java_when_more_is_wanted(
     (local(orders.table.location) / "metadata" / "version-hint.text").write_text("1")
     third = at_rest()
     assert not asked
+    run = Runtime(orders.access, lambda: None, lambda: pytest.fail("it needs no session"), "postgresql")
+    unit = LakeTarget(orders.place).units(run).alone()
+    placed = orders.schema.model_copy(update={"schema_name": orders.namespace})
+    assert unit.open({4711: Opening(placed, FIRST)}, LOG)[4711].applied == orders.table.refresh()
     assert {file.path for file in first.files()} == {file.path for file in orders.table.files()} and asked
     state = orders.next()
     third.commit(TableCommit(state, orders.write({700: (Decimal("7.00"), "seven")}, third)))
