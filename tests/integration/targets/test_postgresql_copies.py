@@ -164,6 +164,57 @@ def test_what_people_add_to_a_copy_does_not_change_rows(postgres: PostgresServer
     copy.stop()
 
 
+FAMILY = """
+CREATE SCHEMA shop;
+CREATE TABLE shop.item (id int PRIMARY KEY, part_of int, code int NOT NULL);
+CREATE TABLE shop.visit (id int PRIMARY KEY, item int NOT NULL);
+INSERT INTO shop.item VALUES (1, NULL, 1), (2, 1, 2), (3, 3, 3);
+INSERT INTO shop.visit SELECT n, n FROM generate_series(1, 3) n;
+"""
+KEYS = """
+ALTER TABLE shop.item ADD UNIQUE (code){0}, ADD FOREIGN KEY (part_of) REFERENCES shop.item{0};
+ALTER TABLE shop.visit ADD FOREIGN KEY (item) REFERENCES shop.item{0};
+"""
+TRANSACTIONS = (
+    "UPDATE shop.item SET part_of = 3 - id WHERE id < 3",
+    "UPDATE shop.item SET code = 3 - code WHERE id < 3",
+    "INSERT INTO shop.visit VALUES (9, 9); INSERT INTO shop.item VALUES (9, 8, 9), (8, 9, 8)",
+    "UPDATE shop.visit SET item = 10 WHERE item = 9; UPDATE shop.item SET id = 10, part_of = 10 WHERE id = 9;"
+    " UPDATE shop.item SET part_of = NULL WHERE id = 8",
+    "DELETE FROM shop.item WHERE id = 3; DELETE FROM shop.visit WHERE item = 3",
+)
+
+
+@pytest.mark.postgres(18)
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("username", "kind"), [("plain", " DEFERRABLE"), ("postgres", "")])
+def test_foreign_and_unique_keys_of_copies_hold_at_the_end_of_each_transaction(
+    postgres: PostgresServer, tmp_path: Path, username: str, kind: str
+) -> None:
+    """Also of tables that refer to themselves or to each other; a role that may not switch them off defers them."""
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute("CREATE ROLE plain LOGIN; GRANT CREATE ON DATABASE copy TO plain")
+    postgres.execute(FAMILY)
+    copy = begin(postgres.source(), postgres, tmp_path, username)
+    with copy.running():
+        settle(copy)
+        postgres.execute(KEYS.format(kind), dbname="copy")
+        for transaction in TRANSACTIONS:
+            postgres.execute(transaction)
+            settle(copy)
+            for table in TABLES:
+                assert texts(postgres, table, "copy") == texts(postgres, table, "postgres"), transaction
+        if username == "plain":
+            postgres.execute("INSERT INTO shop.visit VALUES (77, 77); UPDATE shop.item SET code = 44 WHERE id = 1")
+            copy.until(lambda _: copy.driver.faults() == {"shop.visit": "TargetRefused"}, work=True)
+            code = "SELECT code FROM shop.item WHERE id = 1"
+            copy.until(lambda _: postgres.execute(code, dbname="copy") == [(44,)], work=True)
+            postgres.execute("INSERT INTO shop.item VALUES (77, NULL, 77)")
+            copy.until(lambda _: not copy.driver.faults(), work=True)
+            settle(copy)
+            assert texts(postgres, "visit", "copy") == texts(postgres, "visit", "postgres")
+
+
 @pytest.mark.timeout(300)
 def test_values_arrive_whatever_the_role_has_been_given(postgres: PostgresServer, tmp_path: Path) -> None:
     postgres.execute("CREATE DATABASE copy")

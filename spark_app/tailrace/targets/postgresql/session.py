@@ -47,6 +47,10 @@ SELECT CASE WHEN tgisinternal THEN format('foreign key %%I of %%s', conname, con
 """
 """Triggers that fire for a session that may not switch them off, except those that only refuse."""
 
+_DEFERRABLE = """
+SELECT format('%%I.%%I', nspname, conname) FROM pg_constraint JOIN pg_namespace n ON n.oid = connamespace
+ WHERE condeferrable"""
+
 
 class PgTargetSession:
     """See `targets.sql.session.TargetSession`."""
@@ -89,6 +93,8 @@ class PgTargetSession:
     def transaction(self, define: Callable[[], None] = nothing) -> Iterator[None]:
         with self._errors(), self._connection.transaction():
             define()
+            if not self.replica:
+                self._connection.execute("SET CONSTRAINTS ALL DEFERRED")
             yield
 
     @contextmanager
@@ -195,6 +201,14 @@ class PgTargetSession:
 
     def advance(self, counter: Counter, number: int) -> None:
         self.rows("SELECT setval(%s::regclass, %s, false)", table(self, counter.name), number)
+
+    def check_deferred(self, place: Place, *, of_others: bool) -> None:
+        if self.replica:
+            return
+        side = "confrelid" if of_others else "conrelid"
+        names = self.rows(f"{_DEFERRABLE} AND {side} = %s::regclass", table(self, place))
+        if names:
+            self.run(f"SET CONSTRAINTS {', '.join(name for (name,) in names)} IMMEDIATE")
 
     def check_undisturbed(self, place: Place) -> None:
         children = self.rows(_CHILDREN, table(self, place))

@@ -149,6 +149,10 @@ class TargetSession(Protocol):
     def advance(self, counter: Counter, number: int) -> None:
         """Let this number be the next one that a counter gives."""
 
+    def check_deferred(self, place: Place, *, of_others: bool) -> None:
+        """Have the table's constraints that wait for the end of the transaction checked, or those of other tables that
+        refer to it; a row that violates one is refused."""
+
     def check_undisturbed(self, place: Place) -> None:
         """`TargetRefused`: triggers, rules or foreign keys that people have put on the table change rows of this
         session's transactions."""

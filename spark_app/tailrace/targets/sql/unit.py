@@ -248,6 +248,7 @@ class SqlUnit:
             try:
                 with session.transaction(lambda: self._define(session, batch)):
                     after = {id_: self._brought(session, id_, part) for id_, part in batch.slices.items()}
+                    self._check_deferred(session, batch)
                     for table_id in batch.publish:
                         self._publish(session, table_id)
                     group = self._moved(session, batch) if self.together else None
@@ -263,6 +264,13 @@ class SqlUnit:
         for table_id, copy in after.items():
             self.tables[table_id].copy = copy
         return {table_id: copy.applied for table_id, copy in after.items()}
+
+    def _check_deferred(self, session: TargetSession, batch: UnitBatch) -> None:
+        """Each table its own constraints first: a row that violates one is that table's fault."""
+        for of_others in (False, True):
+            for table_id, part in batch.slices.items():
+                with self._error_of(table_id, part.schema.name):
+                    session.check_deferred(self.tables[table_id].place, of_others=of_others)
 
     def _moved(self, session: TargetSession, batch: UnitBatch) -> Group:
         log_id = next(self.tables[table_id].copy.applied.log_id for table_id in batch.tables)
