@@ -35,9 +35,7 @@ def statement(random: Random) -> str:
     name, key, amount = random.choice(NAMES), random.randint(1, 2 * KEYS), random.randint(-1000, 1000)
     match random.randrange(8):
         case 0:
-            return (
-                f"DELETE FROM {name}"  # a TRUNCATE may have the table read again: no way back before that
-            )
+            return f"DELETE FROM {name}"  # a TRUNCATE may have the table read again: no way back before that
         case 1 | 2:
             return f"DELETE FROM {name} WHERE id % 7 = {key % 7}"
         case 3 | 4:

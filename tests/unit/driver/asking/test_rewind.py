@@ -11,6 +11,8 @@ import pytest
 
 from support.journals import Journal, table_schema
 from support.resources import replicator as document_of
+from support.scripted_database import Change
+from support.scripted_runs import Copy, filled
 from tailrace.batch.applied import AppliedState
 from tailrace.changelog.logged import LoggedCut
 from tailrace.changelog.records.cuts import CutMade
@@ -197,3 +199,24 @@ def test_a_record_to_stay_at_is_known_before_anything_starts(
         code = int(str(ended.code))
     assert code != 0 and said in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [manifest]
+
+
+def test_a_table_that_holds_more_than_the_record_stays_as_it_is(tmp_path: Path) -> None:
+    copy = Copy(filled("orders", "items"), tmp_path)
+    with copy.running():
+        copy.level()
+        early = copy.state.number
+        copy.equal()
+    held = [copy.rows(1), copy.rows(2)]
+    copy.stop_at = early
+    copy.database.commit(Change("D", 1, 3), Change("U", 2, 4, "later"))
+    with copy.running():
+        copy.until(lambda state: state.position >= copy.database.end, work=True)
+        for _ in range(20):
+            copy.turn()
+        assert [copy.rows(1), copy.rows(2)] == held and copy.driver.faults() == {}
+        assert copy.driver.applier.through == early
+    copy.stop_at = None
+    with copy.running():
+        copy.equal()
+    assert held != [copy.rows(1), copy.rows(2)]

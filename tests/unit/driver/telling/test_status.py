@@ -376,6 +376,7 @@ def test_without_a_terminal_one_line_comes_every_few_seconds_and_when_the_state_
     more = {7: TableProgress(applied_record=RecordNumber(9), counters=TableCounters(inserts=1))}
     view.show(assemble(moment(begun)))
     view.show(assemble(moment(begun)))
+    assert assemble(moment(begun, stop_at=RecordNumber(7))).message.startswith("apply stops at record 7 (--stop-at)")
     view.show(assemble(moment(begun, suspended=True)))
     now[0] = 6.0
     view.show(assemble(moment(begun, tables=more, suspended=True)))
