@@ -9,7 +9,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from support.conforming import LogOf, MysqlDatabase, Table, no_spark
+from support.conforming import LogOf, MysqlDatabase, Table, log_of, no_spark
 from support.counted_log import SCHEMA, TABLE
 from support.database_copies import (
     DEFERRED,
@@ -30,12 +30,12 @@ from support.postgres import PostgresServer
 from support.random_log import first_schema
 from support.versions import one_of
 from tailrace import targets
-from tailrace.batch.applied import Generation
+from tailrace.batch.applied import FIRST, Generation
 from tailrace.batch.slice import cut
 from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
 from tailrace.contract.resources import TargetSpec
 from tailrace.errors import TableStop, TargetRefused
-from tailrace.targets.api import TableFailed
+from tailrace.targets.api import Opening, Runtime, TableFailed
 from tailrace.targets.sql import staged
 from tailrace.targets.sql.state import SCHEMA as STATE
 
@@ -277,16 +277,23 @@ def test_a_key_that_is_too_long_is_refused_by_name(target: MysqlServer, tmp_path
         writer.write("s", 1, [pa.table({"id": ["x" * 769], "n": [1]})])
 
 
-def test_rights_that_are_missing_are_named_before_anything_is_made(target: MysqlServer) -> None:
+def test_rights_that_are_missing_are_named_before_anything_is_made(target: MysqlServer, tmp_path: Path) -> None:
     target.script("CREATE USER less@localhost", "CREATE USER enough@localhost",
                   f"GRANT ALL ON `{STATE}`.* TO enough@localhost")  # fmt: skip
     try:
         with pytest.raises(TargetRefused, match="GRANT ALL ON"):
             targets.open(TargetSpec.model_validate(place_of(target, "less"))).examine()
-        assert targets.open(TargetSpec.model_validate(place_of(target, "enough"))).examine()
+        enough = targets.open(TargetSpec.model_validate(place_of(target, "enough")))
+        assert enough.examine()
+        schema = table_schema([("id", "int64")], ["id"])
+        unit = enough.units(Runtime(log_of(tmp_path), lambda: None, no_spark, "postgresql")).alone()
+        with pytest.raises(TableFailed, match="denied") as refused:
+            unit.open({schema.table_id: Opening(schema, FIRST)}, "log")
+        assert isinstance(refused.value.error, TargetRefused) and "GRANT" in refused.value.error.fix
     finally:
         target.script("DROP USER less@localhost", "DROP USER enough@localhost")
-    assert target.execute("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", [STATE]) == []
+    made = "SELECT schema_name FROM information_schema.schemata WHERE schema_name IN ('public', %s)"
+    assert target.execute(made, [STATE]) == [(STATE,)]
 
 
 @pytest.mark.timeout(300)

@@ -216,6 +216,32 @@ def test_foreign_and_unique_keys_of_copies_hold_at_the_end_of_each_transaction(
 
 
 @pytest.mark.timeout(300)
+def test_different_tables_may_go_in_opposite_directions(postgres: PostgresServer, tmp_path: Path) -> None:
+    """No change comes back: each side's log has its own tables only, and neither copy is read."""
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute(PAIR)
+    postgres.execute(PAIR.replace("shop", "back"), dbname="copy")
+    here, there = postgres.source(), postgres.source() | {"database": "copy"}
+    for name in ("there", "back"):
+        (tmp_path / name).mkdir()
+    first = begin(here, postgres, tmp_path / "there")
+    second = begin(there, postgres, tmp_path / "back", include="back.*", database="postgres")
+    with first.running(), second.running():
+        for number in range(5):
+            postgres.execute(f"UPDATE shop.item SET n = n + {number}; INSERT INTO shop.visit VALUES ({20 + number}, 1)")
+            postgres.execute(f"UPDATE back.item SET n = n - {number}; DELETE FROM back.visit WHERE id = {number}",
+                             dbname="copy")  # fmt: skip
+            settle(first)
+            settle(second)
+        for table, own, other in (("item", first, second), ("visit", first, second)):
+            assert {t.schema.schema_name for t in own.state.tables.values()} == {"shop"}
+            assert {t.schema.schema_name for t in other.state.tables.values()} == {"back"}
+            for schema in ("shop", "back"):
+                rows = f"SELECT * FROM {schema}.{table} ORDER BY id"
+                assert postgres.execute(rows) == postgres.execute(rows, dbname="copy") != []
+
+
+@pytest.mark.timeout(300)
 def test_values_arrive_whatever_the_role_has_been_given(postgres: PostgresServer, tmp_path: Path) -> None:
     postgres.execute("CREATE DATABASE copy")
     postgres.execute("CREATE ROLE plain LOGIN; GRANT CREATE ON DATABASE copy TO plain")

@@ -76,7 +76,7 @@ class MysqlTargetSession:
         self._connection: Connection = connect(config)
         self.keeps_rows, self._source = keeps_rows, source
         self._known: dict[str, bool] = {}
-        self._place, self._is_alone = config.place, False
+        self._place, self._user, self._is_alone = config.place, config.username, False
         with self._errors():
             self.server: Server = server_of(self._connection)
             ((self._packet,),) = execute(self._connection, "SELECT @@max_allowed_packet")
@@ -266,7 +266,11 @@ class MysqlTargetSession:
 
     def create_schema(self, name: str) -> None:
         if not self.rows("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", name):
-            self.run(f"CREATE DATABASE {self.quote(name)} CHARACTER SET utf8mb4 COLLATE {self.collation}")
+            try:
+                self.run(f"CREATE DATABASE {self.quote(name)} CHARACTER SET utf8mb4 COLLATE {self.collation}")
+            except TargetRefused as error:
+                grant = f"GRANT ALL ON {self.quote(name)}.* TO {self.quote(self._user)}"
+                raise TargetRefused(error.message, f"Run `{grant}`.") from error
 
     def drop_schema(self, name: str) -> None:
         if not self.rows("SELECT 1 FROM information_schema.tables WHERE table_schema = %s LIMIT 1", name):
