@@ -73,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
         _check_once(replicator.spec)
     _check_requests(manifest)
     stop_at = None if options.stop_at is None else _stop_at(replicator, options.stop_at, options.once)
+    _check_signals(options)
     host, _, port = options.listen.rpartition(":")
     if not port.isdigit() or int(port) > 65535 or host.startswith("["):
         raise InvalidManifest(f"--listen {options.listen} is not HOST:PORT", "Write 127.0.0.1:8080.")
@@ -90,6 +91,7 @@ def run(options: argparse.Namespace) -> int:
         secrets=secrets_folder(),
         resync=options.resync,
         stop_at=stop_at,
+        signals=options.signals,
         reread=lambda: manifest_of(options).replicator(options.name),
         log_format=options.log_format,
         log_level=options.log_level,
@@ -115,6 +117,19 @@ def _stop_at(replicator: Replicator, text: str, once: bool) -> RecordNumber:
         f"--stop-at {text[:100]} is neither a cut nor a record of the change log at {storage.root}",
         f"The newest cuts are: {few}.",
     )
+
+
+def _check_signals(options: argparse.Namespace) -> None:
+    if options.signals is None:
+        return
+    if secrets_folder() is not None:
+        raise InvalidManifest("--signals cannot be used in Kubernetes", "Create a SnapshotRequest.")
+    if options.once:
+        raise InvalidManifest(
+            "--signals needs a process that goes on, --once ends", "Put a SnapshotRequest into the manifest."
+        )
+    if options.signals.is_dir() or not options.signals.absolute().parent.is_dir():
+        raise InvalidManifest(f"--signals {options.signals} is no file in an existing folder", "Correct the path.")
 
 
 def _check_once(spec: ReplicatorSpec) -> None:

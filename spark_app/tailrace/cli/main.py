@@ -29,6 +29,7 @@ EXAMPLES = """examples:
   tailrace reload -f shop.yaml               apply changed tables, options or intervals without a restart
   tailrace snapshot -f shop.yaml --tables 'public.orders' --where "region = 'eu'"
   tailrace snapshot -f request.yaml          a SnapshotRequest from a file
+  tailrace run -f shop.yaml --signals file-signals.txt    carry out Debezium's signals from a file
   tailrace verify -f shop.yaml --tables 'public.orders'   compare a copy with its source
   tailrace cutover -f shop.yaml              make the copies in a database the tables that programs write to
   tailrace cut -f shop.yaml before_sale      keep all tables as they are at one moment of the source
@@ -56,6 +57,10 @@ RESYNC = (
     "a SnapshotRequest with resync: true and tables ['*.*'] (the file may be missing): start over once, with a new slot"
 )
 
+
+SIGNALS = (
+    "carry out signals in Debezium's form from this file, one JSON object a line; it is taken away when it is read"
+)
 
 EXTRAS = {
     "spark": ("duckdb", "numpy", "obstore", "pyarrow", "pyroaring", "pyspark", "rich", "sqlglot"),
@@ -213,6 +218,7 @@ def _run(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     )
     sub.add_argument("--resync", type=Path, metavar="FILE", help=RESYNC)
     sub.add_argument("--stop-at", metavar="CUT|RECORD", help="apply up to this cut or record, and stay there")
+    sub.add_argument("--signals", type=Path, metavar="FILE", help=SIGNALS)
     sub.set_defaults(act=_command("run"))
 
 

@@ -29,6 +29,7 @@ from tailrace.driver.asking import assessment, live_spec
 from tailrace.driver.asking.control import DriverControl, ManifestRequests
 from tailrace.driver.asking.final_drop import FinalDrop
 from tailrace.driver.asking.live_spec import LiveSpec
+from tailrace.driver.asking.signal_file import SignalFile
 from tailrace.driver.launch import DriverParts, DriverSettings, bound
 from tailrace.driver.once import OnceCheck, Verdict
 from tailrace.driver.process import tail
@@ -300,6 +301,9 @@ class Driver:
         start("snapshot-planner", parts.runner.step)
         start("journal-tail", lambda: self._tail(parts), lambda: self._pace_now.look)
         start("snapshot-requests", lambda: requests.step(self._control), lambda: STEP_SECONDS)
+        if self._settings.signals is not None:
+            file = SignalFile(self._settings.signals, self._spec.source.type)
+            start("signals", lambda: file.step(self._control), lambda: STEP_SECONDS)
         start("dropped-tables", parts.dropped.step, lambda: STEP_SECONDS)
         start("cuts", parts.cuts.step, lambda: STEP_SECONDS)
         if parts.freshness is not None:

@@ -68,6 +68,8 @@ class DriverSettings:
     """SnapshotRequest by which the stream is restarted; the file may be missing."""
     stop_at: RecordNumber | None = None
     """The record of the journal at which the target stays; None: it follows."""
+    signals: Path | None = None
+    """File with signals in Debezium's form; may be missing."""
     reread: Callable[[], Replicator] | None = None
     """The manifest as it is by now."""
     log_format: str = "text"

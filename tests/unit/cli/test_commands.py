@@ -109,6 +109,18 @@ def test_a_run_to_the_end_of_a_suspended_replicator_is_refused(
         assert f"{field} is true" in text and "Set it to false" in text
 
 
+def test_a_file_of_signals_is_refused_where_nobody_would_read_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, run = written(tmp_path, "m.yaml", replicator()), ("--run-dir", str(tmp_path / "run"))
+    signals = str(tmp_path / "signals")
+    assert "--once ends" in refused(capsys, "run", "-f", path, "--once", "--signals", signals, *run)
+    for wrong in (str(tmp_path), str(tmp_path / "none" / "signals")):
+        assert "is no file in an existing folder" in refused(capsys, "run", "-f", path, "--signals", wrong, *run)
+    monkeypatch.setenv("TAILRACE_SECRETS", str(tmp_path))
+    assert "Create a SnapshotRequest" in refused(capsys, "run", "-f", path, "--signals", signals, *run)
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

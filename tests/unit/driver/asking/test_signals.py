@@ -1,0 +1,116 @@
+"""Signals in Debezium's form: what their lines mean, and which are ignored by name."""
+
+import json
+from typing import Any
+
+import pytest
+
+from support.states import keyed, table_log
+from tailrace.driver.asking import signals
+from tailrace.driver.asking.signals import SignalIgnored, execution, parse, where_of
+
+PRODUCTS = ("postgresql", "mysql")
+
+
+def asked(source: str = "postgresql", **data: Any) -> signals.Execution:
+    return execution(data, source)
+
+
+def table(schema: str, name: str) -> Any:
+    return table_log(keyed(7, name, schema))
+
+
+def test_data_is_an_object_or_a_text_that_holds_one() -> None:
+    """As in Debezium's file and Kafka channels, and as in its table."""
+    data = {"data-collections": ["public.a"], "type": "INCREMENTAL"}
+    for given in (data, json.dumps(data)):
+        signal = parse(json.dumps({"id": "ad-hoc", "type": "execute-snapshot", "data": given}))
+        assert (signal.id, signal.type, signal.data) == ("ad-hoc", "execute-snapshot", data)
+    assert parse('{"id": "d", "type": "pause-snapshot"}').data == {}
+    assert parse('{"id": "d", "type": "pause-snapshot", "data": ""}').data == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[1]", "no JSON object"),
+        ('{"type": "log"}', "no id"),
+        ('{"id": 5, "type": "log"}', "no id"),
+        ('{"id": "a"}', "'a' has no type"),
+        ('{"id": "a", "type": "log", "data": "{"}', "data of signal 'a' is not JSON"),
+        ('{"id": "a", "type": "log", "data": [1]}', "data of signal 'a' is no JSON object"),
+    ],
+)
+def test_a_broken_line_is_named(line: str, why: str) -> None:
+    with pytest.raises(SignalIgnored, match=why):
+        parse(line)
+
+
+def test_names_are_regular_expressions_matched_as_a_whole() -> None:
+    orders = table("public", "orders")
+    assert signals.named(orders, asked(**{"data-collections": ["public.orders"]}).tables)
+    assert signals.named(orders, asked(**{"data-collections": ["public\\.ord.*"]}).tables)
+    assert signals.named(orders, asked(**{"data-collections": ['"public"."orders"']}).tables), "as when names have dots"
+    assert not signals.named(orders, asked(**{"data-collections": ["public.order", "orders"]}).tables)
+
+
+def test_each_table_has_the_filter_that_names_it() -> None:
+    """The example of Debezium's documentation for several tables."""
+    conditions = [
+        {"data-collection": "db1.products", "filter": "color='blue'"},
+        {"data-collection": "db1.orders", "filter": "quantity > 10"},
+    ]
+    made = asked(**{"data-collections": ["db1.*"], "additional-conditions": conditions}, source="mysql")
+    found = [made.where(table("db1", name)) for name in ("products", "orders", "others")]
+    assert found == ["color='blue'", "quantity > 10", None]
+    older = asked(**{"data-collections": ["db1.*"], "additional-condition": "color='blue'"})
+    assert older.where(table("db1", "others")) == "color='blue'"
+
+
+@pytest.mark.parametrize("source", PRODUCTS)
+def test_a_filter_is_a_condition_or_a_select_of_one_tables_rows(source: str) -> None:
+    assert where_of("color='blue' AND quantity>10", source) == "color='blue' AND quantity>10"
+    assert where_of("SELECT * FROM shop.orders WHERE a = 'x' OR b = 2;", source) == "a = 'x' OR b = 2"
+    assert where_of("select * from orders", source) is None
+
+
+@pytest.mark.parametrize("source", PRODUCTS)
+@pytest.mark.parametrize(
+    "given",
+    [
+        "color = ",
+        "1 = 1; DROP TABLE orders",
+        "1 = 1) OR (1 = 1",
+        "id > 1 ORDER BY id",
+        "id > 1 LIMIT 5",
+        "id > 1 UNION SELECT 1",
+        "SELECT id FROM orders WHERE id > 1",
+        "SELECT * FROM a JOIN b ON a.id = b.id WHERE a.id > 1",
+        "SELECT * FROM orders WHERE id > 1 LIMIT 5",
+        "SELECT * FROM orders ORDER BY id",
+        "",
+        5,
+    ],
+)
+def test_a_filter_that_is_no_condition_is_refused(source: str, given: object) -> None:
+    with pytest.raises(SignalIgnored, match="filter"):
+        where_of(given, source)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ({}, "data-collections is missing"),
+        ({"data-collections": "public.a"}, "no list"),
+        ({"data-collections": ["("]}, "no regular expression"),
+        ({"data-collections": [5]}, "no name of a data collection"),
+        ({"data-collections": ["a.b"], "type": "full"}, "'full' is no type of snapshot"),
+        ({"data-collections": ["a.b"], "additional-conditions": {}}, "no list"),
+        ({"data-collections": ["a.b"], "additional-conditions": [{"data-collection": "a.b"}]}, "no filter"),
+    ],
+)
+def test_wrong_data_of_execute_snapshot_is_named(data: dict[str, Any], why: str) -> None:
+    with pytest.raises(SignalIgnored, match=why):
+        execution(data, "postgresql")
