@@ -48,6 +48,8 @@ class Log:
                 case SnapshotSuspended():
                     update = {"suspended": event.suspended}
                     shots[event.snapshot_id] = shots[event.snapshot_id].model_copy(update=update)
+                case _:
+                    raise AssertionError(event)
         self.state = self.state.model_copy(update={"snapshots": shots})
         if failure is not None:
             raise failure
@@ -86,12 +88,13 @@ def told(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]
         yield caplog
 
 
-def line(kind: str, name: str = "ad-hoc", **data: Any) -> str:
+def line(kind: str, name: str = "ad-hoc", data: dict[str, Any] | None = None) -> str:
     return json.dumps({"id": name, "type": kind, "data": data}) + "\n"
 
 
-def execute(*tables: str, name: str = "ad-hoc", **more: Any) -> str:
-    return line("execute-snapshot", name, **{"data-collections": list(tables), **more})
+def execute(*tables: str, name: str = "ad-hoc", where: dict[str, str] | None = None) -> str:
+    conditions = {} if where is None else {"additional-conditions": [where]}
+    return line("execute-snapshot", name, {"data-collections": list(tables), **conditions})
 
 
 def notifications(told: pytest.LogCaptureFixture) -> list[tuple[str, str, str]]:
@@ -104,8 +107,8 @@ def test_a_line_becomes_a_snapshot_of_each_table_and_is_taken_away(path: Path, t
     journal = Log()
     life = Life(path, journal)
     life.turn()  # the file may be missing
-    conditions = [{"data-collection": "s.t8", "filter": "id > 5"}]
-    path.write_text(execute("s\\.t.*", **{"additional-conditions": conditions}))
+    where = {"data-collection": "s.t8", "filter": "id > 5"}
+    path.write_text(execute("s\\.t.*", where=where))
     life.turn()
     assert [(p.request, p.tables, p.where) for p in journal.plans] == [
         ("ad-hoc", (7,), None),
@@ -170,7 +173,7 @@ def test_snapshots_are_paused_resumed_and_stopped_table_by_table(path: Path, tol
     path.write_text(execute("s.t7", "s.t8") + line("pause-snapshot", "p"))
     life.turn()
     assert [s.suspended for s in journal.state.snapshots.values()] == [True, True]
-    path.write_text(line("resume-snapshot", "r") + line("stop-snapshot", "x", **{"data-collections": ["s.t7"]}))
+    path.write_text(line("resume-snapshot", "r") + line("stop-snapshot", "x", {"data-collections": ["s.t7"]}))
     life.turn()
     assert [s.suspended for s in journal.state.snapshots.values()] == [False, False]
     assert [s.ended and s.ended.outcome for s in journal.state.snapshots.values()] == ["stopped", None]
@@ -197,10 +200,12 @@ def test_what_cannot_be_carried_out_is_named_and_the_next_line_is(path: Path, to
     journal = Log()
     bad = [
         "{", "\xff".encode("latin-1").decode("latin-1"), line("schema-changes"), line("custom"), line("log"),
-        execute("s.t9"), execute("s.t7", **{"additional-conditions": [{"data-collection": "s.t7", "filter": "a ="}]}),
+        execute("s.t9"), execute("s.t7", where={"data-collection": "s.t7", "filter": "a ="}),
     ]  # fmt: skip
     text = "\n".join(part.rstrip("\n") for part in bad).encode() + b"\n\xff\xfe\n"
-    path.write_bytes(text + (line("snapshot-window-open") + line("log", message="at {}") + execute("s.t8")).encode())
+    path.write_bytes(
+        text + (line("snapshot-window-open") + line("log", data={"message": "at {}"}) + execute("s.t8")).encode()
+    )
     Life(path, journal).turn()
     assert [p.tables for p in journal.plans] == [(8,)]
     warned = [r.getMessage() for r in told.records if r.levelno == logging.WARNING]

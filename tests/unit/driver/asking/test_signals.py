@@ -12,7 +12,7 @@ from tailrace.driver.asking.signals import SignalIgnored, execution, parse, wher
 PRODUCTS = ("postgresql", "mysql")
 
 
-def asked(source: str = "postgresql", **data: Any) -> signals.Execution:
+def asked(data: dict[str, Any], source: str = "postgresql") -> signals.Execution:
     return execution(data, source)
 
 
@@ -50,10 +50,10 @@ def test_a_broken_line_is_named(line: str, why: str) -> None:
 
 def test_names_are_regular_expressions_matched_as_a_whole() -> None:
     orders = table("public", "orders")
-    assert signals.named(orders, asked(**{"data-collections": ["public.orders"]}).tables)
-    assert signals.named(orders, asked(**{"data-collections": ["public\\.ord.*"]}).tables)
-    assert signals.named(orders, asked(**{"data-collections": ['"public"."orders"']}).tables), "as when names have dots"
-    assert not signals.named(orders, asked(**{"data-collections": ["public.order", "orders"]}).tables)
+    assert signals.named(orders, asked({"data-collections": ["public.orders"]}).tables)
+    assert signals.named(orders, asked({"data-collections": ["public\\.ord.*"]}).tables)
+    assert signals.named(orders, asked({"data-collections": ['"public"."orders"']}).tables), "as when names have dots"
+    assert not signals.named(orders, asked({"data-collections": ["public.order", "orders"]}).tables)
 
 
 def test_each_table_has_the_filter_that_names_it() -> None:
@@ -62,10 +62,10 @@ def test_each_table_has_the_filter_that_names_it() -> None:
         {"data-collection": "db1.products", "filter": "color='blue'"},
         {"data-collection": "db1.orders", "filter": "quantity > 10"},
     ]
-    made = asked(**{"data-collections": ["db1.*"], "additional-conditions": conditions}, source="mysql")
+    made = asked({"data-collections": ["db1.*"], "additional-conditions": conditions}, source="mysql")
     found = [made.where(table("db1", name)) for name in ("products", "orders", "others")]
     assert found == ["color='blue'", "quantity > 10", None]
-    older = asked(**{"data-collections": ["db1.*"], "additional-condition": "color='blue'"})
+    older = asked({"data-collections": ["db1.*"], "additional-condition": "color='blue'"})
     assert older.where(table("db1", "others")) == "color='blue'"
 
 
