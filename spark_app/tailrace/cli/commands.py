@@ -126,7 +126,7 @@ def _check_signals(options: argparse.Namespace) -> None:
         raise InvalidManifest("--signals cannot be used in Kubernetes", "Create a SnapshotRequest.")
     if options.once:
         raise InvalidManifest(
-            "--signals needs a process that goes on, --once ends", "Put a SnapshotRequest into the manifest."
+            "--signals needs a process that keeps running, --once ends", "Put a SnapshotRequest into the manifest."
         )
     if options.signals.is_dir() or not options.signals.absolute().parent.is_dir():
         raise InvalidManifest(f"--signals {options.signals} is no file in an existing folder", "Correct the path.")

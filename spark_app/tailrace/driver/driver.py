@@ -15,6 +15,7 @@ from dataclasses import replace
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from tailrace import sources
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records.terms import Position, RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
@@ -302,7 +303,7 @@ class Driver:
         start("journal-tail", lambda: self._tail(parts), lambda: self._pace_now.look)
         start("snapshot-requests", lambda: requests.step(self._control), lambda: STEP_SECONDS)
         if self._settings.signals is not None:
-            file = SignalFile(self._settings.signals, self._spec.source.type)
+            file = SignalFile(self._settings.signals, sources.dialect(self._spec.source))
             start("signals", lambda: file.step(self._control), lambda: STEP_SECONDS)
         start("dropped-tables", parts.dropped.step, lambda: STEP_SECONDS)
         start("cuts", parts.cuts.step, lambda: STEP_SECONDS)

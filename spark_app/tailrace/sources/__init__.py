@@ -18,3 +18,8 @@ def open(spec: resources.SourceSpec, who: str, secrets: Path | None = None) -> S
             from tailrace.sources.mysql.source import MysqlSource
 
             return MysqlSource.of(spec, who, secrets)
+
+
+def dialect(spec: resources.SourceSpec) -> str:
+    """The name that sqlglot has for the source's SQL."""
+    return {"postgresql": "postgres", "mysql": "mysql"}[spec.type]

@@ -82,7 +82,8 @@ def test_statements_of_debeziums_documentation_read_the_rows_they_name(source: d
         target={"type": "delta", "location": (tmp_path / "lake").as_uri()},
         storage={"location": (tmp_path / "log").as_uri()},
     )
-    copy = Pipeline(document, sources.open(SourceSpec.model_validate(source), "test"), tmp_path)
+    spec = SourceSpec.model_validate(source)
+    copy, dialect = Pipeline(document, sources.open(spec, "test"), tmp_path), sources.dialect(spec)
     path = tmp_path / "file-signals.txt"
     wrong = {"data-collections": ["schema1.table1"], "additional-conditions": [MISSING]}
     signals = [*(data for data, _ in STATEMENTS), wrong]
@@ -91,11 +92,11 @@ def test_statements_of_debeziums_documentation_read_the_rows_they_name(source: d
         settled(copy)
         lines = [{"id": f"n{i}", "type": "execute-snapshot", "data": data} for i, data in enumerate(signals)]
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-        SignalFile(path, source["type"]).step(copy.driver.control)
+        SignalFile(path, dialect).step(copy.driver.control)
         assert not path.exists()
         copy.stop()  # between taking the signals and carrying them out
         copy.start()
-        SignalFile(path, source["type"]).step(copy.driver.control)
+        SignalFile(path, dialect).step(copy.driver.control)
         settled(copy)
         for number, (data, rows) in enumerate(STATEMENTS):
             found = asked(copy, f"n{number}")

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 LONGEST_PAUSE = 5.0
 """Between two tries to carry out a signal while the driver starts or capture is away."""
 PREFIX = "signal-"
-"""Of the ids of snapshots that signals asked for."""
+"""The beginning of the ids of snapshots that signals asked for."""
 NAMED = 20
 """Tables that one warning names."""
 SUCCESS = {"completed": ("COMPLETED", "SUCCEEDED"), "failed": ("ABORTED", "SQL_EXCEPTION")}
@@ -40,13 +40,13 @@ class SignalFile:
     def __init__(
         self,
         path: Path,
-        source: str,
+        dialect: str,
         monotonic: Callable[[], float] = time.monotonic,
         token: Callable[[], str] = lambda: secrets.token_hex(6),
     ) -> None:
-        """`source`: the type of the Replicator's source."""
+        """`dialect`: sqlglot's name of the source's SQL."""
         self._path = path
-        self._source = source
+        self._dialect = dialect
         self._monotonic = monotonic
         self._token = token
         self._backoff = Backoff(LONGEST_PAUSE)
@@ -127,7 +127,7 @@ class SignalFile:
                 raise SignalIgnored(f"type {signal.type!r} is not supported", f"Use one of {known}.")
 
     def _execute(self, signal: Signal, place: str, control: DriverControl) -> None:
-        asked = signals.execution(signal.data, self._source)
+        asked = signals.execution(signal.data, self._dialect)
         state = _state(control)
         captured = sorted((t for t in state.tables.values() if not t.removed), key=lambda t: t.schema.name)
         unmet = [p.pattern for p in asked.tables if not any(signals.named(t, (p,)) for t in captured)]
@@ -153,7 +153,7 @@ class SignalFile:
         name = table.schema.name
         if re.search(r"[*?]", name):
             log.warning(
-                "signal %r: table %s is not read: its name has * or ?. Fix: Run `tailrace snapshot`.", signal.id, name
+                "signal %r: table %s is not read: its name has * or ?. Fix: Use a SnapshotRequest.", signal.id, name
             )
             return
         if snapshot_id in _state(control).snapshots:
@@ -180,7 +180,7 @@ class SignalFile:
             met = True
             if len(concerned) < len(tables):
                 log.warning(
-                    "signal %r: snapshot %s goes on: it reads other tables as well. Fix: Run `tailrace stop`.",
+                    "signal %r: snapshot %s continues: it reads other tables as well. Fix: Run `tailrace stop`.",
                     signal.id, snapshot_id,
                 )  # fmt: skip
                 continue

@@ -19,10 +19,8 @@ from tailrace.changelog.state import TableLog
 WATERMARKS = ("snapshot-window-open", "snapshot-window-close")
 """Debezium writes rows of these types itself."""
 TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log")
-DIALECTS = {"postgresql": "postgres", "mysql": "mysql"}
-"""sqlglot's, by the type of the source."""
 LONGEST_CONDITION = 4096
-"""As in a SnapshotRequest."""
+"""Characters; the limit of a SnapshotRequest."""
 
 
 class SignalIgnored(Exception):
@@ -40,7 +38,7 @@ class Signal:
 
 
 @dataclass(frozen=True)
-class Condition:
+class SelectedRows:
     """The rows to read of the tables that match."""
 
     tables: re.Pattern[str]
@@ -50,10 +48,10 @@ class Condition:
 
 @dataclass(frozen=True)
 class Execution:
-    """What `execute-snapshot` asks for."""
+    """The content of `execute-snapshot`."""
 
     tables: tuple[re.Pattern[str], ...]
-    conditions: tuple[Condition, ...]
+    conditions: tuple[SelectedRows, ...]
     blocking: bool
     surrogate_key: bool
 
@@ -90,8 +88,8 @@ def _data(named_id: str, data: object) -> Mapping[str, Any]:
     return data
 
 
-def execution(data: Mapping[str, Any], source: str) -> Execution:
-    """`source`: the type of the Replicator's source, whose SQL the filters are in."""
+def execution(data: Mapping[str, Any], dialect: str) -> Execution:
+    """`dialect`: sqlglot's name of the SQL that the filters are in."""
     kind = str(data.get("type") or "incremental").lower()
     if kind not in ("incremental", "blocking"):
         raise SignalIgnored(f"{kind!r} is no type of snapshot", "Use incremental or blocking.")
@@ -102,17 +100,17 @@ def execution(data: Mapping[str, Any], source: str) -> Execution:
     given = [] if given is None else given
     if not isinstance(given, list):
         raise SignalIgnored("additional-conditions is no list", 'Write [{"data-collection": …, "filter": …}].')
-    conditions = [_condition(item, source) for item in given]
+    conditions = [_condition(item, dialect) for item in given]
     of_all = data.get("additional-condition")
     if of_all is not None:
-        conditions.append(Condition(re.compile(".*", re.DOTALL), where_of(of_all, source)))
+        conditions.append(SelectedRows(re.compile(".*", re.DOTALL), where_of(of_all, dialect)))
     return Execution(tables, tuple(conditions), kind == "blocking", bool(data.get("surrogate-key")))
 
 
-def _condition(item: object, source: str) -> Condition:
+def _condition(item: object, dialect: str) -> SelectedRows:
     if not isinstance(item, dict) or "filter" not in item:
         raise SignalIgnored("an additional condition has no filter", "Give each data-collection and filter.")
-    return Condition(_pattern(item.get("data-collection")), where_of(item["filter"], source))
+    return SelectedRows(_pattern(item.get("data-collection")), where_of(item["filter"], dialect))
 
 
 def collections(data: Mapping[str, Any]) -> tuple[re.Pattern[str], ...]:
@@ -139,20 +137,20 @@ def named(table: TableLog, patterns: Iterable[re.Pattern[str]]) -> bool:
     return any(pattern.fullmatch(form) for pattern in patterns for form in forms)
 
 
-def where_of(given: object, source: str) -> str | None:
+def where_of(given: object, dialect: str) -> str | None:
     """The condition of a filter: an expression, or `SELECT * FROM t [WHERE …]`, which is Debezium's form for blocking
     snapshots. None: all rows."""
     if not isinstance(given, str) or not given.strip():
         raise SignalIgnored("the filter is empty", "Leave it out, or write a condition on the source's columns.")
     text = given.strip().rstrip(";").strip()
     selects = re.match(r"select\b", text, re.IGNORECASE) is not None
-    where = _of_select(text, source) if selects else _checked(text, source)
+    where = _of_select(text, dialect) if selects else _checked(text, dialect)
     if where is not None and len(where) > LONGEST_CONDITION:
         raise SignalIgnored(f"the filter has more than {LONGEST_CONDITION} characters", "Shorten it.")
     return where
 
 
-def _of_select(text: str, source: str) -> str | None:
+def _of_select(text: str, dialect: str) -> str | None:
     wanted = "Write SELECT * FROM schema.table WHERE condition, or the condition alone."
     found = re.fullmatch(
         r"select\s+\*\s+from\s+(?:[\w$]+|\"[^\"]+\"|`[^`]+`)(?:\.(?:[\w$]+|\"[^\"]+\"|`[^`]+`))*(?:\s+where\s+(.*))?",
@@ -161,14 +159,14 @@ def _of_select(text: str, source: str) -> str | None:
     )
     if found is None:
         raise SignalIgnored("the filter selects other things than the rows of one table", wanted)
-    return None if found[1] is None else _checked(found[1].strip(), source)
+    return None if found[1] is None else _checked(found[1].strip(), dialect)
 
 
-def _checked(condition: str, source: str) -> str:
+def _checked(condition: str, dialect: str) -> str:
     """The condition, if it is one and nothing follows it."""
     wanted = "Write a condition on the source's columns, as after WHERE."
     try:
-        parsed = sqlglot.parse(f"SELECT 1 WHERE {condition}", dialect=DIALECTS.get(source, source))
+        parsed = sqlglot.parse(f"SELECT 1 WHERE {condition}", dialect=dialect)
     except (SqlglotError, RecursionError) as error:
         raise SignalIgnored("the filter is no condition", wanted) from error
     only = parsed[0] if len(parsed) == 1 else None

@@ -67,7 +67,7 @@ class Life:
 
     def __init__(self, path: Path, journal: Log) -> None:
         self.clock = 0.0
-        self.file = SignalFile(path, "postgresql", lambda: self.clock, lambda: f"t{next(self.tokens)}")
+        self.file = SignalFile(path, "postgres", lambda: self.clock, lambda: f"t{next(self.tokens)}")
         self.control = DriverControl("shop")
         self.control.journal, self.control.client = cast(SharedJournal, journal), cast(CaptureClient, journal)
 

@@ -9,11 +9,11 @@ from support.states import keyed, table_log
 from tailrace.driver.asking import signals
 from tailrace.driver.asking.signals import SignalIgnored, execution, parse, where_of
 
-PRODUCTS = ("postgresql", "mysql")
+DIALECTS = ("postgres", "mysql")
 
 
-def asked(data: dict[str, Any], source: str = "postgresql") -> signals.Execution:
-    return execution(data, source)
+def asked(data: dict[str, Any], dialect: str = "postgres") -> signals.Execution:
+    return execution(data, dialect)
 
 
 def table(schema: str, name: str) -> Any:
@@ -62,21 +62,21 @@ def test_each_table_has_the_filter_that_names_it() -> None:
         {"data-collection": "db1.products", "filter": "color='blue'"},
         {"data-collection": "db1.orders", "filter": "quantity > 10"},
     ]
-    made = asked({"data-collections": ["db1.*"], "additional-conditions": conditions}, source="mysql")
+    made = asked({"data-collections": ["db1.*"], "additional-conditions": conditions}, dialect="mysql")
     found = [made.where(table("db1", name)) for name in ("products", "orders", "others")]
     assert found == ["color='blue'", "quantity > 10", None]
     older = asked({"data-collections": ["db1.*"], "additional-condition": "color='blue'"})
     assert older.where(table("db1", "others")) == "color='blue'"
 
 
-@pytest.mark.parametrize("source", PRODUCTS)
-def test_a_filter_is_a_condition_or_a_select_of_one_tables_rows(source: str) -> None:
-    assert where_of("color='blue' AND quantity>10", source) == "color='blue' AND quantity>10"
-    assert where_of("SELECT * FROM shop.orders WHERE a = 'x' OR b = 2;", source) == "a = 'x' OR b = 2"
-    assert where_of("select * from orders", source) is None
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_filter_is_a_condition_or_a_select_of_one_tables_rows(dialect: str) -> None:
+    assert where_of("color='blue' AND quantity>10", dialect) == "color='blue' AND quantity>10"
+    assert where_of("SELECT * FROM shop.orders WHERE a = 'x' OR b = 2;", dialect) == "a = 'x' OR b = 2"
+    assert where_of("select * from orders", dialect) is None
 
 
-@pytest.mark.parametrize("source", PRODUCTS)
+@pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize(
     "given",
     [
@@ -94,9 +94,9 @@ def test_a_filter_is_a_condition_or_a_select_of_one_tables_rows(source: str) -> 
         5,
     ],
 )
-def test_a_filter_that_is_no_condition_is_refused(source: str, given: object) -> None:
+def test_a_filter_that_is_no_condition_is_refused(dialect: str, given: object) -> None:
     with pytest.raises(SignalIgnored, match="filter"):
-        where_of(given, source)
+        where_of(given, dialect)
 
 
 @pytest.mark.parametrize(
@@ -113,4 +113,4 @@ def test_a_filter_that_is_no_condition_is_refused(source: str, given: object) ->
 )
 def test_wrong_data_of_execute_snapshot_is_named(data: dict[str, Any], why: str) -> None:
     with pytest.raises(SignalIgnored, match=why):
-        execution(data, "postgresql")
+        execution(data, "postgres")
