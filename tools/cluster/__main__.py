@@ -19,7 +19,7 @@ import psycopg
 from demo import shop
 from demo.compare import compare
 
-from . import workload
+from . import places, workload
 from .deploy import OPERATOR_NAMESPACE, Cluster, CommandFailed, condition, message, wait_for
 from .node import Say
 from .services import NotReady
@@ -86,7 +86,8 @@ def down(cluster: Cluster) -> None:
 
 def hint(cluster: Cluster) -> None:
     if cluster.node is not None:
-        print(f"\nTo look around:\n  export KUBECONFIG={cluster.kubeconfig}\n  kubectl get repl,snapreq -A")
+        kubectl = places.program("kubectl")
+        print(f"\nTo look around:\n  export KUBECONFIG={cluster.kubeconfig}\n  {kubectl} get repl,snapreq -A")
         print("To remove it: make cluster-down")
 
 

@@ -39,6 +39,8 @@ OOM = "OOMKilled"
 FOLLOW_LOG = "Change restartNonce to start it again, and follow the log of its pod."
 ANOTHER_NUMBER = "The number in spec.recover has been used: set another."
 NOT_FOR_THIS = "spec.recover does not help here: it is for PositionLost only."
+NODE_RESTARTED = (255, "Unknown")
+"""Exit code and reason that containerd gives to a container whose end nobody saw."""
 EVICTED = "Evicted"
 _EVICTED_FOR = {
     'EmptyDir volume "tailrace-': "Raise spec.driver.scratch.",
@@ -326,6 +328,9 @@ def error_of(pod: ObservedPod) -> FaultStatus | None:
         return FaultStatus(name="OutOfMemory", message="the driver was killed at its memory limit", fix=fix)
     if ended.code == 0:
         return None
+    if (ended.code, ended.reason) == NODE_RESTARTED:
+        message = "the driver's node, or the container runtime there, was restarted"
+        return FaultStatus(name="DriverEnded", message=message, fix="Nothing is to be done: the driver starts again.")
     more = f"; last line of its log: {ended.log_line}" if ended.log_line else "; it left no message"
     fix = (
         "See the log of the driver's pod. Once the pod is gone, change restartNonce and follow the log of the new one."

@@ -31,7 +31,7 @@ from tailrace.contract.manifest import parse as parse_manifest
 from tailrace.contract.pod_template import CONTAINER
 from tailrace.contract.resources import SnapshotRequestSpec
 from tailrace.contract.status import Fault, SnapshotStatus, Status
-from tailrace_operator.decide.driver_history import ON_CHANGE
+from tailrace_operator.decide.driver_history import ON_CHANGE, error_of
 from tailrace_operator.decide.model import ApplyChild, Cancel, Decision
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe import parse
@@ -151,6 +151,17 @@ def test_a_driver_that_is_given_up_has_its_reason_in_the_status_for_its_log_is_g
     ):
         assert all(word in text for word in words), text
         assert "restartNonce" in text and "See the log" not in text, text
+
+
+@pytest.mark.parametrize(("code", "why", "asks"), [(255, "Unknown", False), (255, "Error", True), (1, "Unknown", True)])
+def test_a_driver_that_ended_with_its_node_asks_nobody_to_do_anything(code: int, why: str, asks: bool) -> None:
+    end = {"exitCode": code, "reason": why, "finishedAt": times.text(NOW - 5)}
+    again = {"running": {"startedAt": times.text(NOW - 4)}}
+    state = {"name": CONTAINER, "restartCount": 1, "state": again, "lastState": {"terminated": end}}
+    document = {"metadata": {"name": "shop-driver-0", "uid": "p-uid"}, "status": {"containerStatuses": [state]}}
+    error = error_of(parse.pod(document))
+    assert error is not None and error.name == "DriverEnded"
+    assert ("restartNonce" in error.fix) is asks and ("was restarted" in error.message) is not asks
 
 
 HALT = Halt(reason="PositionLost", message="gone", at="2027-01-01T00:00:00Z")
