@@ -19,15 +19,26 @@ import mysql_packages
 import servers
 
 Version = TypeVar("Version")
-ALTERNATING = (
-    ("tests/integration/driver/test_once_delta.py", "tests/integration/driver/test_once_s3.py"),
-    ("tests/integration/targets/test_delta_checkpoint.py", "tests/integration/targets/test_iceberg_small_commits.py"),
-    ("tests/proof/test_ddl_fuzz.py", "tests/proof/test_evolve.py"),
-    ("tests/proof/test_foreign.py", "tests/proof/test_lost.py"),
-)
-"""Pairs of dear files with subjects that are near each other: one runs at a time."""
-ALTERNATION = 12
-"""Commits until the other one of a pair has its turn: all cases of each come up meanwhile."""
+DEAR = frozenset(
+    f"tests/{name}.py"
+    for name in (
+        "integration/capture/test_log", "integration/capture/test_start", "integration/cli/test_command_line",
+        "integration/driver/test_faults", "integration/driver/test_once_delta", "integration/driver/test_once_s3",
+        "integration/operator/test_chart_cluster", "integration/operator/test_faults",
+        "integration/operator/test_plugin", "integration/operator/test_replicators",
+        "integration/operator/test_requests", "integration/sources/test_keyless",
+        "integration/sources/test_mysql_failover", "integration/sources/test_mysql_log",
+        "integration/sources/test_mysql_replica", "integration/sources/test_mysql_statements_read",
+        "integration/sources/test_postgresql_chunks", "integration/sources/test_row_filters",
+        "integration/targets/test_delta_checkpoint", "integration/targets/test_delta_table",
+        "integration/targets/test_iceberg_small_commits", "integration/targets/test_iceberg_state",
+        "integration/targets/test_postgresql_copies", "integration/targets/test_readers",
+        "proof/test_ddl_fuzz", "proof/test_evolve", "proof/test_foreign", "proof/test_lost",
+    )
+)  # fmt: skip
+"""Files of twenty CPU seconds and more in which one half of the cases runs at a time, every second one of them."""
+HALF = 12
+"""Commits until the other half has its turn: all cases that take turns by themselves come up meanwhile."""
 VARIABLE = "TAILRACE_TURN"
 ALL = "all"
 
@@ -43,11 +54,15 @@ def deselect_others(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the cases whose turn it is not. A test that the command line names (with `::`) runs all its cases."""
     if turn() is None or any("::" in argument for argument in config.args):
         return
-    others = [item for item in items if not _is_now(item)]
-    if others:
-        left_out = set(others)
-        items[:] = [item for item in items if item not in left_out]
-        config.hook.pytest_deselected(items=others)
+    now = [item for item in items if _is_now(item)]
+    for file in DEAR:
+        cases = [item for item in now if _file(item) == file]
+        resting = set(cases[1 - (turn() or 0) // HALF % 2 :: 2])
+        now = [item for item in now if item not in resting]
+    if len(now) < len(items):
+        chosen = set(now)
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = now
 
 
 def _is_now(item: pytest.Item) -> bool:
@@ -55,15 +70,16 @@ def _is_now(item: pytest.Item) -> bool:
 
     Several parameters are the digits of one number, so that all their combinations come up.
     """
-    file = item.nodeid.partition("::")[0]
-    if any(file in pair and file != pair[(turn() or 0) // ALTERNATION % 2] for pair in ALTERNATING):
-        return False
-    number = (turn() or 0) + zlib.crc32(file.encode())
+    number = (turn() or 0) + zlib.crc32(_file(item).encode())
     for mark in item.iter_markers("turn"):
         number, now = divmod(number, mark.args[1])
         if mark.args[0] != now:
             return False
     return True
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 def major_for(test_id: str) -> int:

@@ -67,21 +67,22 @@ def test_a_soak_and_a_test_that_is_named_run_all_cases(run: pytest.Pytester, mon
     assert len(passed(run)) == 9
 
 
-def test_of_two_files_that_alternate_one_runs_at_a_time_with_all_its_cases(
+def test_of_a_dear_file_one_half_runs_at_a_time_and_all_cases_have_their_turn(
     run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run.makepyfile(test_cases=TESTS, test_others=TESTS.replace("test_of", "test_as"))
-    monkeypatch.setattr(versions, "ALTERNATING", (("test_cases.py", "test_others.py"),))
-    blocks: tuple[set[str], set[str]] = set(), set()
-    for turn in range(2 * versions.ALTERNATION):
+    monkeypatch.setattr(versions, "DEAR", {"test_cases.py"})
+    halves: tuple[list[set[str]], list[set[str]]] = [], []
+    for turn in range(2 * versions.HALF):
         monkeypatch.setenv(versions.VARIABLE, str(turn))
-        blocks[turn // versions.ALTERNATION].update(passed(run))
-    assert [len(names) for names in blocks] == [9, 9] and not blocks[0] & blocks[1]
+        halves[turn // versions.HALF].append(passed(run))
+    assert sorted({len(names) for names in halves[0]}) == [2] and sorted({len(names) for names in halves[1]}) == [1]
+    seen = [set().union(*names) for names in halves]
+    assert not seen[0] & seen[1] and len(seen[0] | seen[1]) == 9
 
 
-def test_files_that_alternate_are_there() -> None:
+def test_dear_files_are_there() -> None:
     root = Path(versions.__file__).parents[2]
-    assert [file for pair in versions.ALTERNATING for file in pair if not (root / file).is_file()] == []
+    assert [file for file in versions.DEAR if not (root / file).is_file()] == []
 
 
 def test_the_turn_is_the_number_of_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
