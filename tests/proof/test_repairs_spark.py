@@ -110,6 +110,7 @@ def reading(shop: Shop, table: str) -> Iterator[Reader]:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.turn(0, 2)  # nearly a minute of CPU
 def test_a_stopped_table_and_then_a_lost_stream_are_brought_back(shop: Shop) -> None:
     run = shop.deployment.start()
     shop.settled(run)

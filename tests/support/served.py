@@ -32,6 +32,8 @@ class Served:
                 server.start()
                 folder.announce(server.url, None)
                 try:
+                    while control.ask_capture() is None:  # the first command may come before the first turn
+                        time.sleep(PAUSE)
                     yield
                 finally:
                     server.close()

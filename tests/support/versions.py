@@ -24,19 +24,27 @@ DEAR = frozenset(
     for name in (
         "integration/capture/test_log", "integration/capture/test_start", "integration/cli/test_command_line",
         "integration/driver/test_faults", "integration/driver/test_once_delta", "integration/driver/test_once_s3",
-        "integration/operator/test_chart_cluster", "integration/operator/test_faults",
-        "integration/operator/test_plugin", "integration/operator/test_replicators",
-        "integration/operator/test_requests", "integration/sources/test_keyless",
-        "integration/sources/test_mysql_failover", "integration/sources/test_mysql_log",
-        "integration/sources/test_mysql_replica", "integration/sources/test_mysql_statements_read",
-        "integration/sources/test_postgresql_chunks", "integration/sources/test_row_filters",
-        "integration/targets/test_delta_checkpoint", "integration/targets/test_delta_table",
+        "integration/operator/test_chart", "integration/operator/test_chart_cluster",
+        "integration/operator/test_faults", "integration/operator/test_plugin",
+        "integration/operator/test_replicators", "integration/operator/test_requests",
+        "integration/sources/test_keyless", "integration/sources/test_mysql_chunks",
+        "integration/sources/test_mysql_continued", "integration/sources/test_mysql_crash",
+        "integration/sources/test_mysql_failover", "integration/sources/test_mysql_in_place",
+        "integration/sources/test_mysql_log", "integration/sources/test_mysql_pipeline",
+        "integration/sources/test_mysql_replica", "integration/sources/test_mysql_statements",
+        "integration/sources/test_mysql_statements_read", "integration/sources/test_mysql_values",
+        "integration/sources/test_postgresql_chunks", "integration/sources/test_postgresql_values",
+        "integration/sources/test_row_filters", "integration/sources/test_unusual_settings",
+        "integration/spark/test_session", "integration/targets/test_column_names",
+        "integration/targets/test_conformance", "integration/targets/test_delta_checkpoint",
+        "integration/targets/test_delta_table", "integration/targets/test_iceberg_rows",
         "integration/targets/test_iceberg_small_commits", "integration/targets/test_iceberg_state",
-        "integration/targets/test_postgresql_copies", "integration/targets/test_readers",
-        "proof/test_ddl_fuzz", "proof/test_evolve", "proof/test_foreign", "proof/test_lost",
+        "integration/targets/test_maintenance", "integration/targets/test_postgresql_copies",
+        "integration/targets/test_readers", "proof/test_ddl_fuzz", "proof/test_evolve", "proof/test_foreign",
+        "proof/test_lost", "proof/test_repairs_stream", "proof/test_seams",
     )
 )  # fmt: skip
-"""Files of twenty CPU seconds and more in which one half of the cases runs at a time, every second one of them."""
+"""Files of ten CPU seconds and more in which one half of the cases runs at a time, every second one of them."""
 HALF = 12
 """Commits until the other half has its turn: all cases that take turns by themselves come up meanwhile."""
 VARIABLE = "TAILRACE_TURN"

@@ -35,7 +35,7 @@ def continues(here: Cluster, uid: str, before: list[str]) -> None:
 
 
 @pytest.mark.timeout(2400)
-@pytest.mark.turn(0, 2)  # whole drivers in two clusters: minutes of CPU
+@pytest.mark.turn(0, 4)  # whole drivers in two clusters: minutes of CPU
 def test_a_replicator_continues_here_and_in_another_cluster_and_the_loser_of_a_forced_move_writes_no_more(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:

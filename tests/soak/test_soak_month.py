@@ -1,0 +1,169 @@
+"""A month of small commits in minutes: what a table costs after it is what it cost after the first hour.
+
+All of Tailrace in one process, on real tables. Its periods (how long versions and the change log are kept, upkeep) are
+shorter in the same proportion as commits are closer to each other: a commit each five seconds becomes some 25 a second.
+`TAILRACE_SOAK_MONTH` is the number of commits to one table (default 20,000; a month at the default freshness would be
+500,000), `TAILRACE_SOAK_MONTH_TABLES` to each of 200. What is measured is printed, a line each tenth.
+"""
+
+import os
+import time
+from dataclasses import dataclass, fields
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import deltalake
+import psutil
+import pytest
+from pyiceberg.table import StaticTable
+
+from bench.session import jvm_pid
+from support.pipeline import lake
+from support.scripted_database import Change, Database
+from support.scripted_runs import Copy, manifest
+from tailrace.apply import applier
+from tailrace.capture import retention_job
+from tailrace.contract.resources import Replicator
+from tailrace.targets.lake import table as lake_table
+from tailrace.targets.lake.delta import cleanup as delta_cleanup
+from tailrace.targets.lake.iceberg import cleanup as iceberg_cleanup
+from tailrace.targets.lake.iceberg import history as iceberg_history
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+COMMITS = int(os.environ.get("TAILRACE_SOAK_MONTH", "20000"))
+TABLES_COMMITS = int(os.environ.get("TAILRACE_SOAK_MONTH_TABLES", "500"))
+FASTER = 125
+"""An hour becomes 29 seconds: five seconds become 0.04."""
+ROWS, KEYS = 5_000, 10
+TENTHS, LOOKS = 10, 5
+GROWN = 1.3
+"""The last tenth may have so many times what the second one has."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    cpu_ms: float
+    """Of this process, for each commit of a table."""
+    jvm_ms: float
+    log_files: int
+    """Of the tables: transaction logs, manifests, metadata."""
+    log_bytes: int
+    data_files: int
+    """With vectors of deleted rows."""
+    data_bytes: int
+    journal_files: int
+    journal_bytes: int
+    memory: int
+    """Bytes, this process."""
+    jvm_memory: int
+    read_ms: float
+    """CPU of a full read of one table by another implementation."""
+
+
+def size(folder: Path) -> tuple[int, int]:
+    files = [path.stat().st_size for path in _files(folder)]
+    return len(files), sum(files)
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+
+
+@dataclass
+class Month:
+    copy: Copy
+    spark: "SparkSession"
+    format: str
+    tables: int
+
+    def __post_init__(self) -> None:
+        self.random, self.lake = Random(1), self.copy.folder / "lake"
+        self.here, self.jvm = psutil.Process(), psutil.Process(jvm_pid(self.spark))
+
+    def tenth(self, commits: int) -> Measure:
+        """So many transactions, each of which changes every table; the most that was seen meanwhile."""
+        before = self._cpu()
+        for _ in range(commits):
+            self.commit()
+        spent = [(now - then) * 1000 / commits / self.tables for now, then in zip(self._cpu(), before, strict=True)]
+        looks = [self._look(commits // 20) for _ in range(LOOKS)]
+        return Measure(*spent, *(max(found) for found in zip(*looks, strict=True)), read_ms=self._read())  # type: ignore[arg-type, misc]  # numbers of files and bytes
+
+    def commit(self) -> None:
+        database, v = self.copy.database, str(self.random.random())
+        keys = self.random.sample(range(1, ROWS // self.tables + 1), KEYS)
+        number = database.commit(*(Change("U", t, key, v) for t in range(1, self.tables + 1) for key in keys))
+        while (state := self.copy.turn()).position < number or not self.copy.driver.level(state):
+            pass
+
+    def _cpu(self) -> tuple[float, float]:
+        return tuple(sum(process.cpu_times()[:2]) for process in (self.here, self.jvm))  # type: ignore[return-value]  # two
+
+    def _look(self, commits: int) -> tuple[int, ...]:
+        for _ in range(commits):
+            self.commit()
+        log = "_delta_log" if self.format == "delta" else "metadata"
+        found = [(path, path.stat().st_size) for path in _files(self.lake)]
+        logs = [size for path, size in found if log in path.parts]
+        data = [size for path, size in found if log not in path.parts]
+        memory = self.here.memory_info().rss, self.jvm.memory_info().rss
+        return len(logs), sum(logs), len(data), sum(data), *size(self.copy.folder / "log"), *memory
+
+    def _read(self) -> float:
+        """Of one table, whose rows must be those of the source."""
+        logs = "_delta_log", "metadata"
+        (place,) = {p.parent for p in _files(self.lake) if p.parent.name in logs and p.parent.parent.name == "t1"}
+        begun = self._cpu()[0]
+        if self.format == "delta":
+            rows = deltalake.DeltaTable(str(place.parent)).to_pyarrow_table()
+        else:
+            newest = max(place.glob("*.metadata.json"), key=lambda path: int(path.name.strip("v").partition(".")[0]))
+            rows = StaticTable.from_metadata(str(newest)).scan().to_arrow()
+        spent = (self._cpu()[0] - begun) * 1000
+        assert rows.num_rows == ROWS // self.tables
+        return spent
+
+
+@pytest.fixture
+def faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (lake_table, delta_cleanup, iceberg_history):
+        monkeypatch.setattr(module, "HISTORY_SECONDS", lake_table.HISTORY_SECONDS / FASTER)
+    monkeypatch.setattr(lake_table, "SWEEP_SECONDS", lake_table.SWEEP_SECONDS / FASTER)
+    monkeypatch.setattr(iceberg_cleanup, "RESTED_SECONDS", iceberg_cleanup.RESTED_SECONDS / FASTER)
+    for name in ("TIDY_SECONDS", "IDLE_TIDY_SECONDS", "REST_TIDY_SECONDS", "LOOK_SECONDS"):
+        monkeypatch.setattr(applier, name, getattr(applier, name) / FASTER)
+    for name in ("HOUR", "DAY"):
+        monkeypatch.setattr(retention_job, name, getattr(retention_job, name) / FASTER)
+
+
+@pytest.mark.usefixtures("faster")
+@pytest.mark.timeout(6 * 3600)
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize(("tables", "commits"), [(1, COMMITS), (200, TABLES_COMMITS)])
+def test_the_last_tenth_costs_what_the_second_one_did(
+    spark: "SparkSession", tmp_path: Path, format: str, tables: int, commits: int
+) -> None:
+    database = Database([f"t{number}" for number in range(1, tables + 1)])
+    for table in range(1, tables + 1):
+        database.commit(*(Change("I", table, i, "first") for i in range(1, ROWS // tables + 1)))
+    spec = manifest(tmp_path, format, retention={"time": f"{3600 // FASTER}s"}, snapshot={"chunkRows": ROWS})
+    copy = Copy(database, tmp_path, format, lake(Replicator.model_validate(spec), spark))
+    copy.document = spec
+    with copy.running():
+        copy.level()
+        month = Month(copy, spark, format, tables)
+        found = []
+        for tenth in range(TENTHS):
+            begun = time.monotonic()
+            found.append(month.tenth(commits // TENTHS * 4 // 5))
+            took = time.monotonic() - begun
+            print(f"{format}, {tables} tables, tenth {tenth + 1}, {took:.0f} s: {found[-1]}", flush=True)
+        copy.level()
+    second, last = found[1], found[-1]
+    pairs = {f.name: (getattr(second, f.name), getattr(last, f.name)) for f in fields(Measure)}
+    grown = {name: (before, now) for name, (before, now) in pairs.items() if now > GROWN * before}
+    assert not grown, grown
