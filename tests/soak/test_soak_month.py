@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import deltalake
 import psutil
+import pyarrow as pa
 import pytest
 from pyiceberg.table import StaticTable
 
@@ -29,6 +30,7 @@ from tailrace.targets.lake import table as lake_table
 from tailrace.targets.lake.delta import cleanup as delta_cleanup
 from tailrace.targets.lake.iceberg import cleanup as iceberg_cleanup
 from tailrace.targets.lake.iceberg import history as iceberg_history
+from tailrace.targets.lake.kept import HISTORY_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,7 +121,8 @@ class Month:
         (place,) = {p.parent for p in _files(self.lake) if p.parent.name in logs and p.parent.parent.name == "t1"}
         begun = self._cpu()[0]
         if self.format == "delta":
-            rows = deltalake.DeltaTable(str(place.parent)).to_pyarrow_table()
+            table = deltalake.DeltaTable(str(place.parent))
+            rows = pa.table(deltalake.QueryBuilder().register("t", table).execute("SELECT * FROM t"))
         else:
             newest = max(place.glob("*.metadata.json"), key=lambda path: int(path.name.strip("v").partition(".")[0]))
             rows = StaticTable.from_metadata(str(newest)).scan().to_arrow()
@@ -131,7 +134,7 @@ class Month:
 @pytest.fixture
 def faster(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (lake_table, delta_cleanup, iceberg_history):
-        monkeypatch.setattr(module, "HISTORY_SECONDS", lake_table.HISTORY_SECONDS / FASTER)
+        monkeypatch.setattr(module, "HISTORY_SECONDS", HISTORY_SECONDS / FASTER)
     monkeypatch.setattr(lake_table, "SWEEP_SECONDS", lake_table.SWEEP_SECONDS / FASTER)
     monkeypatch.setattr(iceberg_cleanup, "RESTED_SECONDS", iceberg_cleanup.RESTED_SECONDS / FASTER)
     for name in ("TIDY_SECONDS", "IDLE_TIDY_SECONDS", "REST_TIDY_SECONDS", "LOOK_SECONDS"):
@@ -150,7 +153,8 @@ def test_the_last_tenth_costs_what_the_second_one_did(
     database = Database([f"t{number}" for number in range(1, tables + 1)])
     for table in range(1, tables + 1):
         database.commit(*(Change("I", table, i, "first") for i in range(1, ROWS // tables + 1)))
-    spec = manifest(tmp_path, format, retention={"time": f"{3600 // FASTER}s"}, snapshot={"chunkRows": ROWS})
+    periods = {"retention": {"time": f"{3600 // FASTER}s"}, "snapshot": {"chunkRows": ROWS}}
+    spec = manifest(tmp_path, format, **periods)
     copy = Copy(database, tmp_path, format, lake(Replicator.model_validate(spec), spark))
     copy.document = spec
     with copy.running():
