@@ -52,3 +52,18 @@ def test_all_scenarios_at_all_timings(fork_server: ForkServer, tmp_path: Path, t
                 outcome = run(one, list(pack.script(timing)), strict=major >= 15, fix=pack.fix)
             wrong += pack.by_scenario(outcome.wrong)
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("timing", ["stopped", "killed"])
+@pytest.mark.parametrize("major", [14, 15, 16, 17])
+def test_before_18_a_publication_that_was_made_again_while_nothing_ran_stops_the_replicator_by_name(
+    fork_server: ForkServer, tmp_path: Path, major: int, timing: str
+) -> None:
+    (pack,) = packs([s for s in read() if s.name == "7-publication-recreated"], timing)
+    with (
+        PostgresServer(major) as server,
+        in_process(server, fork_server, tmp_path, "ddl", **pack.spec) as one,
+    ):
+        outcome = run(one, list(pack.script(timing)), strict=major >= 15, fix=pack.fix)
+    (wrong,) = outcome.wrong
+    assert "PositionLost" in wrong and 'publication "given" does not exist' in wrong

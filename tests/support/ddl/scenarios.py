@@ -8,7 +8,7 @@ A block begins with `# name`. `setup`, `step`, `after` (written when all is runn
 person does at the source for a table that is stopped) are SQL, one transaction a line; `@word` stands for the lines of
 that macro. `exclude` and `include` are patterns of the manifest, `given` puts the scenario under a publication that the
 user made, `spec` is more of the manifest, `solo` keeps it out of packs, `since` names the first version that knows its
-statements, without which nothing could be captured.
+statements, or that can read its log past them.
 """
 
 import json
