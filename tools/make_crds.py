@@ -86,7 +86,7 @@ REPLICATOR_COLUMNS = [
     column("Executors", ".status.executorsSummary", "Running executors and those asked for."),
     column("Snapshot", ".status.snapshotSummary", "Part of the rows under way that is read."),
     AGE,
-    column("Message", condition("Ready", "message"), "Why, and what to do.", priority=1),
+    column("Message", ".status.messageSummary", "Why, in one clause; status.message has all of it.", priority=1),
     column("Restarts", ".status.driver.restarts", "Restarts of the driver's container.", "integer", 1),
     column("Source", ".status.source", "The source.", priority=1),
     column("Target", ".status.target", "The target.", priority=1),
@@ -98,7 +98,7 @@ REQUEST_COLUMNS = [
     column("Progress", ".status.progress", "Part of the rows that is read."),
     column("Rows", ".status.rowsDone", "Rows read.", "integer"),
     AGE,
-    column("Message", ".status.message", "Why, and what to do.", priority=1),
+    column("Message", ".status.messageSummary", "Why, in one clause; status.message has all of it.", priority=1),
     # As text: of a date kubectl shows how long ago it was, and `<invalid>` for one that is still to come.
     column("End", ".status.estimatedEnd", "Estimated end at the current speed.", priority=1),
 ]

@@ -13,6 +13,7 @@ from tailrace_operator.decide.model import Limits
 from tailrace_operator.resources.defaults import PodDefaults
 from tailrace_operator.resources.names import MANAGER
 
+WRITES_PER_SECOND = 20.0
 IMAGE_VARIABLE = "TAILRACE_SPARK_IMAGE"
 
 
@@ -29,6 +30,8 @@ class OperatorSettings:
     identity: str
     log_level: str
     limits: Limits
+    status_writes: float
+    """In a second, over all objects."""
 
 
 def parse(arguments: Sequence[str] | None, environment: Mapping[str, str]) -> OperatorSettings:
@@ -59,6 +62,7 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str]) -> Op
             restart_limit=options.restart_limit,
             cleanup_seconds=options.cleanup_timeout,
         ),
+        status_writes=options.status_writes,
     )
 
 
@@ -81,6 +85,13 @@ def _peers(text: str | None) -> tuple[Mapping[str, Any], ...] | None:
     if not isinstance(found, list) or not all(isinstance(peer, dict) for peer in found):
         raise wrong
     return tuple(found)
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError(text)
+    return value
 
 
 def parser() -> argparse.ArgumentParser:
@@ -153,6 +164,13 @@ def parser() -> argparse.ArgumentParser:
         default=600.0,
         metavar="SECONDS",
         help="maximum time that a deletion waits for source and storage (default: 600)",
+    )
+    top.add_argument(
+        "--status-writes",
+        type=_positive,
+        default=WRITES_PER_SECOND,
+        metavar="N",
+        help="budget of status writes per second for progress and lag, over all resources (default: 20)",
     )
     top.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     return top

@@ -20,7 +20,7 @@ from tailrace_operator.decide.model import Decision, Desired, DropSource, EmitEv
 from tailrace_operator.observe.model import FINALIZER, ObservedReplicator
 from tailrace_operator.resources import names
 from tailrace_operator.status import times
-from tailrace_operator.status.conditions import Readiness, Reason, conditions, sentence
+from tailrace_operator.status.conditions import Readiness, Reason, clause, conditions, sentence
 from tailrace_operator.status.models import ReplicatorStatus
 
 SOON = 5.0
@@ -78,6 +78,7 @@ def _status(observed: ObservedReplicator, message: str, limits: Limits) -> Repli
             "observed_generation": observed.meta.generation,
             "state": "Deleting",
             "message": readiness.message,
+            "message_summary": clause(readiness.message) or None,
             "conditions": conditions(
                 readiness.claims(), observed.status.conditions, observed.meta.generation, observed.now
             ),

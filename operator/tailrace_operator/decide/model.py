@@ -111,6 +111,10 @@ class EmitEvent:
     """True for the end of the object's deletion, which is reported elsewhere if its namespace ends, too."""
 
 
+Asks = Literal["given", "moving", "steady"]
+"""`moving`: progress is under way that people wait for; `steady`: a driver only follows changes."""
+
+
 @dataclass(frozen=True)
 class Decision(Generic[Status]):
     status: Status
@@ -119,6 +123,8 @@ class Decision(Generic[Status]):
     events: tuple[EmitEvent, ...] = ()
     again: float = 300.0
     """Seconds until the next look if nothing happens."""
+    asks: Asks = "given"
+    """The kind of that pause: with many objects each is longer (`handlers.reconcile`)."""
     intent: bool = False
     """The status records something that the actions rely on: no action without it."""
 
@@ -135,7 +141,7 @@ class Limits:
     """Peers that may reach drivers over HTTP, as in a NetworkPolicy's rule; empty: anyone. None: drivers and executors
     have no NetworkPolicy."""
     poll_seconds: float = 10.0
-    """A driver is asked this often; a dead one must show within 30 s."""
+    """A driver is asked at least this often, while there are few of them; a dead one must show within 30 s."""
     rollout: int = 5
     """The number of drivers that restart at the same time for a new default image."""
     restart_limit: int = 5

@@ -3,19 +3,31 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tailrace_operator.decide import children, claims, deletion, executors, lost_nodes, progress, rollout, source_log
+from tailrace_operator.decide import (
+    children,
+    claims,
+    deletion,
+    executors,
+    lost_nodes,
+    progress,
+    rollout,
+    source_log,
+    summary,
+)
 from tailrace_operator.decide.desired import resolve
 from tailrace_operator.decide.driver_history import DriverHistory, follow, retry_at
-from tailrace_operator.decide.model import Decision, Desired, EmitEvent, Limits, SetFinalizers
+from tailrace_operator.decide.model import Asks, Decision, Desired, EmitEvent, Limits, SetFinalizers
 from tailrace_operator.decide.readiness import Assessed, assess
 from tailrace_operator.observe.model import FINALIZER, PAUSED, ObservedReplicator
 from tailrace_operator.resources import names
-from tailrace_operator.status.conditions import Claim, Readiness, Reason, conditions, sentence
+from tailrace_operator.status.conditions import Claim, Readiness, Reason, clause, conditions, sentence
 from tailrace_operator.status.models import ReplicatorStatus
 
 IDLE_SECONDS = 300.0
 BUSY_SECONDS = 30.0
 SOON_SECONDS = 5.0
+STARTING_SECONDS = 2.0
+"""A driver that has not answered yet."""
 WARNINGS = {
     Reason.DRIVER_CRASH_LOOP,
     Reason.POD_PENDING,
@@ -46,6 +58,7 @@ def decide(observed: ObservedReplicator, limits: Limits) -> Decision[ReplicatorS
         actions=children.actions(observed, desired, history, limits),
         events=(*_events(observed, status, readiness, history), *changed),
         again=_again(observed, desired, history, limits),
+        asks=_asks(observed, history),
         intent=bool(changed) or _intent(status) != _intent(observed.status),
     )
 
@@ -72,7 +85,8 @@ def _paused(observed: ObservedReplicator, limits: Limits) -> Decision[Replicator
     status = status.model_copy(update={"last_handled_reconcile_at": before.last_handled_reconcile_at})
     events = _events(observed, status, readiness, history)
     again = _again(observed, runs, history, limits)
-    return Decision(status=status, events=events, again=again, intent=_intent(status) != _intent(before))
+    asks, intent = _asks(observed, history), _intent(status) != _intent(before)
+    return Decision(status=status, events=events, again=again, asks=asks, intent=intent)
 
 
 def _intent(status: ReplicatorStatus) -> tuple[object, ...]:
@@ -108,6 +122,7 @@ def _status(
         "observed_generation": generation,
         "state": state,
         "message": sentence(readiness.message or pods.message),
+        "message_summary": clause(readiness.message or pods.message) or None,
         "conditions": conditions(made, before.conditions, generation, observed.now),
         "applied_generation": desired.generation if ready else before.applied_generation,
         "applied_spec_hash": desired.spec_hash if ready else before.applied_spec_hash,
@@ -192,5 +207,15 @@ def _again(observed: ObservedReplicator, desired: Desired, history: DriverHistor
         return IDLE_SECONDS if due is None else min(max(due - observed.now, 1.0), IDLE_SECONDS)
     if history.pod.running_since is None:
         return BUSY_SECONDS
-    starting = observed.driver.status is None or observed.driver.silent_since is not None
-    return min(SOON_SECONDS, limits.poll_seconds) if starting else limits.poll_seconds
+    asks = _asks(observed, history)
+    if observed.driver.status is None or observed.driver.silent_since is not None:
+        return min(STARTING_SECONDS, limits.poll_seconds)
+    return min(summary.pause(observed.driver, asks == "moving"), limits.poll_seconds)
+
+
+def _asks(observed: ObservedReplicator, history: DriverHistory) -> Asks:
+    if history.pod is None or history.pod.running_since is None:
+        return "given"
+    status = observed.driver.status
+    starting = status is None or observed.driver.silent_since is not None
+    return "moving" if starting or summary.moves(status) else "steady"

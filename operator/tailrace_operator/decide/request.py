@@ -9,6 +9,7 @@ that the driver has taken it, so that a snapshot of a day holds up no GitOps syn
 cancelled) report the end.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -21,6 +22,7 @@ from tailrace_operator.decide import summary
 from tailrace_operator.decide.desired import faults
 from tailrace_operator.decide.model import (
     Action,
+    Asks,
     Cancel,
     Decision,
     EmitEvent,
@@ -31,7 +33,17 @@ from tailrace_operator.decide.model import (
 )
 from tailrace_operator.observe.model import FINALIZER, ObservedDriver, ObservedRequest
 from tailrace_operator.status import times
-from tailrace_operator.status.conditions import Claim, Readiness, Reason, Truth, bounded, conditions, sentence, short
+from tailrace_operator.status.conditions import (
+    Claim,
+    Readiness,
+    Reason,
+    Truth,
+    bounded,
+    clause,
+    conditions,
+    sentence,
+    short,
+)
 from tailrace_operator.status.models import (
     FINAL,
     MAX_WORST,
@@ -48,7 +60,7 @@ FORGOTTEN_SECONDS = 60.0
 """A driver that took it and does not list it after this has lost its journal: it is given again."""
 WAIT_SECONDS = 60.0
 """Without a driver; the Replicator's status wakes it earlier."""
-IDLE_SECONDS, BUSY_SECONDS, SOON_SECONDS = 600.0, 10.0, 3.0
+IDLE_SECONDS, SOON_SECONDS = 600.0, 3.0
 Assessed = tuple[RequestState, Readiness]
 
 
@@ -141,8 +153,12 @@ def _follow(
         update["estimated_end"] = None
     elif spec.suspend != (state == "Paused"):
         actions = (Pause(observed.meta.uid, spec.suspend),)
-    again = IDLE_SECONDS if state in FINAL else (SOON_SECONDS if actions else BUSY_SECONDS)
-    return _write(observed, state, readiness, update, actions=actions, again=again)
+    if state in FINAL:
+        again = IDLE_SECONDS
+    else:
+        again = SOON_SECONDS if actions else summary.pause(observed.driver, moves=found.state == "Running")
+    asks: Asks = "moving" if found.state == "Running" else "steady"
+    return replace(_write(observed, state, readiness, update, actions=actions, again=again), asks=asks)
 
 
 def _assess(found: SnapshotStatus, executors_missing: str) -> Assessed:
@@ -236,7 +252,13 @@ def _finished(observed: ObservedRequest) -> Decision[SnapshotRequestStatus]:
     actions = (SetFinalizers(rest),) if rest != observed.meta.finalizers else ()
     old = observed.status
     moved = tuple(c.model_copy(update={"observed_generation": observed.meta.generation}) for c in old.conditions)
-    status = old.model_copy(update={"observed_generation": observed.meta.generation, "conditions": moved})
+    status = old.model_copy(
+        update={
+            "observed_generation": observed.meta.generation,
+            "message_summary": clause(old.message) or None,  # of an older operator's request, too
+            "conditions": moved,
+        }
+    )
     return Decision(status, actions, again=IDLE_SECONDS)
 
 
@@ -290,6 +312,7 @@ def _write(
         "observed_generation": generation,
         "state": state,
         "message": sentence(readiness.message),
+        "message_summary": clause(readiness.message) or None,
         "conditions": conditions(claims, before.conditions, generation, observed.now),
     }
     status = before.model_copy(update={**update, **fixed})

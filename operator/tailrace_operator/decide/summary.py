@@ -25,6 +25,25 @@ WORKING = ("SNAPSHOTTING", "REPLICATING")
 arrive."""
 
 
+MOVING_SECONDS, STEADY_SECONDS = 1.0, 2.0
+"""Seconds until a driver is asked again, while snapshots run or tables start, and while it only follows changes. With
+many drivers it takes longer (`handlers.reconcile`)."""
+MOVING_TABLES, STEADY_TABLES = 1000.0, 200.0
+"""Tables for each second of it: an answer has a line for each."""
+
+
+def moves(status: Status) -> bool:
+    """True if its progress can be seen to move: a snapshot runs, or a table is on its way to replicating."""
+    under_way = not status.apply.suspended and any(t.state in ("WAITING", "SNAPSHOTTING") for t in status.tables)
+    return under_way or any(s.state == "Running" for s in status.snapshots)
+
+
+def pause(driver: ObservedDriver, moves: bool) -> float:
+    """Seconds until it is worth asking again."""
+    count = driver.status.tables_total if driver.status is not None else 0
+    return max(MOVING_SECONDS, count / MOVING_TABLES) if moves else max(STEADY_SECONDS, count / STEADY_TABLES)
+
+
 def capture(status: Status) -> CaptureSummary:
     observed = status.capture
     return CaptureSummary(

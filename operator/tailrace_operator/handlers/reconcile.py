@@ -11,7 +11,7 @@ from tailrace_operator.act.events import Events
 from tailrace_operator.act.perform import Performer
 from tailrace_operator.act.status import StatusWriter
 from tailrace_operator.decide import replicator, request
-from tailrace_operator.decide.model import Decision, Limits
+from tailrace_operator.decide.model import Asks, Decision, Limits
 from tailrace_operator.handlers.turns import Turns
 from tailrace_operator.kube import ApiNotFound, Kube, Where
 from tailrace_operator.observe.gather import Gatherer
@@ -26,6 +26,8 @@ REPLICATOR, REQUEST = "Replicator", "SnapshotRequest"
 FAST_SECONDS = 25.0
 """Longest pause between two questions to a driver however many there are: a dead one must show within 30 s."""
 QUESTIONS_PER_SECOND = 50
+STEADY_PER_SECOND, STEADY_SECONDS = 10, 10.0
+"""Questions to drivers that only follow changes, while each is asked at least so often."""
 SOON_SECONDS = 5.0
 """After actions: what they changed is looked at soon, even if a watch is late."""
 Observed = ObservedReplicator | ObservedRequest
@@ -46,9 +48,15 @@ def _assessing(key: ObjectKey) -> Iterator[None]:
         raise Undecided(f"a mistake in the operator: {error!r}", "Report it with the log's traceback.") from error
 
 
-def pace(again: float, count: int) -> float:
-    """Seconds until a driver is asked again, when as many are asked."""
-    return again if again > FAST_SECONDS else min(max(again, count / QUESTIONS_PER_SECOND), FAST_SECONDS)
+def pace(again: float, asks: Asks, count: int, moving: int) -> float:
+    """Seconds until a driver is asked again, when `count` are asked. Of those the `moving` ones share as many questions
+    among themselves; few of the others are asked as often as `again` says, a hundred every 10 s."""
+    if again > FAST_SECONDS:
+        return again
+    wait = max(again, (moving if asks == "moving" else count) / QUESTIONS_PER_SECOND)
+    if asks == "steady":
+        wait = max(wait, min(count / STEADY_PER_SECOND, STEADY_SECONDS))
+    return min(wait, FAST_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,7 @@ class Reconciler:
     def __init__(self, parts: ReconcilerParts) -> None:
         self._parts = parts
         self._uids: dict[ObjectKey, str] = {}
+        self._moving: set[ObjectKey] = set()
 
     async def round(self, key: ObjectKey) -> float | None:
         """Seconds until the next round; None: the object is gone."""
@@ -88,8 +97,18 @@ class Reconciler:
         with _assessing(key):
             decision = replicator.decide(replace(observed, turn=turns.free(key)), self._parts.limits)
         turns.note(key, decision.status.rollout_since is not None and not observed.meta.deleting)
-        again = pace(decision.again, self._parts.index.count(REPLICATOR))
-        return await self._carry_out(key, observed, replace(decision, again=again), observed.meta.name)
+        decision = replace(decision, again=self._pace(key, decision))
+        return await self._carry_out(key, observed, decision, observed.meta.name)
+
+    def _pace(self, key: ObjectKey, decision: Decided) -> float:
+        """Seconds until its next round."""
+        if decision.asks == "moving":
+            self._moving.add(key)
+        else:
+            self._moving.discard(key)
+        if decision.asks == "given" and key.kind == REQUEST:
+            return decision.again  # no driver is asked
+        return pace(decision.again, decision.asks, self._parts.index.count(REPLICATOR), len(self._moving))
 
     async def _request(self, key: ObjectKey) -> float | None:
         observed = await self._parts.gatherer.request(key)
@@ -98,6 +117,7 @@ class Reconciler:
             return None
         with _assessing(key):
             decision = request.decide(observed, self._parts.limits)
+        decision = replace(decision, again=self._pace(key, decision))
         return await self._carry_out(key, observed, decision, str(observed.spec.get("replicator", "")))
 
     async def _carry_out(self, key: ObjectKey, observed: Observed, decision: Decided, driver_of: str) -> float:
@@ -136,6 +156,7 @@ class Reconciler:
         return False
 
     def _forget(self, key: ObjectKey) -> None:
+        self._moving.discard(key)
         uid = self._uids.pop(key, "")
         self._parts.writer.forget(uid)
         self._parts.memory.forget(key, uid)

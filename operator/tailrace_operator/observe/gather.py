@@ -33,8 +33,8 @@ from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestSta
 Document = dict[str, Any]
 REFUSED_SECONDS = 1800.0
 """Kubernetes tries to make a pod again at least every 17 minutes; what was refused longer ago has ended."""
-FRESH_SECONDS = 2.0
-"""An answer of the driver this young is good enough."""
+FRESH_SECONDS = 0.5
+"""An answer of the driver this young is good enough: a Replicator and its SnapshotRequests share it."""
 
 
 class Gatherer:

@@ -5,6 +5,7 @@ flips. `violations` states the rules; the property tests hold every decision aga
 """
 
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -16,6 +17,9 @@ from tailrace_operator.status import times
 from tailrace_operator.status.models import Condition
 
 MAX_MESSAGE = 1024
+MAX_CLAUSE = 80
+"""Characters of a clause: a line of `kubectl get -o wide` has other columns, too."""
+_CLAUSE_ENDS = re.compile(r"; |[.?!] | Fix: ")
 Truth = Literal["True", "False", "Unknown"]
 
 
@@ -164,6 +168,15 @@ def sentence(message: str) -> str:
     if re.fullmatch(r"[a-z]+('s)?,?", line.partition(" ")[0]):
         line = line[0].upper() + line[1:]
     return bounded(line if not line or line.endswith((".", "?", "!", "…")) else f"{line}.")
+
+
+def clause(message: str) -> str:
+    """The first clause of a message, for a column of a table; empty stays empty."""
+    first = _CLAUSE_ENDS.split(sentence(message), maxsplit=1)[0].rstrip(".:,")
+    if len(first) <= MAX_CLAUSE:
+        return first
+    cut = textwrap.shorten(first, MAX_CLAUSE, placeholder=" …")
+    return cut if cut != "…" else bounded(first, MAX_CLAUSE)
 
 
 def bounded(message: str, limit: int = MAX_MESSAGE) -> str:

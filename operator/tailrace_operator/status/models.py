@@ -238,6 +238,8 @@ class ReplicatorStatus(Model):
     """One word for people; programs read the conditions."""
     message: Text = ""
     """The reason for this state."""
+    message_summary: ShortText | None = None
+    """The first clause of `message`, for `kubectl get -o wide`."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS, json_schema_extra=_BY_TYPE)] = ()
     """Ready, Reconciling, Stalled, Suspended, ReconciliationPaused, RolloutPending, Assessed, TablesHealthy,
     ValuesCopied, Verified, Converging, ExecutorsReady, InitialSnapshotCompleted, Lagging, SLOMet, SourceLogAtRisk."""
@@ -324,6 +326,8 @@ class SnapshotRequestStatus(Model):
     """One word for people; programs read the conditions."""
     message: Text = ""
     """The reason for this state."""
+    message_summary: ShortText | None = None
+    """The first clause of `message`, for `kubectl get -o wide`."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS, json_schema_extra=_BY_TYPE)] = ()
     """Ready (accepted by the driver), Reconciling, Stalled, Complete, Failed, Suspended."""
     record: Count | None = None

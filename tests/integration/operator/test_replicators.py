@@ -16,7 +16,7 @@ from support.operator_process import IMAGE, DriverDouble, OperatorProcess
 from support.resources import SOURCE, replicator, template
 from support.waiting import until
 from tailrace.contract.driver import DropAnswer, DropReport, LastWords
-from tailrace.contract.status import CaptureStatus, Fault, TableStatus
+from tailrace.contract.status import CaptureStatus, Fault, SnapshotStatus, TableStatus
 from tailrace.driver.asking.namespace import namespace_ends
 from tailrace_operator.resources import identity, names
 
@@ -33,6 +33,7 @@ def test_a_replicator_comes_up_follows_its_driver_suspends_and_goes(kube_api: Ku
         try:
             life.until_reason("repl/shop", "Streaming")
             _shows_what_the_driver_says(life, driver)
+            _shows_every_step_of_a_snapshot(life, driver)
             _shows_executors_that_do_not_run(life, process)
             _shows_a_table_that_is_stopped(life, driver)
             _tells_the_driver_a_new_spec(life, driver)
@@ -53,6 +54,22 @@ def _shows_what_the_driver_says(life: OperatorNamespace, driver: DriverDouble) -
     shown = life.kubectl("get", "repl", "shop")
     assert "Running" in shown and "2/2" in shown and "7m" in shown
     assert life.get("repl/shop")["status"]["capture"]["lagBytes"] == 7
+
+
+def _shows_every_step_of_a_snapshot(life: OperatorNamespace, driver: DriverDouble) -> None:
+    """Each is written when it comes, though nothing else has changed: in half a minute it would have been three."""
+    for percent in (10, 11, 12, 13):
+        read = SnapshotStatus(id="s", reason="added", state="Running", rows_done=percent, rows_estimated=100)
+        driver.snapshots["s"] = read
+        until(partial(_shown, life, "snapshotSummary", f"{percent}%"), f"{percent} %")
+    del driver.snapshots["s"]
+    until(partial(_shown, life, "snapshotSummary", None), "it has ended")
+    columns = life.kubectl("get", "repl", "shop", "-o", "wide").splitlines()[0].split()
+    assert "MESSAGE" in columns
+
+
+def _shown(life: OperatorNamespace, field: str, value: str | None) -> bool:
+    return bool(life.get("repl/shop")["status"].get(field) == value)
 
 
 def _shows_executors_that_do_not_run(life: OperatorNamespace, process: OperatorProcess) -> None:

@@ -281,6 +281,18 @@ def test_initial_snapshots_are_not_completed_before_a_table_has_been_read() -> N
     assert truths(decide(running(reading), LIMITS).status)["InitialSnapshotCompleted"] == "False"
 
 
+def test_initial_snapshots_are_completed_once_every_table_replicates() -> None:
+    """`TABLES 1/2` does not stand beside a snapshot that is said to be completed."""
+    read = TableStatus(name="public.b", state="SNAPSHOTTING", read=True)
+    begun = running(tables(WELL, read))
+    early = decide(begun, LIMITS).status
+    assert (early.tables_summary, truths(early)["InitialSnapshotCompleted"]) == ("1/2", "False")
+    late = after(replace(begun, status=early), tables(WELL, replace_state(read, "REPLICATING")))
+    assert (late.tables_summary, truths(late)["InitialSnapshotCompleted"]) == ("2/2", "True")
+    again = after(replace(begun, status=late), tables(WELL, read))
+    assert truths(again)["InitialSnapshotCompleted"] == "True", "a SnapshotRequest reads it again"
+
+
 def test_a_table_that_comes_later_is_read_before_they_are_completed_again() -> None:
     done = decide(running(tables(WELL)), LIMITS).status
     new = TableStatus(name="public.new", state="WAITING", read=False)

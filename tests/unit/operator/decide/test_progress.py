@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from support.observed import LIMITS, NOW, SPEC, meta, pod, reported, running
-from tailrace.contract.status import CaptureStatus, Fault, SnapshotStatus, Status, TableStatus
+from tailrace.contract.status import ApplyStatus, CaptureStatus, Fault, SnapshotStatus, Status, TableStatus
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.observe.model import ObservedDriver, ObservedReplicator
 from tailrace_operator.status import times
@@ -57,6 +57,27 @@ def without(how: str) -> ObservedReplicator:
             return replace(observed, driver=ObservedDriver(first, NOW))
         case _:
             raise AssertionError(how)
+
+
+@pytest.mark.parametrize(
+    ("change", "moving"),
+    [
+        ({}, False),
+        ({"snapshots": BUSY.snapshots}, True),
+        ({"snapshots": (SnapshotStatus(id="s", reason="request", state="Paused"),)}, False),
+        ({"tables": (TableStatus(name="public.a", state="SNAPSHOTTING"),)}, True),
+        ({"tables": (TableStatus(name="public.a", state="WAITING"),)}, True),
+        ({"tables": (TableStatus(name="public.a", state="WAITING"),), "apply": ApplyStatus(suspended=True)}, False),
+    ],
+)
+def test_a_driver_is_asked_every_second_while_something_moves(change: dict[str, Any], moving: bool) -> None:
+    decision = decide(running(reported(**change)), LIMITS)
+    assert (decision.asks, decision.again) == (("moving", 1.0) if moving else ("steady", 2.0))
+
+
+def test_a_driver_whose_answers_are_long_is_asked_less_often() -> None:
+    assert decide(running(reported(tables_total=4000, snapshots=BUSY.snapshots)), LIMITS).again == 4.0
+    assert decide(running(reported(tables_total=4000)), LIMITS).again == LIMITS.poll_seconds
 
 
 def stale(status: ReplicatorStatus) -> dict[str, Any]:

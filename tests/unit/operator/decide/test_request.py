@@ -69,6 +69,12 @@ def test_a_running_snapshot_is_ready_but_not_complete_and_shows_how_far_it_is() 
     assert status.estimated_end is not None
 
 
+def test_a_running_snapshot_is_looked_at_every_second() -> None:
+    running, paused = (decide(request(snapshot=snapshot(state)), LIMITS) for state in ("Running", "Pending"))
+    assert (running.asks, running.again) == ("moving", 1.0)
+    assert (paused.asks, paused.again) == ("steady", 2.0)
+
+
 @pytest.mark.parametrize("state", ["Pending", "Running"])
 def test_a_snapshot_that_no_executor_reads_says_so(state: SnapshotState) -> None:
     missing = "0 of 2 executors run; an executor cannot be scheduled: no node."

@@ -17,7 +17,7 @@ from tailrace_operator.act.perform import Performer
 from tailrace_operator.decide.model import ApplyChild, MakeSecret, SetFinalizers
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.handlers import watching
-from tailrace_operator.handlers.reconcile import Reconciler, ReconcilerParts
+from tailrace_operator.handlers.reconcile import Reconciler, ReconcilerParts, pace
 from tailrace_operator.handlers.scheduler import WORKERS, Scheduler
 from tailrace_operator.handlers.server import STUCK_SECONDS
 from tailrace_operator.handlers.turns import Turns
@@ -61,6 +61,22 @@ def test_many_drivers_are_asked_less_often_each_but_within_half_a_minute(count: 
         writer=SimpleNamespace(write=write, wait=lambda *given: None),
     )
     assert asyncio.run(Reconciler(cast(ReconcilerParts, parts)).round(KEY)) == seconds
+
+
+def test_those_that_move_share_questions_of_their_own_and_few_that_do_not_are_asked_often() -> None:
+    assert pace(1.0, "moving", count=5000, moving=3) == 1.0
+    assert pace(1.0, "moving", count=500, moving=500) == 10.0
+    assert [pace(2.0, "steady", count=n, moving=0) for n in (1, 20, 50, 100, 500, 1000, 5000)] == [
+        2,
+        2,
+        5,
+        10,
+        10,
+        20,
+        25,
+    ]
+    assert pace(300.0, "steady", count=5000, moving=0) == 300.0, "without a driver"
+    assert pace(1.0, "given", count=10, moving=500) == 1.0, "a driver that drops its objects"
 
 
 def test_an_object_that_cannot_be_judged_stops_no_other(

@@ -16,7 +16,7 @@ from tailrace_operator.decide.claims import INITIAL
 from tailrace_operator.decide.desired import resolve
 from tailrace_operator.decide.model import ApplyChild
 from tailrace_operator.observe.model import FINALIZER, Child, DriverAnswer, ObservedDriver, ObservedReplicator, Refusal
-from tailrace_operator.status.conditions import bounded, sentence, violations
+from tailrace_operator.status.conditions import bounded, clause, sentence, violations
 from tailrace_operator.status.models import FINAL, ReplicatorStatus
 
 WHERE = st.sampled_from([None, "source", "target", "storage", "capture", "driver"])
@@ -202,6 +202,32 @@ def test_a_requests_conditions_keep_the_rules_and_its_end_is_final(data: st.Data
 )
 def test_conditions_and_events_are_sentences(said: str, shown: str | None) -> None:
     assert sentence(said) == (said if shown is None else shown)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("", ""),
+        ("spec.suspend is true; the source keeps its log.", "spec.suspend is true"),
+        ("waiting for the driver's pod.", "Waiting for the driver's pod"),
+        ("the driver failed and is restarted; last: OutOfMemory: it was killed", "The driver failed and is restarted"),
+        ("PositionLost: slot a.b is gone. Fix: Resync.", "PositionLost: slot a.b is gone"),
+        ("x" * 200, f"{'x' * 76} …"),
+        (
+            "pod a cannot be scheduled: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity",
+            "Pod a cannot be scheduled: 0/3 nodes are available: 3 node(s) didn't match …",
+        ),
+    ],
+)
+def test_a_column_shows_the_first_clause(said: str, shown: str) -> None:
+    assert clause(said) == shown
+
+
+@given(st.text(max_size=5000))
+def test_a_clause_is_short_and_one_line(text: str) -> None:
+    found = clause(text)
+    assert len(found) <= 80 and "\n" not in found
+    assert bool(found) <= bool(text.strip())
 
 
 @given(st.text(max_size=5000))
