@@ -187,6 +187,16 @@ def test_tables_that_fail_are_listed_with_their_fault(
     assert json.loads(plugin("tables", "shop", "--json"))[0]["fault"]["name"] == "NoKey"
 
 
+def test_a_driver_is_restarted_by_the_next_number_each_time(place: OperatorNamespace, plugin: Plugin) -> None:
+    place.apply(replicator())
+    assert "spec.restartNonce is now 1" in plugin("restart", "shop")
+    assert "spec.restartNonce is now 2" in plugin("restart", "shop")
+    assert place.get("repl/shop")["spec"]["restartNonce"] == 2
+    assert "is suspended" not in plugin("restart", "shop")
+    plugin("pause", "replicator", "shop")
+    assert "It is suspended; `kubectl tailrace resume replicator shop` starts it." in plugin("restart", "shop")
+
+
 def test_a_lost_position_is_recovered_by_a_new_number_each_time(
     place: OperatorNamespace, plugin: Plugin, driver: DriverDouble
 ) -> None:

@@ -272,6 +272,17 @@ def _content(path: Path) -> bytes:
         raise InvalidManifest(f"cannot read {path}: {error.strerror or error}", "Correct --file.") from error
 
 
+def restart(options: argparse.Namespace) -> int:
+    cluster = cluster_of(options)
+    found = cluster.find(REPLICATORS, options.replicator)
+    nonce = found["spec"].get("restartNonce", 0) + 1
+    cluster.patch(REPLICATORS, options.replicator, {"spec": {"restartNonce": nonce}})
+    print(f"{options.replicator}: spec.restartNonce is now {nonce}; the driver restarts and continues where it was")
+    if found["spec"].get("suspend"):
+        print(f"It is suspended; `{PROGRAM} resume replicator {options.replicator}` starts it.")
+    return 0
+
+
 def recover(options: argparse.Namespace) -> int:
     cluster = cluster_of(options)
     found = cluster.find(REPLICATORS, options.replicator)

@@ -23,6 +23,7 @@ EXAMPLES = """examples:
   kubectl tailrace pause snapshot orders-again   chunks being read are finished, no new one begins
   kubectl tailrace doctor shop                   check source and target from where the driver runs
   kubectl tailrace diff shop -f new.yaml         show the effect of a changed manifest without applying it
+  kubectl tailrace restart shop                  restart the driver, also after Fenced and RestartLimitExceeded
   kubectl tailrace recover shop                  after PositionLost: read every table again
 
 exit codes: 0 done, 2 usage, or a name or value that is wrong, 1 anything else; doctor and diff: those of `tailrace`
@@ -97,6 +98,8 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("replicator", metavar="REPLICATOR")
     sub.add_argument("-f", "--file", type=Path, action="append", required=True, metavar="FILE", help=MANIFEST)
     sub.add_argument("--json", action="store_true", help="print it as one JSON document")
+    sub = _verb(verbs, "restart", "restart the driver (spec.restartNonce)", "restart")
+    sub.add_argument("replicator", metavar="REPLICATOR")
     sub = _verb(verbs, "recover", "after PositionLost: read every table again (spec.recover)", "recover")
     sub.add_argument("replicator", metavar="REPLICATOR")
     return top
