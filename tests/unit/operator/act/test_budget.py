@@ -23,7 +23,6 @@ def test_five_hundred_objects_that_always_want_to_write_share_the_budget_evenly(
         # Whoever comes first always comes first: it must not help.
         written.update(uid for uid in names if budget.take(uid))
     assert sum(written.values()) <= rate * (100 + BURST_SECONDS) + 1
-    assert set(written.values()) == {4, 5} or set(written.values()) <= {3, 4}, written.most_common()[:3]
     assert max(written.values()) - min(written.values()) <= 1
 
 

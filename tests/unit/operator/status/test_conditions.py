@@ -212,7 +212,7 @@ def test_conditions_and_events_are_sentences(said: str, shown: str | None) -> No
         ("waiting for the driver's pod.", "Waiting for the driver's pod"),
         ("the driver failed and is restarted; last: OutOfMemory: it was killed", "The driver failed and is restarted"),
         ("PositionLost: slot a.b is gone. Fix: Resync.", "PositionLost: slot a.b is gone"),
-        ("x" * 200, f"{'x' * 76} …"),
+        ("x" * 200, f"X{'x' * 75} …"),
         (
             "pod a cannot be scheduled: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity",
             "Pod a cannot be scheduled: 0/3 nodes are available: 3 node(s) didn't match …",
