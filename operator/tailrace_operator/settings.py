@@ -31,7 +31,7 @@ class OperatorSettings:
     log_level: str
     limits: Limits
     status_writes: float
-    """In a second, over all objects."""
+    """Status writes per second for progress and lag, over all objects."""
 
 
 def parse(arguments: Sequence[str] | None, environment: Mapping[str, str]) -> OperatorSettings:
