@@ -61,7 +61,7 @@ class Drivers:
             tables_replicating=6,
             snapshots=reading,
         )
-        return web.Response(text=found.to_json(), content_type="application/json")
+        return web.Response(text=found.model_dump_json(), content_type="application/json")
 
     def _snapshot(self, now: float) -> SnapshotStatus:
         done = self.percent(now)
@@ -115,9 +115,10 @@ class Shown:
     def _run(self) -> None:
         with self._kube.client() as api:
             custom: Any = client.CustomObjectsApi(api)
+            watcher: Any = watch
             where = ("tailrace.dev", "v1alpha1", self._namespace, "replicators")
             while not self._end.is_set():
-                for event in watch.Watch().stream(custom.list_namespaced_custom_object, *where, timeout_seconds=5):
+                for event in watcher.Watch().stream(custom.list_namespaced_custom_object, *where, timeout_seconds=5):
                     self._note(event["object"])
 
     def _note(self, document: dict[str, Any]) -> None:

@@ -217,5 +217,6 @@ def _asks(observed: ObservedReplicator, history: DriverHistory) -> Asks:
     if history.pod is None or history.pod.running_since is None:
         return "given"
     status = observed.driver.status
-    starting = status is None or observed.driver.silent_since is not None
-    return "moving" if starting or summary.moves(status) else "steady"
+    if status is None or observed.driver.silent_since is not None:
+        return "moving"
+    return "moving" if summary.moves(status) else "steady"
