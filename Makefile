@@ -41,8 +41,8 @@ lint types imports unit integration soak bench bench-product: $(READY)
 demo: $(READY_DEMO)
 
 # Only tests and the one-node cluster need the S3 server, MySQL and Kubernetes' programs: builds of minutes, once per version.
-.PHONY: s3 mysql kubernetes node
-integration soak: s3 mysql kubernetes node
+.PHONY: s3 mysql kubernetes node browser
+integration soak: s3 mysql kubernetes node browser
 s3: $(READY)
 	@$(PYTHON) tools/bootstrap.py s3
 
@@ -55,16 +55,20 @@ kubernetes: $(READY)
 node: $(READY)
 	@$(PYTHON) tools/bootstrap.py node
 
+browser: $(READY)
+	@$(PYTHON) tools/bootstrap.py browser
+
 .PHONY: crds manifests release
 release: kubernetes ## Check that all versions agree, and build the wheel and the chart into dist/
 	@PYTHONPATH=spark_app:tools $(VENV)/python tools/release.py
 
-crds: $(READY) ## Write the CRDs from the models, the reference, the page of types, Argo CD's settings, and the chart's README
+crds: $(READY) ## Write the CRDs from the models, the reference, the page of types, Argo CD's settings, the chart's README and the console's API
 	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_crds.py
 	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_reference.py
 	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_types.py
 	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_argocd.py
 	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_chart.py
+	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_console_api.py
 
 manifests: crds kubernetes ## Write the CRDs and, from the chart, the plain manifests
 	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_manifests.py

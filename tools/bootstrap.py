@@ -281,6 +281,17 @@ def make_node() -> bool:
         raise SetupFailed(str(error)) from error
 
 
+def make_browser() -> bool:
+    """The browser in which tests look at the console, out of Debian's packages."""
+    if shutil.which("chromium"):
+        return False
+    if os.geteuid() != 0:
+        raise SetupFailed("chromium is missing, and only root can install it: apt-get install chromium")
+    run(["apt-get", "update", "-q"])
+    run(["apt-get", "install", "-qy", "--no-install-recommends", "chromium"])
+    return True
+
+
 def make_images() -> bool:
     """The images of operator and driver, for a cluster of one's own; `KUBECONFIG` names another one, which has them."""
     missing = [name for name in ("operator", "spark") if images.is_missing(name)]
@@ -309,6 +320,7 @@ PARTS: dict[str, Callable[[], bool]] = {
     "s3": make_s3,
     "kubernetes": make_kubernetes,
     "node": make_node,
+    "browser": make_browser,
     "helm": make_helm,
     "images": make_images,
 }

@@ -33,6 +33,7 @@ from tailrace.contract.driver import (
     SpecBody,
     VerificationReport,
 )
+from tailrace.contract.history import LastHour, TableView
 from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import SnapshotStatus, Status
 from tailrace.driver.asking.server import Conflict, StatusServer, Unknown
@@ -161,6 +162,12 @@ class DriverDouble:
 
     def status(self) -> Status:
         return self.document.model_copy(update={"snapshots": tuple(self.snapshots.values()), "updated_at": time.time()})
+
+    def history(self) -> LastHour:
+        return LastHour(step_seconds=10)
+
+    def table(self, name: str) -> TableView:
+        raise Unknown(f"no table {name!r} is captured")
 
     def unhealthy(self) -> str | None:
         return None

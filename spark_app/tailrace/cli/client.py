@@ -13,9 +13,11 @@ from pydantic import ValidationError
 from tailrace.contract.driver import (
     CUTS,
     DROP,
+    HISTORY,
     SNAPSHOTS,
     SPEC,
     STATUS,
+    TABLES,
     CutList,
     CutReport,
     DropAnswer,
@@ -28,6 +30,7 @@ from tailrace.contract.driver import (
     SuspendBody,
     VerificationReport,
 )
+from tailrace.contract.history import LastHour, TableView
 from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import Status
 from tailrace.driver.asking.key_lookups import BeingLookedUp
@@ -55,9 +58,10 @@ class DriverSilent(DriverRefused):
 
 
 class DriverClient:
-    def __init__(self, url: str, token_file: Path) -> None:
+    def __init__(self, url: str, token_file: Path, timeout: float = TIMEOUT) -> None:
         self._url = url
         self._token_file = token_file
+        self._timeout = timeout
 
     @classmethod
     def of(cls, folder: RunFolder, storage: str | None = None) -> "DriverClient":
@@ -72,6 +76,12 @@ class DriverClient:
             raise DriverRefused(
                 f"the server at {self._url} is not a driver of this version", "Use the version that runs there."
             ) from error
+
+    def history(self) -> LastHour:
+        return LastHour.model_validate_json(self._call("GET", HISTORY))
+
+    def table(self, name: str) -> TableView:
+        return TableView.model_validate_json(self._call("GET", f"{TABLES}/{quote(name, safe='')}"))
 
     def request(self, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer:
         """Asked again, for as long as an answer may take at all, while the source looks up the keys."""
@@ -126,16 +136,19 @@ class DriverClient:
         data = None if body is None else body.encode()
         request = urllib.request.Request(self._url + path, data, headers, method=method)
         try:
-            with DIRECT.open(request, timeout=TIMEOUT) as answer:
+            with DIRECT.open(request, timeout=self._timeout) as answer:
                 return bytes(answer.read())
         except urllib.error.HTTPError as error:
             raise _problem(error.code, error.read()) from error
         except TimeoutError as error:
-            raise _silent(self._url) from error
+            raise self._silent() from error
         except (OSError, http.client.HTTPException) as error:
             if isinstance(getattr(error, "reason", None), TimeoutError):
-                raise _silent(self._url) from error
+                raise self._silent() from error
             raise NotRunning(f"the driver at {self._url} does not answer: {error}", "Start `tailrace run`.") from error
+
+    def _silent(self) -> DriverSilent:
+        return DriverSilent(f"the driver at {self._url} has not answered within {self._timeout:.0f} s")
 
     def _token(self) -> str:
         try:
@@ -144,10 +157,6 @@ class DriverClient:
             raise NotRunning(
                 f"cannot read the token {self._token_file}: {error}", "Run the command as the driver's user."
             ) from error
-
-
-def _silent(url: str) -> DriverSilent:
-    return DriverSilent(f"the driver at {url} has not answered within {TIMEOUT:.0f} s")
 
 
 def _problem(code: int, body: bytes) -> TailraceError:

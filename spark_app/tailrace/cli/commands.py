@@ -12,8 +12,9 @@ from functools import cached_property
 from pathlib import Path
 
 from tailrace.changelog.records.terms import RecordNumber
-from tailrace.cli import cut_text, cutover_text, request_options, verification_text
+from tailrace.cli import cut_text, cutover_text, request_options, snapshot_choice, verification_text
 from tailrace.cli.client import DriverClient
+from tailrace.cli.console.watched import LocalReplicator
 from tailrace.contract import faults
 from tailrace.contract.driver import CutList, RetainedLog, SnapshotBody, SpecBody, VerificationReport
 from tailrace.contract.manifest import Manifest, load
@@ -433,40 +434,18 @@ def _resync_at_start(options: argparse.Namespace, manifest: Manifest, request: S
     return 0
 
 
-class WrongSnapshot(TailraceError):
-    """The command names no snapshot that it can pause, resume or stop."""
-
-    exit_code = 2
-
-
-def _not_one(requested: str | None, found: Sequence[str]) -> tuple[str, str]:
-    """Message and fix for a verb that needs one snapshot."""
-    if found:
-        return f"several snapshots are under way: {', '.join(found)}", "Name one by its id."
-    none = "no snapshot is under way" if requested is None else f"there is no snapshot {requested!r}"
-    return none, "Request one with `tailrace snapshot`; `tailrace status --json` shows the ids of all."
-
-
 def change_snapshot(options: argparse.Namespace) -> int:
     """pause, resume, stop."""
     client = _client(options)
-    known = client.status().snapshots
-    under_way = [s for s in known if s.state in ("Pending", "Running", "Paused")]
-    requested = options.snapshot
-    chosen = under_way if requested is None else [s for s in known if requested in (s.id, s.name)]
-    chosen = [s for s in chosen if s in under_way] or chosen[-1:]
-    if len(chosen) != 1:
-        raise WrongSnapshot(*_not_one(requested, [s.id for s in chosen]))
-    if chosen[0] not in under_way:
-        if options.verb != "stop":
-            raise WrongSnapshot(f"snapshot {chosen[0].id} has ended: {chosen[0].state}", "Request another one.")
-        print(f"{chosen[0].id}: nothing to stop, it has ended: {chosen[0].state}")
+    chosen = snapshot_choice.choose(client.status().snapshots, options.snapshot, options.verb)
+    if chosen.state not in snapshot_choice.UNDER_WAY:
+        print(f"{chosen.id}: nothing to stop, it has ended: {chosen.state}")
         return 0
     if options.verb == "stop":
-        client.stop(chosen[0].id)
+        client.stop(chosen.id)
     else:
-        client.suspend(chosen[0].id, options.verb == "pause")
-    print(f"{chosen[0].id}: {options.verb} done")
+        client.suspend(chosen.id, options.verb == "pause")
+    print(f"{chosen.id}: {options.verb} done")
     return 0
 
 
@@ -519,6 +498,18 @@ def retained(options: argparse.Namespace) -> int:
     size = "no log" if found.bytes is None else f"{size_text(found.bytes)} of log"
     print(f"the source keeps {size} for {replicator.metadata.name}")
     return 0
+
+
+def console(options: argparse.Namespace) -> int:
+    from tailrace.cli.console import serve  # brings the web server
+
+    watched = [
+        LocalReplicator(replicator, path, options.run_dir)
+        for path in options.file
+        for replicator in load(path).replicators
+        if options.name in (None, replicator.metadata.name)
+    ]
+    return serve.run(watched, options.listen, options.token_file, actions=options.allow_actions)
 
 
 def doctor(options: argparse.Namespace) -> int:

@@ -1,5 +1,5 @@
 """The command line: `tailrace run | status | reload | diff | snapshot | resync | verify | cut | cuts | cutover |
-pause | resume | stop | doctor | retained | drop | release`.
+pause | resume | stop | console | doctor | retained | drop | release`.
 
 Parses, calls, prints and turns errors into exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source,
 target or storage, 11 authentication, 12 position lost, 13 fenced, 1 anything else. The work is done in the other
@@ -35,6 +35,7 @@ EXAMPLES = """examples:
   tailrace cut -f shop.yaml before_sale      keep all tables as they are at one moment of the source
   tailrace resync -f shop.yaml --tables 'public.orders'   start a stopped table over
   tailrace pause -f shop.yaml orders-again   pause a snapshot; also: resume, stop
+  tailrace console -f shop.yaml -f hr.yaml   a web page that shows them
 
 exit codes: 0 done or stopped, 2 usage or manifest, 3 verify or cutover found differences,
             10 refused by source, target or storage, 11 authentication, 12 position lost,
@@ -66,8 +67,11 @@ EXTRAS = {
     "spark": ("duckdb", "numpy", "obstore", "pyarrow", "pyroaring", "pyspark", "rich", "sqlglot"),
     "postgresql": ("psycopg",),
     "mysql": ("pymysql", "zstandard"),
+    "console": ("starlette", "uvicorn"),
 }
 """The packages of each extra of pyproject.toml, as they are imported: a plain installation has none of them."""
+USUAL = ("spark", "postgresql", "mysql")
+"""The extras that most installations have."""
 
 
 class ExtraMissing(TailraceError):
@@ -105,7 +109,7 @@ def _extras_named() -> Iterator[None]:
         extra = next((extra for extra, packages in EXTRAS.items() if package in packages), None)
         if extra is None:
             raise
-        every = ",".join(EXTRAS)
+        every = ",".join(known for known in EXTRAS if known in (*USUAL, extra))
         raise ExtraMissing(
             f"package {package} of the extra {extra} is not installed", f"Run `pip install 'tailrace[{every}]'`."
         ) from error
@@ -176,6 +180,7 @@ def parser() -> argparse.ArgumentParser:
         sub = _verb(verbs, verb, text)
         sub.add_argument("snapshot", nargs="?", help="id or name of the snapshot; default: the only one running")
         sub.set_defaults(act=_command("change_snapshot"), verb=verb)
+    _console(verbs)
     sub = _verb(verbs, "doctor", "check source and target: settings, rights, tables, columns")
     sub.add_argument("--json", action="store_true", help="print the whole report as one JSON document")
     sub.set_defaults(act=_command("doctor"))
@@ -282,6 +287,16 @@ def _cutover(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     sub.add_argument("--json", action="store_true", help="print the report as one JSON document")
     request_options.add_size(sub)
     sub.set_defaults(act=_command("cutover"), id=None)
+
+
+def _console(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    sub = _verb(verbs, "console", "serve a web page that shows the Replicators of the manifests")
+    sub.add_argument(
+        "--listen", default="127.0.0.1:8650", metavar="HOST:PORT", help="address (default: 127.0.0.1:8650)"
+    )
+    sub.add_argument("--token-file", type=Path, help="file with the token of the page (default: a new one, printed)")
+    sub.add_argument("--allow-actions", action="store_true", help="allow snapshots, verifications, cuts, suspending")
+    sub.set_defaults(act=_command("console"))
 
 
 def _cut(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

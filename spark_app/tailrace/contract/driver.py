@@ -1,6 +1,8 @@
 """The driver's HTTP interface: paths, the token's header, bodies and answers. Server: `tailrace.driver.asking.server`.
 
     GET    /status                     Status, no token
+    GET    /history                    LastHour: the numbers of the last hour, no token
+    GET    /tables/{name}              TableView, no token; 404: no table is captured under this name
     GET    /snapshots/{id}/report      VerificationReport; 404 unknown, or no verification
     GET    /metrics                    Prometheus text, no token
     GET    /healthz                    200 while the driver's loops run, else 503 with the reason
@@ -21,7 +23,8 @@
                                        request its data, or releases the change log and drops nothing. 200 with a
                                        DropAnswer at once; ask again until `done`. The driver then waits to be ended
 
-All but status, metrics and health need `Authorization: Bearer <token>`; 401 without. Errors are `Problem` documents.
+All but status, history, tables, metrics and health need `Authorization: Bearer <token>`; 401 without. Errors are
+`Problem` documents.
 """
 
 import json
@@ -35,6 +38,8 @@ from tailrace.contract.resources import DeletionPolicy, ReplicatorSpec, Snapshot
 from tailrace.contract.status import ComparedRows, Fault, Many, SnapshotState
 
 STATUS = "/status"
+HISTORY = "/history"
+TABLES = "/tables"
 METRICS = "/metrics"
 HEALTH = "/healthz"
 SNAPSHOTS = "/snapshots"

@@ -40,6 +40,7 @@ from tailrace.driver.process.shutdown import ShutdownRequest
 from tailrace.driver.process.side_loops import SideLoops
 from tailrace.driver.telling import display
 from tailrace.driver.telling.applied_report import Reporter
+from tailrace.driver.telling.history import STEP_SECONDS as HISTORY_SECONDS
 from tailrace.errors import Fenced, Retry, SourceRefused, Stop, TailraceError, privacy
 from tailrace.places import Places
 from tailrace.seams import seam
@@ -309,6 +310,7 @@ class Driver:
         start("cuts", parts.cuts.step, lambda: STEP_SECONDS)
         if parts.freshness is not None:
             start("freshness", lambda: self._keep_freshness(parts), lambda: KEEP_SECONDS)
+            start("history", self._control.keep_history, lambda: HISTORY_SECONDS)
         start("executors-wanted", self._want_executors, lambda: COUNT_SECONDS)
 
     def _keep_freshness(self, parts: DriverParts, *, stopped: bool = False) -> None:

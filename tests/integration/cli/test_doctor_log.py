@@ -6,6 +6,8 @@ from support.capture import CaptureRun, made_slot, refused, started
 from support.postgres import PostgresServer
 from tailrace.capture.renewal import Renewal
 from tailrace.cli import main as cli
+from tailrace.cli.console.watched import LocalReplicator
+from tailrace.contract.manifest import load
 from tailrace.contract.resources import StorageLocation
 from tailrace.storage.store import Storage
 
@@ -67,6 +69,14 @@ def test_a_column_that_the_target_s_readers_cannot_have_is_told_with_its_other_n
     assert code == 0, text
     assert "warn public.t: the target calls column '_row_id' '_row_id_1'" in text, text
     assert "warn public.twins: the target calls column 'A' 'A_1'" in text, text
+    manifest = capture.folder / "replicator.yaml"
+    report = LocalReplicator(load(manifest).replicator(), manifest).assessment()  # as the console asks for it
+    assert report.ready and [t.table for t in report.tables] == ["public.t", "public.twins"]
+    assert [(c.column, c.becomes, c.support) for c in report.tables[0].columns] == [
+        ("id", "int32", "YES"),
+        ("_row_id", "string", "YES"),
+    ]
+    assert next(x.message for x in report.lines if (x.subject, x.level) == ("public.t", "warn")) in text
 
 
 def test_a_pattern_without_a_table_may_lack_a_right(capture: CaptureRun, capsys: pytest.CaptureFixture[str]) -> None:

@@ -113,7 +113,9 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == f"tailrace {__version__}\n"
 
 
-@pytest.mark.parametrize(("extra", "command"), [("spark", "run"), ("spark", "status"), ("postgresql", "doctor")])
+@pytest.mark.parametrize(
+    ("extra", "command"), [("spark", "run"), ("spark", "status"), ("postgresql", "doctor"), ("console", "console")]
+)
 def test_without_an_extra_the_command_says_how_to_install_it(extra: str, command: str, tmp_path: Path) -> None:
     """A module that is None in `sys.modules` cannot be imported, as if it were not installed."""
     hidden = main.EXTRAS[extra]
@@ -125,9 +127,10 @@ def test_without_an_extra_the_command_says_how_to_install_it(extra: str, command
         [sys.executable, "-c", script + call], check=False, capture_output=True, text=True, env=ENVIRONMENT
     )
     assert (done.returncode, done.stdout) == (1, "")
+    every = ",".join(dict.fromkeys(("spark", "postgresql", "mysql", extra)))
     assert re.fullmatch(
         rf"tailrace: ExtraMissing: package \w+ of the extra {extra} is not installed."
-        r" Fix: Run `pip install 'tailrace\[spark,postgresql,mysql\]'`\.\n",
+        rf" Fix: Run `pip install 'tailrace\[{every}\]'`\.\n",
         done.stderr,
     )
 

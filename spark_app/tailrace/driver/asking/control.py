@@ -9,7 +9,7 @@ from functools import partial
 from typing import Protocol
 
 from tailrace.apply.freshness import Freshness
-from tailrace.apply.progress import Progress
+from tailrace.apply.progress import Progress, TableProgress
 from tailrace.capture.client import CaptureClient
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.records.snapshots import SnapshotEnded, SnapshotPlanned, SnapshotSuspended
@@ -26,6 +26,7 @@ from tailrace.contract.driver import (
     SpecBody,
     VerificationReport,
 )
+from tailrace.contract.history import LastHour, TableView
 from tailrace.contract.resources import DeletionPolicy, ObjectiveSpec, SnapshotRequest
 from tailrace.contract.status import Assessment, Fault, Status
 from tailrace.driver.asking.cuts import CutKeeper
@@ -34,9 +35,11 @@ from tailrace.driver.asking.key_lookups import BeingLookedUp, KeyLookups, Withdr
 from tailrace.driver.asking.live_spec import LiveSpec
 from tailrace.driver.asking.server import Conflict, Unknown
 from tailrace.driver.telling import objective
+from tailrace.driver.telling.history import HistoryRing
 from tailrace.driver.telling.lateness import Lateness
 from tailrace.driver.telling.rates import Rates
 from tailrace.driver.telling.status import Moment, assemble
+from tailrace.driver.telling.table_view import table_view
 from tailrace.driver.telling.verification_report import report
 from tailrace.errors import ForeignChange, InvalidManifest, Retry
 from tailrace.errors.backoff import Backoff
@@ -109,6 +112,7 @@ class DriverControl:
         self._table_rates = Rates[int]()
         self._snapshot_rates = Rates[str]()
         self._lateness = Lateness()
+        self._history = HistoryRing()
         self._rates_lock = threading.Lock()
         self._lock = threading.Lock()
         """One snapshot verb at a time; held while capture records."""
@@ -161,6 +165,24 @@ class DriverControl:
         if self.measured is not None:
             status = objective.told(status, self.measured, self.objective, now)
         return self._lateness.told(status, self.freshness, time.monotonic())
+
+    def keep_history(self) -> None:
+        """Adds the numbers of now to those of the last hour; a loop of the driver calls this."""
+        self._history.add(self.status())
+
+    def history(self) -> LastHour:
+        return self._history.document()
+
+    def table(self, name: str) -> TableView:
+        """Raises `Unknown` if no table is captured under this name (`schema.table`)."""
+        status = next((table for table in self.status().tables if table.name == name), None)
+        state = self.journal.state if self.journal is not None else LogState()
+        log = next((t for t in state.tables.values() if t.schema.name == name and not t.removed), None)
+        if status is None or log is None:
+            raise Unknown(f"no table {name[:200]!r} is captured", "`tailrace status` shows the names.")
+        progress = self.progress.all().get(log.table_id, TableProgress())
+        runs = self.runner.runs if self.runner is not None else {}
+        return table_view(status, log, progress, state.snapshots.values(), runs)
 
     def _capture_answer(self) -> StateAnswer | None:
         """The last answer of capture; the obstacle that a snapshot waits for is reported under the same heading as

@@ -18,10 +18,12 @@ from tailrace.contract.driver import (
     CUTS,
     DROP,
     HEALTH,
+    HISTORY,
     METRICS,
     SNAPSHOTS,
     SPEC,
     STATUS,
+    TABLES,
     CutBody,
     CutList,
     CutReport,
@@ -35,6 +37,7 @@ from tailrace.contract.driver import (
     SuspendBody,
     VerificationReport,
 )
+from tailrace.contract.history import LastHour, TableView
 from tailrace.contract.manifest import invalid
 from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import Status
@@ -52,13 +55,15 @@ class Conflict(TailraceError):
 
 
 class Unknown(TailraceError):
-    """No snapshot has this id, or no cut this name."""
+    """No snapshot has this id, or no cut or table this name."""
 
 
 class Control(Protocol):
     """The driver's operations for the server. Methods may block until the journal holds what was asked."""
 
     def status(self) -> Status: ...
+    def history(self) -> LastHour: ...
+    def table(self, name: str) -> TableView: ...
     def unhealthy(self) -> str | None:
         """The reason; None: healthy."""
         ...
@@ -108,6 +113,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == STATUS:
             self._send(200, self.control.status())
+        elif self.path == HISTORY:
+            self._send(200, self.control.history())
+        elif self._path_below(TABLES):
+            self._answered(self._get)
         elif self.path == METRICS:
             self._reply(200, metrics.render(self.control.status()), "text/plain; version=0.0.4; charset=utf-8")
         elif self.path == HEALTH:
@@ -121,6 +130,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _get(self) -> None:
         if self.path == CUTS:
             self._send(200, self.control.cuts())
+            return
+        if named := self._path_below(TABLES):
+            self._send(200, self.control.table("/".join(named)))
             return
         match self._path_below(SNAPSHOTS):
             case [snapshot_id, "report"]:
@@ -188,6 +200,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # the body was not read
             self._problem(401, "Unauthorized", "the bearer token is missing or wrong")
             return
+        self._answered(act)
+
+    def _answered(self, act: Callable[[], None]) -> None:
         try:
             act()
         except ValidationError as error:

@@ -17,6 +17,7 @@ from tailrace.contract.driver import (
     SpecBody,
     VerificationReport,
 )
+from tailrace.contract.history import LastHour, TableView
 from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import Status, TableCounters, TableStatus
 from tailrace.driver.asking.server import Conflict, StatusServer, Unknown
@@ -37,6 +38,14 @@ class Fake:
     def status(self) -> Status:
         table = TableStatus(name="public.orders", state="FAILING", counters=TableCounters(inserts=3), lag_seconds=1.5)
         return Status(name="shop", state="Running", started_at=1, updated_at=2, tables=(table,), tables_total=1)
+
+    def history(self) -> LastHour:
+        return LastHour(step_seconds=10, at=(2.0,), capture_lag_seconds=(0.5,), apply_lag_seconds=(None,))
+
+    def table(self, name: str) -> TableView:
+        if name != "odd/schema.orders":
+            raise Unknown(f"no table {name!r} is captured", "`tailrace status` shows the names.")
+        return TableView(status=self.status().tables[0], schema_version=1, columns=())
 
     def unhealthy(self) -> str | None:
         return self.reason
@@ -115,6 +124,15 @@ def test_status_and_metrics_come_from_the_same_document(server: StatusServer) ->
     assert 'tailrace_table_changes_total{op="inserts",table="public.orders"} 3.0' in text
     assert 'tailrace_table_failing{table="public.orders"} 1.0' in text
     assert 'tailrace_table_replacing{table="public.orders"} 0.0' in text
+
+
+def test_history_and_tables_need_no_token(server: StatusServer) -> None:
+    code, body = call(server, "GET", "/history", token="none")
+    assert (code, LastHour.model_validate_json(body).capture_lag_seconds) == (200, (0.5,))
+    code, body = call(server, "GET", "/tables/odd%2Fschema.orders", token="none")
+    assert (code, TableView.model_validate_json(body).status.name) == (200, "public.orders")
+    code, body = call(server, "GET", "/tables/public.none", token="none")
+    assert (code, json.loads(body)["message"]) == (404, "no table 'public.none' is captured")
 
 
 def test_health_tells_the_reason_when_a_loop_stands_still(server: StatusServer, fake: Fake) -> None:

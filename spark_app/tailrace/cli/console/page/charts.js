@@ -1,0 +1,58 @@
+// Lag and rows a second over the last hour, drawn by uPlot, which is loaded when it is first needed.
+import { el, number, seconds, time } from "./dom.js";
+
+export function charts() {
+  const place = el("div", { className: "charts" });
+  let last = null, drawn = [];
+  const close = () => { drawn.forEach((chart) => chart.destroy()); drawn = []; };
+
+  async function show(history) {
+    last = history;
+    if (history.at.length < 2) {
+      close();
+      place.replaceChildren(el("p", { className: "dim" }, "The driver has not collected numbers yet."));
+      return;
+    }
+    const { default: Plot } = await import("./vendor/uPlot.esm.js");
+    if (last !== history) return;
+    close();
+    place.replaceChildren();
+    const most = (values) => Math.max(0, ...values.filter((v) => v !== null));
+    const frames = [
+      one("Lag", seconds, [["capture", history.captureLagSeconds], ["apply", history.applyLagSeconds]], most),
+      one("Rows a second", number,
+        [["captured", history.capturedRowsPerSecond], ["applied", history.appliedRowsPerSecond]], most),
+    ];
+    frames.forEach((draw) => draw(Plot, history.at)); // all have their width now
+  }
+  function one(title, text, series, most) {
+    const said = series.map(([label, values]) => `${label} at most ${text(most(values))}`).join(", ");
+    const frame = el("div", { role: "img", "aria-label": `${title} over the last hour: ${said}` });
+    place.append(el("div", {}, el("h3", {}, title), frame, el("p", { className: "dim" }, said)));
+    return (Plot, at) => plot(Plot, frame, text, at, series);
+  }
+
+  function plot(Plot, frame, text, at, series) {
+    const axis = { stroke: probe("--dim"), grid: { stroke: probe("--line"), width: 1 },
+      ticks: { stroke: probe("--line") } };
+    drawn.push(new Plot({
+      width: frame.clientWidth, height: 200, legend: { show: false }, cursor: { show: false },
+      axes: [{ ...axis, values: (_, ticks) => ticks.map((at) => time(at).slice(11, 16)) },
+        { ...axis, size: 80, values: (_, ticks) => ticks.map((v) => text(v)) }],
+      series: [{}, ...series.map(([label], i) => ({ label, stroke: probe(i ? "--good" : "--busy"), width: 2 }))],
+      scales: { y: { range: (_, low, high) => [0, Math.max(high ?? 0, 1)] } },
+    }, [at, ...series.map(([, values]) => values)], frame));
+  }
+
+  return { place, show, close, repaint: () => last && show({ ...last }) };
+}
+
+// The colour that a variable has in the theme of now: a canvas knows no variables.
+function probe(name) {
+  const made = el("span", { hidden: true });
+  made.style.color = `var(${name})`;
+  document.body.append(made);
+  const colour = getComputedStyle(made).color;
+  made.remove();
+  return colour;
+}

@@ -1,0 +1,40 @@
+// All Replicators, those in trouble first.
+import { bytes, call, el, fill, grid, num, number, part, rate, seconds, sparkline, state } from "./dom.js";
+
+const HEADS = ["Replicator", "State", num("Lag"), "Last hour", "Freshness objective", num("Tables failing"),
+  num("Rows/s"), num("Source log kept"), "Message"];
+
+export function fleet(main) {
+  const search = el("input", { type: "search", id: "search", oninput: () => show() });
+  const place = el("div");
+  let known = null;
+  main.replaceChildren(el("h1", {}, "Fleet"),
+    el("div", { className: "controls" }, el("label", {}, "Search", search)), place);
+
+  function show() {
+    if (known === null) return;
+    const text = search.value.toLowerCase();
+    const found = known.replicators.filter((r) => r.name.toLowerCase().includes(text));
+    const trouble = known.replicators.filter((r) => r.trouble > 0).length;
+    fill(place, grid(`${known.replicators.length} Replicators, ${trouble} in trouble`, HEADS, found.map(row)));
+  }
+
+  return {
+    crumbs: [],
+    async refresh() {
+      known = await call("/fleet");
+      document.getElementById("mode").textContent = known.actions ? "Actions allowed" : "Read-only";
+      show();
+    },
+  };
+}
+
+function row(r) {
+  const objective = r.objective === null ? (r.freshnessMissed ? el("span", { className: "warn" }, "late") : "–")
+    : el("span", { className: r.objective.remaining !== null && r.objective.remaining < 0 ? "bad" : "good" },
+      `${r.objective.metPercent ?? "–"} % of ${r.objective.percent} % within ${seconds(r.objective.withinSeconds)}`);
+  const failing = el("span", { className: r.tablesFailing ? "bad" : "" },
+    `${r.tablesFailing} of ${number(r.tablesTotal)}`);
+  return [el("a", { href: `#/r/${part(r.name)}`, key: `r/${r.name}` }, r.name), state(r.state), seconds(r.lagSeconds),
+    sparkline(r.lagHistory), objective, failing, number(r.rowsPerSecond), bytes(r.retainedBytes), r.message];
+}

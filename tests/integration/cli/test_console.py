@@ -1,0 +1,157 @@
+"""The console over the status server of a copy that runs in the test's process."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from support.console import Console, Shown, console
+from support.scripted_database import Change
+from support.scripted_runs import Copy, filled
+from support.served import Served
+from tailrace.cli.console.watched import LocalReplicator
+from tailrace.contract.console import ActionAnswer, ConsoleFleet, ConsoleReplicator, TablePage
+from tailrace.contract.history import TableView
+
+SHOP = "/api/v1/replicators/shop"
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    return Copy(filled("orders", "customers", rows=40), tmp_path)
+
+
+@pytest.fixture
+def served(copy: Copy) -> Iterator[Served]:
+    served = Served(copy)
+    with served.running():
+        yield served
+
+
+def local(served: Served) -> LocalReplicator:
+    return LocalReplicator(served.copy.replicator, served.copy.manifest, served.run_dir)
+
+
+@pytest.fixture
+def shown(served: Served) -> Iterator[Console]:
+    with console([local(served), Shown("away")], allow_actions=True) as made:
+        yield made
+
+
+def chunks(view: TableView) -> dict[str, int]:
+    """State -> number, of the newest snapshot."""
+    counts: dict[str, int] = {}
+    for run in view.snapshots[-1].chunks:
+        counts[run.state] = counts.get(run.state, 0) + run.chunks
+    return counts
+
+
+def test_fleet_replicator_and_tables_are_those_of_the_driver(served: Served, shown: Console, copy: Copy) -> None:
+    copy.level()
+    copy.driver.control.ask_capture()
+    copy.driver.control.keep_history()
+    fleet = ConsoleFleet.model_validate(shown.get("/api/v1/fleet"))
+    assert [(r.name, r.state) for r in fleet.replicators] == [("away", "NotRunning"), ("shop", "Running")]
+    away, shop = fleet.replicators
+    assert away.problem is not None and away.problem.fix == "Start `tailrace run`, or add its --run-dir."
+    assert shop.tables_total == 2 and shop.trouble == 0 and len(shop.lag_history) == 1
+
+    one = ConsoleReplicator.model_validate(shown.get(SHOP))
+    assert one.status is not None and one.status.tables == () and one.status.capture.record > 0
+    assert "All tables replicate." in one.conditions
+    assert one.storage == copy.replicator.spec.storage.location
+
+    page = TablePage.model_validate(shown.get(f"{SHOP}/tables?search=CUST&state=REPLICATING,WAITING&limit=1"))
+    assert (page.total, page.matching, page.tables[0].name) == (2, 1, "main.customers")
+    assert page.tables[0].counters.snapshot_rows == 40
+    assert shown.get(f"{SHOP}/history")["at"] != []
+    assert shown.refused("/api/v1/replicators/away/tables")[:2] == (409, "NotRunning")
+
+
+def test_the_map_of_chunks_follows_a_snapshot_to_its_end(served: Served, shown: Console, copy: Copy) -> None:
+    """Chunks of seven rows."""
+    path = f"{SHOP}/tables/{quote('main.orders', safe='')}"
+
+    def view() -> TableView:
+        return TableView.model_validate(shown.get(path))
+
+    def read_in_part(_: object) -> bool:
+        snapshots = view().snapshots
+        return bool(snapshots) and 0 < snapshots[-1].rows_done < 40
+
+    copy.until(read_in_part, work=True)
+    under_way = view()
+    assert [c.name for c in under_way.columns if c.key is not None] == ["id"]
+    assert sum(chunks(under_way).values()) > 0 and under_way.snapshots[-1].state == "Running"
+    copy.level()
+    done = view()
+    assert chunks(done) == {"applied": 6} or chunks(done) == {"applied": 7}
+    assert (done.snapshots[-1].more, done.snapshots[-1].rows_done, done.snapshots[-1].state) == (0, 40, "Completed")
+    assert done.status.state == "REPLICATING" and done.schema_version == 1
+
+
+def act(shown: Console, **body: object) -> ActionAnswer:
+    code, _, answer = shown.send("POST", f"{SHOP}/actions", body)
+    assert code == 200, answer
+    return ActionAnswer.model_validate_json(answer)
+
+
+def test_actions_show_their_command_and_carry_it_out(served: Served, shown: Console, copy: Copy) -> None:
+    copy.level()
+    planned = act(shown, verb="snapshot", tables=["main.orders"], preview=True)
+    assert planned.command == f"tailrace snapshot -f {copy.manifest} --tables main.orders" and not planned.done
+    assert planned.manifest is not None and "kind: SnapshotRequest" in planned.manifest
+    before = len(copy.state.snapshots)
+    assert act(shown, verb="snapshot", tables=["main.orders"]).done
+    assert len(copy.state.snapshots) == before + 1
+    newest = list(copy.state.snapshots)[-1]
+
+    assert act(shown, verb="pause", snapshot=newest).message == f"{newest}: pause done"
+    assert copy.state.snapshots[newest].suspended
+    act(shown, verb="resume", snapshot=newest)
+    assert act(shown, verb="stop", snapshot=newest).command == f"tailrace stop -f {copy.manifest} {newest}"
+    copy.until(lambda state: state.snapshots[newest].ended)
+    refused = shown.refused(f"{SHOP}/actions", {"verb": "pause", "snapshot": newest})
+    assert refused == (409, "WrongSnapshot", f"snapshot {newest} has ended: Stopped")
+    copy.database.commit(Change("I", 1, 900, "new"))
+    copy.level()
+    assert copy.rows(1) == copy.database.rows(1)
+
+    assert act(shown, verb="verify", tables=["main.*"]).done
+    copy.level()
+    verified = TablePage.model_validate(shown.get(f"{SHOP}/tables")).tables
+    assert [t.verified.compared.differences if t.verified else None for t in verified] == [0, 0]
+
+
+def test_bad_input_is_answered_in_the_words_of_the_command_line(served: Served, shown: Console) -> None:
+    code, name, message = shown.refused(f"{SHOP}/actions", {"verb": "verify", "tables": ["orders"]})
+    assert (code, name) == (422, "InvalidManifest") and "write schema.table" in message
+    code, name, message = shown.refused(f"{SHOP}/actions", {"verb": "explode"})
+    assert (code, name) == (422, "InvalidManifest") and "verb is 'explode'" in message
+    assert shown.refused(f"{SHOP}/tables/main.none")[0] == 404
+    assert shown.refused("/api/v1/replicators/gone") == (
+        404, "NotFound", "there is no Replicator 'gone' (found: away, shop)",
+    )  # fmt: skip
+    assert shown.refused("/api/v1/none") == (404, "NotFound", "no such path: /api/v1/none")
+    assert shown.refused(f"{SHOP}/tables?limit=-1")[:2] == (422, "InvalidManifest")
+
+
+def test_nobody_gets_in_without_the_token_and_no_other_page_can_act(served: Served, copy: Copy) -> None:
+    with console([local(served)]) as shown:
+        for path in ("/api/v1/fleet", f"{SHOP}/tables", "/api/v1/none"):
+            for token in (None, "wrong"):
+                code, headers, body = shown.send("GET", path, token=token)
+                assert (code, json.loads(body)["name"]) == (401, "Unauthorized")
+                assert "access-control-allow-origin" not in headers
+        # A form of another page has no such header, and what it can send is not JSON.
+        wanted = {"verb": "snapshot", "tables": ["main.orders"]}
+        assert shown.send("POST", f"{SHOP}/actions", wanted, Content_Type="text/plain")[0] == 415
+        assert shown.refused(f"{SHOP}/actions", wanted) == (403, "ReadOnly", "the console only shows")
+        code, headers, page = shown.send("GET", "/", token=None)
+        assert code == 200 and b"main.js" in page
+        assert "default-src 'none'; script-src 'self'" in headers["content-security-policy"]
+        assert b"http" not in page.replace(b"http-equiv", b"")
+        assert shown.send("GET", "/../app.py", token=None)[0] == 404
+        assert shown.send("GET", "/api/openapi.json", token=None)[0] == 200

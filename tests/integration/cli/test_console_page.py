@@ -1,0 +1,269 @@
+"""The console's page in a real browser: over a copy that runs in the test's process, and over documents.
+
+TAILRACE_SCREENSHOTS=1 writes the pictures of docs/console.md.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from support.browser import Look, browser
+from support.console import TOKEN, Console, Shown, console
+from support.scripted_runs import Copy, filled
+from support.served import Served
+from tailrace.cli.console.watched import LocalReplicator
+from tailrace.contract.console import AssessedColumn, AssessedLine, AssessedTable, ConsoleAssessment
+from tailrace.contract.history import ChunkMap, ChunkRun, ChunkState, ColumnView, LastHour, TableView
+from tailrace.contract.status import (
+    ApplyStatus,
+    CaptureStatus,
+    Fault,
+    ObjectiveStatus,
+    SnapshotStatus,
+    SnapshotTableProgress,
+    Status,
+    TableCounters,
+    TableStatus,
+)
+
+PICTURES = Path(__file__).resolve().parents[3] / "docs" / "images"
+HOUR = tuple(1_800_000_000.0 + 10 * n for n in range(360))
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as made:
+        yield made
+
+
+def picture(look: Look, name: str) -> None:
+    if os.environ.get("TAILRACE_SCREENSHOTS"):
+        PICTURES.mkdir(exist_ok=True)
+        look.page.screenshot(path=PICTURES / f"console-{name}.png")
+
+
+def healthy(name: str) -> Shown:
+    tables = tuple(TableStatus(name=f"public.t{n:04}", state="REPLICATING", lag_seconds=0) for n in range(3))
+    status = Status(
+        name=name, state="Running", started_at=1, updated_at=HOUR[-1], tables=tables, tables_total=3,
+        tables_replicating=3, capture=CaptureStatus(alive=True, lag_seconds=0.3, record=7),
+        apply=ApplyStatus(lag_seconds=0),
+    )  # fmt: skip
+    return Shown(name, status, numbers())
+
+
+def numbers() -> LastHour:
+    return LastHour(
+        step_seconds=10, at=HOUR, capture_lag_seconds=tuple(0.2 + n % 7 / 10 for n in range(360)),
+        apply_lag_seconds=tuple(1 + (n % 40) / 10 for n in range(360)),
+        captured_rows_per_second=tuple(900.0 + n for n in range(360)),
+        applied_rows_per_second=tuple(880.0 + n for n in range(360)), retained_bytes=(5 << 20,) * 360,
+        tables_failing=(0,) * 360,
+    )  # fmt: skip
+
+
+def failing() -> Shown:
+    """One that fails, in the middle of a snapshot, with 5,000 tables."""
+    fault = Fault(
+        name="ValueUnsupported", message="column price holds 12 digits", fix="Set as: {price: text}.", since=HOUR[9]
+    )
+    tables = [TableStatus(name=f"sales.t{n:04}", state="REPLICATING", lag_seconds=0.5) for n in range(4998)]
+    tables += [TableStatus(name="sales.orders", state="STOPPED", fault=fault)]
+    reading = TableStatus(
+        name="sales.lines", state="SNAPSHOTTING", lag_seconds=2.5, counters=TableCounters(snapshot_rows=70)
+    )
+    progress = SnapshotTableProgress(name="sales.lines", chunks_done=7, rows_done=70, rows_estimated=160)
+    snapshot = SnapshotStatus(
+        id="initial-1", reason="initial", state="Running", tables_total=1, rows_done=70, rows_estimated=160,
+        rows_per_second=12, seconds_left=7.5, tables=(progress,),
+    )  # fmt: skip
+    status = Status(
+        name="sales", state="Failing", message="1 of 5000 tables fail", started_at=1, updated_at=HOUR[-1],
+        tables=(*tables, reading), tables_total=5000, tables_replicating=4998, tables_failing=1,
+        snapshots=(snapshot,),
+        objective=ObjectiveStatus(within_seconds=5, percent=99, met_percent=97.5, remaining=-1.5),
+        capture=CaptureStatus(
+            alive=True, lag_seconds=0.4, record=812, position="0/16B3748", rows_per_second=1200, retained_bytes=3 << 30
+        ),
+        apply=ApplyStatus(lag_seconds=2.5, record=809, rows_per_second=1100),
+    )  # fmt: skip
+    runs: tuple[tuple[ChunkState, int], ...] = (
+        ("applied", 5),
+        ("read", 2),
+        ("reading", 2),
+        ("failed", 1),
+        ("waiting", 3),
+    )
+    view = TableView(
+        status=reading, schema_version=2,
+        columns=(
+            ColumnView(name="id", source_type="bigint", type="int64", nullable=False, key=0),
+            ColumnView(name="price", source_type="numeric(10,2)", type="decimal(10,2)"),
+            ColumnView(name="email", source_type="text", type="string", mask="Hash"),
+        ),
+        snapshots=(
+            ChunkMap(
+                snapshot="initial-1", state="Running", chunks=tuple(ChunkRun(state=s, chunks=n) for s, n in runs),
+                more=3, reading=("(71, 80]", "(81, 90]"), rows_done=70, rows_estimated=160,
+            ),
+        ),
+    )  # fmt: skip
+    return Shown("sales", status, numbers(), {"sales.lines": view})
+
+
+def assessed() -> Shown:
+    column = AssessedColumn(column="id", source_type="bigint", becomes="int64", support="YES", reason="", suggestion="")
+    partial = AssessedColumn(
+        column="area", source_type="polygon", becomes="string", support="PARTIAL", reason="becomes text", suggestion=""
+    )
+    tables = (
+        AssessedTable(table="hr.staff", copied=True, key=("id",), rows=1200, bytes=1 << 20, columns=(column, partial)),
+        AssessedTable(table="hr.notes", copied=False, key=(), rows=None, bytes=None, columns=(column,)),
+    )
+    lines = (
+        AssessedLine(level="ok", subject="source", message="PostgreSQL 18.1", fix=""),
+        AssessedLine(level="fail", subject="hr.notes", message="it has no key", fix="Add a primary key."),
+    )
+    report = ConsoleAssessment(ready=False, lines=lines, tables=tables, seconds=12, include=("hr.*",))
+    return Shown("hr", assessed=report)
+
+
+@pytest.fixture(scope="module")
+def documents() -> Iterator[Console]:
+    shown = [failing(), assessed(), *(healthy(f"r{n:03}") for n in range(500))]
+    with console(shown) as made:
+        yield made
+
+
+@pytest.fixture
+def look(chromium: Browser, documents: Console) -> Iterator[Look]:
+    made = Look(chromium, documents.url)
+    yield made
+    made.close()
+    assert made.wrong == []
+
+
+def opened(look: Look, shown: Console, path: str = "") -> None:
+    look.page.goto(f"{shown.url}/#token={TOKEN}")
+    expect(look.page.get_by_role("heading", name="Fleet")).to_be_visible()
+    if path:
+        look.page.goto(f"{shown.url}/#/{path}")
+
+
+def test_the_fleet_has_trouble_first_and_is_worked_by_keys(look: Look, documents: Console) -> None:
+    opened(look, documents)
+    rows = look.page.locator("tbody tr")
+    expect(rows).to_have_count(502)
+    expect(rows.nth(0)).to_contain_text("sales")
+    expect(rows.nth(0)).to_contain_text("97.5 % of 99 % within 5 s")
+    expect(rows.nth(0)).to_contain_text("3.0 GiB")
+    expect(rows.nth(1)).to_contain_text("Not running")
+    expect(look.page.locator("#mode")).to_have_text("Read-only")
+    paint = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+    print(f"first contentful paint after {look.page.evaluate(paint):.0f} ms with 502 Replicators")
+    picture(look, "fleet")
+
+    look.page.keyboard.press("/")
+    look.page.keyboard.type("R49")
+    expect(rows).to_have_count(10)
+    assert look.obstacles() == []
+    look.page.keyboard.press("Tab")  # the region that scrolls
+    look.page.keyboard.press("Tab")
+    look.page.keyboard.press("Enter")
+    expect(look.page.get_by_role("heading", name="r490", exact=True)).to_be_visible()
+    look.page.keyboard.press("h")
+    expect(look.page.get_by_role("heading", name="Fleet")).to_be_visible()
+
+
+def test_one_replicator_with_five_thousand_tables(look: Look, documents: Console) -> None:
+    opened(look, documents, "r/sales")
+    page = look.page
+    expect(page.get_by_text("1 of 5000 tables do not replicate.")).to_be_visible()
+    expect(page.get_by_role("list", name="Path of the data")).to_contain_text("captures 1,200 rows/s")
+    expect(page.get_by_role("img", name="Lag over the last hour")).to_be_visible()
+    expect(page.locator("canvas")).to_have_count(2)
+    tables = page.get_by_role("region", name="of 5,000 tables")
+    expect(tables.locator("tbody tr").nth(0)).to_contain_text("Fix: Set as: {price: text}.")
+    expect(tables.locator("tbody tr")).to_have_count(100)
+    assert look.obstacles() == []
+    picture(look, "replicator")
+    page.get_by_label("State").select_option("SNAPSHOTTING")
+    expect(tables.locator("tbody tr")).to_have_count(1)
+    page.get_by_label("State").select_option("")
+    page.get_by_label("Search").fill("T499")
+    expect(tables.locator("tbody tr")).to_have_count(8)
+
+    page.get_by_role("button", name="Make a cut").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("tailrace cut -f replicator.yaml")
+    expect(dialog.get_by_role("button", name="Carry out")).to_be_disabled()
+    assert look.obstacles() == []
+    picture(look, "action")
+
+
+def test_one_table_has_a_map_of_its_chunks(chromium: Browser, documents: Console) -> None:
+    """In the dark, too."""
+    look = Look(chromium, documents.url, "dark")
+    opened(look, documents, "r/sales/t/sales.lines")
+    chunks = look.page.get_by_role(
+        "img", name="Chunks by key: 5 applied, 2 read, 2 reading, 3 waiting, 1 failed, about 3 more"
+    )
+    expect(chunks).to_be_visible()
+    expect(chunks.locator(".cell")).to_have_count(13)
+    expect(look.page.get_by_role("region", name="3 columns")).to_contain_text("numeric(10,2)")
+    assert look.obstacles() == []
+    picture(look, "table")
+    look.close()
+    assert look.wrong == []
+
+
+def test_the_set_up_shows_what_doctor_says_and_the_tables_for_the_manifest(look: Look, documents: Console) -> None:
+    opened(look, documents, "r/hr/setup")
+    page = look.page
+    expect(page.get_by_text("Not ready.")).to_be_visible()
+    expect(page.get_by_role("region", name="2 tables that hr.* selects")).to_contain_text("area (polygon) as string")
+    expect(page.locator("#manifest")).to_contain_text('- "hr.staff"')
+    page.get_by_label("copy hr.staff").uncheck()
+    expect(page.locator("#manifest")).not_to_contain_text("hr.staff")
+    assert look.obstacles() == []
+
+
+def test_a_wrong_token_and_a_replicator_that_is_gone_are_said(chromium: Browser, documents: Console) -> None:
+    look = Look(chromium, documents.url)
+    look.page.goto(f"{documents.url}/#token=wrong")
+    look.page.get_by_label("Token").fill(TOKEN)
+    look.page.get_by_role("button", name="Continue").click()
+    expect(look.page.locator("tbody tr").nth(0)).to_contain_text("sales")
+    look.page.goto(f"{documents.url}/#/r/gone")
+    expect(look.page.get_by_role("status")).to_contain_text("there is no Replicator 'gone'")
+    assert look.obstacles() == []
+    look.close()
+    assert all("401" in text or "404" in text for text in look.wrong) and look.wrong
+
+
+def test_a_snapshot_of_a_running_copy_is_asked_for_and_watched(chromium: Browser, tmp_path: Path) -> None:
+    copy = Copy(filled("orders", rows=40), tmp_path)
+    served = Served(copy)
+    with served.running():
+        copy.level()
+        copy.driver.control.ask_capture()
+        local = LocalReplicator(copy.replicator, copy.manifest, served.run_dir)
+        with console([local], allow_actions=True) as shown:
+            look = Look(chromium, shown.url)
+            opened(look, shown, "r/shop/t/main.orders")
+            page = look.page
+            expect(page.get_by_text("REPLICATING")).to_be_visible()
+            page.get_by_role("button", name="Verify", exact=True).click()
+            page.get_by_role("button", name="Carry out").click()
+            expect(page.get_by_role("dialog")).to_contain_text("Done.")
+            page.keyboard.press("Escape")
+            copy.level()
+            expect(page.get_by_text("40 rows compared, 0 missing, 0 extra, 0 different.")).to_be_visible()
+            page.get_by_role("link", name="shop").click()
+            expect(page.get_by_text("All tables replicate.")).to_be_visible()
+            assert look.obstacles() == []
+            look.close()
+            assert all("503" in text for text in look.wrong)  # cuts: this copy keeps none

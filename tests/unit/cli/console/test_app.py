@@ -1,0 +1,38 @@
+"""The files of the page. Its answers are tested in integration/cli/test_console.py, over a copy that runs."""
+
+import hashlib
+import re
+
+import pytest
+
+from tailrace.cli.console.app import PAGE, POLICY
+
+VENDORED = {
+    "uPlot.LICENSE": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
+    "uPlot.esm.js": "5dd9b3281aa64b461b42d9945f6adb2649d346502b12281a9ae0d46599a80eba",
+    "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+}
+"""uPlot 1.6.32, as npm has it: the package has the integrity
+sha512-KIMVnG68zvu5XXUbC4LQEPnhwOxBuLyW1AHtpm6IKTXImkbLgkMy+jabjLgSLMasNuGGzQm/ep3tOkyTxpiQIw==."""
+OWN = sorted(path for path in PAGE.iterdir() if path.suffix in (".js", ".html", ".css"))
+
+
+def test_what_is_not_made_here_is_as_it_was_published() -> None:
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (PAGE / "vendor").iterdir()}
+    assert found == VENDORED
+
+
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
+def test_the_page_names_no_other_place_and_makes_no_markup_of_texts(path: object) -> None:
+    text = (PAGE / str(path)).read_text("utf-8")
+    addresses = set(re.findall(r"https?://[^\s\"'`]+", text))
+    assert addresses <= {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_the_policy_lets_the_page_do_nothing_but_ask_its_own_server() -> None:
+    rules = dict(rule.strip().split(" ", 1) for rule in POLICY.split(";"))
+    assert rules["default-src"] == "'none'" and "unsafe" not in POLICY and "*" not in POLICY
+    assert {rules[name] for name in ("script-src", "style-src", "connect-src")} == {"'self'"}
+    assert {rules[name] for name in ("base-uri", "form-action", "frame-ancestors")} == {"'none'"}
