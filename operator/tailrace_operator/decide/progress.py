@@ -5,7 +5,7 @@ driver knows is unknown without one: lag, rates, what capture waits for, snapsho
 """
 
 from tailrace.contract.status import Status
-from tailrace_operator.decide import source_log, summary
+from tailrace_operator.decide import signals, source_log, summary
 from tailrace_operator.decide.model import Limits
 from tailrace_operator.observe.model import ObservedPod, ObservedReplicator
 from tailrace_operator.status import times
@@ -42,6 +42,7 @@ def progress(observed: ObservedReplicator, recent: Status | None, pod: ObservedP
         "made": reported.made or observed.status.made,
         "snapshot": snapshots,
         "cuts": summary.cuts(reported),
+        "signal": signals.last(reported) or observed.status.signal,
         "lag": times.span(behind) if behind is not None else None,
         "snapshot_summary": None,
         **_tables(observed, reported, pod),

@@ -11,6 +11,7 @@ from tailrace_operator.decide import (
     lost_nodes,
     progress,
     rollout,
+    signals,
     source_log,
     summary,
 )
@@ -189,7 +190,8 @@ def _events(
         text = readiness.message or f"the Replicator is {readiness.reason.value}."
         events.append(EmitEvent("Warning" if bad else "Normal", readiness.reason.value, sentence(text)))
     both = observed.status.conditions, status.conditions
-    return (*events, *claims.events(*both), *executors.events(*both))
+    told = signals.events(observed.status.signal, status.signal, observed.driver.status)
+    return (*events, *claims.events(*both), *executors.events(*both), *told)
 
 
 def _again(observed: ObservedReplicator, desired: Desired, history: DriverHistory, limits: Limits) -> float:

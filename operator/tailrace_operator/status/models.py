@@ -164,6 +164,21 @@ class CutsSummary(Model):
     """Every table that was captured then is in it."""
 
 
+class SignalSummary(Model):
+    """The last signal of the source's table that was answered."""
+
+    sequence: Count = 0
+    """The sequence of its INSERT."""
+    id: ShortText = ""
+    """The content of its first column."""
+    type: ShortText = ""
+    """The content of its second column."""
+    ignored: bool = False
+    """Nothing of it was carried out."""
+    message: Text = ""
+    """The reason why it, or a part of it, is ignored, with the fix."""
+
+
 class ExecutorsSummary(Model):
     """The executors' pods."""
 
@@ -279,6 +294,8 @@ class ReplicatorStatus(Model):
     """Running snapshots."""
     cuts: CutsSummary | None = None
     """Moments of the source at which all tables stay readable; none: there is none."""
+    signal: SignalSummary | None = None
+    """The last signal of `source.signalTable`; none: there was none."""
     driver: DriverSummary = DriverSummary()
     """The driver's pod."""
     executors: ExecutorsSummary | None = None

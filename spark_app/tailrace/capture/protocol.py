@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from tailrace.changelog.records.cuts import CutDropped, CutHeld, CutMade
+from tailrace.changelog.records.signals import SignalAnswered
 from tailrace.changelog.records.snapshots import (
     ChunkCompared,
     ChunkRegistered,
@@ -34,7 +35,8 @@ class Append(Closed):
     op: Literal["append"] = "append"
     events: tuple[
         Annotated[
-            SnapshotPlanned
+            SignalAnswered
+            | SnapshotPlanned
             | SnapshotTableStarted
             | ChunkCompared
             | SnapshotTableFinished

@@ -8,7 +8,15 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tailrace.changelog.logged import KEPT_SNAPSHOTS, LoggedCut, LogState, SnapshotState, TableLog, TransactionLog
+from tailrace.changelog.logged import (
+    KEPT_SNAPSHOTS,
+    LoggedCut,
+    LoggedSignal,
+    LogState,
+    SnapshotState,
+    TableLog,
+    TransactionLog,
+)
 from tailrace.changelog.records import Record
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.errors import CorruptLog
@@ -37,6 +45,7 @@ class Folding:
         self.forgotten_tables = state.forgotten_tables
         self.dropped = state.dropped
         self.cuts: dict[str, LoggedCut] = dict(state.cuts)
+        self.signals: dict[Seq, LoggedSignal] = dict(state.signals)
         self.applied = False
         """Some table's applied record moved or no longer counts, so `commit_times` may shrink."""
 

@@ -14,6 +14,7 @@ from typing_extensions import override
 from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.packed import PackedRows
 from tailrace.changelog.records import Origin, SourceRenewed, Transactions
+from tailrace.changelog.records.signals import SignalAnswered, SignalReceived
 from tailrace.changelog.records.snapshots import (
     ChunkRegistered,
     ComparisonResult,
@@ -332,6 +333,17 @@ class LoggedCut(Closed):
     """The reason why a table is not in it, by table id."""
 
 
+class LoggedSignal(Closed):
+    """A row of the source's signal table."""
+
+    signal: SignalReceived
+    received_at: int
+    """`written_at` of its record."""
+    answer: SignalAnswered | None = None
+    """None: it is open."""
+    answered_at: int | None = None
+
+
 class LogState(Closed):
     """The whole state. `number` is the last folded record (-1: none)."""
 
@@ -367,6 +379,8 @@ class LogState(Closed):
     """One for each place at most."""
     cuts: dict[str, LoggedCut] = Field(default_factory=dict, exclude_if=is_nothing)
     """Those that are kept, the oldest first."""
+    signals: dict[Seq, LoggedSignal] = Field(default_factory=dict, exclude_if=is_nothing)
+    """The open ones and the newest answered ones, by sequence, the oldest first."""
     forgotten_plan: RecordNumber = RecordNumber(-1)
     """Record of the newest plan among the forgotten snapshots that Tailrace ordered itself: what called for one before
     that record has had its own."""
@@ -386,5 +400,7 @@ class LogState(Closed):
 
 KEPT_RENEWALS = 100
 """Each is requested by hand, after each loss."""
+KEPT_SIGNALS = 50
+"""Answered signals kept for `status`, newest last."""
 KEPT_SNAPSHOTS = 50
 """Ended snapshots kept for `status`, newest last: as many of requests as of Tailrace's own, which may be frequent."""

@@ -8,6 +8,7 @@ What is forgotten, and when no reader can need it any longer:
 * segments and TRUNCATEs: by `SegmentsRemoved`, in the record before the files go;
 * removed tables: by `TableForgotten`, once nothing of them is kept; of their names those under which targets stand;
 * cuts: by `CutDropped`;
+* signals: all but the open ones and the newest `KEPT_SIGNALS`;
 * dropped tables: by `CopyRemoval`, once their copy is gone or stays for good;
 * transactions: by `TransactionsRemoved`, once every snapshot that may still be registered sees them;
 * schema versions: once nothing kept refers to them and the target is past them;
@@ -27,6 +28,7 @@ from tailrace.changelog.logged import (
     LoggedFinish,
     LoggedSchema,
     LoggedSegment,
+    LoggedSignal,
     LoggedTruncate,
     LogState,
     SegmentList,
@@ -37,6 +39,7 @@ from tailrace.changelog.logged import (
 )
 from tailrace.changelog.records import EpochStarted, Origin, Record, Segment, SourceRenewed, check_format
 from tailrace.changelog.records.terms import Seq, with_nulled
+from tailrace.changelog.signals import SIGNAL_HANDLERS
 from tailrace.changelog.snapshot_events import SNAPSHOT_HANDLERS
 from tailrace.changelog.table_events import TABLE_HANDLERS
 from tailrace.errors import CorruptLog
@@ -51,6 +54,7 @@ __all__ = [
     "LoggedFinish",
     "LoggedSchema",
     "LoggedSegment",
+    "LoggedSignal",
     "LoggedTruncate",
     "SegmentList",
     "SnapshotState",
@@ -61,7 +65,7 @@ __all__ = [
 ]
 
 
-HANDLERS = {**TABLE_HANDLERS, **SNAPSHOT_HANDLERS, **CUT_HANDLERS}
+HANDLERS = {**TABLE_HANDLERS, **SNAPSHOT_HANDLERS, **CUT_HANDLERS, **SIGNAL_HANDLERS}
 
 
 def fold(state: LogState, record: Record) -> LogState:
@@ -177,6 +181,7 @@ def _advance(state: LogState, record: Record, work: Folding) -> LogState:
         "forgotten_tables": work.forgotten_tables,
         "dropped": work.dropped,
         "cuts": work.cuts,
+        "signals": work.signals,
         "commit_times": work.commit_times,
         "newest_commits": work.newest_commits,
     }

@@ -101,9 +101,9 @@ def compare(old: Replicator, new: Replicator, secrets: Path | None) -> SpecDiffe
         return found
     with Places(before, "tailrace diff", secrets).source.session() as session:
         masks.configure(before, secrets)
-        was = {table.name: table for table in session.tables(before.tables, before.read_options)}
+        was = {table.name: table for table in session.tables(before.read_tables, before.read_options)}
         masks.configure(after, secrets)
-        now = {table.name: table for table in session.tables(after.tables, after.read_options)}
+        now = {table.name: table for table in session.tables(after.read_tables, after.read_options)}
         return SpecDifference(
             fields, tuple(table_changes(session, after, was, now)), unconfirmed(after.tables, was.values())
         )

@@ -21,6 +21,7 @@ API_VERSION = f"{GROUP}/{VERSION}"
 
 _NAME, _IDENTIFIER = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", r"^[a-z_][a-z0-9_]*$"
 _TABLE, _DURATION, _MEMORY = r"^[^.]+\..+$", r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$", r"^[1-9][0-9]*(Mi|Gi)$"
+_ONE_TABLE = r"^[^.*?]+\.[^*?]+$"
 _LOCATION = r"^(file:///|s3://|gs://|az://).+$"
 _SHARE = r"^(0\.[0-9]{0,3}[1-9]|[1-9][0-9]?(\.[0-9]{1,4})?)%$"
 CODE = r"^[0-9a-f]{8}$"
@@ -47,6 +48,7 @@ FORMS = {
     _NAME: "use lower-case letters, digits, - and ., with a letter or digit at both ends",
     _IDENTIFIER: "use lower-case letters, digits and _, beginning with a letter or _",
     _TABLE: "write schema.table",
+    _ONE_TABLE: "write schema.table, without * and ?",
     _DURATION: "write a duration such as 500ms, 30s, 15m, 1h30m or 7d",
     _SHARE: "write a share such as 5% or 0.1%, above 0 and below 100%",
     _MEMORY: "write a size such as 512Mi or 2Gi",
@@ -82,6 +84,8 @@ def _pattern(text: str) -> str:
 
 TablePattern = Annotated[str, StringConstraints(min_length=3, max_length=256, pattern=_TABLE), AfterValidator(_pattern)]
 """`schema.table`; `*` matches any run of characters, `?` one; everything else is literal, case counts."""
+OneTable = Annotated[str, StringConstraints(min_length=3, max_length=256, pattern=_ONE_TABLE)]
+"""`schema.table`, one table."""
 Duration = Annotated[str, StringConstraints(pattern=_DURATION, max_length=32)]
 """`30s`, `15m`, `1h30m`, `7d`."""
 Share = Annotated[str, StringConstraints(pattern=_SHARE, max_length=8)]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import override
 
-from tailrace.contract.base import Identifier, Location, Model, Name, Text, rules
+from tailrace.contract.base import Identifier, Location, Model, Name, OneTable, Text, rules
 
 ANEW = "create another Replicator, with its own locations"
 
@@ -183,6 +183,10 @@ class SourceSpec(ServerSpec):
         _fixed("mysql.serverId"),
     )
 
+    signal_table: OneTable | None = None
+    """A table of three columns (id, type, data) into which programs insert signals in Debezium's form, such as requests
+    for snapshots: `schema.table`, in MySQL and MariaDB `database.table`. It is read from the source's log, never
+    written, and not copied unless `tables.include` has its very name."""
     postgresql: PostgreSql = Field(default_factory=PostgreSql)
     """Settings that only PostgreSQL has."""
     mysql: MySql = Field(default_factory=MySql)

@@ -443,6 +443,14 @@ class ReplicatorSpec(Model):
             return self.options
         return tuple(options.into_same_product() for options in (*self.options, TableOptions(match="*.*")))
 
+    @property
+    def read_tables(self) -> TablesSpec:
+        """The patterns by which tables are read: `tables`, without the signal table, unless it is named there."""
+        signals = self.source.signal_table
+        if signals is None or signals in self.tables.include:
+            return self.tables
+        return self.tables.model_copy(update={"exclude": (*self.tables.exclude, signals)})
+
     @model_validator(mode="after")
     def _masks(self) -> "ReplicatorSpec":
         masks = [mask for options in self.options for mask in options.mask]

@@ -253,6 +253,20 @@ class CutsStatus(Model):
     """Every table that was captured then is in it."""
 
 
+class SignalReport(Model):
+    """A row of the source's signal table."""
+
+    sequence: int
+    """The sequence of its INSERT."""
+    id: str | None = None
+    type: str | None = None
+    received: float
+    """The time at which it was read, in seconds since 1970."""
+    state: Literal["Open", "Done", "Ignored"]
+    message: str = ""
+    """The reason why it, or a part of it, is ignored, with the fix."""
+
+
 class Status(Model):
     name: str
     state: State
@@ -283,6 +297,8 @@ class Status(Model):
     """Reported by the driver that was started first, as long as it runs."""
     cuts: CutsStatus | None = None
     """None: there is no cut."""
+    signals: Many[SignalReport] = ()
+    """The newest signals of the source's table, newest last."""
     executors_wanted: int | None = None
     """The number of executors that running and waiting tasks fill, however many there may be; at least 1 while large
     batches do without. None: an older driver, whose executors always run."""

@@ -30,7 +30,9 @@ from tailrace.driver.asking import assessment, live_spec
 from tailrace.driver.asking.control import DriverControl, ManifestRequests
 from tailrace.driver.asking.final_drop import FinalDrop
 from tailrace.driver.asking.live_spec import LiveSpec
+from tailrace.driver.asking.signal_acts import SignalNotices
 from tailrace.driver.asking.signal_file import SignalFile
+from tailrace.driver.asking.signal_table import TableSignals, open_signals
 from tailrace.driver.launch import DriverParts, DriverSettings, bound
 from tailrace.driver.once import OnceCheck, Verdict
 from tailrace.driver.process import tail
@@ -282,6 +284,7 @@ class Driver:
             self._take_spec(parts)
             unaccepted = requests.open  # before the state: that has the plans of all others
             state = parts.journal.state
+            unaccepted += len(open_signals(state))
             if not self._spec.apply.suspend:
                 self._keep_applying(parts, state.number)
             self._reporter.report(state)
@@ -303,8 +306,11 @@ class Driver:
         start("snapshot-planner", parts.runner.step)
         start("journal-tail", lambda: self._tail(parts), lambda: self._pace_now.look)
         start("snapshot-requests", lambda: requests.step(self._control), lambda: STEP_SECONDS)
+        dialect, notices = sources.dialect(self._spec.source), SignalNotices()
+        table = TableSignals(dialect, notices)
+        start("signal-table", lambda: table.step(self._control), lambda: STEP_SECONDS)
         if self._settings.signals is not None:
-            file = SignalFile(self._settings.signals, sources.dialect(self._spec.source))
+            file = SignalFile(self._settings.signals, dialect, notices)
             start("signals", lambda: file.step(self._control), lambda: STEP_SECONDS)
         start("dropped-tables", parts.dropped.step, lambda: STEP_SECONDS)
         start("cuts", parts.cuts.step, lambda: STEP_SECONDS)
@@ -420,7 +426,7 @@ def position_at_start(source: Source, spec: ReplicatorSpec) -> Position:
     """The end of the source's log now. There must be a table to bring there, or `--once` would never end."""
     with source.session() as session:
         position = session.log_end()  # refused here as by capture, but before this look has found fault with the tables
-        if not session.tables(spec.tables, spec.read_options):
+        if not session.tables(spec.read_tables, spec.read_options):
             patterns = ", ".join(spec.tables.include)
             raise SourceRefused(f"no table matches {patterns}, so --once has nothing to do", "Correct tables.include.")
     return position

@@ -19,7 +19,8 @@ from tailrace import sources
 from tailrace.changelog.records.terms import Position
 from tailrace.changelog.state import SnapshotState
 from tailrace.contract.resources import SourceSpec
-from tailrace.driver.asking.signal_file import PREFIX, SignalFile
+from tailrace.driver.asking.signal_acts import PREFIX, SignalNotices
+from tailrace.driver.asking.signal_file import SignalFile
 
 TABLES = (
     "CREATE TABLE schema1.table1 (id int PRIMARY KEY, color varchar(20), quantity int)",
@@ -92,11 +93,11 @@ def test_statements_of_debeziums_documentation_read_the_rows_they_name(source: d
         settled(copy)
         lines = [{"id": f"n{i}", "type": "execute-snapshot", "data": data} for i, data in enumerate(signals)]
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-        SignalFile(path, dialect).step(copy.driver.control)
+        SignalFile(path, dialect, SignalNotices()).step(copy.driver.control)
         assert not path.exists()
         copy.stop()  # between taking the signals and carrying them out
         copy.start()
-        SignalFile(path, dialect).step(copy.driver.control)
+        SignalFile(path, dialect, SignalNotices()).step(copy.driver.control)
         settled(copy)
         for number, (data, rows) in enumerate(STATEMENTS):
             found = asked(copy, f"n{number}")

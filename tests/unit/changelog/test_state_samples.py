@@ -78,7 +78,7 @@ def test_a_roll_up_is_read_and_goes_on() -> None:
 def test_every_kind_of_event_is_in_a_sample() -> None:
     found = {
         type(event)
-        for file in ("records.jsonl", "further.jsonl", "cascades.jsonl")
+        for file in ("records.jsonl", "further.jsonl", "cascades.jsonl", "signals.jsonl")
         for r in records(file)
         for event in r.events
     }
@@ -168,3 +168,15 @@ def test_a_journal_of_a_former_format_is_refused_by_its_number(tmp_path: Path, v
         storage.put(rollup_path(7), json.dumps(head).encode())
         with pytest.raises(CorruptLog, match=f"format version {version}, this is 6"):
             JournalReader.open(storage)
+
+
+def test_signals_mean_what_they_meant() -> None:
+    state = LogState()
+    for record in (*records(), *records("signals.jsonl")):
+        state = fold(state, record)
+    done, ignored = state.signals.values()
+    assert (done.signal.id, done.signal.type, done.answer and done.answer.outcome) == (
+        "ad-hoc-1", "execute-snapshot", "done",
+    )  # fmt: skip
+    assert ignored.signal.fault is not None and ignored.answer is not None
+    assert ignored.signal.seq == done.signal.seq + 1 == state.last_seq

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tailrace.changelog.records.cuts import CutEvent
+from tailrace.changelog.records.signals import SignalEvent
 from tailrace.changelog.records.snapshots import SnapshotEvent
 from tailrace.changelog.records.tables import TableEvent
 from tailrace.changelog.records.terms import Closed, Nulled, Position, RecordNumber, Seq, is_empty
@@ -128,7 +129,15 @@ class EpochStarted(Closed):
 
 
 Event = Annotated[
-    TableEvent | SnapshotEvent | CutEvent | Heartbeat | Origin | SourceRenewed | SourceMoved | EpochStarted,
+    TableEvent
+    | SnapshotEvent
+    | CutEvent
+    | SignalEvent
+    | Heartbeat
+    | Origin
+    | SourceRenewed
+    | SourceMoved
+    | EpochStarted,
     Field(discriminator="kind"),
 ]
 

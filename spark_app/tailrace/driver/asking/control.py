@@ -12,6 +12,7 @@ from tailrace.apply.freshness import Freshness
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.capture.client import CaptureClient
 from tailrace.capture.protocol import StateAnswer
+from tailrace.changelog.records import Event
 from tailrace.changelog.records.snapshots import SnapshotEnded, SnapshotPlanned, SnapshotSuspended
 from tailrace.changelog.records.terms import Key, Position, RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
@@ -267,6 +268,15 @@ class DriverControl:
         if not snapshot.plan.verify:
             raise Unknown(f"snapshot {snapshot_id} is no verification", "")
         return report(journal.state, snapshot)
+
+    def carry_out(self, act: Callable[[LogState], Sequence[Event]]) -> None:
+        """Records in one record the events that `act` makes of the state, none if it makes none."""
+        journal, client = self._ready()
+        with self._lock:
+            events = act(journal.refresh())
+            if events:
+                client.append(events)
+        journal.refresh()
 
     # ---- cuts ----
 

@@ -6,34 +6,26 @@ taken file is removed behind its last line. Dying before a line is blanked repea
 ids, so they are not made twice.
 """
 
-import json
 import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tailrace.changelog.state import LogState, SnapshotState, TableLog
-from tailrace.contract.driver import SnapshotBody
-from tailrace.contract.resources import SnapshotRequestSpec
+from tailrace.changelog.records import Event
+from tailrace.changelog.state import LogState
 from tailrace.driver.asking import signals
 from tailrace.driver.asking.control import DriverControl
-from tailrace.driver.asking.server import Conflict, Unknown
-from tailrace.driver.asking.signals import Signal, SignalIgnored
-from tailrace.errors import InvalidManifest, Retry
+from tailrace.driver.asking.signal_acts import Act, SignalNotices, act_of
+from tailrace.driver.asking.signals import SignalIgnored
+from tailrace.errors import Retry
 from tailrace.errors.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
 LONGEST_PAUSE = 5.0
 """Between two tries to carry out a signal while the driver starts or capture is away."""
-PREFIX = "signal-"
-"""The beginning of the ids of snapshots that signals asked for."""
-NAMED = 20
-"""Tables that one warning names."""
-SUCCESS = {"completed": ("COMPLETED", "SUCCEEDED"), "failed": ("ABORTED", "SQL_EXCEPTION")}
-"""Debezium's words, by the outcome of a snapshot; without one, it was stopped."""
 
 
 class SignalFile:
@@ -41,17 +33,17 @@ class SignalFile:
         self,
         path: Path,
         dialect: str,
+        notices: SignalNotices,
         monotonic: Callable[[], float] = time.monotonic,
         token: Callable[[], str] = lambda: secrets.token_hex(6),
     ) -> None:
         """`dialect`: sqlglot's name of the source's SQL."""
         self._path = path
         self._dialect = dialect
+        self._notices = notices
         self._monotonic = monotonic
         self._token = token
         self._backoff = Backoff(LONGEST_PAUSE)
-        self._running: dict[str, str] | None = None
-        """Snapshots whose end is not told yet -> their signals. None: not looked for yet."""
         self._fault = ""
 
     def step(self, control: DriverControl) -> None:
@@ -59,7 +51,6 @@ class SignalFile:
         state = control.journal.state if control.journal is not None else LogState()
         if not state.tables or self._backoff.is_waiting(self._monotonic()):
             return  # capture has not looked at the source yet: no name can match
-        self._tell_ends(state)
         try:
             taken = sorted(self._path.parent.glob(f"{_literal(self._path.name)}.taken-*"), key=_age)
             for file in taken:
@@ -101,154 +92,18 @@ class SignalFile:
         except SignalIgnored as error:
             log.warning("line %s of %s is ignored: %s", number, self._path, error)
             return
+        made = list[Act]()
+
+        def act(state: LogState) -> Sequence[Event]:
+            made.append(act_of(signal, place, control, state, self._dialect))
+            return made[-1].events
+
         try:
-            self._signal(signal, place, control)
+            control.carry_out(act)
         except SignalIgnored as error:
             log.warning("signal %r is ignored: %s", signal.id, error)
-
-    def _signal(self, signal: Signal, place: str, control: DriverControl) -> None:
-        match signal.type:
-            case "execute-snapshot":
-                self._execute(signal, place, control)
-            case "stop-snapshot":
-                self._stop(signal, control)
-            case "pause-snapshot" | "resume-snapshot":
-                self._suspend(signal, control)
-            case "log":
-                message = signal.data.get("message")
-                if not isinstance(message, str):
-                    raise SignalIgnored("it has no message", 'Write {"message": "…"}.')
-                position = control.position_text(_state(control).position)
-                log.info("signal %r: %s", signal.id, message.replace("{}", position))
-            case _ if signal.type in signals.WATERMARKS:
-                return
-            case _:
-                known = ", ".join(signals.TYPES)
-                raise SignalIgnored(f"type {signal.type!r} is not supported", f"Use one of {known}.")
-
-    def _execute(self, signal: Signal, place: str, control: DriverControl) -> None:
-        asked = signals.execution(signal.data, self._dialect)
-        state = _state(control)
-        captured = sorted((t for t in state.tables.values() if not t.removed), key=lambda t: t.schema.name)
-        unmet = [p.pattern for p in asked.tables if not any(signals.named(t, (p,)) for t in captured)]
-        if unmet:
-            names = ", ".join(t.schema.name for t in captured[:NAMED])
-            log.warning(
-                "signal %r: no captured table matches %s (captured: %s). Fix: Correct data-collections; names are"
-                " regular expressions.",
-                signal.id, ", ".join(unmet), names,
-            )  # fmt: skip
-        if asked.blocking:
-            log.info("signal %r: the snapshot runs beside the stream, which a blocking one would stop", signal.id)
-        if asked.surrogate_key:
-            log.info("signal %r: surrogate-key is not used, chunks are ranges of the table's key", signal.id)
-        for table in captured:
-            if signals.named(table, asked.tables):
-                self._read(signal, f"{PREFIX}{place}-{table.table_id}", table, asked.where(table), control)
-
-    def _read(
-        self, signal: Signal, snapshot_id: str, table: TableLog, where: str | None, control: DriverControl
-    ) -> None:
-        """A snapshot for each table: a signal may stop one of them."""
-        name = table.schema.name
-        if re.search(r"[*?]", name):
-            log.warning(
-                "signal %r: table %s is not read: its name has * or ?. Fix: Use a SnapshotRequest.", signal.id, name
-            )
             return
-        if snapshot_id in _state(control).snapshots:
-            return  # planned before the process died, or before capture went away
-        try:
-            spec = SnapshotRequestSpec(replicator=control.name, tables=(name,), where=where)
-            control.request(snapshot_id, SnapshotBody(name=signal.id, spec=spec))
-        except (InvalidManifest, Conflict, ValueError) as error:
-            log.warning("signal %r: table %s is not read: %s", signal.id, name, error)
-            return
-        control.follow()
-        self._told(signal.id, "STARTED", [name])
-        if self._running is not None:
-            self._running[snapshot_id] = signal.id
-
-    def _stop(self, signal: Signal, control: DriverControl) -> None:
-        patterns = signals.collections(signal.data)
-        state, met = _state(control), False
-        for snapshot_id, snapshot in _running(state):
-            tables = [state.tables[i] for i in snapshot.plan.tables if i in state.tables]
-            concerned = [t for t in tables if not patterns or signals.named(t, patterns)]
-            if not concerned:
-                continue
-            met = True
-            if len(concerned) < len(tables):
-                log.warning(
-                    "signal %r: snapshot %s continues: it reads other tables as well. Fix: Run `tailrace stop`.",
-                    signal.id, snapshot_id,
-                )  # fmt: skip
-                continue
-            try:
-                control.stop_snapshot(snapshot_id)
-            except Unknown:
-                continue  # it has ended and was forgotten
-        control.follow()
-        if not met:
-            log.info("signal %r: no snapshot runs that it could stop", signal.id)
-
-    def _suspend(self, signal: Signal, control: DriverControl) -> None:
-        pauses = signal.type == "pause-snapshot"
-        state = _state(control)
-        for snapshot_id, snapshot in _running(state):
-            if snapshot.suspended == pauses:
-                continue
-            try:
-                control.suspend_snapshot(snapshot_id, pauses)
-            except Unknown:
-                continue  # it has ended and was forgotten
-            names = [state.tables[i].schema.name for i in snapshot.plan.tables if i in state.tables]
-            self._told(signal.id, "PAUSED" if pauses else "RESUMED", names)
-        control.follow()
-
-    # ---- answers ----
-
-    def _tell_ends(self, state: LogState) -> None:
-        if self._running is None:
-            mine = ((i, s) for i, s in state.snapshots.items() if i.startswith(PREFIX) and s.ended is None)
-            self._running = {i: s.plan.request or i for i, s in mine}
-        for snapshot_id, signal_id in list(self._running.items()):
-            snapshot = state.snapshots.get(snapshot_id)
-            if snapshot is not None and snapshot.ended is None:
-                continue
-            del self._running[snapshot_id]
-            if snapshot is None or snapshot.ended is None:
-                continue
-            word, status = SUCCESS.get(snapshot.ended.outcome, ("ABORTED", None))
-            names = [state.tables[i].schema.name for i in snapshot.plan.tables if i in state.tables]
-            rows = sum(t.rows_done for t in snapshot.tables.values())
-            more = {"total_rows_scanned": str(rows)} | ({} if status is None else {"status": status})
-            self._told(signal_id, word, names, **more)
-
-    def _told(self, signal_id: str, kind: str, names: list[str], **more: str) -> None:
-        """One line in the form of Debezium's notifications."""
-        said = {
-            "id": signal_id,
-            "aggregate_type": "Incremental Snapshot",
-            "type": kind,
-            "additional_data": {"data_collections": ",".join(names), **more},
-            "timestamp": int(time.time() * 1000),
-        }
-        log.info("notification %s", json.dumps(said))
-
-
-def _state(control: DriverControl) -> LogState:
-    if control.journal is None:
-        raise Retry("the driver is still starting", "")
-    return control.journal.refresh()
-
-
-def _running(state: LogState) -> Iterator[tuple[str, SnapshotState]]:
-    """Those that somebody asked for; first ones and re-reads are Tailrace's own, verifications read nothing."""
-    for snapshot_id, snapshot in list(state.snapshots.items()):
-        plan = snapshot.plan
-        if snapshot.ended is None and plan.reason == "request" and not plan.verify and not plan.resync:
-            yield snapshot_id, snapshot
+        self._notices.done(made[-1])
 
 
 def _replace(file: Path, content: bytes) -> None:

@@ -6,19 +6,20 @@ Names of tables are regular expressions there, fully matched against `schema.tab
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from tailrace.changelog.state import TableLog
 
-WATERMARKS = ("snapshot-window-open", "snapshot-window-close")
-"""Debezium writes rows of these types itself."""
 TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log")
+EXAMPLE = '{"data-collections": ["public.orders"]}'
 LONGEST_CONDITION = 4096
 """Characters; the limit of a SnapshotRequest."""
 
@@ -38,10 +39,23 @@ class Signal:
 
 
 @dataclass(frozen=True)
+class CollectionPattern:
+    """A regular expression that matches the whole of a name. By an engine whose time is linear: one that tries back
+    and forth could take years for a short name."""
+
+    pattern: str
+
+    def matches(self, names: Sequence[str]) -> list[bool]:
+        """`ArrowInvalid`: it is no expression."""
+        found = pc.match_substring_regex(pa.array(names, pa.string()), rf"\A(?s:{self.pattern})\z")
+        return [bool(one) for one in found.to_pylist()]
+
+
+@dataclass(frozen=True)
 class SelectedRows:
     """The rows to read of the tables that match."""
 
-    tables: re.Pattern[str]
+    tables: CollectionPattern
     where: str | None
     """None: all rows."""
 
@@ -50,14 +64,14 @@ class SelectedRows:
 class Execution:
     """The content of `execute-snapshot`."""
 
-    tables: tuple[re.Pattern[str], ...]
+    tables: tuple[CollectionPattern, ...]
     conditions: tuple[SelectedRows, ...]
     blocking: bool
     surrogate_key: bool
 
     def where(self, table: TableLog) -> str | None:
         """The first condition that matches counts, as in Debezium."""
-        return next((c.where for c in self.conditions if named(table, (c.tables,))), None)
+        return next((c.where for c in self.conditions if matches((c.tables,), (table,))), None)
 
 
 def parse(line: str) -> Signal:
@@ -67,9 +81,13 @@ def parse(line: str) -> Signal:
         raise SignalIgnored("the line is not JSON", "Write one object with id, type and data a line.") from error
     if not isinstance(found, dict):
         raise SignalIgnored("the line is no JSON object", "Write one object with id, type and data a line.")
-    named_id, kind, data = found.get("id"), found.get("type"), found.get("data")
+    return signal(found.get("id"), found.get("type"), found.get("data"), "the line")
+
+
+def signal(named_id: object, kind: object, data: object, where: str) -> Signal:
+    """`where`: what has the three."""
     if not isinstance(named_id, str) or not named_id:
-        raise SignalIgnored("the line has no id", 'Add "id", a text that is found again in the log.')
+        raise SignalIgnored(f"{where} has no id", "Give it a text as its id, which is found again in the log.")
     if not isinstance(kind, str):
         raise SignalIgnored(f"signal {named_id!r} has no type", f"Add one of {', '.join(TYPES)}.")
     return Signal(named_id, kind, _data(named_id, data))
@@ -80,11 +98,11 @@ def _data(named_id: str, data: object) -> Mapping[str, Any]:
         try:
             data = json.loads(data)
         except (ValueError, RecursionError) as error:
-            raise SignalIgnored(f"data of signal {named_id!r} is not JSON", "Correct it.") from error
+            raise SignalIgnored(f"data of signal {named_id!r} is not JSON", f"Write {EXAMPLE}.") from error
     if data is None or data == "":
         return {}
     if not isinstance(data, dict):
-        raise SignalIgnored(f"data of signal {named_id!r} is no JSON object", 'Write {"data-collections": [...]}.')
+        raise SignalIgnored(f"data of signal {named_id!r} is no JSON object", f"Write {EXAMPLE}.")
     return data
 
 
@@ -103,7 +121,7 @@ def execution(data: Mapping[str, Any], dialect: str) -> Execution:
     conditions = [_condition(item, dialect) for item in given]
     of_all = data.get("additional-condition")
     if of_all is not None:
-        conditions.append(SelectedRows(re.compile(".*", re.DOTALL), where_of(of_all, dialect)))
+        conditions.append(SelectedRows(CollectionPattern(".*"), where_of(of_all, dialect)))
     return Execution(tables, tuple(conditions), kind == "blocking", bool(data.get("surrogate-key")))
 
 
@@ -113,7 +131,7 @@ def _condition(item: object, dialect: str) -> SelectedRows:
     return SelectedRows(_pattern(item.get("data-collection")), where_of(item["filter"], dialect))
 
 
-def collections(data: Mapping[str, Any]) -> tuple[re.Pattern[str], ...]:
+def collections(data: Mapping[str, Any]) -> tuple[CollectionPattern, ...]:
     given = data.get("data-collections")
     given = [] if given is None else given
     if not isinstance(given, list):
@@ -121,20 +139,35 @@ def collections(data: Mapping[str, Any]) -> tuple[re.Pattern[str], ...]:
     return tuple(_pattern(item) for item in given)
 
 
-def _pattern(item: object) -> re.Pattern[str]:
+def _pattern(item: object) -> CollectionPattern:
     if not isinstance(item, str) or not item:
         raise SignalIgnored(f"{item!r} is no name of a data collection", 'Write "schema.table".')
+    pattern = CollectionPattern(item.strip())
     try:
-        return re.compile(item.strip(), re.DOTALL)
-    except re.error as error:
-        raise SignalIgnored(f"{item!r} is no regular expression ({error})", "Correct it.") from error
+        pc.match_substring_regex(pa.array([""]), pattern.pattern)
+    except pa.ArrowInvalid as error:
+        why = str(error).partition(": ")[2] or str(error)
+        raise SignalIgnored(
+            f"{item!r} is no regular expression, or one that looks around or back ({why})",
+            r'Write a name, or an expression such as "public\\.ord.*".',
+        ) from error
+    return pattern
 
 
-def named(table: TableLog, patterns: Iterable[re.Pattern[str]]) -> bool:
-    """Debezium's statements may quote names that have dots or capital letters."""
-    schema, name = table.schema.schema_name, table.schema.table_name
-    forms = (f"{schema}.{name}", f'"{schema}"."{name}"', f"`{schema}`.`{name}`")
-    return any(pattern.fullmatch(form) for pattern in patterns for form in forms)
+def matches(patterns: Sequence[CollectionPattern], tables: Sequence[TableLog]) -> list[TableLog]:
+    """The tables that a pattern names. Debezium's statements may quote names that have dots or capital letters."""
+    forms = [form for table in tables for form in _forms(table.schema.schema_name, table.schema.table_name)]
+    found = set[int]()
+    for pattern in patterns:
+        found |= {place // FORMS for place, matched in enumerate(pattern.matches(forms)) if matched}
+    return [table for place, table in enumerate(tables) if place in found]
+
+
+FORMS = 3
+
+
+def _forms(schema: str, table: str) -> tuple[str, str, str]:
+    return f"{schema}.{table}", f'"{schema}"."{table}"', f"`{schema}`.`{table}`"
 
 
 def where_of(given: object, dialect: str) -> str | None:
@@ -143,11 +176,10 @@ def where_of(given: object, dialect: str) -> str | None:
     if not isinstance(given, str) or not given.strip():
         raise SignalIgnored("the filter is empty", "Leave it out, or write a condition on the source's columns.")
     text = given.strip().rstrip(";").strip()
-    selects = re.match(r"select\b", text, re.IGNORECASE) is not None
-    where = _of_select(text, dialect) if selects else _checked(text, dialect)
-    if where is not None and len(where) > LONGEST_CONDITION:
+    if len(text) > LONGEST_CONDITION:
         raise SignalIgnored(f"the filter has more than {LONGEST_CONDITION} characters", "Shorten it.")
-    return where
+    selects = re.match(r"select\b", text, re.IGNORECASE) is not None
+    return _of_select(text, dialect) if selects else _checked(text, dialect)
 
 
 def _of_select(text: str, dialect: str) -> str | None:

@@ -239,6 +239,7 @@ def render(status: Status) -> RenderableType:
     parts += _converging(status)
     parts += _differing(status)
     parts += _cuts(status)
+    parts += _signals(status)
     parts += _faults(status)
     return Group(*parts)
 
@@ -283,6 +284,19 @@ def _cuts(status: Status) -> list[RenderableType]:
         return []
     age, state = seconds(max(status.updated_at - cuts.made, 0.0)), "complete" if cuts.complete else "not complete"
     return [f"{cuts.kept} cuts, the last ({cuts.last}, {state}) {age} ago"]
+
+
+def _signals(status: Status) -> list[RenderableType]:
+    """The last one, and the last that was ignored, in full."""
+    if not status.signals:
+        return []
+    last = status.signals[-1]
+    age = seconds(max(status.updated_at - last.received, 0.0))
+    lines: list[RenderableType] = [f"last signal {visible(last.id or '')} ({last.state.lower()}) {age} ago"]
+    wrong = [one for one in status.signals if one.message]
+    for one in wrong[-1:]:
+        lines.append(Text.assemble((f"signal {visible(one.id or '')} ", "bold"), (visible(one.message), "yellow")))
+    return lines
 
 
 def _faults(status: Status) -> list[RenderableType]:

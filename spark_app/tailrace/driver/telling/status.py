@@ -13,7 +13,7 @@ from tailrace.changelog.dropped import due
 from tailrace.changelog.logged import Verified, converging
 from tailrace.changelog.records.snapshots import ComparisonResult, ReadFailure
 from tailrace.changelog.records.terms import Position, RecordNumber
-from tailrace.changelog.state import LogState, SnapshotState, TableLog
+from tailrace.changelog.state import LoggedSignal, LogState, SnapshotState, TableLog
 from tailrace.contract.status import (
     ApplyStatus,
     Assessment,
@@ -24,6 +24,7 @@ from tailrace.contract.status import (
     DroppedCopy,
     Fault,
     NulledColumn,
+    SignalReport,
     SnapshotStatus,
     SnapshotTableProgress,
     State,
@@ -36,6 +37,8 @@ from tailrace.contract.status import (
 from tailrace.contract.status import SnapshotState as SnapshotWord
 from tailrace.errors import RESYNC, LogTrimmed
 from tailrace.snapshot.chunks import TableRun
+
+SHOWN_SIGNALS = 20
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,7 @@ def assemble(at: Moment) -> Status:
         dropping=_dropping(at),
         assessment=at.assessment,
         cuts=_cuts(at.log),
+        signals=tuple(map(_signal, list(at.log.signals.values())[-SHOWN_SIGNALS:])),
         executors_wanted=at.executors_wanted,
         fault=at.fault,
     )
@@ -117,6 +121,18 @@ def _dropping(at: Moment) -> tuple[DroppedCopy, ...]:
     """While the target stands still, too."""
     places = sorted(dropped.place for dropped in due(at.log))
     return tuple(DroppedCopy(name=".".join(place), fault=at.not_deleted.get(place)) for place in places)
+
+
+def _signal(logged: LoggedSignal) -> SignalReport:
+    signal, answer = logged.signal, logged.answer
+    return SignalReport(
+        sequence=signal.seq,
+        id=signal.id,
+        type=signal.type,
+        received=logged.received_at / 1e6,
+        state="Open" if answer is None else "Done" if answer.outcome == "done" else "Ignored",
+        message="" if answer is None else answer.message,
+    )
 
 
 def _cuts(log: LogState) -> CutsStatus | None:

@@ -20,6 +20,7 @@ from tailrace.errors import TableStop
 from tailrace.sources.api import Changes, TableRows
 from tailrace.sources.log.blocks import Block, Mark, Places
 from tailrace.sources.log.tables import StreamTables
+from tailrace.sources.signals import SignalRow
 from tailrace.sources.stops import stopping
 
 Form = TypeVar("Form")
@@ -44,6 +45,8 @@ class BlockEvents:
     """The stops by table id: from this item on the table is not captured."""
     truncates: list[tuple[int, Sequence[int]]] = field(default_factory=list)
     """(item, table ids)."""
+    signals: list[tuple[int, int, SignalRow]] = field(default_factory=list)
+    """(item, place among the item's changes, row of the signal table)."""
 
     def stop(self, table_id: int, index: int, error: TableStop) -> None:
         self.stops[table_id] = (index, error)
@@ -56,6 +59,11 @@ class BlockEvents:
     def count_truncates(self, counts: Places) -> None:
         for index, table_ids in self.truncates:
             counts[index] = len(self.truncated(index, table_ids))
+
+    def count_signals(self, counts: Places) -> None:
+        """Where the table is not copied, these rows alone take sequences."""
+        for index, place, _ in self.signals:
+            counts[index] = max(int(counts[index]), place + 1)
 
     def changes(
         self,
@@ -94,6 +102,8 @@ class BlockEvents:
             transaction = f"{mark(index).prefix}{mark(index).number}"
             for seq, table_id in enumerate(self.truncated(index, table_ids), int(firsts[index])):
                 events.append((index, Truncated(table_id=table_id, seq=Seq(seq), transaction=transaction)))
+        for index, place, row in self.signals:
+            events.append((index, row.event(Seq(int(firsts[index]) + place))))
         for table_id, (index, error) in self.stops.items():
             events.append((index, stopping(table_id, Seq(int(firsts[index]) - 1), error)))
         return [event for _, event in sorted(events, key=lambda e: e[0])]

@@ -17,7 +17,7 @@ from tailrace.databases.mysql.connect import Connection, server_of
 from tailrace.sources import patterns
 from tailrace.sources.api import Patience, RemovalProof, RemovalStep, StreamContext
 from tailrace.sources.findings import Examination, TableSize, refuse
-from tailrace.sources.mysql import admission, preflight
+from tailrace.sources.mysql import admission, preflight, signal_table
 from tailrace.sources.mysql.catalog import discover, of_other_case
 from tailrace.sources.mysql.facts import Facts, observe
 from tailrace.sources.mysql.log.stream import MysqlStream
@@ -81,12 +81,13 @@ class MysqlSubscription:
 
     def examine(self, origin: Origin | None, renewing: bool) -> Examination:
         spec = self._replicator.spec
-        tables = discover(self._connection, spec.tables, spec.read_options)
+        tables = discover(self._connection, spec.read_tables, spec.read_options)
         facts = observe(self._connection, tables)
         found = sizes(self._connection, tables)
         described = (describe(t, found.get(identity(t.schema_name, t.table_name), TableSize())) for t in tables)
         case = tuple(of_other_case(self._connection, spec.tables, spec.options, tables))
-        return Examination(findings=preflight.check(facts), tables=tuple(described), of_other_case=case)
+        findings = (*preflight.check(facts), *signal_table.findings(self._connection, spec.source))
+        return Examination(findings=findings, tables=tuple(described), of_other_case=case)
 
     def check(self, origin: Origin, point: Callable[[], ResumePoint], renewing: bool) -> None:
         self.admit(origin, point(), renewing)
@@ -102,9 +103,9 @@ class MysqlSubscription:
 
     def _require_fit(self) -> Facts:
         spec = self._replicator.spec
-        tables = discover(self._connection, spec.tables, spec.read_options)
+        tables = discover(self._connection, spec.read_tables, spec.read_options)
         facts = observe(self._connection, tables)
-        findings = preflight.check(facts)
+        findings = (*preflight.check(facts), *signal_table.findings(self._connection, spec.source))
         for finding in findings:
             if finding.level == "warn" or finding.name == "tables":
                 fix = f". Fix: {finding.fix}" if finding.fix else ""

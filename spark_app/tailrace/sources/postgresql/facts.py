@@ -12,8 +12,9 @@ from psycopg.rows import DictRow, dict_row
 from tailrace.contract.resources import SourceSpec
 from tailrace.databases.postgresql.connect import Connection, source_errors
 from tailrace.errors import TableStop
-from tailrace.sources.postgresql import publication
+from tailrace.sources.postgresql import publication, signal_table
 from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.postgresql.signal_table import Signals
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ class Facts:
     slot: SlotFacts | None
     publication: PublicationFacts | None
     tables: tuple[TableFacts, ...]
+    signals: Signals | None = None
+    """None: `source.signalTable` is not set."""
 
 
 _SERVER = """
@@ -150,6 +153,7 @@ def observe(connection: Connection, source: SourceSpec, made: tuple[str, str], t
             slot=SlotFacts(**slot) if slot else None,
             publication=_publication(connection, cursor, publication_name, tables),
             tables=_tables(cursor, tables, server["version"]),
+            signals=signal_table.look(connection, source),
         )
 
 

@@ -11,6 +11,7 @@ from psycopg import sql
 from tailrace.databases.postgresql.connect import Connection
 from tailrace.errors import TableStop
 from tailrace.sources.findings import Finding, Level, refuse
+from tailrace.sources.postgresql import signal_table
 from tailrace.sources.postgresql.facts import Facts, TableFacts
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.publication import GENERATED_SINCE, grant, harmful
@@ -265,6 +266,15 @@ def tables(facts: Facts) -> Iterator[Finding]:
             yield Finding("keyless", "warn", message, fix, t.table.name)
 
 
+def signals(facts: Facts) -> Iterator[Finding]:
+    found, table = facts.publication, facts.signals.table if facts.signals is not None else None
+    inside = found is not None and table is not None and (found.all_tables or table.oid in found.tables)
+    ours = not facts.publication_given
+    yield from signal_table.findings(
+        facts.signals, signal_table.Membership(facts.publication_name, inside, ours, facts.version)
+    )
+
+
 def collations(facts: Facts) -> Iterator[Finding]:
     for t in facts.tables:
         if t.collations:
@@ -295,5 +305,6 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     tables,
     published,
     rights,
+    signals,
     collations,
 )

@@ -62,14 +62,14 @@ class PgSubscription:
 
     def begin(self, origin: Origin, patience: Patience) -> ResumePoint:
         names = Names.of(self._replicator, origin.log_id)
-        making = start.Making(self._config, self._connection, names, self._root, patience)
+        making = start.Making(self._config, self._connection, names, self._replicator.spec.source, self._root, patience)
         return ResumePoint(making.begin(self._to_publish))
 
     def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], ResumePoint]:
         names, server = Names.of_log(self._replicator, origin), slots.identify(self._connection)
         fit = start.fit_tables(self._connection, self._replicator, names, renewing=True)
         tables = start.publishable(self._connection, names, fit, inside=False)
-        making = start.Making(self._config, self._connection, names, self._root, patience)
+        making = start.Making(self._config, self._connection, names, self._replicator.spec.source, self._root, patience)
         return admission.identity(server, names), ResumePoint(making.renew(tables))
 
     def failed_over(self, origin: Origin, point: ResumePoint) -> None:
@@ -87,7 +87,7 @@ class PgSubscription:
 
     def examine(self, origin: Origin | None, renewing: bool) -> Examination:
         spec, names = self._replicator.spec, Names.of_log(self._replicator, origin)
-        tables = discover(self._connection, spec.tables, spec.read_options)
+        tables = discover(self._connection, spec.read_tables, spec.read_options)
         found = preflight.check(observe(self._connection, spec.source, names.both, tables))
         spared = renewing and names.slot_is_ours
         measured = sizes(self._connection, tables)

@@ -15,6 +15,7 @@ from tailrace.changelog.records.snapshots import SnapshotEnded, SnapshotPlanned,
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState
 from tailrace.driver.asking.control import DriverControl
+from tailrace.driver.asking.signal_acts import SignalNotices
 from tailrace.driver.asking.signal_file import SignalFile
 from tailrace.errors import Retry
 
@@ -67,13 +68,17 @@ class Life:
 
     def __init__(self, path: Path, journal: Log) -> None:
         self.clock = 0.0
-        self.file = SignalFile(path, "postgres", lambda: self.clock, lambda: f"t{next(self.tokens)}")
+        self.journal = journal
+        self.notices = SignalNotices()
+        token = lambda: f"t{next(self.tokens)}"  # noqa: E731
+        self.file = SignalFile(path, "postgres", self.notices, lambda: self.clock, token)
         self.control = DriverControl("shop")
         self.control.journal, self.control.client = cast(SharedJournal, journal), cast(CaptureClient, journal)
 
     def turn(self, times: int = 2) -> None:
         for _ in range(times):
             self.clock += 10
+            self.notices.look(self.journal.state)
             self.file.step(self.control)
 
 
@@ -84,7 +89,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def told(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    with caplog.at_level(logging.INFO, "tailrace.driver.asking.signal_file"):
+    with caplog.at_level(logging.INFO, "tailrace.driver.asking"):
         yield caplog
 
 

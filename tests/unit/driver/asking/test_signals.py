@@ -49,11 +49,15 @@ def test_a_broken_line_is_named(line: str, why: str) -> None:
 
 
 def test_names_are_regular_expressions_matched_as_a_whole() -> None:
-    orders = table("public", "orders")
-    assert signals.named(orders, asked({"data-collections": ["public.orders"]}).tables)
-    assert signals.named(orders, asked({"data-collections": ["public\\.ord.*"]}).tables)
-    assert signals.named(orders, asked({"data-collections": ['"public"."orders"']}).tables), "as when names have dots"
-    assert not signals.named(orders, asked({"data-collections": ["public.order", "orders"]}).tables)
+    orders = [table("public", "orders")]
+
+    def named(patterns: list[str]) -> bool:
+        return signals.matches(asked({"data-collections": patterns}).tables, orders) == orders
+
+    assert named(["public.orders"])
+    assert named(["public\\.ord.*"])
+    assert named(['"public"."orders"']), "as when names have dots"
+    assert not named(["public.order", "orders"])
 
 
 def test_each_table_has_the_filter_that_names_it() -> None:
@@ -105,6 +109,8 @@ def test_a_filter_that_is_no_condition_is_refused(dialect: str, given: object) -
         ({}, "data-collections is missing"),
         ({"data-collections": "public.a"}, "no list"),
         ({"data-collections": ["("]}, "no regular expression"),
+        ({"data-collections": ["a.b)|(c"]}, "no regular expression"),
+        ({"data-collections": ["(?=a).*"]}, "no regular expression"),
         ({"data-collections": [5]}, "no name of a data collection"),
         ({"data-collections": ["a.b"], "type": "full"}, "'full' is no type of snapshot"),
         ({"data-collections": ["a.b"], "additional-conditions": {}}, "no list"),
@@ -114,3 +120,15 @@ def test_a_filter_that_is_no_condition_is_refused(dialect: str, given: object) -
 def test_wrong_data_of_execute_snapshot_is_named(data: dict[str, Any], why: str) -> None:
     with pytest.raises(SignalIgnored, match=why):
         execution(data, "postgres")
+
+
+def test_an_expression_that_another_engine_tries_for_years_is_matched_at_once() -> None:
+    """Behind so many letters an engine that goes back has 2^60 ways to try."""
+    long = [table("public", "a" * 60)]
+    assert signals.matches(asked({"data-collections": ["public.(a+)+b"]}).tables, long) == []
+    assert signals.matches(asked({"data-collections": ["public.(a+)+"]}).tables, long) == long
+
+
+def test_a_filter_is_measured_before_it_is_read() -> None:
+    with pytest.raises(SignalIgnored, match="more than 4096 characters"):
+        where_of("(" * 5000, "postgres")

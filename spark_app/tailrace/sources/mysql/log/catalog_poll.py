@@ -25,8 +25,10 @@ from tailrace.sources.mysql.log.in_place import alike, step
 from tailrace.sources.mysql.log.statements import ColumnAction, Effect
 from tailrace.sources.mysql.log.tables import Captured, CapturedTables, followed
 from tailrace.sources.mysql.model import MysqlTable, quoted
+from tailrace.sources.mysql.signal_table import obstacle
 from tailrace.sources.patterns import selected
 from tailrace.sources.resyncs import ending, former_places, renewal_plan, resyncs
+from tailrace.sources.signals import SignalTable, SignalTableFault
 from tailrace.sources.stops import EVOLVED, is_mended, starts_over, stopped, stopping
 
 log = logging.getLogger(__name__)
@@ -62,6 +64,7 @@ class CatalogPoll:
         self._sink = context.sink
         self._settle = context.settle
         self._progress = progress
+        self._signals = SignalTableFault()
         self.of_other_case = list[str]()
         """Sentences about patterns whose case is not the catalog's, at the last look."""
         self._since: dict[int, tuple[TableSchema | None, Position]] = {}
@@ -77,6 +80,7 @@ class CatalogPoll:
     def poll(self) -> None:
         found, state = self._look(), self._sink.state
         self._note_case(found)
+        self._note_signals()
         asked = {i: snapshot for i, snapshot in resyncs(state).items() if i in self._tables.known and i in found}
         anew = [i for i in self._starting_over(found) if i not in asked]
         fresh = [t for i, t in found.items() if i not in asked and self._is_fresh(t)]
@@ -99,6 +103,11 @@ class CatalogPoll:
         for text in self.of_other_case:
             if text not in before:
                 log.warning("%s", text)
+
+    def _note_signals(self) -> None:
+        signals = SignalTable.of(self._replicator.spec.source)
+        if signals is not None:
+            self._signals.found(obstacle(self._connection, signals))
 
     def _freed(self, found: Found) -> list[Event]:
         """Names of dropped tables that no other table has at the second look after: one that has is captured first, and
@@ -202,7 +211,7 @@ class CatalogPoll:
     def _look(self) -> dict[int, MysqlTable]:
         spec = self._replicator.spec
         with source_errors("looking at the catalog"):
-            return {t.id: t for t in discover(self._connection, spec.tables, spec.read_options)}
+            return {t.id: t for t in discover(self._connection, spec.read_tables, spec.read_options)}
 
     def _lookup(self, table_id: int) -> MysqlTable | None:
         with source_errors("looking at a table"):
@@ -287,7 +296,7 @@ class CatalogPoll:
         """The server hides the table from users without a right on it, or would not show it if it were there."""
         name = schema.schema_name, schema.table_name
         with source_errors("looking at the catalog"):
-            return selected(self._replicator.spec.tables, *name) and hidden(self._connection, *name)
+            return selected(self._replicator.spec.read_tables, *name) and hidden(self._connection, *name)
 
     def _missing(self, schema: TableSchema) -> list[Event]:
         if not self._is_hidden(schema):

@@ -19,8 +19,9 @@ from tailrace.sources.api import Changes, TableRows
 from tailrace.sources.log.decode import BlockEvents, Evolved, first_failing
 from tailrace.sources.mysql.log.blocks import TRUNCATE, UNCERTAIN, EventBlock
 from tailrace.sources.mysql.log.columns import Buffer
-from tailrace.sources.mysql.log.rows import ROW_IMAGE_FIX, Part, RowForm, Span
+from tailrace.sources.mysql.log.rows import INSERTS, ROW_IMAGE_FIX, Part, RowForm, Span
 from tailrace.sources.mysql.log.rows import decode as decode_rows
+from tailrace.sources.mysql.log.signal_rows import SignalRows
 from tailrace.sources.mysql.log.tables import CapturedTables
 from tailrace.sources.mysql.log.walk import Flags, Places
 
@@ -38,8 +39,10 @@ class _Pass(BlockEvents):
 
 
 class Decoder:
-    def __init__(self, tables: CapturedTables) -> None:
+    def __init__(self, tables: CapturedTables, signals: SignalRows | None = None) -> None:
+        """`signals`: reads the rows of the signal table, if there is one."""
         self._tables = tables
+        self._signals = signals
         self._unknown = set[int]()
 
     def take_unknown(self) -> set[int]:
@@ -53,6 +56,7 @@ class Decoder:
         while walked is None:
             walked = self._attempt(now, counts)
         now.count_truncates(counts)
+        now.count_signals(counts)
         firsts = next_seq + np.cumsum(counts) - counts
         mark_of = block.mark_of()
         times = np.array([m.commit_ts for m in block.marks], np.int64)[mark_of]
@@ -71,12 +75,20 @@ class Decoder:
             if kind == TRUNCATE:
                 now.truncates += [(index, [self._tables.number(form)]) for index in places.tolist()]
                 continue
+            if self._signals is not None and kind % UNCERTAIN in INSERTS and self._tables.has_signals(form):
+                self._read_signals(now, self._signals, form, kind % UNCERTAIN, places)
             if form not in resolved:
                 resolved[form] = self._resolve(now, form, first)
             found = resolved[form]
             if found is not None:
                 now.spans.append(Span(found, kind, places, now.starts[places], now.ends[places]))
         return now
+
+    def _read_signals(self, now: _Pass, signals: SignalRows, form: bytes, kind: int, places: Places) -> None:
+        described = self._tables.described(form)
+        for index in places.tolist():
+            found = signals.of(now.buffer, described, kind, int(now.starts[index]), int(now.ends[index]))
+            now.signals += [(index, place, row) for place, row in found]
 
     def _resolve(self, now: _Pass, form: bytes, index: int) -> RowForm | None:
         try:

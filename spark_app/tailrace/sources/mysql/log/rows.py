@@ -86,6 +86,28 @@ class Span:
     ends: Places
 
 
+@dataclass(frozen=True)
+class Inserted:
+    """The values of an event with inserted rows."""
+
+    rows: int
+    cells: dict[int, Cells]
+    """By the place of the column; one that the event does not have is missing."""
+
+
+def inserted(buffer: Buffer, table: TableMap, kind: int, start: int, end: int) -> Inserted:
+    """One event, as its table map describes it."""
+    names = {"schema_name": table.schema_name, "table_name": table.table_name}
+    form = RowForm(table, TableSchema(table_id=0, version=0, columns=(), **names), (), ())
+    places = (np.array([place], np.int64) for place in (0, start, end))
+    span = Span(form, kind, *places)
+    first, present = _first_rows(buffer, span)
+    image = np.flatnonzero(present[0][0])
+    walked = walk(buffer.bytes, first, span.ends, [[table.columns[place] for place in image]], None)
+    cells = dict(zip(map(int, image), walked.images[0], strict=True)) if len(walked.event) else {}
+    return Inserted(len(walked.event), cells)
+
+
 def decode(buffer: Buffer, span: Span) -> tuple[list[Part], NDArray[np.int64]]:
     """The parts, and how many sequences each event took. `TableStop` where an image or a value cannot be taken over."""
     if span.kind < UNCERTAIN:

@@ -35,6 +35,7 @@ from tailrace.sources.mysql.log.executed import Executed
 from tailrace.sources.mysql.log.foreign_keys import ForeignKeys, LogEnds
 from tailrace.sources.mysql.log.framing import Event, EventBatch
 from tailrace.sources.mysql.log.log_position import StartingPoint
+from tailrace.sources.mysql.log.signal_rows import SignalRows
 from tailrace.sources.mysql.log.statements import (
     STRENGTH,
     ColumnAction,
@@ -58,6 +59,7 @@ from tailrace.sources.mysql.preflight import UNLOGGED
 from tailrace.sources.mysql.source_config import SourceConfig
 from tailrace.sources.mysql.state import SourceState
 from tailrace.sources.mysql.visibility import position_text, snapshot_text
+from tailrace.sources.signals import SignalTable
 from tailrace.sources.stops import evolves, stands_still
 
 log = logging.getLogger(__name__)
@@ -95,6 +97,7 @@ class MysqlStream(LogStream[LogConnection]):
             evolves=lambda schema: evolves(schema, replicator.spec),
             stands_still=lambda schema: stands_still(schema, replicator.spec),
             unread=self._is_unread,
+            signals=SignalTable.of(replicator.spec.source),
         )
         self._take_over()
         state = context.sink.state
@@ -105,7 +108,7 @@ class MysqlStream(LogStream[LogConnection]):
         self._assembler = Assembler(
             self, self._executed, held, context.memory, start, may_have_lost=self._may_have_lost
         )
-        self._decoder = Decoder(self._tables)
+        self._decoder = Decoder(self._tables, SignalRows(self._charsets))
         self._poll = CatalogPoll(
             replicator, connection, self._tables, context, StreamProgress(lambda: self.position, self._edge, self._end)
         )
@@ -203,7 +206,9 @@ class MysqlStream(LogStream[LogConnection]):
     def wants(self, form: bytes) -> bool:
         """A table that a statement of the open transaction re-created begins behind the transaction."""
         number = self._tables.number(form)
-        return self._tables.is_captured(number) and self._touched.get(number) not in (Effect.REPLACED, Effect.DROPPED)
+        if not self._tables.is_captured(number):
+            return self._tables.has_signals(form)
+        return self._touched.get(number) not in (Effect.REPLACED, Effect.DROPPED)
 
     def rows(self, block: EventBlock) -> None:
         changes = self._decoder.decode(block, self._sink.next_seq)
@@ -250,7 +255,8 @@ class MysqlStream(LogStream[LogConnection]):
             log.warning(
                 "an XA transaction was decided that the log does not have as prepared: all tables are read again"
             )
-        self._touch_all(self._tables.known if forms is None else {self._tables.number(form) for form in forms})
+        numbers = self._tables.known if forms is None else {self._tables.number(form) for form in forms}
+        self._touch_all(i for i in numbers if self._tables.is_known(i))  # not the signal table's
 
     def _touch_all(self, table_ids: Iterable[int]) -> None:
         for table_id in table_ids:

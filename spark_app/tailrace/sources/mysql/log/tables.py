@@ -38,6 +38,7 @@ from tailrace.sources.mysql.log.table_map import TYPED_ARRAY, TableMap, name_of,
 from tailrace.sources.mysql.log.wire_fit import KNOWN, fits, label_texts, same_text
 from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, number_in, number_of
 from tailrace.sources.patterns import options_of
+from tailrace.sources.signals import SignalTable
 from tailrace.sources.stops import not_awaited
 from tailrace.sources.unrepresentable import sets_null
 
@@ -99,6 +100,7 @@ class CapturedTables(StreamTables[Captured]):
         evolves: Callable[[TableSchema], bool] = lambda schema: False,
         stands_still: Callable[[TableSchema], bool] = lambda schema: False,
         unread: Callable[[int], bool] = lambda table_id: False,
+        signals: SignalTable | None = None,
     ) -> None:
         """`charsets`: by the number of a collation. `early`: as in `table_map`. `evolves`, `stands_still`: whether
         columns may go or become others in place, and whether even those that are added stop the table
@@ -110,6 +112,7 @@ class CapturedTables(StreamTables[Captured]):
         self._unread = unread
         self._options = options
         self._mariadb, self._early = mariadb, early
+        self._signals = None if signals is None else (signals.schema_name.encode(), signals.table_name.encode())
         self._lookup = lookup
         self._charsets = charsets
         self._forms: dict[bytes, RowForm] = {}
@@ -150,6 +153,13 @@ class CapturedTables(StreamTables[Captured]):
     def stop(self, table_id: int) -> None:
         super().stop(table_id)
         self._forms.clear()
+
+    def has_signals(self, form: bytes) -> bool:
+        """True if it is the signal table, copied or not."""
+        return self._signals is not None and name_of(form) == self._signals
+
+    def described(self, form: bytes) -> TableMap:
+        return table_map(form, self._mariadb, self._early)
 
     def number(self, form: bytes) -> int:
         """The table's, captured or not."""

@@ -40,6 +40,7 @@ from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.names import Names
 from tailrace.sources.postgresql.publication import Publication
 from tailrace.sources.postgresql.relations import empty, exists, is_taken, settled, unwritten
+from tailrace.sources.postgresql.signal_table import SignalPoll
 from tailrace.sources.postgresql.trees import Trees
 from tailrace.sources.resyncs import former_places, renewal_plan, resyncs
 from tailrace.sources.stops import is_mended, stopped, stopping
@@ -72,6 +73,7 @@ class CatalogPoll:
         self._tokens = 0
         self._looks: dict[str, PendingLook] = {}
         self._trees = Trees()
+        self._signals = SignalPoll(place.replicator.spec.source, place.names.publication_is_ours)
         self.of_other_case = list[str]()
         """Sentences about patterns whose case is not the catalog's, at the last look."""
         state = context.sink.state
@@ -107,7 +109,9 @@ class CatalogPoll:
         due = rejoins(self._sink.state, self._tables.known, found, self._place.replicator.spec)
         fresh = {t.oid for t in found.values() if t.oid not in due and self._is_fresh(t)}
         # A table that lost its key and stayed published could not be updated at the source any more.
-        wrong = not all(self._tables.is_captured(i) or i in due for i in publication.members)
+        signals = self._signals.oid
+        wrong = not all(self._tables.is_captured(i) or i in due or i == signals for i in publication.members)
+        wrong |= self._signals.waits
         joins = any(i not in publication.members for i in due if found[i].stop is None)
         begins = self._sink.state.renewal is not None
         locked: frozenset[int] = frozenset()
@@ -156,7 +160,7 @@ class CatalogPoll:
     def _look(self) -> tuple[dict[int, PgTable], Publication]:
         """The tables selected; what is not published, or not whole, carries that as its `stop`."""
         spec, names, begun = self._place.replicator.spec, self._place.names, time.monotonic()
-        catalog = look(self._place.connection, spec.tables, spec.read_options, names.publication, self._trees)
+        catalog = look(self._place.connection, spec.read_tables, spec.read_options, names.publication, self._trees)
         if catalog.publication is None:
             raise publication_lost(names.publication)
         found = dict(catalog.tables)
@@ -168,6 +172,7 @@ class CatalogPoll:
         others = [t for t in outside if t.oid not in stops]
         stops |= slots.unpublishable(self._place.connection, names.publication, others, names.publication_is_ours)
         found |= {i: replace(found[i], stop=stop) for i, stop in stops.items() if stop is not None}
+        self._signals.look(self._place.connection, catalog.publication)
         self.took = time.monotonic() - begun
         return found, catalog.publication
 
@@ -226,8 +231,9 @@ class CatalogPoll:
         if not names.publication_is_ours:
             return {}
         fit = [t for t in found.values() if t.stop is None and (t.oid in fresh or self._tables.is_captured(t.oid))]
+        fit += self._signals.tables
         locked = slots.ensure_publication(self._place.connection, names.publication, fit, ours=True)
-        for table_id in locked.keys() - self._locked:
+        for table_id in (locked.keys() - self._locked) & found.keys():
             log.warning("%s is not captured yet: %s", found[table_id].name, locked[table_id])
         self._locked = frozenset(locked)
         return locked

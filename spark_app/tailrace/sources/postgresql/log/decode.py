@@ -17,8 +17,10 @@ from tailrace.sources.log.decode import BlockEvents, Evolved
 from tailrace.sources.postgresql.log import pgoutput
 from tailrace.sources.postgresql.log.blocks import TAKEN_BACK, FlatBlock, MessageBlock, big_endian_32
 from tailrace.sources.postgresql.log.rows import assemble, first_undecodable
+from tailrace.sources.postgresql.log.signal_rows import inserted
 from tailrace.sources.postgresql.log.tables import CapturedTables
 from tailrace.sources.postgresql.log.walk import HEADER, TUPLE, Form, Part, first_without_key, walk
+from tailrace.sources.signals import SignalTable
 
 Indexes = NDArray[np.int64]
 MANY_RELATIONS = 1000
@@ -44,8 +46,9 @@ class _Pass(BlockEvents):
 class Decoder:
     """Keeps the Relation messages in effect between blocks."""
 
-    def __init__(self, tables: CapturedTables) -> None:
+    def __init__(self, tables: CapturedTables, signals: SignalTable | None = None) -> None:
         self._tables = tables
+        self._signals = signals
         self._relations: dict[int, pgoutput.Relation] = {}
         self._many = MANY_RELATIONS
         self._forgot = False
@@ -88,8 +91,11 @@ class Decoder:
         """Relations of tables that are not ours: a source may make and drop tables, or partitions, for years."""
         if len(self._relations) <= self._many:
             return
-        kept = {i: relation for i, relation in self._relations.items() if self._tables.is_known(i)}
+        kept = {i: r for i, r in self._relations.items() if self._tables.is_known(i) or self._has_signals(r)}
         self._relations, self._many, self._forgot = kept, MANY_RELATIONS + 2 * len(kept), True
+
+    def _has_signals(self, relation: pgoutput.Relation) -> bool:
+        return self._signals is not None and self._signals.place == (relation.schema_name, relation.table_name)
 
     def _leaves(
         self, flat: FlatBlock, announced: dict[int, list[tuple[int, pgoutput.Relation]]]
@@ -125,6 +131,8 @@ class Decoder:
             span = rows[(rows > begin) & (rows < end)]
             if not len(span):
                 continue  # never used: it may stem from an aborted subtransaction
+            if self._has_signals(relation):
+                now.signals += inserted(now.flat, span)
             described = any(begin <= index < end for index, _ in announced)
             try:
                 form = self._tables.form_of(relation, int(now.flat.xids[span[-1]]), described)
@@ -153,6 +161,7 @@ class Decoder:
                 return None
             walked.append((table_id, form, parts))
         now.count_truncates(counts)
+        now.count_signals(counts)
         firsts = next_seq + np.cumsum(counts) - counts
         tables: list[TableRows] = []
         for table_id, form, parts in walked:

@@ -180,6 +180,24 @@ def truncate(message: bytes) -> Truncate:
 
 
 @_whole
+def inserted(message: bytes) -> list[bytes | None]:
+    """The texts of an inserted row's columns; None: NULL."""
+    (count,) = _COUNT.unpack_from(message, 6)
+    values, at = list[bytes | None](), 8
+    for _ in range(count):
+        kind, at = message[at : at + 1], at + 1
+        if kind == b"n":
+            values.append(None)
+            continue
+        (length,) = _LENGTH.unpack_from(message, at)
+        if kind != b"t" or at + 4 + length > len(message):
+            raise ValueError("a value beyond its message")
+        values.append(message[at + 4 : at + 4 + length])
+        at += 4 + length
+    return values
+
+
+@_whole
 def logical_message(message: bytes) -> LogicalMessage:
     flags, lsn = _MESSAGE.unpack_from(message, 1)
     end = message.index(b"\0", 10)

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tailrace.changelog.records.terms import Position
-from tailrace.contract.resources import Replicator
+from tailrace.contract.resources import Replicator, SourceSpec
 from tailrace.databases.postgresql.connect import Connection, PgConfig
 from tailrace.errors import SourceRefused
 from tailrace.seams import seam
 from tailrace.sources import patterns
 from tailrace.sources.api import CreatedByOther, Interrupted, Patience
 from tailrace.sources.findings import refuse
-from tailrace.sources.postgresql import admission, preflight, publication
+from tailrace.sources.postgresql import admission, preflight, publication, signal_table
 from tailrace.sources.postgresql import objects as slots
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.facts import observe
@@ -39,7 +39,7 @@ def fit_tables(connection: Connection, replicator: Replicator, names: Names, ren
     """Those to publish, on a source that has passed the preflight; tables may come later. `renewing`: a slot that
     Tailrace made and that has lost its log is replaced."""
     spec = replicator.spec
-    tables = discover(connection, spec.tables, spec.read_options)
+    tables = discover(connection, spec.read_tables, spec.read_options)
     findings = preflight.check(observe(connection, spec.source, names.both, tables))
     for finding in findings:
         if finding.level == "warn" or finding.name == "tables":
@@ -78,6 +78,7 @@ class Making:
     config: PgConfig
     connection: Connection
     names: Names
+    source: SourceSpec
     root: str
     patience: Patience
 
@@ -103,7 +104,9 @@ class Making:
         return position
 
     def _publication(self, tables: list[PgTable]) -> None:
-        slots.ensure_publication(self.connection, self.names.publication, tables, self.names.publication_is_ours)
+        signals = signal_table.look(self.connection, self.source)
+        published = tables if signals is None or signals.table is None else [*tables, signals.table]
+        slots.ensure_publication(self.connection, self.names.publication, published, self.names.publication_is_ours)
 
     def _slot(self) -> Position:
         name = self.names.slot

@@ -30,6 +30,7 @@ from tailrace.sources.postgresql.log.tables import CapturedTables, CatalogNow
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.names import Names
 from tailrace.sources.postgresql.oldest import LogHolder
+from tailrace.sources.signals import SignalTable
 from tailrace.sources.stops import evolves, stands_still
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class PgStream(LogStream[LogConnection]):
                 self._tables.add(table.schema, table.stopped is not None, table.fingerprint)
                 self._tables.known[table.table_id].history = [s.table for s in table.schemas[:-1]]
         self._wiring = context
-        self._decoding = Decoding(Decoder(self._tables), context.sink)
+        self._decoding = Decoding(Decoder(self._tables, SignalTable.of(replicator.spec.source)), context.sink)
         self._assembler = self._from_here()
         self._poll = CatalogPoll(PollContext(replicator, connection, names), self._tables, context)
         self._looks: dict[int, int] = {}

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from support import pgoutput_messages as pg
 from support.catalog import catalog_table
 from support.pgoutput_messages import UNCHANGED
-from tailrace.changelog.records.terms import Column, TableSchema
+from tailrace.changelog.records.signals import SignalReceived
+from tailrace.changelog.records.terms import Column, Seq, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import Retry, TailraceError
 from tailrace.sources.api import Changes
@@ -23,6 +24,7 @@ from tailrace.sources.postgresql.log.decode import Decoder
 from tailrace.sources.postgresql.log.spill import Spill
 from tailrace.sources.postgresql.log.tables import CapturedTables, CatalogNow
 from tailrace.sources.postgresql.model import PgTable
+from tailrace.sources.signals import SignalTable
 
 CAPTURED, FOREIGN = 10, 11
 NAMES = ("id", "a", "b")
@@ -45,10 +47,10 @@ def no_table(_: int) -> PgTable | None:
     return None
 
 
-def decoder(table: TableSchema) -> tuple[Decoder, CapturedTables]:
+def decoder(table: TableSchema, signals: SignalTable | None = None) -> tuple[Decoder, CapturedTables]:
     tables = CapturedTables(CatalogNow(lambda oid, modifier: "text", no_table))
     tables.add(table)
-    return Decoder(tables), tables
+    return Decoder(tables, signals), tables
 
 
 RELATIONS = [pg.relation(CAPTURED, NAMES, ["id"]), pg.relation(FOREIGN, ["x"], ["x"], "foreign")]
@@ -452,3 +454,62 @@ def test_without_a_key_a_change_that_does_not_have_the_whole_old_row_stops_the_t
     assert (event.seq, event.error) == (1, "NoKey")
     assert "REPLICA IDENTITY FULL" in event.fix
     assert not tables.is_captured(CAPTURED)
+
+
+SIGNALS = SignalTable("public", "signals")
+
+
+def signal_block(*columns: str) -> MessageBlock:
+    block = MessageBlock()
+    block.add(RELATIONS[0])
+    block.add(pg.relation(FOREIGN, columns, columns[:1], "signals"))
+    block.begin(7, 7000)
+    block.marks[0] = block.marks[0]._replace(at=0)
+    return block
+
+
+def test_rows_of_the_signal_table_become_events_at_their_place() -> None:
+    reader, _ = decoder(schema(), SIGNALS)
+    block = signal_block("number", "what", "more")
+    block.add(pg.insert(CAPTURED, ["1", "2", "x"]))
+    block.add(pg.insert(FOREIGN, ["ad-hoc", "log", '{"message": "ü"}']))
+    block.add(pg.insert(FOREIGN, ["5-open", "snapshot-window-open", None]))
+    block.add(pg.insert(CAPTURED, ["2", "2", "x"]))
+    block.add(pg.insert(FOREIGN, ["b", "pause-snapshot", None]))
+    changes = reader.decode(block, 100)
+    assert changes.events == [
+        SignalReceived(seq=Seq(101), id="ad-hoc", type="log", data='{"message": "ü"}'),
+        SignalReceived(seq=Seq(103), id="b", type="pause-snapshot"),
+    ]
+    assert changes.last_seq == 103
+    assert [r["_seq"] for r in changes.tables[0].rows.to_pylist()] == [100, 102]
+    assert [start.first_seq for start in changes.transactions] == [100]
+
+
+def test_a_signal_alone_is_a_transaction_and_a_table_of_other_columns_is_named() -> None:
+    reader, _ = decoder(schema(), SIGNALS)
+    block = signal_block("a", "b", "c", "d")
+    block.add(pg.insert(FOREIGN, ["ad-hoc", "log", None, None]))
+    changes = reader.decode(block, 100)
+    (event,) = changes.events
+    assert isinstance(event, SignalReceived) and event.fault is not None and "has 4 columns" in event.fault
+    assert (changes.tables, changes.last_seq, len(changes.transactions)) == ([], 100, 1)
+
+
+def test_a_signal_table_that_is_copied_has_its_rows_as_well() -> None:
+    reader, _ = decoder(schema(), SignalTable("public", "t"))
+    block = signal_block("x", "y", "z")
+    block.add(pg.insert(CAPTURED, ["1", "2", "x"]))
+    block.add(pg.update(CAPTURED, ["1", "3", "x"]))
+    changes = reader.decode(block, 100)
+    assert changes.events == [SignalReceived(seq=Seq(100), id="1", type="2", data="x")]
+    assert changes.tables[0].rows.num_rows == 2 and changes.last_seq == 101
+
+
+@given(st.binary(max_size=30))
+def test_a_damaged_row_of_the_signal_table_is_refused_by_name(damage: bytes) -> None:
+    whole = pg.insert(FOREIGN, ["a", "log", "x"])
+    try:
+        pgoutput.inserted(whole[:8] + damage)
+    except pgoutput.UnknownMessage as error:
+        assert "cut off" in str(error)

@@ -1,0 +1,31 @@
+"""The effect of signals' events on the log's state. Called by the fold only.
+
+A signal is open until it is answered; the newest answered ones are kept for the status.
+"""
+
+from collections.abc import Mapping
+
+from tailrace.changelog.folding import Folding, Handler
+from tailrace.changelog.logged import KEPT_SIGNALS, LoggedSignal
+from tailrace.changelog.records.signals import SignalAnswered, SignalReceived
+
+
+def _received(work: Folding, event: SignalReceived) -> None:
+    work.in_record(event.seq, "a signal")
+    if any(event.seq <= seq for seq in list(work.signals)[-1:]):
+        work.corrupt(f"a signal at sequence {event.seq}, not above the one before it")
+    work.signals[event.seq] = LoggedSignal(signal=event, received_at=work.record.written_at)
+
+
+def _answered(work: Folding, event: SignalAnswered) -> None:
+    """Once: a second answer to the same signal, with all that is in its record, is refused."""
+    signal = work.signals.get(event.seq)
+    if signal is None or signal.answer is not None:
+        work.corrupt(f"an answer to the signal at sequence {event.seq}, which is not open")
+    work.signals[event.seq] = signal.model_copy(update={"answer": event, "answered_at": work.record.written_at})
+    answered = [seq for seq, known in work.signals.items() if known.answer is not None]
+    for seq in answered[:-KEPT_SIGNALS]:
+        del work.signals[seq]
+
+
+SIGNAL_HANDLERS: Mapping[type, Handler] = {SignalReceived: _received, SignalAnswered: _answered}

@@ -1,0 +1,167 @@
+"""Signals of the source's table: each is carried out in one record with its answer, in the order of the log."""
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from support.states import keyed, log_state, snapshot, table_log
+from tailrace.capture.client import CaptureClient
+from tailrace.changelog.records.signals import SignalAnswered, SignalReceived
+from tailrace.changelog.records.snapshots import SnapshotEnded, SnapshotPlanned, SnapshotSuspended
+from tailrace.changelog.records.terms import Seq
+from tailrace.changelog.shared_journal import SharedJournal
+from tailrace.changelog.state import LoggedSignal, LogState
+from tailrace.driver.asking.control import DriverControl
+from tailrace.driver.asking.signal_acts import SignalNotices
+from tailrace.driver.asking.signal_table import TableSignals, open_signals
+from tailrace.errors import Retry
+
+
+class Died(BaseException):
+    """Stands for the end of the process."""
+
+
+class Log:
+    """Journal and capture: what is appended is in the state at once."""
+
+    def __init__(self) -> None:
+        self.state = log_state(*(table_log(keyed(i)) for i in (7, 8)))
+        self.records: list[list[Any]] = []
+        self.failures: list[BaseException] = []
+        """The next appends end with these: before they are recorded, or, `Died`, behind."""
+
+    def refresh(self) -> LogState:
+        return self.state
+
+    def received(self, kind: str | None, data: object = None, name: str | None = "ad-hoc", **more: Any) -> None:
+        seq = Seq(len(self.state.signals) + 40)
+        text = data if data is None or isinstance(data, str) else json.dumps(data)
+        signal = SignalReceived(seq=seq, id=name, type=kind, data=text, **more)
+        known = {**self.state.signals, seq: LoggedSignal(signal=signal, received_at=5)}
+        self.state = self.state.model_copy(update={"signals": known})
+
+    def append(self, events: list[Any]) -> int:
+        failure = self.failures.pop(0) if self.failures else None
+        if isinstance(failure, Retry):
+            raise failure
+        shots, signals = dict(self.state.snapshots), dict(self.state.signals)
+        for event in events:
+            match event:
+                case SnapshotPlanned():
+                    assert event.snapshot_id not in shots
+                    shots[event.snapshot_id] = snapshot(event, 10)
+                case SnapshotEnded():
+                    shots[event.snapshot_id] = shots[event.snapshot_id].model_copy(update={"ended": event})
+                case SnapshotSuspended():
+                    update = {"suspended": event.suspended}
+                    shots[event.snapshot_id] = shots[event.snapshot_id].model_copy(update=update)
+                case SignalAnswered():
+                    assert signals[event.seq].answer is None
+                    signals[event.seq] = signals[event.seq].model_copy(update={"answer": event})
+                case _:
+                    raise AssertionError(event)
+        self.records.append(list(events))
+        self.state = self.state.model_copy(update={"snapshots": shots, "signals": signals})
+        if failure is not None:
+            raise failure
+        return 10
+
+    @property
+    def plans(self) -> list[SnapshotPlanned]:
+        return [s.plan for s in self.state.snapshots.values()]
+
+    @property
+    def answers(self) -> list[tuple[str, str]]:
+        found = (logged.answer for logged in self.state.signals.values())
+        return [(answer.outcome, answer.message) for answer in found if answer is not None]
+
+
+def turn(log: Log) -> None:
+    """One life of the process."""
+    control = DriverControl("shop")
+    control.journal, control.client = cast(SharedJournal, log), cast(CaptureClient, log)
+    clock, table = [0.0], TableSignals("postgres", SignalNotices(), lambda: clock[0])
+    for _ in range(3):
+        clock[0] += 10
+        table.step(control)
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    with caplog.at_level(logging.INFO, "tailrace.driver.asking"):
+        yield caplog
+
+
+def test_a_signal_and_its_answer_are_one_record(told: pytest.LogCaptureFixture) -> None:
+    log = Log()
+    log.received("execute-snapshot", {"data-collections": ["s\\.t.*"], "type": "incremental"})
+    turn(log)
+    assert [[event.kind for event in record] for record in log.records] == [
+        ["snapshot-planned", "snapshot-planned", "signal-answered"]
+    ]
+    assert [p.snapshot_id for p in log.plans] == ["signal-40-7", "signal-40-8"]
+    assert [p.request for p in log.plans] == ["ad-hoc", "ad-hoc"]
+    assert log.answers == [("done", "")]
+    assert '"type": "STARTED"' in told.text
+
+
+@pytest.mark.parametrize("failure", [Died(), Retry("capture is away")])
+def test_a_process_that_dies_or_waits_carries_each_signal_out_once(failure: BaseException) -> None:
+    log = Log()
+    log.received("execute-snapshot", {"data-collections": ["s.t7"]})
+    log.received("stop-snapshot", {})
+    log.received("execute-snapshot", {"data-collections": ["s.t8"]})
+    log.failures = [failure]
+    if isinstance(failure, Died):
+        with pytest.raises(Died):
+            turn(log)
+    turn(log)
+    turn(log)
+    assert [p.tables for p in log.plans] == [(7,), (8,)]
+    assert [s.ended and s.ended.outcome for s in log.state.snapshots.values()] == ["stopped", None]
+    assert len(log.records) == 3 and open_signals(log.state) == []
+
+
+def test_snapshots_are_paused_and_resumed_in_the_order_of_the_log() -> None:
+    log = Log()
+    log.received("execute-snapshot", {"data-collections": ["s.t7"]})
+    log.received("pause-snapshot")
+    turn(log)
+    assert [s.suspended for s in log.state.snapshots.values()] == [True]
+    log.received("resume-snapshot", "{}")
+    turn(log)
+    assert [s.suspended for s in log.state.snapshots.values()] == [False]
+
+
+def test_what_cannot_be_carried_out_is_answered_with_the_fix(told: pytest.LogCaptureFixture) -> None:
+    log = Log()
+    log.received("execute-snapshot", "{")
+    log.received("custom")
+    log.received("log", {})
+    log.received("execute-snapshot", {"data-collections": ["s.t9"]})
+    log.received(
+        "execute-snapshot",
+        {
+            "data-collections": ["s.t7"],
+            "additional-conditions": [{"data-collection": "s.t7", "filter": "1 = 1; DROP TABLE t7"}],
+        },
+    )
+    log.received("log", {"message": "x"}, name=None)
+    log.received(None)
+    log.received(None, name=None, fault="the signal table has 4 columns. Fix: Give it three.")
+    log.received("execute-snapshot", {"data-collections": ["s.t7", "s.t9"]})
+    log.received("log", {"message": "at {}"}, name="last")
+    turn(log)
+    expected = [
+        "is not JSON", "'custom' is not supported", "no message", "no captured table matches s.t9",
+        "more than a condition", "the row has no id", "has no type", "has 4 columns",
+    ]  # fmt: skip
+    ignored, partly, done = log.answers[:8], log.answers[8], log.answers[9]
+    for (outcome, message), part in zip(ignored, expected, strict=True):
+        assert outcome == "ignored" and part in message and "Fix: " in message
+    assert partly[0] == "done" and "s.t9" in partly[1]
+    assert done == ("done", "") and "signal 'last': at 0" in told.text
+    assert [p.tables for p in log.plans] == [(7,)]
