@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +54,10 @@ class Server:
     source: dict[str, Any]
     """`spec.source`."""
     run: Callable[[str], object]
+    mariadb: bool = False
 
     def signal(self, name: str, kind: str, data: str = "") -> None:
-        self.run(f"INSERT INTO {SIGNALS} (id, type, data) VALUES ('{name}', '{kind}', '{data}')")
+        self.run(f"INSERT INTO {SIGNALS} VALUES ('{name}', '{kind}', '{data}')")
 
 
 @pytest.fixture(params=turns(18, MYSQL, MARIADB_NEWEST, 14))
@@ -67,7 +68,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
             yield _with_tables(Server({"type": "postgresql", **place}, _runner(connection)), "SCHEMA")
     else:
         with MysqlServer(request.param) as mysql:
-            yield _with_tables(Server(mysql_shop.spec(mysql), mysql.script), "DATABASE")
+            yield _with_tables(Server(mysql_shop.spec(mysql), mysql.script, "maria" in mysql.name), "DATABASE")
 
 
 def _runner(connection: psycopg.Connection) -> Callable[[str], object]:
@@ -207,3 +208,50 @@ def _published(server: Server) -> bool:
         " AND pubname IN (SELECT pubname FROM pg_publication_tables WHERE tablename = 'table1')"
     )
     return bool(cursor.fetchone()[0])
+
+
+def test_what_keeps_signals_from_being_read_is_refused_with_the_statement_that_mends_it(
+    server: Server, tmp_path: Path
+) -> None:
+    create = f"CREATE TABLE {SIGNALS} (id varchar(9), kind varchar(9)"
+    if server.source["type"] == "postgresql":
+        server.run(f"{create}, data text, more int)")
+        refused(server, tmp_path, "has 4 columns instead of 3", mend=False)
+        server.run(f"ALTER TABLE {SIGNALS} DROP COLUMN more")
+        server.run(f"ALTER TABLE {SIGNALS} SET UNLOGGED")
+        refused(server, tmp_path, "is not in the log")
+        refused(server, tmp_path, "has no primary key")
+        server.run("CREATE PUBLICATION given FOR TABLE schema1.table1, schema1.table2")
+        given = replace(server, source={**server.source, "postgresql": {"publication": "given"}})
+        refused(given, tmp_path, "is not in the publication given")
+        server.run("CREATE ROLE poor LOGIN REPLICATION")
+        server.run(
+            "GRANT CREATE ON DATABASE postgres TO poor; CREATE ROLE owner; GRANT USAGE ON SCHEMA schema1 TO poor"
+        )
+        for table in ("table1", "table2"):
+            server.run(f"ALTER TABLE schema1.{table} OWNER TO poor")
+        server.run(f"ALTER TABLE {SIGNALS} OWNER TO owner")
+        poor = replace(server, source={**server.source, "username": "poor"})
+        refused(poor, tmp_path, r"only the owner of the signal table schema1.debezium_signal \(owner\)")
+        here = Signalled(poor, tmp_path)
+    else:
+        server.run(f"{create}, data int)")
+        refused(server, tmp_path, "column 'data' .* has the type int")
+        server.run("CREATE USER reader IDENTIFIED BY ''")
+        server.run("GRANT SELECT ON schema1.table1 TO reader")
+        more = "SLAVE MONITOR" if server.mariadb else "XA_RECOVER_ADMIN"
+        server.run(f"GRANT REPLICATION SLAVE, REPLICATION CLIENT, {more} ON *.* TO reader")
+        reader = replace(server, source={**server.source, "username": "reader"})
+        refused(reader, tmp_path, "reader has no right on the signal table")
+        here = Signalled(reader, tmp_path)
+    with here.copy.running():
+        server.signal("a", "log", '{"message": "x"}')
+        here.settled()
+        assert here.answers() == {"a": ("done", "")}
+
+
+def refused(server: Server, folder: Path, why: str, *, mend: bool = True) -> None:
+    """A first start creates nothing; the fix is followed."""
+    error = Signalled(server, folder).copy.refused(SourceRefused, why)
+    if mend:
+        server.run(error.fix.split("`", 1)[1].partition("`; or")[0].split("`, with")[0].rstrip(".").rstrip("`"))
