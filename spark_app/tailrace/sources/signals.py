@@ -49,7 +49,7 @@ class SignalTable:
 
 
 class SignalTableFault:
-    """What is wrong with the table while the log is read: each is said once, and stops nothing."""
+    """The faults of the table while the log is read: each is said once, and stops nothing."""
 
     def __init__(self) -> None:
         self._said = ""

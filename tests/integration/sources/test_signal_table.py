@@ -102,7 +102,8 @@ class Signalled:
         with self.copy.source.session() as session:
             end = Position(session.log_end())
         self.copy.until(lambda state: state.position >= end and state.tables)
-        self.copy.until(lambda state: table.step(self.copy.driver.control) or not open_signals(self.copy.state))
+        while open_signals(self.copy.state):
+            table.step(self.copy.driver.control)
         with self.copy.source.session() as session:
             self.copy.settle(Position(session.log_end()))
 

@@ -29,7 +29,7 @@ class SignalAnswered(Closed):
     seq: Seq
     outcome: Literal["done", "ignored"]
     message: str = ""
-    """For people: the reason why it, or a part of it, is ignored, with the fix."""
+    """The reason why it, or a part of it, is ignored, with the fix."""
 
 
 SignalEvent = SignalReceived | SignalAnswered

@@ -21,6 +21,7 @@ from tailrace.driver.asking.control import DriverControl
 from tailrace.driver.asking.signals import Signal, SignalIgnored
 from tailrace.errors import InvalidManifest, Retry
 from tailrace.snapshot import planner
+from tailrace.sources.signals import WATERMARKS
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ ActEvent = SnapshotPlanned | SnapshotEnded | SnapshotSuspended
 
 @dataclass
 class Act:
-    """What a signal comes to, with the state as it is."""
+    """The effect of a signal, with the state as it is."""
 
     signal: Signal
     replicator: str
@@ -50,7 +51,7 @@ class Act:
 
     @property
     def outcome(self) -> str:
-        """For the answer: ignored, if nothing at all is left of it."""
+        """The word of the answer: ignored, if nothing at all is left of the signal."""
         return "ignored" if self.warnings and not self.events else "done"
 
 
@@ -69,7 +70,7 @@ def act_of(signal: Signal, place: str, control: DriverControl, state: LogState, 
             if not isinstance(message, str):
                 raise SignalIgnored("it has no message", 'Write {"message": "…"}.')
             found.lines.append(message.replace("{}", control.position_text(state.position)))
-        case _ if signal.type in signals.WATERMARKS:
+        case _ if signal.type in WATERMARKS:
             pass
         case _:
             known = ", ".join(signals.TYPES)

@@ -61,7 +61,7 @@ class BlockEvents:
             counts[index] = len(self.truncated(index, table_ids))
 
     def count_signals(self, counts: Places) -> None:
-        """Where the table is not copied, these rows alone take sequences."""
+        """Counts these rows, which are no others where the table is not copied."""
         for index, place, _ in self.signals:
             counts[index] = max(int(counts[index]), place + 1)
 

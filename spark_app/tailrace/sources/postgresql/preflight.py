@@ -271,7 +271,7 @@ def signals(facts: Facts) -> Iterator[Finding]:
     inside = found is not None and table is not None and (found.all_tables or table.oid in found.tables)
     ours = not facts.publication_given
     yield from signal_table.findings(
-        facts.signals, signal_table.Membership(facts.publication_name, inside, ours, facts.version)
+        facts.signals, signal_table.SignalMembership(facts.publication_name, inside, ours, facts.version)
     )
 
 

@@ -35,7 +35,7 @@ SELECT (SELECT count(*) FROM pg_catalog.pg_attribute a
 
 @dataclass(frozen=True)
 class Signals:
-    """What `source.signalTable` names, as the catalog shows it."""
+    """The table that `source.signalTable` names, as the catalog shows it."""
 
     name: str
     create: str
@@ -53,7 +53,7 @@ class Signals:
 
 
 @dataclass(frozen=True)
-class Membership:
+class SignalMembership:
     """The publication by which its changes come."""
 
     publication: str
@@ -81,7 +81,7 @@ def look(connection: Connection, source: SourceSpec) -> Signals | None:
     return Signals(place.name, create, table, *row)
 
 
-def obstacle(signals: Signals, where: Membership) -> Finding | None:
+def obstacle(signals: Signals, where: SignalMembership) -> Finding | None:
     """Why its rows do not come; None: they do, or will once it is in the publication."""
     table, name, inside, publication = signals.table, signals.name, where.inside, where.publication
     if table is None:
@@ -109,7 +109,7 @@ def _fault(message: str, fix: str) -> Finding:
     return Finding(SIGNAL_TABLE, "fail", message, fix)
 
 
-def findings(signals: Signals | None, where: Membership) -> Iterator[Finding]:
+def findings(signals: Signals | None, where: SignalMembership) -> Iterator[Finding]:
     if signals is not None:
         fault = obstacle(signals, where)
         yield fault or Finding(SIGNAL_TABLE, "ok", f"signals are read from {signals.name}")
@@ -134,7 +134,7 @@ class SignalPoll:
             return
         inside = found.table is not None and bool(publication.membership(found.table))
         version = connection.info.server_version
-        fault = obstacle(found, Membership(publication.name, inside, self._ours, version))
+        fault = obstacle(found, SignalMembership(publication.name, inside, self._ours, version))
         self._fault.found(fault)
         self._harmless = inside or fault is None
         self.waits = self._ours and not inside and fault is None
@@ -145,6 +145,6 @@ class SignalPoll:
 
     @property
     def tables(self) -> list[PgTable]:
-        """What is to be in the publication: not what would only do harm there."""
+        """The table, if it is to be in the publication: it would only do harm there otherwise."""
         table = self._found.table if self._found is not None else None
         return [table] if table is not None and self._harmless else []

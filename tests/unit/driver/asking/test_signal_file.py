@@ -70,8 +70,8 @@ class Life:
         self.clock = 0.0
         self.journal = journal
         self.notices = SignalNotices()
-        token = lambda: f"t{next(self.tokens)}"  # noqa: E731
-        self.file = SignalFile(path, "postgres", self.notices, lambda: self.clock, token)
+        clock, token = (lambda: self.clock), (lambda: f"t{next(self.tokens)}")
+        self.file = SignalFile(path, "postgres", self.notices, clock, token)
         self.control = DriverControl("shop")
         self.control.journal, self.control.client = cast(SharedJournal, journal), cast(CaptureClient, journal)
 

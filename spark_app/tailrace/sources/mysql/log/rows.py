@@ -92,13 +92,13 @@ class Inserted:
 
     rows: int
     cells: dict[int, Cells]
-    """By the place of the column; one that the event does not have is missing."""
+    """The values by the place of the column; one that the event does not have is missing."""
 
 
 def inserted(buffer: Buffer, table: TableMap, kind: int, start: int, end: int) -> Inserted:
     """One event, as its table map describes it."""
-    names = {"schema_name": table.schema_name, "table_name": table.table_name}
-    form = RowForm(table, TableSchema(table_id=0, version=0, columns=(), **names), (), ())
+    none = TableSchema(table_id=0, version=0, schema_name=table.schema_name, table_name=table.table_name, columns=())
+    form = RowForm(table, none, (), ())
     places = (np.array([place], np.int64) for place in (0, start, end))
     span = Span(form, kind, *places)
     first, present = _first_rows(buffer, span)

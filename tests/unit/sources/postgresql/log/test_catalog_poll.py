@@ -47,6 +47,14 @@ def table(table_id: int, name: str, *columns: str, **changes: Any) -> PgTable:
     return catalog_table(schema(table_id, name), ["id", *columns], **changes)
 
 
+class Spec(SimpleNamespace):
+    """No table has signals."""
+
+    @property
+    def read_tables(self) -> Any:
+        return self.tables
+
+
 class World:
     """A catalog, a publication, and capture's poll over a real journal."""
 
@@ -78,13 +86,14 @@ class World:
         patch.setattr(slots, "edge", lambda _: str(9 + len(self.emitted)))
         patch.setattr(slots, "emit", lambda _, content, transactional: self.emitted.append(content))
         self.initial = SimpleNamespace(initial=True)
-        self.spec = spec = SimpleNamespace(
+        self.spec = spec = Spec(
             tables=TablesSpec(include=("public.*",)),
             options=(),
             read_options=(),
             on_schema_change="EvolveAdditive",
             on_table_drop="Keep",
             snapshot=self.initial,
+            source=SimpleNamespace(signal_table=None),
         )
         names = SimpleNamespace(publication="p", publication_is_ours=True)
         connection = SimpleNamespace(info=SimpleNamespace(server_version=180000))
