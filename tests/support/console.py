@@ -71,15 +71,17 @@ class Shown:
 @dataclass
 class Console:
     port: int
-    app: ConsoleApp
+    token: str = TOKEN
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def send(
-        self, method: str, path: str, body: object = None, token: str | None = TOKEN, **headers: str
+        self, method: str, path: str, body: object = None, token: str | None = "", **headers: str
     ) -> tuple[int, dict[str, str], bytes]:
+        """Code, headers and body. `token`: empty, the right one; None, none."""
+        token = self.token if token == "" else token
         sent = {"Content-Type": "application/json"} if body is not None else {}
         sent |= {"Authorization": f"Bearer {token}"} if token is not None else {}
         sent |= {name.replace("_", "-"): text for name, text in headers.items()}
@@ -116,7 +118,7 @@ def console(watched: Sequence[Watched], *, allow_actions: bool = False) -> Itera
         assert time.monotonic() < end and thread.is_alive()
         time.sleep(0.01)
     try:
-        yield Console(socket.getsockname()[1], app)
+        yield Console(socket.getsockname()[1])
     finally:
         server.should_exit = True
         thread.join(30)

@@ -13,9 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from support.console import Console
 from support.postgres import PostgresServer
 from support.process import Program
-from support.proof.process import ENVIRONMENT, Deployment, status
+from support.proof.process import ENVIRONMENT, Deployment, forked, status
 
 PASSWORD = "pa ss'wörd"
 HBA = ("host all postgres 127.0.0.1/32 trust", "hostssl all all 127.0.0.1/32 scram-sha-256")
@@ -147,6 +148,7 @@ def test_a_snapshot_is_asked_for_paused_resumed_and_stopped_from_the_command_lin
     run.until(lambda: snapshots(secured)[-1] == "Completed", 100, "the second snapshot")
     document = json.loads(told(secured, "status", "--json"))
     assert document["snapshots"][-1]["rowsDone"] == 9
+    looked_at(secured, run)
     refused = ask(secured, "snapshot", "--tables", "tailrace.nothing")
     assert refused.returncode == 2 and "tailrace.numbers" in refused.stderr, refused.stderr
     assert run.stop() == 0, run.tail()
@@ -185,6 +187,40 @@ def test_on_a_terminal_the_view_is_drawn_in_place_and_ctrl_c_ends_in_order(secur
     words = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", " ", text)
     assert re.search(r"tailrace\.numbers +REPLICATING", words), words[-3000:]
     assert "snapshot tailrace.numbers" in words and "Traceback" not in words
+
+
+def looked_at(deployment: Deployment, run: Program) -> None:
+    """The console is another process, which shows the driver and has it suspend apply and make a cut."""
+    arguments = ("-f", str(deployment.manifest), "--run-dir", str(deployment.state), "--listen", "127.0.0.1:0")
+    output = deployment.folder / "console.log"
+    output.touch()
+    shown = forked(["console", *arguments, "--allow-actions"], dict(ENVIRONMENT), output)
+    try:
+        shown.until(lambda: "#token=" in shown.tail(), 60, "the console's address")
+        address = re.search(r"http://127\.0\.0\.1:(\d+)/#token=(\S+)", shown.tail())
+        assert address is not None
+        console, proof = Console(int(address[1]), address[2]), "/api/v1/replicators/proof"
+
+        def act(verb: str, **more: str) -> str:
+            code, _, answer = console.send("POST", f"{proof}/actions", {"verb": verb, **more})
+            assert code == 200, answer
+            return str(json.loads(answer)["message"])
+
+        assert [(r["name"], r["state"]) for r in console.get("/api/v1/fleet")["replicators"]] == [("proof", "Running")]
+        run.until(lambda: len(console.get(f"{proof}/history")["at"]) > 1, 60, "the driver's numbers of the last hour")
+        table = console.get(f"{proof}/tables/tailrace.numbers")
+        assert [c["sourceType"] for c in table["columns"]] == ["integer", "integer", "text"]
+        assert table["snapshots"][-1]["rowsDone"] == 9 and table["snapshots"][-1]["more"] == 0
+        assert act("suspend") == "in effect: apply.suspend"
+        run.until(lambda: console.get(proof)["status"]["state"] == "Suspended", 60, "apply to be suspended")
+        assert act("unsuspend") == "in effect: apply.suspend"
+        assert act("cut", cut="noon").startswith("noon: record ")
+        assert [cut["name"] for cut in console.get(f"{proof}/cuts")["cuts"]] == ["noon"]
+        assert act("dropCut", cut="noon") == "noon: dropped"
+        assert shown.stop() == 0, shown.tail()
+    finally:
+        if shown.poll() is None:
+            shown.kill()
 
 
 def snapshots(deployment: Deployment) -> list[str]:

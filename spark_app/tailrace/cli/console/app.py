@@ -38,6 +38,7 @@ from tailrace.contract.console import (
 from tailrace.contract.driver import CutList, Problem
 from tailrace.contract.history import LastHour, TableView
 from tailrace.contract.manifest import invalid
+from tailrace.contract.status import Status
 from tailrace.driver.process.run_dir import NotRunning
 from tailrace.errors import InvalidManifest, Retry, TailraceError
 
@@ -57,6 +58,7 @@ HEADERS = {
 MOST_BODY = 1 << 20
 LOOK_SECONDS = 2.0
 """The age at which the drivers are asked again for the fleet."""
+STATUS_SECONDS = 1.0
 AT_ONCE = 16
 """Drivers that are asked at the same time."""
 Json = dict[str, Any]
@@ -81,6 +83,7 @@ class ConsoleApp:
         self._clock = clock
         self._lock = threading.Lock()
         self._fleet: tuple[float, ConsoleFleet] | None = None
+        self._statuses: dict[str, tuple[float, Status]] = {}
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fleet")
 
     def close(self) -> None:
@@ -90,7 +93,9 @@ class ConsoleApp:
         with self._lock:
             now = self._clock()
             if self._fleet is None or not 0 <= now - self._fleet[0] < LOOK_SECONDS:
-                entries = sorted(self._pool.map(_entry, self._watched.values()), key=lambda e: (-e.trouble, e.name))
+                entries = sorted(
+                    self._pool.map(self._entry, self._watched.values()), key=lambda e: (-e.trouble, e.name)
+                )
                 made = ConsoleFleet(
                     version=__version__, actions=self._allow_actions, at=now, replicators=tuple(entries)
                 )
@@ -100,9 +105,8 @@ class ConsoleApp:
     def replicator(self, name: str) -> ConsoleReplicator:
         one = self._one(name)
         spec = one.spec
-        status, found = None, _entry(one)
-        if found.problem is None:
-            status = one.status()
+        found = self._entry(one)
+        status = self._status(one) if found.problem is None else None
         source = spec.source
         return ConsoleReplicator(
             summary=found,
@@ -119,7 +123,7 @@ class ConsoleApp:
     def tables(self, name: str, query: Json) -> TablePage:
         limit = min(_number(query, "limit", 100), MOST_TABLES)
         states = [state for state in query.get("state", "").split(",") if state]
-        status = self._one(name).status()
+        status = self._status(self._one(name))
         return summary.page(status.tables, query.get("search", ""), states, _number(query, "offset", 0), limit)
 
     def table(self, name: str, table: str) -> TableView:
@@ -143,24 +147,33 @@ class ConsoleApp:
         log.info("%s: %s", name, answer.command)
         return answer.model_copy(update={"done": True, "message": message})
 
+    def _entry(self, one: Watched) -> FleetEntry:
+        try:
+            status = self._status(one)
+        except TailraceError as error:
+            return summary.missing(one.name, _problem(error))
+        try:
+            history = one.history()
+        except TailraceError:  # the driver is older, or has just ended
+            history = None
+        return summary.entry(one.name, status, history)
+
+    def _status(self, one: Watched) -> Status:
+        """The driver's, no older than a second: a view asks for several parts of it, of which one may be 5,000
+        tables."""
+        now = self._clock()
+        at, status = self._statuses.get(one.name, (0.0, None))
+        if status is None or not 0 <= now - at < STATUS_SECONDS:
+            status = one.status()
+            self._statuses[one.name] = (now, status)
+        return status
+
     def _one(self, name: str) -> Watched:
         if name not in self._watched:
             known = ", ".join(sorted(self._watched)) or "none"
             message = f"there is no Replicator {name[:200]!r} (found: {known})"
             raise ApiRefusal(404, "NotFound", message, "Correct the name.")
         return self._watched[name]
-
-
-def _entry(one: Watched) -> FleetEntry:
-    try:
-        status = one.status()
-    except TailraceError as error:
-        return summary.missing(one.name, _problem(error))
-    try:
-        history = one.history()
-    except TailraceError:  # the driver is older, or has just ended
-        history = None
-    return summary.entry(one.name, status, history)
 
 
 def _number(query: Json, name: str, default: int) -> int:

@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+import signal
 import socket
 from collections import Counter
 from collections.abc import Sequence
@@ -38,6 +39,8 @@ def run(watched: Sequence[Watched], listen: str, token_file: Path | None, *, act
         timeout_graceful_shutdown=END_SECONDS,
         server_header=False,
     )
+    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn ends at them, and then raises them again
+        signal.signal(number, lambda *_: None)
     uvicorn.Server(config).run(sockets=[opened])
     return 0
 

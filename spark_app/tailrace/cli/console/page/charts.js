@@ -28,7 +28,10 @@ export function charts() {
   function one(title, text, series, most) {
     const said = series.map(([label, values]) => `${label} at most ${text(most(values))}`).join(", ");
     const frame = el("div", { role: "img", "aria-label": `${title} over the last hour: ${said}` });
-    place.append(el("div", {}, el("h3", {}, title), frame, el("p", { className: "dim" }, said)));
+    const words = el("p", { className: "dim" }, series.map(([label, values], i) =>
+      el("span", {}, el("span", { className: i ? "good" : "busy", "aria-hidden": "true" }, i ? " — " : "— "),
+        `${label} at most ${text(most(values))}`)));
+    place.append(el("div", {}, el("h3", {}, title), frame, words));
     return (Plot, at) => plot(Plot, frame, text, at, series);
   }
 
