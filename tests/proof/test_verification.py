@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support.database_copies import of_mysql, of_postgres, settle
+from support import planted
+from support.database_copies import settle
 from support.mysql import TARGETS, MysqlServer
 from support.pipeline import Pipeline
 from support.postgres import PostgresServer
@@ -19,28 +20,7 @@ from support.verified_copy import Commands, document, killed_while_verifying, op
 from support.versions import turns
 from tailrace.errors import privacy
 
-ROWS, SEED = 120, 6
-QUIET = f"""
-CREATE TABLE proof.quiet (id int PRIMARY KEY, v bigint, name text, n numeric(10,2));
-INSERT INTO proof.quiet SELECT n, n * 3, 'name ' || n, n / 7.0 FROM generate_series(1, {ROWS}) n;
-CREATE TABLE proof.keyless (v int, name text);
-ALTER TABLE proof.keyless REPLICA IDENTITY FULL;
-INSERT INTO proof.keyless SELECT n % 10, 'name ' || n % 3 FROM generate_series(1, {ROWS}) n;
-"""
-PLANTED = (
-    "UPDATE proof.quiet SET v = -1 WHERE id IN (3, 40)",
-    "UPDATE proof.quiet SET name = NULL, n = 1.5 WHERE id = 77",
-    "DELETE FROM proof.quiet WHERE id IN (5, 119)",
-    "INSERT INTO proof.quiet VALUES (1000, 1, 'nobody', 1)",
-    "INSERT INTO proof.keyless VALUES (4, 'nobody'), (3, 'name 0')",
-    "DELETE FROM proof.keyless WHERE v = 7 AND name = 'name 1'",
-)
-FOUND = {
-    ("different", "3", ("v",)), ("different", "40", ("v",)), ("different", "77", ("n", "name")),
-    ("missing", "5", ()), ("missing", "119", ()), ("extra", "1000", ()),
-}  # fmt: skip
-LOST, TWICE = 4, 2
-"""Rows without a key that were deleted, and that are there once too often."""
+SEED = 6
 DIFFER = 3
 """The exit code."""
 CHECK = "check-of-all"
@@ -72,17 +52,13 @@ def prove_it(
     source: PostgresServer, copy: PostgresServer | MysqlServer, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with source.connect() as connection:
-        tables.create(connection, ROWS // 2, SEED)
-    source.execute(QUIET)
+        tables.create(connection, planted.ROWS // 2, SEED)
+    source.execute(planted.TABLES)
     pipeline = opened(document(source, copy, folder), folder)
     with pipeline.running():
         settle(pipeline)
-    writers = Writers(source.connect, count=1, keys=ROWS, seed=SEED, pause=0.05).start()
-    for statement in PLANTED:
-        if isinstance(copy, PostgresServer):
-            copy.execute(statement, dbname="copy")
-        else:
-            copy.execute(statement)
+    writers = Writers(source.connect, count=1, keys=planted.ROWS, seed=SEED, pause=0.05).start()
+    planted.plant(copy)
     killed_while_verifying(pipeline, CHECK, KILLED)
     with pipeline.running():
         commands = Commands(pipeline, capsys)
@@ -92,8 +68,8 @@ def prove_it(
             commands.close()
         writers.stop()
         settle(pipeline)
-    for name in ("proof.quiet", "proof.keyless", *(f"proof.{table.name}" for table in tables.TABLES)):
-        assert equal(source, copy, name), name
+    for name in (planted.QUIET, planted.KEYLESS, *(f"proof.{table.name}" for table in tables.TABLES)):
+        assert planted.equal(source, copy, name), name
 
 
 def found_and_repaired(pipeline: Pipeline, source: PostgresServer, commands: Commands) -> None:
@@ -104,28 +80,20 @@ def found_and_repaired(pipeline: Pipeline, source: PostgresServer, commands: Com
     report = pipeline.driver.control.report(CHECK)
     for table in report.tables:
         rows = {(row.kind, row.key, tuple(sorted(row.columns))) for row in table.differences}
-        if table.name == "proof.keyless":
-            assert (table.compared.extra, table.compared.missing) == (TWICE, LOST), table
+        if table.name == planted.KEYLESS:
+            assert (table.compared.extra, table.compared.missing) == (planted.TWICE, planted.LOST), table
         else:
-            assert rows == (FOUND if table.name == "proof.quiet" else set()), table
+            assert rows == (planted.FOUND if table.name == planted.QUIET else set()), table
         assert table.finished and table.fault is None, table
-        assert table.compared.rows == ROWS or table.name != "proof.quiet", table
-    one = "SELECT min(ctid) FROM proof.keyless WHERE v = 7 AND name = 'name 1'"
-    source.execute(f"DELETE FROM proof.keyless WHERE ctid = ({one})")
-    pipeline.until(lambda _: pipeline.driver.faults() == {"proof.keyless": "ForeignChange"}, work=True)
-    code, found = commands.verify("--tables", "proof.keyless")
+        assert table.compared.rows == planted.ROWS or table.name != planted.QUIET, table
+    source.execute(planted.LACKED)
+    pipeline.until(lambda _: pipeline.driver.faults() == {planted.KEYLESS: "ForeignChange"}, work=True)
+    code, found = commands.verify("--tables", planted.KEYLESS)
     assert code == 1 and "verify -f <manifest> --repair" in str(found), found
-    code, found = commands.verify("--repair", "--tables", "proof.quiet", "proof.keyless")
+    code, found = commands.verify("--repair", "--tables", planted.QUIET, planted.KEYLESS)
     assert (code, found["repairsLeft"], found["repairs"] > 0) == (DIFFER, 0, True), found
-    (keyless,) = (table["compared"] for table in found["tables"] if table["name"] == "proof.keyless")
-    assert (keyless["extra"], keyless["missing"]) == (TWICE, LOST - 1), keyless
+    (keyless,) = (table["compared"] for table in found["tables"] if table["name"] == planted.KEYLESS)
+    assert (keyless["extra"], keyless["missing"]) == (planted.TWICE, planted.LOST - 1), keyless
     code, found = commands.verify()
     assert code == 0, found
     assert all(table.verified and table.verified.compared.rows for table in pipeline.driver.control.status().tables)
-
-
-def equal(source: PostgresServer, copy: PostgresServer | MysqlServer, name: str) -> bool:
-    if isinstance(copy, MysqlServer):
-        return of_mysql(copy, name) == of_postgres(source, name)
-    query = f"SELECT t::text FROM {name} t"
-    return sorted(source.execute(query)) == sorted(source.execute(query, dbname="copy"))
