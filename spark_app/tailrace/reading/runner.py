@@ -227,8 +227,12 @@ class SnapshotRunner:
         asked, now = self._background(), self._monotonic()
         if asked is not None and now >= self._background_look_at:
             self._background_look_at = now + BACKGROUND_LOOK
-            plan = planner.due_verification(state, self._clock(), seconds(asked.every), self._tools.is_whole)
+            plan = planner.due_verification(state, self._clock(), seconds(asked.every), self._is_comparable)
             yield from () if plan is None else (plan,)
+
+    def _is_comparable(self, table_id: int) -> bool:
+        """While the target is suspended, a verification would read and then wait."""
+        return self._tools.opened(table_id) and self._tools.is_whole(table_id)
 
     def _look_for_cascades(self, state: LogState) -> None:
         if self._searching or self._stopping or self._search_backoff.is_waiting(self._monotonic()):

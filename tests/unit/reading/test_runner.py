@@ -8,6 +8,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -267,6 +268,29 @@ def test_what_is_verified_in_the_background_is_read_one_chunk_at_a_time_and_no_f
     for table in (1, 2):
         times = [at for name, at in reads if name == table]
         assert all(b - a >= 300 / 100 for a, b in itertools.pairwise(times)), times
+
+
+def test_nothing_is_verified_in_the_background_while_the_target_is_suspended(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It read a chunk, or looked the table up in the source, and waited then."""
+    runner, around = begin(10)
+    around.running_xid = 11
+    turn_until(runner, around, lambda: any(s.ended is not None for s in around.refresh().snapshots.values()))
+    suspended = replace(runner._tools, opened=lambda table_id: False)
+    open_again, runner._tools = runner._tools, suspended
+    monkeypatch.setattr(runner, "_clock", lambda: time.time() + 1e6)
+    monkeypatch.setattr(runner, "_background", lambda: VerifySpec(every="1m"))
+
+    def planned() -> bool:
+        return any(s.plan.in_background for s in around.refresh().snapshots.values())
+
+    since = around.now
+    turn_until(runner, around, lambda: around.now > since + 60)
+    assert not planned()
+    runner._tools = open_again
+    turn_until(runner, around, planned)
+    runner.stop()
 
 
 @pytest.mark.parametrize(("asked", "cut"), [(None, 1_000), (7, 7)])
