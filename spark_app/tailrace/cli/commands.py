@@ -11,16 +11,15 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
-from tailrace.changelog.records.terms import RecordNumber
 from tailrace.cli import cut_text, cutover_text, request_options, snapshot_choice, verification_text
 from tailrace.cli.client import DriverClient
 from tailrace.cli.console.watched import LocalReplicator
 from tailrace.contract import faults
 from tailrace.contract.driver import CutList, RetainedLog, SnapshotBody, SpecBody, VerificationReport
 from tailrace.contract.manifest import Manifest, load
-from tailrace.contract.resources import EVERY_TABLE, DeletionPolicy, Replicator, ReplicatorSpec, SnapshotRequest
+from tailrace.contract.resources import EVERY_TABLE, DeletionPolicy, ReplicatorSpec, SnapshotRequest
 from tailrace.contract.status import Status
-from tailrace.contract.units import seconds, size_text
+from tailrace.contract.units import seconds, size_text, zoned_time
 from tailrace.driver.asking import live_spec
 from tailrace.driver.process.run_dir import NotRunning, RunFolder
 from tailrace.driver.telling import display
@@ -73,7 +72,11 @@ def run(options: argparse.Namespace) -> int:
     if options.once:
         _check_once(replicator.spec)
     _check_requests(manifest)
-    stop_at = None if options.stop_at is None else _stop_at(replicator, options.stop_at, options.once)
+    stop_at = None
+    if options.stop_at is not None:
+        from tailrace.cli import staying  # brings the storage
+
+        stop_at = staying.record(replicator, options.stop_at, options.once)
     _check_signals(options)
     host, _, port = options.listen.rpartition(":")
     if not port.isdigit() or int(port) > 65535 or host.startswith("["):
@@ -98,26 +101,6 @@ def run(options: argparse.Namespace) -> int:
         log_level=options.log_level,
     )
     return driver.run(settings)
-
-
-def _stop_at(replicator: Replicator, text: str, once: bool) -> RecordNumber:
-    """The record. A cut's name comes first, which may have digits alone."""
-    if once:
-        raise InvalidManifest("--stop-at with --once would never end", "Leave one of them out.")
-    from tailrace.changelog.journal import JournalReader
-    from tailrace.storage.store import Storage
-
-    storage = Storage.open(replicator.spec.storage)
-    cuts = JournalReader.open(storage).state.cuts
-    if text in cuts:
-        return cuts[text].record
-    if text.isascii() and text.isdigit():
-        return RecordNumber(int(text))
-    few = ", ".join(f"{cut.name} (record {cut.record})" for cut in list(cuts.values())[-5:]) or "none"
-    raise InvalidManifest(
-        f"--stop-at {text[:100]} is neither a cut nor a record of the change log at {storage.root}",
-        f"The newest cuts are: {few}.",
-    )
 
 
 def _check_signals(options: argparse.Namespace) -> None:
@@ -145,7 +128,7 @@ def _check_once(spec: ReplicatorSpec) -> None:
 
 
 def _check_requests(manifest: Manifest) -> None:
-    """A request that names no Replicator of the files would never be taken."""
+    """A request that names no Replicator of the files would never be taken, and a rewind must not wait for a start."""
     known = [r.metadata.name for r in manifest.replicators]
     for request in manifest.requests:
         if request.spec.replicator not in known:
@@ -153,6 +136,11 @@ def _check_requests(manifest: Manifest) -> None:
                 f"SnapshotRequest {request.metadata.name!r}: spec.replicator is {request.spec.replicator!r}, the files"
                 f" hold {', '.join(known)}",
                 "Correct spec.replicator.",
+            )
+        if request.spec.rewind is not None:
+            raise InvalidManifest(
+                f"SnapshotRequest {request.metadata.name!r}: mode Rewind is for Kubernetes",
+                "Remove it from the files, and run `tailrace rewind`.",
             )
 
 
@@ -364,11 +352,8 @@ def rewind(options: argparse.Namespace) -> int:
 def _moment(text: str | None) -> datetime | None:
     if text is None:
         return None
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+    found = zoned_time(text)
+    if found is None:
         raise InvalidManifest(f"--to-time {text} is no time with a zone", "Write 2026-11-28T12:00:00Z.")
     return found
 

@@ -222,7 +222,7 @@ def _run(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
         "--token-file", type=Path, help="file with the bearer token (default: created in the run directory)"
     )
     sub.add_argument("--resync", type=Path, metavar="FILE", help=RESYNC)
-    sub.add_argument("--stop-at", metavar="CUT|RECORD", help="apply up to this cut or record, and stay there")
+    sub.add_argument("--stop-at", metavar="CUT|RECORD|TIME", help="apply up to this moment, and stay there")
     sub.add_argument("--signals", type=Path, metavar="FILE", help=SIGNALS)
     sub.set_defaults(act=_command("run"))
 
@@ -271,7 +271,7 @@ def _verify(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> Non
 
 def _cutover(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     sub = _verb(verbs, "cutover", "end the replication into a database, so that programs can write to the copies")
-    sub.add_argument("--check", action="store_true", help="check and compare only, while programs write to the source")
+    sub.add_argument("--check", action="store_true", help="check and verify only, while programs write to the source")
     sub.add_argument(
         "--timeout", default="10m", metavar="TIME", help="wait this long for the source to be quiet (default: 10m)"
     )

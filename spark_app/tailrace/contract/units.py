@@ -1,6 +1,7 @@
-"""Durations and sizes, as the resources write them and people read them."""
+"""Durations, times and sizes, as the resources write them and people read them."""
 
 import re
+from datetime import datetime
 
 from tailrace.errors import InvalidManifest
 
@@ -14,6 +15,15 @@ def seconds(duration: str) -> float:
     if not parts or "".join(number + unit for number, unit in parts) != duration:
         raise InvalidManifest(f"{duration!r} is not a duration", "Write 500ms, 30s, 15m, 1h30m or 7d.")
     return float(sum(float(number) * _UNITS[unit] for number, unit in parts))
+
+
+def zoned_time(text: str) -> datetime | None:
+    """`2026-11-28T12:00:00Z`; None: it is no time, or has no zone."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return None if found.tzinfo is None else found
 
 
 def share(percent: str) -> float:

@@ -1,8 +1,11 @@
 """Copies in a PostgreSQL database: rows, types, columns, keys, rows without a key; out of MySQL as well."""
 
 import re
+import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from threading import Barrier
@@ -18,6 +21,7 @@ from support.counted_log import SCHEMA, TABLE
 from support.database_copies import DEFERRED, SHOP, STEPS, TABLES, LogOfCopies, begin, overtaken, settle
 from support.lake import table_schema
 from support.mysql import MysqlServer
+from support.pipeline import Pipeline
 from support.postgres import PostgresServer
 from support.random_log import first_schema
 from tailrace import targets
@@ -25,8 +29,9 @@ from tailrace.batch.applied import FIRST
 from tailrace.batch.slice import cut
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.cli import main as cli
+from tailrace.cli import staying
 from tailrace.contract.resources import TargetSpec
-from tailrace.errors import TableStop, TargetRefused
+from tailrace.errors import InvalidManifest, TableStop, TargetRefused
 from tailrace.targets.api import Opening, Runtime, TableFailed, Units
 from tailrace.targets.postgresql import session
 from tailrace.targets.sql.state import SCHEMA as STATE
@@ -74,6 +79,45 @@ def test_rows_types_columns_and_keys_arrive_as_they_are(postgres: PostgresServer
     members = postgres.execute(f"SELECT count(*) FROM {STATE}.tables WHERE member", dbname="copy")
     assert members == [(2,)]
     copy.stop()
+
+
+def test_a_copy_stays_at_a_time_between_two_transactions_and_goes_on(postgres: PostgresServer, tmp_path: Path) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute(SHOP)
+    copy = begin(postgres.source(), postgres, tmp_path)
+    with copy.running():
+        settle(copy)
+        postgres.execute("BEGIN; UPDATE shop.item SET price = 1; DELETE FROM shop.visit WHERE a = 1; COMMIT")
+        held = {table: texts(postgres, table, "postgres") for table in TABLES}
+        time.sleep(0.3)  # longer than a record
+        moment = datetime.now(UTC)
+        time.sleep(0.3)
+        postgres.execute("BEGIN; UPDATE shop.item SET price = 2; TRUNCATE shop.visit; COMMIT")
+        with copy.source.session() as session:
+            end = session.log_end()
+        copy.until(lambda state: state.position >= end)
+        with pytest.raises(InvalidManifest, match="others up to that time may still come"):
+            staying.record(copy.replicator, datetime.now(UTC).isoformat(), False)
+    copy.stop_at = staying.record(copy.replicator, moment.isoformat(), False)
+    with copy.running():
+        copy.until(lambda _: copy.driver.applier.through == copy.stop_at and not list(late(copy)), work=True)
+        for _ in range(20):
+            copy.turn()
+        assert {table: texts(postgres, table, "copy") for table in TABLES} == held
+    copy.stop_at = None
+    with copy.running():
+        settle(copy)
+        assert {table: texts(postgres, table, "copy") for table in TABLES} != held
+        for table in TABLES:
+            assert texts(postgres, table, "copy") == texts(postgres, table, "postgres")
+
+
+def late(copy: Pipeline) -> Iterator[str]:
+    """Tables that do not hold the record at which they are to stay."""
+    assert copy.stop_at is not None
+    for table in copy.driver.control.status().tables:
+        if table.applied_record < copy.stop_at:
+            yield table.name
 
 
 @pytest.mark.timeout(300)

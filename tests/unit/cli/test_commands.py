@@ -49,6 +49,13 @@ def test_a_request_for_a_replicator_that_the_files_do_not_hold_is_refused(
     assert "'again'" in text and "'shopp'" in text and "Fix:" in text
 
 
+def test_a_rewind_in_the_files_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every start of a process would go back."""
+    path = written(tmp_path, "m.yaml", replicator(), request("back", mode="Rewind", rewind={"toCut": "noon"}))
+    text = refused(capsys, "run", "-f", path, "--run-dir", str(tmp_path / "run"))
+    assert "'back': mode Rewind is for Kubernetes" in text and "tailrace rewind" in text
+
+
 def test_two_files_with_the_same_resource_are_refused_by_its_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

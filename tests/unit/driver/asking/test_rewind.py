@@ -89,8 +89,8 @@ def test_a_time_is_the_last_cut_up_to_it() -> None:
 def test_a_table_that_is_not_in_the_cut_is_refused(changes: Mapping[str, Any], pattern: str, said: str) -> None:
     state = state_with("a")
     cut = complete(state.cuts["a"], **changes)
-    refused(lambda: rewind._tables(state, cut, [pattern]), said)
-    assert [(table.table_id, version) for table, version in rewind._tables(state, cut, ["*.t1"])] == [(1, 11)]
+    refused(lambda: rewind.versions_at(state, cut, [pattern]), said)
+    assert [(table.table_id, version) for table, version in rewind.versions_at(state, cut, ["*.t1"])] == [(1, 11)]
 
 
 class Former:
@@ -181,8 +181,10 @@ def test_a_driver_that_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("--stop-at", "noon"), "--stop-at noon is neither a cut nor a record"),
-        (("--stop-at=-1",), "--stop-at -1 is neither a cut nor a record"),
+        (("--stop-at", "noon"), "--stop-at noon is no cut, record or time"),
+        (("--stop-at=-1",), "--stop-at -1 is no cut, record or time"),
+        (("--stop-at", "2026-11-28T12:00:00"), "--stop-at 2026-11-28T12:00:00 is no cut, record or time"),
+        (("--stop-at", "2026-11-28T12:00:00Z"), "does not tell: it holds no commits"),
         (("--stop-at", "9", "--once"), "--stop-at with --once would never end"),
     ],
     ids=str,
@@ -220,3 +222,22 @@ def test_a_table_that_holds_more_than_the_record_stays_as_it_is(tmp_path: Path) 
     with copy.running():
         copy.equal()
     assert held != [copy.rows(1), copy.rows(2)]
+
+
+def test_a_table_that_starts_over_meanwhile_is_seen_as_it_was_until_the_target_continues(tmp_path: Path) -> None:
+    copy = Copy(filled("orders", "items"), tmp_path)
+    with copy.running():
+        copy.level()
+        copy.stop_at = copy.state.number
+    held = [copy.rows(1), copy.rows(2)]
+    copy.database.commit(Change("D", 1, 3), Change("U", 2, 4, "later"))
+    with copy.running():
+        name = copy.ask("main.orders", resync=True)
+        copy.until(lambda state: any(table.resync == name for table in state.tables.values()), work=True)
+        for _ in range(30):
+            copy.turn()
+        assert [copy.rows(1), copy.rows(2)] == held and copy.driver.faults() == {}
+    copy.stop_at = None
+    with copy.running():
+        copy.equal()
+    assert [copy.rows(1), copy.rows(2)] != held
