@@ -104,7 +104,7 @@ def _verified(status: Status) -> Claim:
     found = [table for table in status.tables if table.verified is not None]
     wrong = [table.name for table in found if table.verified is not None and table.verified.compared.differences]
     if not wrong:
-        text = f"{len(found)} of {len(status.tables)} tables were compared with their sources, and no row differs."
+        text = f"{len(found)} of {len(status.tables)} tables were verified, and no row differs."
         return Claim(VERIFIED, "True", Reason.COPY_EQUAL, text)
     text = (
         f"the last verification found rows that differ in {len(wrong)} of {len(found)} tables"

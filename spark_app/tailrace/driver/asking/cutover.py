@@ -198,7 +198,7 @@ class Cutover:
             stale = [table.name for table in self.driver.status().tables if not self._is_verified(table)]
             if not stale:
                 return
-            self.say(f"comparing {len(stale)} tables with the source")
+            self.say(f"verifying {len(stale)} tables")
             self.driver.verify(stale)
             self.sleep(SETTLED)  # the status follows
         what = f"rows of {stale[0]} were changed whenever they were compared, so they are not known to be equal"
