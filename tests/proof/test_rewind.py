@@ -8,22 +8,35 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from demo.compare import READERS
+from support.database_copies import settle
+from support.pipeline import Pipeline, lake
+from support.postgres import PostgresServer
 from support.proof.process import ENVIRONMENT, forked
-from support.rewinding import Rewindable
+from support.resources import replicator as document_of
+from support.rewinding import Rewindable, await_cut, keeper, rewound
 from support.scripted import N
 from support.scripted_database import Change, Database
-from support.scripted_runs import filled
+from support.scripted_runs import by_key, filled
 from support.seam_names import checked
 from support.versions import turns
+from tailrace import sources
 from tailrace.batch.applied import Generation
+from tailrace.capture.client import CaptureClient, CaptureGone
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records.terms import RecordNumber
+from tailrace.contract.driver import SnapshotBody
+from tailrace.contract.resources import Replicator, SnapshotRequestSpec
+from tailrace.contract.status import RewindStatus, SnapshotStatus
 from tailrace.driver.asking.rewind import Rewound
+from tailrace.driver.asking.rewind_requests import RewindRequests
 from tailrace.driver.process.run_dir import RunFolder
+from tailrace.driver.telling.applied_report import Reporter
 from tailrace.errors import RewindRefused
 from tailrace.places import Places
 from tailrace.targets.api import Opening, Runtime
@@ -163,6 +176,158 @@ def test_a_version_that_is_gone_or_of_other_columns_is_refused_and_nothing_touch
     with pytest.raises(RewindRefused, match="its columns have changed since"):
         rewinding.find(opening, log_id, version)
     assert copy.copied_rows() == present
+
+
+def asked(copy: Rewindable, ident: str, name: str = "back", **rewind: object) -> SnapshotStatus:
+    """What the driver says of the request after it has taken it."""
+    spec = {"replicator": copy.driver.control.name, "tables": ["*.*"], "mode": "Rewind", "rewind": rewind}
+    body = SnapshotBody(name=name, spec=SnapshotRequestSpec.model_validate(spec))
+    copy.driver.control.request(ident, body)
+    copy.driver.journal.refresh()
+    return told(copy, ident)
+
+
+def told(copy: Rewindable, ident: str) -> SnapshotStatus:
+    (found,) = (snapshot for snapshot in copy.driver.control.status().snapshots if snapshot.id == ident)
+    return found
+
+
+def refused(copy: Rewindable, said: str, ident: str, name: str = "back", **rewind: object) -> None:
+    with pytest.raises(RewindRefused, match=said) as raised:
+        asked(copy, ident, name, **rewind)
+    assert raised.value.fix and ident not in copy.driver.journal.refresh().snapshots
+
+
+def refused_and_failed(copy: Rewindable, requests: RewindRequests) -> None:
+    control = copy.driver.control
+    refused(copy, "apply.suspend is false", "a", toCut="cut0")
+    control.suspended = True
+    for said, rewind in (
+        ("there is no cut 'noon'", {"toCut": "noon"}),
+        ("there is no cut at record 1", {"toRecord": 1}),
+        ("there is no cut at or before", {"toTime": "1969-01-01T00:00:00Z"}),
+    ):
+        refused(copy, said, "a", **rewind)
+
+    assert asked(copy, "a", toCut="cut0").state == "Pending"
+    refused(copy, "a request of this name is under way", "b", toCut="cut0")
+    control.suspended = False
+    requests.step()
+    late = told(copy, "a")
+    assert late.state == "Failed" and late.fault is not None and "was set to false before" in late.fault.message
+
+
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
+def test_a_running_driver_goes_back_on_request_while_its_target_is_suspended_and_once(
+    spark: SparkSession, tmp_path: Path, format: str
+) -> None:
+    copy = Rewindable(filled("giro", "savings"), tmp_path, format, spark)
+    with copy.running():
+        for step in range(2):
+            write(copy.database, step)
+            copy.cut(f"cut{step}")
+        write(copy.database, 2)
+        copy.level()
+        present, requests, control = copy.source_rows(), copy.requests(), copy.driver.control
+        refused_and_failed(copy, requests)
+        assert copy.copied_rows() == present, "nothing was touched"
+
+        control.suspended = True
+        assert asked(copy, "c", toCut="cut0").rewind == RewindStatus(cut="cut0", record=record_of(copy, "cut0"))
+        requests._client = CaptureClient(tmp_path / "nobody", 1)
+        requests.step()
+        waits = told(copy, "c")
+        assert waits.state == "Pending" and waits.fault is not None and waits.fault.name == CaptureGone.__name__
+        assert copy.copied_rows() == copy.held["cut0"] != copy.held["cut1"]
+    with copy.running():  # the process before ended between the tables and the record that says so
+        requests, control = copy.requests(), copy.driver.control
+        control.suspended = True
+        requests.step()
+        done = told(copy, "c")
+        assert (done.tables_done, done.tables_total, done.fault) == (2, 2, None)
+        assert [t.applied_record for t in control.status().tables] == [record_of(copy, "cut0")] * 2
+
+        copy.database.commit(Change("U", 1, 6, "later"))
+        copy.until(lambda state: state.position >= copy.database.end)
+        assert copy.copied_rows() == copy.held["cut0"], "it stays there, and the source is captured"
+        assert asked(copy, "c", toCut="cut0").state == "Completed", "the same request again"
+        refused(copy, r"carried out before, to cut cut0", "d", toCut="cut0")
+        assert asked(copy, "e", name="forth", toCut="cut1").state == "Pending"
+        requests.step()
+        assert told(copy, "e").state == "Completed" and copy.copied_rows() == copy.held["cut1"]
+
+        control.suspended = False
+        copy.level()
+        assert copy.copied_rows() == copy.source_rows() and copy.driver.faults() == {}
+        control.suspended = True
+        refused(copy, r"carried out before, to cut cut1", "f", name="forth", toCut="cut1")
+        assert asked(copy, "g", name="once more", toRecord=record_of(copy, "cut0")).state == "Pending"
+        requests.step()
+        assert told(copy, "g").state == "Completed" and copy.copied_rows() == copy.held["cut0"]
+        control.suspended = False
+        copy.level()
+        assert copy.copied_rows() == copy.source_rows() and copy.driver.faults() == {}, "the same process goes on"
+
+
+TABLES = """
+CREATE TABLE public.plain (id int PRIMARY KEY, v int);
+CREATE TABLE public.long (id int PRIMARY KEY, v text);
+"""
+FILL = "INSERT INTO public.{0} SELECT n, n FROM generate_series(1, 9) n"
+AGAIN = "BEGIN; TRUNCATE public.{0}; INSERT INTO public.{0} VALUES (1, 7); COMMIT"
+"""The file has rows whenever the catalog is looked at."""
+
+
+def test_a_table_that_is_read_again_for_a_truncate_cannot_go_back_before_it_and_says_so(
+    postgres: PostgresServer, spark: SparkSession, tmp_path: Path
+) -> None:
+    postgres.execute(TABLES)
+    for name in ("plain", "long"):
+        postgres.execute(FILL.format(name))
+    place = {"type": "delta", "location": (tmp_path / "lake").as_uri()}
+    document: dict[str, Any] = document_of(
+        source=postgres.source(),
+        storage={"location": (tmp_path / "log").as_uri()},
+        tables={"include": ["public.plain", "public.long"]},
+        target=place,
+    )
+    replicator = Replicator.model_validate(document)
+    tables = lake(replicator, spark)
+    pipeline = Pipeline(document, sources.open(replicator.spec.source, "tailrace test"), tmp_path, tables)
+
+    def rows(name: str) -> dict[int, Any]:
+        return by_key(READERS["delta"](tmp_path / "lake" / "public" / name).select(["id", "v"]))
+
+    with pipeline.running():
+        settle(pipeline)
+        cuts = keeper(pipeline)
+        cuts.make("full")
+        await_cut(pipeline, cuts, "full")
+        first = {name: rows(name) for name in ("plain", "long")}
+        for name in first:
+            postgres.execute(AGAIN.format(name))
+
+        def read_again(state: Any) -> bool:
+            return any(s.plan.reason == "schema" and s.ended is not None for s in state.snapshots.values())
+
+        pipeline.until(read_again, work=True)
+        settle(pipeline)
+        state = pipeline.state
+        ordered = [s.plan.tables for s in state.snapshots.values() if s.plan.reason == "schema"]
+        assert {state.tables[i].schema.name for of in ordered for i in of} == {"public.plain"}
+        emptied = {name: rows(name) for name in first}
+        # As drivers do: what is applied is forgotten.
+        Reporter(pipeline.driver.client, pipeline.driver.progress, lambda: 3600.0).report(pipeline.state, force=True)
+        pipeline.until(lambda state: any(table.trimmed_record > 0 for table in state.tables.values()))
+    assert {len(found) for found in emptied.values()} == {1} and len(first["plain"]) == 9
+    with pytest.raises(RewindRefused, match=r"public\.plain cannot go back to cut full: rows of a snapshot were appl"):
+        list(rewound(pipeline, lambda: spark, cut="full"))
+    assert {name: rows(name) for name in first} == emptied, "nothing was touched"
+    assert list(rewound(pipeline, lambda: spark, "public.long", cut="full"))
+    assert rows("long") == first["long"], "its TOAST table proves that only TRUNCATE made the file"
+    with pipeline.running():
+        settle(pipeline)
+        assert {name: rows(name) for name in first} == emptied
 
 
 @contextmanager

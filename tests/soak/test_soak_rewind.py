@@ -5,6 +5,7 @@ TAILRACE_SOAK_REWINDS: rounds (default 3); each makes two cuts and goes back to 
 
 import os
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,8 +15,12 @@ from demo.compare import READERS
 from support.postgres import PostgresServer
 from support.proof.harness import SMALL, Begin, Proof
 from support.proof.process import ENVIRONMENT, forked, status
+from support.real_replicator import NAME, Shop, cluster
+from support.real_replicator import TABLES as TABLES_OF_SHOP
+from support.resources import request
 from support.seam_names import checked
 from support.versions import turns
+from support.waiting import until
 from tailrace.cli.client import DriverClient
 from tailrace.driver.process.run_dir import RunFolder
 
@@ -133,3 +138,50 @@ def test_tables_go_back_and_forth_whoever_is_killed(prove: Begin, postgres: Post
     assert run.stop() == 0, run.tail()
     assert kills and rewinds >= ROUNDS, (kills, rewinds)
     print(f"{format}: {len(held)} cuts, {rewinds} rewinds, {kills} killed")
+
+
+@pytest.mark.timeout(1800)
+def test_a_rewind_in_kubernetes_stays_goes_on_and_happens_once(postgres: PostgresServer, tmp_path: Path) -> None:
+    """A real API server, the operator, and a driver as a process."""
+    shop = Shop(postgres, tmp_path / "data")
+    with cluster(shop, tmp_path / "cluster", "rewind", "127.0.42.1") as here:
+        here.apply(cuts={"every": "1m", "keep": 50}, apply={"freshness": "500ms"})
+        here.equal()
+        seen = set(shop.log().cuts)
+
+        def fresh() -> str | None:
+            """A cut that was begun after the source stood still."""
+            made = [cut for name, cut in shop.log().cuts.items() if name not in seen and not cut.awaited]
+            return made[-1].name if made and not made[-1].without else None
+
+        cut = until(fresh, "a cut by the clock", 180)
+        held = in_lake(shop)
+        shop.write()
+        here.equal()
+        assert in_lake(shop) != held
+        here.patch(apply={"suspend": True, "freshness": "500ms"})
+        wanted = request("back", replicator=NAME, tables=["*.*"], mode="Rewind", rewind={"toCut": cut})
+        here.place.apply(wanted)
+        here.place.kubectl("wait", "snapreq/back", "--for=condition=Complete", "--timeout=240s")
+        assert in_lake(shop) == held
+        shop.write()
+        position = shop.log().position
+        until(lambda: shop.log().position > position, "capture goes on", 60)
+        here.place.kubectl("delete", "snapreq", "back", "--timeout=60s")
+        here.patch(apply={"suspend": False, "freshness": "500ms"})
+        here.equal()
+        here.patch(apply={"suspend": True, "freshness": "500ms"})
+        now = in_lake(shop)
+        here.place.apply(wanted)
+        until(lambda: here.place.get("snapreq/back").get("status", {}).get("state") == "Failed", "it is refused", 120)
+        assert "was carried out before" in here.place.get("snapreq/back")["status"]["message"]
+        assert in_lake(shop) == now
+        here.patch(apply={"suspend": False, "freshness": "500ms"})
+        here.equal()
+        here.gone()
+        here.nothing_unexpected()
+
+
+def in_lake(shop: Shop) -> list[list[tuple[Any, ...]]]:
+    found = (READERS["delta"](shop.folder / "lake" / table.replace(".", "/")) for table in TABLES_OF_SHOP)
+    return [sorted(map(tuple, (row.values() for row in rows.to_pylist())), key=repr) for rows in found]

@@ -37,7 +37,7 @@ from tailrace.contract.history import LastHour, TableView
 from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import SnapshotStatus, Status
 from tailrace.driver.asking.server import Conflict, StatusServer, Unknown
-from tailrace.errors import InvalidManifest
+from tailrace.errors import InvalidManifest, RewindRefused
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "registry.example/tailrace-spark:1"
@@ -179,6 +179,8 @@ class DriverDouble:
         self.asked.append(f"take {snapshot_id}")
         if any("nothing" in pattern for pattern in body.spec.tables):
             raise InvalidManifest(f"no table matches {body.spec.tables[0]}.", "Correct tables.")
+        if body.spec.rewind is not None and not self.document.apply.suspended:
+            raise RewindRefused("apply.suspend is false", "Set it to true.")
         known = self.bodies.setdefault(snapshot_id, body)
         if known.model_copy(update={"spec": body.spec}) != body:
             raise Conflict("another body", "Use another name.")

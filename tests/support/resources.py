@@ -204,6 +204,19 @@ WRONG = (
     Refused("sample-of-keys", request(mode="Verify", sample="5%", keys=[["1"]]), "sample goes with mode Verify"),
     Refused("sample-of-everything", request(mode="Verify", sample="100%"), "sample", "spec.sample"),
     Refused("sample-of-nothing", request(mode="Verify", sample="0%"), "sample", "spec.sample"),
+    *(Refused(f"rewind-with-{what}", request(mode="Rewind", rewind={"toCut": "noon"}, **spec),
+              "mode Rewind reads no rows")
+      for what, spec in (("where", {"where": "true"}), ("keys", {"keys": [["1"]], "tables": ["public.a"]}),
+                         ("chunk-rows", {"chunkRows": 9}), ("parallelism", {"parallelism": 1}),
+                         ("resync", {"resync": True}))),
+    Refused("rewind-without-moment", request(mode="Rewind"), "rewind goes with mode Rewind"),
+    Refused("rewind-of-a-read", request(rewind={"toCut": "noon"}), "rewind goes with mode Rewind"),
+    Refused("rewind-to-nothing", request(mode="Rewind", rewind={}), "exactly one of toCut, toTime and toRecord"),
+    Refused("rewind-to-two", request(mode="Rewind", rewind={"toCut": "noon", "toRecord": 3}),
+            "exactly one of toCut, toTime and toRecord"),
+    Refused("rewind-to-a-time-without-zone", request(mode="Rewind", rewind={"toTime": "2026-11-28T12:00:00"}),
+            "toTime", "spec.rewind.toTime"),
+    Refused("rewind-to-no-cut", request(mode="Rewind", rewind={"toCut": "Noon!"}), "toCut", "spec.rewind.toCut"),
     Refused("objective-of-minutes", replicator(objective={"window": "10m"}),
             "window is 10m: it must be at least 1h and at most 7d", "window: it must be at least 1h and at most 7d"),
     Refused("objective-of-everything", replicator(objective={"percent": 100}), "percent", "spec.objective.percent"),
@@ -326,6 +339,8 @@ RIGHT = (
     replicator("many-spark-settings", sparkConf=_settings(*(f"spark.rpc.{'x' * 110}{n}" for n in range(50)))),
     request("whole-table"),
     request("filtered", where="region = 'eu'", chunkRows=1000, parallelism=4, suspend=True),
+    request("back", mode="Rewind", rewind={"toCut": "before_sale"}),
+    request("back-to-a-time", mode="Rewind", rewind={"toTime": "2026-11-28T12:00:00.5+01:00"}, suspend=True),
     request("some-keys", keys=[["1", "a"], ["2", ""]]),
 )  # fmt: skip
 

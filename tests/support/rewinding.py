@@ -1,6 +1,6 @@
 """Tables of a lake that go back to cuts: all of Tailrace in one process, over a database in memory."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +8,18 @@ from pyspark.sql import SparkSession
 from typing_extensions import override
 
 from demo.compare import READERS
-from support.pipeline import lake
+from support.pipeline import Pipeline, lake
 from support.scripted_database import Database
 from support.scripted_runs import Copy, by_key, manifest
 from tailrace.changelog.logged import LoggedCut
-from tailrace.contract.resources import Replicator
+from tailrace.contract.resources import Replicator, ReplicatorSpec
 from tailrace.driver.asking import rewind as rewinding
 from tailrace.driver.asking.cuts import CutKeeper
 from tailrace.driver.asking.rewind import Rewound, WantedCut
+from tailrace.driver.asking.rewind_requests import RewindRequests
 from tailrace.places import Places
+from tailrace.targets.api import Runtime
+from tailrace.targets.lake.model import always
 
 Rows = dict[int, str | None]
 
@@ -31,21 +34,33 @@ class Rewindable(Copy):
         self.held: dict[str, list[Rows]] = {}
         """What the source held at each cut."""
 
-    def keeper(self) -> CutKeeper:
-        driver, target = self.driver, Places(self.replicator.spec).target
-        return CutKeeper(driver.journal, driver.client, driver.progress, target, text=str)
-
     def cut(self, name: str) -> None:
         """Made and held, of what the source holds now."""
         self.level()
-        keeper = self.keeper()
-        keeper.make(name)
+        made = keeper(self)
+        made.make(name)
         self.held[name] = self.source_rows()
-        while any(cut.waits for cut in keeper.reports()):
-            self.turn()
-            keeper.step()
-        (made,) = (cut for cut in keeper.reports() if cut.name == name)
-        assert made.complete, made
+        await_cut(self, made, name)
+
+    def requests(self) -> RewindRequests:
+        """Those of the running driver."""
+        driver, replicator = self.driver, self.replicator
+        places, run = Places(replicator.spec), Runtime(self.storage, always, lambda: self.spark, "memory")
+
+        def spec() -> ReplicatorSpec:
+            apply = replicator.spec.apply.model_copy(update={"suspend": driver.control.suspended})
+            return replicator.spec.model_copy(update={"apply": apply})
+
+        made = driver.control.rewinds = RewindRequests(
+            driver.journal,
+            driver.client,
+            driver.applier,
+            driver.progress,
+            places=places,
+            rewinding=lambda: places.target.rewinding(run),
+            spec=spec,
+        )
+        return made
 
     def source_rows(self) -> list[Rows]:
         return [self.database.rows(number) for number in range(1, len(self.database.names) + 1)]
@@ -63,6 +78,24 @@ class Rewindable(Copy):
 
     def rewind(self, *patterns: str, **moment: Any) -> Iterator[LoggedCut | Rewound]:
         """As the command does it, with the session of the tests."""
-        replicator = self.replicator
-        places, wanted = Places(replicator.spec), WantedCut(**moment)
-        return rewinding.rewind(replicator, places, lambda: self.spark, wanted, patterns or ("*.*",))
+        return rewound(self, lambda: self.spark, *patterns, **moment)
+
+
+def rewound(
+    pipeline: Pipeline, spark: Callable[[], SparkSession], *patterns: str, **moment: Any
+) -> Iterator[LoggedCut | Rewound]:
+    replicator = pipeline.replicator
+    return rewinding.rewind(replicator, Places(replicator.spec), spark, WantedCut(**moment), patterns or ("*.*",))
+
+
+def keeper(pipeline: Pipeline) -> CutKeeper:
+    driver, target = pipeline.driver, Places(pipeline.replicator.spec).target
+    return CutKeeper(driver.journal, driver.client, driver.progress, target, text=str)
+
+
+def await_cut(pipeline: Pipeline, made: CutKeeper, name: str) -> None:
+    while any(cut.waits for cut in made.reports()):
+        pipeline.turn()
+        made.step()
+    (held,) = (cut for cut in made.reports() if cut.name == name)
+    assert held.complete, held

@@ -98,6 +98,8 @@ def _offer(observed: ObservedRequest, spec: SnapshotRequestSpec) -> Decision[Sna
     update: dict[str, Any] = {"rows_per_second": 0.0, "estimated_end": None}
     if not _driver_takes(observed):
         return _write(observed, state, readiness, update, again=WAIT_SECONDS)
+    if _before_pause(observed, spec):
+        return _write(observed, state, readiness, update, again=SOON_SECONDS)
     if answer is not None and answer.record is not None:
         update["record"] = answer.record
     # The plan is in the journal before the answer, under our uid: dying here asks again and meets the same plan.
@@ -114,6 +116,13 @@ def _driver_takes(observed: ObservedRequest) -> bool:
     return observed.driver.silent_since is None and reported.state != "Starting" and reported.tables_total > 0
 
 
+def _before_pause(observed: ObservedRequest, spec: SnapshotRequestSpec) -> bool:
+    """True while a driver that is to suspend its target, as a rewind needs it, does not know that yet."""
+    reported = observed.driver.status
+    pauses = spec.rewind is not None and observed.target_suspended
+    return pauses and reported is not None and not reported.apply.suspended
+
+
 def _waiting(observed: ObservedRequest, spec: SnapshotRequestSpec) -> Assessed:
     # Without a driver nothing runs, whatever it was before.
     state: RequestState = "Paused" if spec.suspend and observed.status.record is not None else "Pending"
@@ -125,6 +134,9 @@ def _waiting(observed: ObservedRequest, spec: SnapshotRequestSpec) -> Assessed:
         return state, Readiness("False", Reason.REPLICATOR_SUSPENDED, text, progress=True)
     if not _driver_takes(observed):
         text = f"waiting for the driver of Replicator {spec.replicator!r}."
+        return state, Readiness("False", Reason.REPLICATOR_NOT_READY, text, progress=True)
+    if _before_pause(observed, spec):
+        text = f"waiting for the driver of Replicator {spec.replicator!r} to suspend its target."
         return state, Readiness("False", Reason.REPLICATOR_NOT_READY, text, progress=True)
     problem = observed.answer.problem if observed.answer is not None else None
     text = f"{problem.name}: {problem.message}" if problem is not None else "the driver is accepting the request."
@@ -169,7 +181,8 @@ def _assess(found: SnapshotStatus, executors_missing: str) -> Assessed:
         case "Completed":
             return "Completed", Readiness("True", Reason.COMPLETED, _completed(found))
         case "Failed":
-            return "Failed", Readiness("False", Reason.FAILED, why or "the snapshot failed.", stuck=True)
+            what = "snapshot" if found.rewind is None else "rewind"
+            return "Failed", Readiness("False", Reason.FAILED, why or f"the {what} failed.", stuck=True)
         case "Stopped":
             return "Cancelled", Readiness("False", Reason.CANCELLED, "Stopped by `tailrace stop`.", stuck=True)
         case "Paused":
@@ -181,6 +194,10 @@ def _assess(found: SnapshotStatus, executors_missing: str) -> Assessed:
 
 
 def _completed(found: SnapshotStatus) -> str:
+    if found.rewind is not None:
+        moment = f"cut {found.rewind.cut} (record {found.rewind.record})"
+        stay = "they stay there while the Replicator's apply.suspend is true"
+        return f"Rewound: {found.tables_done} tables are back at {moment}; {stay}."
     if not found.verify:
         return "Snapshot completed."
     wrong = [table for table in found.tables if table.compared is not None and table.compared.differences]

@@ -189,6 +189,7 @@ class Gatherer:
             status=load(SnapshotRequestStatus, document.get("status")),
             replicator=alive,
             replicator_idle=_idle(parent) if parent is not None else None,
+            target_suspended=parent is not None and parent.get("spec", {}).get("apply", {}).get("suspend") is True,
             executors_missing=_executors_missing(parent) if parent is not None else "",
             driver=driver,
             snapshot=next((s for s in entries if s.id == meta.uid), None),

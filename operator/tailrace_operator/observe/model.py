@@ -270,6 +270,8 @@ class ObservedRequest:
     """The Replicator exists and is not being deleted."""
     replicator_idle: str | None = None
     """The reason why no driver is meant to run: suspended, or stopped after an error."""
+    target_suspended: bool = False
+    """The Replicator's `apply.suspend`."""
     executors_missing: str = ""
     """The reason why none of the Replicator's executors runs; empty: one does, or none is requested."""
     driver: ObservedDriver = ObservedDriver()

@@ -12,8 +12,9 @@ fails, or is not level with it, and is a unit of its own until nothing is being 
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from threading import Lock
@@ -53,6 +54,8 @@ REST_TIDY_SECONDS = 86_400.0
 """... and then so often. Each look may ask an object store for lists, and there may be thousands of tables."""
 
 
+STAND_SECONDS = 0.1
+"""Between two looks at whether everything stands still."""
 LOOK_SECONDS = 30.0
 """Between two looks at whether another program has dropped copies."""
 
@@ -145,6 +148,8 @@ class Applier:
         """The cuts that each table is awaited at, and the state that says so."""
         self._lock = Lock()
         self._stopping = False
+        self._standing = False
+        """Nothing is begun, because somebody else changes tables."""
         self._fatal: Exception | None = None
         self.last_step_at = time.monotonic()
         self._pool = ThreadPoolExecutor(threads, "apply")
@@ -170,6 +175,8 @@ class Applier:
         self._raise_fatal()
         self.last_step_at = time.monotonic()
         with self._lock:
+            if self._standing:
+                return
             self._through = max(self._through, self._bounded(through))
             for unit in {entry.unit: None for entry in self._due(self._through)}:
                 self._enter(unit)
@@ -184,7 +191,7 @@ class Applier:
         """True if a table has to be entered now to hold record `number` in time. Tables to which it brings nothing are
         covered here."""
         with self._lock:
-            return bool(self._due(self._bounded(number)))
+            return not self._standing and bool(self._due(self._bounded(number)))
 
     def _bounded(self, number: RecordNumber) -> RecordNumber:
         return number if self._until is None else min(number, self._until)
@@ -393,6 +400,31 @@ class Applier:
                 self._forget(entry)
             return self._tidied is None or place_of(self._tidied.table) != place  # forgotten, and tidied to its end
 
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """While this is entered, nothing is committed or tidied: what was under way has ended, and nothing begins."""
+        with self._lock:
+            self._standing = True
+        try:
+            while begun := self._under_way():
+                wait(begun, STAND_SECONDS)
+            yield
+        finally:
+            with self._lock:
+                self._standing, self._level = False, None
+
+    def _under_way(self) -> list[Future[None]]:
+        with self._lock:
+            running = {entry.running for entry in self._entries.values() if entry.running is not None}
+            tidying = [] if self._tidied is None or self._tidying is None else [self._tidying]
+            return [*running, *tidying]
+
+    def forget(self, table_ids: Iterable[int]) -> None:
+        """Have the tables opened again, as if the process had just started; only while all stand still."""
+        with self._lock:
+            for entry in [self._entries[i] for i in table_ids if i in self._entries]:
+                self._forget(entry)
+
     def stop(self) -> None:
         """Let the commits under way end, begin none."""
         self._stopping = True
@@ -406,7 +438,7 @@ class Applier:
         try:
             worker = unit.worker or self._made(unit)
             more = True
-            while more and not self._stopping and not self._rests(unit, since):
+            while more and not (self._stopping or self._standing) and not self._rests(unit, since):
                 # In this order: what another thread offers meanwhile, the state may not hold.
                 through = self._through
                 try:
@@ -471,7 +503,7 @@ class Applier:
             if self._stopping or late < 0:
                 return
             with self._lock:
-                over = self._entries.get(entry.table.table_id) is not entry
+                over = self._standing or self._entries.get(entry.table.table_id) is not entry
                 self._tidied = None if over else entry
             if not over and entry.opened and entry.running is None:  # else its changes come first
                 self._tidy(entry)

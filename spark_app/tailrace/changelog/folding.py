@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tailrace.changelog.logged import (
+    KEPT_REWINDS,
     KEPT_SNAPSHOTS,
     LoggedCut,
     LoggedSignal,
@@ -78,10 +79,11 @@ class Folding:
             self.newest_commits = self.newest_commits.drop(self.newest_commits.find(0, oldest))
         ended = [key for key, snapshot in self.snapshots.items() if snapshot.ended is not None]
         own = [key for key in ended if self.snapshots[key].plan.request is None]
-        requested = [key for key in ended if self.snapshots[key].plan.request is not None]
+        rewound = [key for key in ended if self.snapshots[key].is_rewound]
+        requested = [key for key in ended if self.snapshots[key].plan.request is not None and key not in rewound]
         for key in filter(self._done_with, own[:-KEPT_SNAPSHOTS]):
             self.forgotten_plan = max(self.forgotten_plan, self.snapshots.pop(key).record)
-        for key in filter(self._done_with, requested[:-KEPT_SNAPSHOTS]):
+        for key in (*filter(self._done_with, requested[:-KEPT_SNAPSHOTS]), *rewound[:-KEPT_REWINDS]):
             del self.snapshots[key]
 
     def _done_with(self, snapshot_id: str) -> bool:

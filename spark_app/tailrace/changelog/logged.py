@@ -241,6 +241,11 @@ class SnapshotState(Closed):
     tables: dict[int, SnapshotTable]
     ended: SnapshotEnded | None = None
 
+    @property
+    def is_rewound(self) -> bool:
+        """True of a rewind that was carried out."""
+        return self.plan.rewind is not None and self.ended is not None and self.ended.outcome == "completed"
+
     def accepts(self, table_id: int) -> bool:
         """True while this verification is to make up for what another program did to the table's rows."""
         part = self.tables.get(table_id)
@@ -404,3 +409,5 @@ KEPT_SIGNALS = 50
 """Answered signals kept for `status`, newest last."""
 KEPT_SNAPSHOTS = 50
 """Ended snapshots kept for `status`, newest last: as many of requests as of Tailrace's own, which may be frequent."""
+KEPT_REWINDS = 1000
+"""Rewinds that were carried out: a request of the same name, created again, must not go back again."""

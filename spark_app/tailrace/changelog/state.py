@@ -12,7 +12,8 @@ What is forgotten, and when no reader can need it any longer:
 * dropped tables: by `CopyRemoval`, once their copy is gone or stays for good;
 * transactions: by `TransactionsRemoved`, once every snapshot that may still be registered sees them;
 * schema versions: once nothing kept refers to them and the target is past them;
-* ended snapshots: all but the newest `KEPT_SNAPSHOTS`, of requests and of Tailrace's own.
+* ended snapshots: all but the newest `KEPT_SNAPSHOTS`, of requests and of Tailrace's own, and of rewinds that were
+  carried out, all but `KEPT_REWINDS`.
 """
 
 from typing import Any

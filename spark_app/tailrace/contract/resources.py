@@ -6,6 +6,7 @@ are errors. CRDs are generated from these models (`tools/make_crds.py`): a field
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
@@ -46,8 +47,8 @@ from tailrace.contract.units import seconds
 __all__ = [
     "API_VERSION", "GROUP", "VERSION", "ApplySpec", "Catalog", "Credentials", "DeletionPolicy", "Duration", "Executors",
     "Identifier", "Metadata", "Model", "Name", "RecoverSpec", "Replicator", "ReplicatorSpec", "RetentionSpec",
-    "RetrySpec", "SnapshotRequest", "SnapshotRequestSpec", "SnapshotSpec", "SourceSpec", "StorageLocation",
-    "StorageSpec", "TableOptions", "TablePattern", "TablesSpec", "TargetSpec", "Text", "Tls",
+    "RetrySpec", "RewindSpec", "SnapshotRequest", "SnapshotRequestSpec", "SnapshotSpec", "SourceSpec",
+    "StorageLocation", "StorageSpec", "TableOptions", "TablePattern", "TablesSpec", "TargetSpec", "Text", "Tls",
 ]  # fmt: skip
 
 
@@ -511,14 +512,47 @@ class Replicator(BaseModel):
 
 
 MODE_WITHOUT_WHERE = "mode Verify and Repair compare whole tables, or keys: remove where"
+REWIND_WITH_MODE = "rewind goes with mode Rewind, and mode Rewind needs it"
+REWIND_ALONE = "mode Rewind reads no rows: remove where, keys, sample, resync, chunkRows and parallelism"
+ONE_MOMENT = "rewind needs exactly one of toCut, toTime and toRecord"
 SAMPLE_ONLY_COMPARED = "sample goes with mode Verify or Repair, and without keys"
 MODE_WITHOUT_RESYNC = "resync replaces the table: remove it, or mode"
+_OF_READING = " || ".join(f"has(self.{name})" for name in ("where", "keys", "sample", "chunkRows", "parallelism"))
+_OF_READING += " || (has(self.resync) && self.resync)"
+CUT = "^[a-z0-9][a-z0-9_]*$"
+ZONED = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})$"
 EVERY_TABLE = "*.*"
 """The pattern that matches all."""
 
 
+class RewindSpec(Model):
+    """The cut that tables of a lake go back to; exactly one field."""
+
+    model_config = rules(
+        (
+            f"[{', '.join(f'has(self.{n})' for n in ('toCut', 'toTime', 'toRecord'))}].filter(x, x).size() == 1",
+            ONE_MOMENT,
+        )
+    )
+
+    to_cut: Annotated[str, StringConstraints(pattern=CUT, max_length=63)] | None = None
+    """Name of a cut."""
+    to_time: Annotated[str, StringConstraints(pattern=ZONED, max_length=40)] | None = None
+    """The last cut at or before this time, which has a zone: `2026-11-28T12:00:00Z`."""
+    to_record: Annotated[int, Field(ge=0, le=2**53 - 1)] | None = None
+    """The cut at this record of the change log."""
+
+    @model_validator(mode="after")
+    def _one(self) -> "RewindSpec":
+        if [self.to_cut, self.to_time, self.to_record].count(None) != 2:
+            raise ValueError(ONE_MOMENT)
+        if self.to_time is not None:
+            datetime.fromisoformat(self.to_time)
+        return self
+
+
 class SnapshotRequestSpec(Model):
-    """The rows to read again."""
+    """The tables to read again, to verify or to rewind."""
 
     model_config = rules(
         ("!has(self.where) || !has(self.keys)", "give where or keys, not both"),
@@ -528,9 +562,17 @@ class SnapshotRequestSpec(Model):
             "!has(self.resync) || !self.resync || (!has(self.where) && !has(self.keys))",
             "resync reads whole tables: remove where and keys",
         ),
-        ("!has(self.mode) || self.mode == 'Read' || !has(self.where)", MODE_WITHOUT_WHERE),
-        ("!has(self.mode) || self.mode == 'Read' || !has(self.resync) || !self.resync", MODE_WITHOUT_RESYNC),
-        ("!has(self.sample) || (has(self.mode) && self.mode != 'Read' && !has(self.keys))", SAMPLE_ONLY_COMPARED),
+        ("!has(self.mode) || self.mode in ['Read', 'Rewind'] || !has(self.where)", MODE_WITHOUT_WHERE),
+        ("has(self.rewind) == (has(self.mode) && self.mode == 'Rewind')", REWIND_WITH_MODE),
+        (f"!has(self.rewind) || !({_OF_READING})", REWIND_ALONE),
+        (
+            "!has(self.mode) || self.mode in ['Read', 'Rewind'] || !has(self.resync) || !self.resync",
+            MODE_WITHOUT_RESYNC,
+        ),
+        (
+            "!has(self.sample) || (has(self.mode) && self.mode in ['Verify', 'Repair'] && !has(self.keys))",
+            SAMPLE_ONLY_COMPARED,
+        ),
         *(
             (
                 f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})",
@@ -545,6 +587,7 @@ class SnapshotRequestSpec(Model):
                 "parallelism",
                 "mode",
                 "sample",
+                "rewind",
                 "resync",
             )
         ),
@@ -575,12 +618,17 @@ class SnapshotRequestSpec(Model):
     parallelism: Annotated[int, Field(ge=1, le=256)] | None = None
     """Number of chunks of this snapshot read at the same time; unset: as the Replicator says. The Replicator's number
     is the limit for all snapshots together."""
-    mode: Literal["Read", "Verify", "Repair"] = "Read"
+    mode: Literal["Read", "Verify", "Repair", "Rewind"] = "Read"
     """`Read`: the rows go into the target. `Verify`: they are compared with it, exactly, while both sides change; the
-    status names what differs, and nothing is written. `Repair`: rows that differ are read again afterwards."""
+    status names what differs, and nothing is written. `Repair`: rows that differ are read again afterwards. `Rewind`:
+    no row is read; while the Replicator's `apply.suspend` is true, the tables of a lake go back to the cut that
+    `rewind` names."""
     sample: Share | None = None
     """Compare about this share of each table's rows, `5%`, chosen at random in ranges of the key; a small table as a
     whole. Rows that only the target has are not looked for. With mode Verify or Repair."""
+    rewind: RewindSpec | None = None
+    """The cut that mode `Rewind` goes back to. A request of this name is carried out once, also if it is deleted and
+    created again."""
     resync: bool = False
     """Start the tables over: capture each as it is now, even if it is stopped, and read all rows into a new copy, which
     replaces the target table (columns and rows) when it is complete."""
@@ -600,6 +648,11 @@ class SnapshotRequestSpec(Model):
             raise ValueError("keys goes with exactly one table")
         if self.resync and (self.where is not None or self.keys is not None):
             raise ValueError("resync reads whole tables: remove where and keys")
+        if (self.rewind is not None) != (self.mode == "Rewind"):
+            raise ValueError(REWIND_WITH_MODE)
+        if self.rewind is not None:
+            self._check_alone()
+            return self
         if self.mode != "Read" and self.where is not None:
             raise ValueError(MODE_WITHOUT_WHERE)
         if self.sample is not None and (self.mode == "Read" or self.keys is not None):
@@ -608,9 +661,15 @@ class SnapshotRequestSpec(Model):
             raise ValueError(MODE_WITHOUT_RESYNC)
         return self
 
+    def _check_alone(self) -> None:
+        reading = (self.where, self.keys, self.sample, self.chunk_rows, self.parallelism)
+        if self.resync or any(given is not None for given in reading):
+            raise ValueError(REWIND_ALONE)
+
 
 class SnapshotRequest(BaseModel):
-    """Reads tables, or some of their rows, again while the Replicator continues to follow changes."""
+    """Reads tables, or some of their rows, again while the Replicator continues to follow changes; or verifies them; or
+    rewinds them to a cut."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=Model.model_config["alias_generator"])
 

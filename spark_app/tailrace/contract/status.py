@@ -146,6 +146,13 @@ class SnapshotTableProgress(Model):
     fault: Fault | None = None
 
 
+class RewindStatus(Model):
+    """The moment that the tables go back to."""
+
+    cut: str
+    record: int
+
+
 class SnapshotStatus(Model):
     id: str
     name: str | None = None
@@ -154,6 +161,8 @@ class SnapshotStatus(Model):
     """Its rows are compared with the target, not applied."""
     sample: float | None = None
     """The share of each table that is compared; None: all of it, or some keys."""
+    rewind: RewindStatus | None = None
+    """Set in a rewind, which reads no rows."""
     state: SnapshotState
     tables_done: int = 0
     tables_total: int = 0

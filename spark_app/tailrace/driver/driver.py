@@ -221,7 +221,7 @@ class Driver:
         yield from self._answered(made)
         parts = made.answer()
         control.runner, control.dropped, control.cut_keeper = parts.runner, parts.dropped, parts.cuts
-        control.measured = parts.freshness
+        control.rewinds, control.measured = parts.rewinds, parts.freshness
         yield parts
 
     def _answered(self, question: Question[Answer]) -> Iterator[None]:
@@ -314,6 +314,7 @@ class Driver:
             start("signals", lambda: file.step(self._control), lambda: STEP_SECONDS)
         start("dropped-tables", parts.dropped.step, lambda: STEP_SECONDS)
         start("cuts", parts.cuts.step, lambda: STEP_SECONDS)
+        start("rewinds", parts.rewinds.step, lambda: STEP_SECONDS)
         if parts.freshness is not None:
             start("freshness", lambda: self._keep_freshness(parts), lambda: KEEP_SECONDS)
             start("history", self._control.keep_history, lambda: HISTORY_SECONDS)

@@ -28,6 +28,7 @@ from tailrace.driver.asking import live_spec
 from tailrace.driver.asking.control import DriverControl
 from tailrace.driver.asking.cuts import CutKeeper
 from tailrace.driver.asking.live_spec import LiveSpec
+from tailrace.driver.asking.rewind_requests import RewindRequests
 from tailrace.driver.asking.server import StatusServer
 from tailrace.driver.process.ownership import Ownership
 from tailrace.driver.process.run_dir import RunFolder
@@ -86,6 +87,7 @@ class DriverParts:
     journal: SharedJournal
     dropped: DroppedCopies
     cuts: CutKeeper
+    rewinds: RewindRequests
     freshness: Freshness | None = None
     """None: a short run measures nothing."""
 
@@ -238,7 +240,16 @@ def parts(
         text=lambda at: bound(places.source, journal.state).text(at),
         spec=lambda: live.spec.cuts,
     )
-    return DriverParts(applier, runner, stream, journal, dropped, cuts, freshness)
+    rewinds = RewindRequests(
+        journal,
+        CaptureClient(folder.socket, timeout=RECORD_SECONDS),
+        applier,
+        progress,
+        places=places,
+        rewinding=lambda: target.rewinding(run),
+        spec=lambda: live.spec,
+    )
+    return DriverParts(applier, runner, stream, journal, dropped, cuts, rewinds, freshness)
 
 
 def bound(source: Source, state: LogState) -> Source:

@@ -293,7 +293,7 @@ def endings(state: LogState) -> tuple[SnapshotEnded, ...]:
     events = [*_superseded(state)]
     for snapshot in state.snapshots.values():
         finished = [t.finished for t in snapshot.tables.values()]
-        if snapshot.ended is not None or not all(finished):
+        if snapshot.ended is not None or snapshot.plan.rewind is not None or not all(finished):
             continue
         failed = [f.error for f in finished if f is not None and f.error is not None]
         events.append(

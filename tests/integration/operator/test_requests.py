@@ -13,7 +13,7 @@ from support.resources import replicator, request
 from support.waiting import until
 from tailrace.contract.driver import LastWords
 from tailrace.contract.manifest import parse
-from tailrace.contract.status import Fault, SnapshotStatus
+from tailrace.contract.status import ApplyStatus, Fault, RewindStatus, SnapshotStatus
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -104,6 +104,35 @@ def test_a_request_that_matches_nothing_fails_by_name_and_one_without_replicator
         place.until_reason("snapreq/early", "ReplicatorNotFound")
         shown = place.kubectl("get", "snapreq")
         assert "Failed" in shown and "Pending" in shown
+
+
+def test_a_rewind_is_refused_unless_the_target_is_suspended_and_told_to_the_end(
+    asking: tuple[OperatorNamespace, DriverDouble],
+) -> None:
+    place, driver = asking
+    wanted = {"mode": "Rewind", "rewind": {"toCut": "noon"}}
+    with operator(place):
+        place.apply(request("early", **wanted))
+        until(lambda: state(place, "early") == "Failed", "it is refused")
+        early = place.get("snapreq/early")["status"]
+        assert early["lastError"]["name"] == "RewindRefused" and "Set it to true." in early["message"]
+        place.kubectl("patch", "repl", "shop", "--type=merge", "-p", '{"spec":{"apply":{"suspend":true}}}')
+        place.apply(request("back", **wanted))
+        until(lambda: "to suspend its target" in str(place.get("snapreq/back")["status"].get("message")), "it waits")
+        ident = uid(place, "back")
+        assert f"take {ident}" not in driver.asked, "the driver does not know of it yet"
+        driver.change(apply=ApplyStatus(suspended=True))
+        until(lambda: ident in driver.snapshots, "the driver has it")
+        moment = RewindStatus(cut="noon", record=17)
+        driver.let(ident, rewind=moment, fault=Fault(name="Retry", message="the storage is away"), state="Pending")
+        until(lambda: "storage is away" in place.get("snapreq/back")["status"]["message"], "what it waits for", 60)
+        driver.let(ident, state="Completed", tables_done=2, tables_total=2, fault=None)
+        until(lambda: state(place, "back") == "Completed", "it completes", 60)
+        place.kubectl("wait", "snapreq/back", "--for=condition=Complete", "--timeout=10s")
+        said = place.get("snapreq/back")["status"]["message"]
+        assert said.startswith("Rewound: 2 tables are back at cut noon (record 17)"), said
+        events = place.objects.objects(place.namespace, "events")
+        assert said in [e["message"] for e in events if e["involvedObject"]["name"] == "back"]
 
 
 def test_a_resync_of_every_table_brings_back_a_replicator_whose_position_is_lost_and_acts_once(

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Barrier, Thread
 from typing import Any, cast
@@ -15,7 +16,9 @@ from support.waiting import until
 from tailrace.apply.applier import TIDY_SECONDS
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.apply.unit_worker import UnitWorker
+from tailrace.batch.applied import AppliedState
 from tailrace.batch.limits import BatchLimits, batch_end
+from tailrace.batch.slice import TableSlice
 from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.logged import DroppedTable, place_of
 from tailrace.changelog.records.snapshots import SnapshotPlanned
@@ -73,6 +76,43 @@ def test_looks_that_bring_nothing_look_at_no_table(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(progress, "of", of)
     assert not any(loop.is_due(RecordNumber(9)) for _ in range(10)) and asked == []
     assert not loop.is_due(RecordNumber(10)) and asked
+    loop.stop()
+
+
+def test_while_all_stands_still_nothing_is_begun_and_what_was_begun_has_ended() -> None:
+    """Somebody else changes the tables then; afterwards they are opened again."""
+
+    class Slow(Target):
+        @override
+        def apply(self, part: TableSlice) -> AppliedState:
+            begun.wait(30)
+            going.wait(30)
+            return super().apply(part)
+
+    begun, going = Barrier(2), Barrier(2)
+    target = Slow()
+    loop, progress = applier(log(table(7, 3)), {7: target})
+    loop.offer(9)
+    begun.wait(30)
+    seen: list[int] = []
+    with ThreadPoolExecutor() as pool:
+
+        def change() -> None:
+            with loop.standing_still():
+                seen.append(progress.of(7).committed_record)
+                loop.offer(RecordNumber(9), patience=1)
+                loop.forget([7])
+                seen.append(progress.of(7).applied_record)
+                assert not loop.is_due(RecordNumber(9)) and not loop.is_open(7)
+
+        changed = pool.submit(change)
+        time.sleep(0.2)
+        assert not seen, "the batch under way is waited for"
+        going.wait(30)
+        changed.result(30)
+    assert seen == [9, -1]
+    loop.offer(9, patience=5)
+    assert loop.is_open(7) and progress.of(7).applied_record == 9
     loop.stop()
 
 

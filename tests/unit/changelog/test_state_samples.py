@@ -85,6 +85,15 @@ def test_every_kind_of_event_is_in_a_sample() -> None:
     assert found == set(HANDLERS)
 
 
+def check_rewind(state: LogState, wanted: Record, refused: Record) -> None:
+    state = fold(state, wanted)
+    back = state.snapshots["back"]
+    assert back.plan.rewind is not None and back.ended is None and not (back.tables or back.plan.whole)
+    assert (back.plan.rewind.cut, back.plan.rewind.record, back.plan.rewind.tables) == ("before_sale", 315, (1,))
+    ended = fold(state, refused).snapshots["back"].ended
+    assert ended is not None and ended.failure is not None and ended.failure.fix == "Choose a later cut."
+
+
 def test_events_that_came_later_mean_what_they_meant() -> None:
     state = LogState()
     for record in records():
@@ -120,7 +129,7 @@ def test_events_that_came_later_mean_what_they_meant() -> None:
     assert [(c.record, c.since) for c in state.tables[1].cascades] == [(cascaded.number, cascaded.written_at)]
     read = state.tables[1].model_copy(update={"read_record": cascaded.number, "cascades": AppendList()})
     state = state.model_copy(update={"tables": {**state.tables, 1: read}})
-    made, held, without, let_go = cuts
+    made, held, without, let_go, wanted, refused = cuts
     state = fold(state, made)
     assert state.cuts["20261128_120000"].awaited == {1}
     state = fold(state, held)
@@ -129,6 +138,7 @@ def test_events_that_came_later_mean_what_they_meant() -> None:
     state = fold(fold(state, without), let_go)
     assert state.cuts.keys() == {"before_sale"}
     assert state.cuts["before_sale"].without == {1: "3 rows were withheld until they are read again"}
+    check_rewind(state, wanted, refused)
     (looked,) = records("cascades.jsonl")
     state = fold(state, looked)
     reached = state.tables[1].cascades[-1]

@@ -19,6 +19,16 @@ from tailrace.changelog.records.terms import (
 from tailrace.errors import Where
 
 
+class PlannedRewind(Closed):
+    """Tables that go back to a cut. No row is read, and the snapshot's own tables are none."""
+
+    cut: str
+    record: RecordNumber
+    asked: str
+    """The moment, as the request has it."""
+    tables: tuple[int, ...]
+
+
 class SnapshotPlanned(Closed):
     """A snapshot was accepted: initial (one per added table) or by SnapshotRequest. A verification is one whose chunks
     are compared with the target instead of applied to it."""
@@ -51,6 +61,9 @@ class SnapshotPlanned(Closed):
     """Tables that were stopped because another program had changed their rows: what it left is taken over, since it is
     compared, and repaired where it differs."""
 
+    rewind: PlannedRewind | None = Field(default=None, exclude_if=is_none)
+    """Set in a rewind."""
+
     @property
     def in_background(self) -> bool:
         """Ordered by the clock (`spec.verify`), and nobody waits for it."""
@@ -59,7 +72,7 @@ class SnapshotPlanned(Closed):
     @property
     def whole(self) -> bool:
         """All rows of its tables are read, to take the place of those in the target."""
-        return self.where is None and self.keys is None and not self.verify
+        return self.where is None and self.keys is None and not self.verify and self.rewind is None
 
 
 class SnapshotTableStarted(Closed):
@@ -198,6 +211,8 @@ class SnapshotEnded(Closed):
     snapshot_id: str
     outcome: Literal["completed", "failed", "stopped"]
     message: str = ""
+    failure: ReadFailure | None = Field(default=None, exclude_if=is_none)
+    """The refusal of a rewind, which has no tables that could have it."""
 
 
 class SnapshotSuspended(Closed):

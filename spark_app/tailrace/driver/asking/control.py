@@ -30,10 +30,12 @@ from tailrace.contract.driver import (
 from tailrace.contract.history import LastHour, TableView
 from tailrace.contract.resources import DeletionPolicy, ObjectiveSpec, SnapshotRequest
 from tailrace.contract.status import Assessment, Fault, Status
+from tailrace.driver.asking import rewind_requests
 from tailrace.driver.asking.cuts import CutKeeper
 from tailrace.driver.asking.final_drop import FinalDrop
 from tailrace.driver.asking.key_lookups import BeingLookedUp, KeyLookups, Withdrawn
 from tailrace.driver.asking.live_spec import LiveSpec
+from tailrace.driver.asking.rewind_requests import RewindRequests
 from tailrace.driver.asking.server import Conflict, Unknown
 from tailrace.driver.telling import objective
 from tailrace.driver.telling.history import HistoryRing
@@ -79,6 +81,7 @@ class DriverControl:
         self.journal: SharedJournal | None = None
         self.runner: SnapshotRunner | None = None
         self.cut_keeper: CutKeeper | None = None
+        self.rewinds: RewindRequests | None = None
         self.client: CaptureClient | None = None
         self.watch: CaptureClient | None = None
         """A client for questions that are answered at once: `client` may be waiting for a record."""
@@ -154,6 +157,7 @@ class DriverControl:
                 snapshot_rates=snapshot_rates,
                 suspended=self.suspended,
                 stop_at=self.stop_at,
+                rewind_fault=self.rewinds.waits_for if self.rewinds is not None else None,
                 generation=self.live.generation if self.live is not None else None,
                 stopped=self.stopped,
                 fault=self.fault or self.capture_fault,
@@ -226,6 +230,8 @@ class DriverControl:
             raise Retry("every table is about to start over", "Ask again in a few seconds.")
         keys = partial(self._lookups.keys, snapshot_id, patience=patience)
         made = None
+        if body.spec.rewind is not None:
+            return self._rewind(state, snapshot_id, body)
         if snapshot_id not in state.snapshots:
             if self.suspended and body.spec.mode != "Read":
                 # Its chunks would be read, and then wait for a target that does not move.
@@ -243,6 +249,23 @@ class DriverControl:
                 raise Retry(f"snapshot {snapshot_id} has just been removed from the change log", "Ask again.")
         self._lookups.planned(snapshot_id)
         tables = tuple(state.tables[t].schema.name for t in plan.tables if t in state.tables)
+        return SnapshotAnswer(id=snapshot_id, record=record, tables=tables)
+
+    def _rewind(self, state: LogState, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer:
+        _, client = self._ready()
+        if self.rewinds is None:
+            raise Retry("the driver is still starting", "Ask again in a few seconds.")
+        with self._lock:
+            known = state.snapshots.get(snapshot_id)
+            if known is None:
+                plan = self.rewinds.plan(state, snapshot_id, body)
+                record = self._record_plan(client, plan, body)
+            elif rewind_requests.is_same(known, body):
+                plan, record = known.plan, known.record
+            else:
+                raise Conflict(f"snapshot {snapshot_id} exists with another content", "Use another name.")
+        assert plan.rewind is not None
+        tables = tuple(state.tables[i].schema.name for i in plan.rewind.tables if i in state.tables)
         return SnapshotAnswer(id=snapshot_id, record=record, tables=tables)
 
     def _changed_by_others(self) -> list[int]:

@@ -8,7 +8,7 @@ not; the command, repeated, passes over the former.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,12 +16,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tailrace.batch.applied import Generation
+from tailrace.batch.applied import AppliedState, Generation
 from tailrace.capture.admission import check_manifest
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.logged import LoggedCut, TableLog
 from tailrace.changelog.state import LogState
-from tailrace.contract.resources import Replicator
+from tailrace.contract.resources import Replicator, RewindSpec
 from tailrace.contract.units import seconds
 from tailrace.errors import InvalidManifest, RewindRefused
 from tailrace.places import Places
@@ -43,6 +43,16 @@ class WantedCut:
     """With a zone."""
     record: int | None = None
 
+    @classmethod
+    def of(cls, spec: RewindSpec) -> "WantedCut":
+        at = None if spec.to_time is None else datetime.fromisoformat(spec.to_time)
+        return cls(spec.to_cut, at, spec.to_record)
+
+    def __str__(self) -> str:
+        if self.cut is not None:
+            return f"cut {self.cut}"
+        return f"record {self.record}" if self.time is None else f"time {self.time.isoformat()}"
+
 
 @dataclass(frozen=True)
 class Rewound:
@@ -50,6 +60,9 @@ class Rewound:
     version: int
     already: bool
     """It was there."""
+    table_id: int
+    applied: AppliedState
+    """What it holds now."""
 
 
 @contextmanager
@@ -70,12 +83,7 @@ def rewind(
     patterns: Sequence[str],
 ) -> Iterator[LoggedCut | Rewound]:
     """Yields the cut once all tables have been examined, then each table. The run directory is locked by the caller."""
-    if replicator.spec.target.is_database:
-        raise RewindRefused(
-            f"the target is a database ({places.target.place}), which keeps no former versions of its tables",
-            "Restore a backup of the database together with the schema _tailrace in it, or read the tables again:"
-            " `tailrace resync`, in Kubernetes a SnapshotRequest with resync: true.",
-        )
+    require_lake(places)
     storage = places.storage
     state = JournalReader.open(storage).state
     if state.origin is None:
@@ -86,9 +94,18 @@ def rewind(
     if not state.released:
         check_manifest(replicator, storage.root, state.owner)
     cut = choose(state, moment)
-    tables = _tables(state, cut, patterns)
+    tables = versions_at(state, cut, patterns)
     kept = seconds(replicator.spec.retention.time)
-    yield from _rewind(state, cut, tables, _rewinding(places, spark), kept)
+    yield from restore(state, cut, tables, _rewinding(places, spark), kept)
+
+
+def require_lake(places: Places) -> None:
+    if places.spec.target.is_database:
+        raise RewindRefused(
+            f"the target is a database ({places.target.place}), which keeps no former versions of its tables",
+            "Restore a backup of the database together with the schema _tailrace in it, or read the tables again:"
+            " `tailrace resync`, in Kubernetes a SnapshotRequest with resync: true.",
+        )
 
 
 def choose(state: LogState, moment: WantedCut) -> LoggedCut:
@@ -110,15 +127,20 @@ def choose(state: LogState, moment: WantedCut) -> LoggedCut:
     return found[-1]
 
 
-def _tables(state: LogState, cut: LoggedCut, patterns: Sequence[str]) -> list[tuple[TableLog, int]]:
+def versions_at(state: LogState, cut: LoggedCut, patterns: Sequence[str]) -> list[tuple[TableLog, int]]:
     """The tables with their versions; every one that the patterns name must be in the cut."""
     names = {i: (t.schema.schema_name, t.schema.table_name) for i, t in state.tables.items() if not t.removed}
     for pattern in patterns:
         if not any(matches(pattern, *name) for name in names.values()):
             raise RewindRefused(f"no captured table matches {pattern}", "Correct --tables.")
-    chosen = [state.tables[i] for i, name in names.items() if any(matches(p, *name) for p in patterns)]
+    chosen = [i for i, name in names.items() if any(matches(p, *name) for p in patterns)]
+    return versions_of(state, cut, chosen)
+
+
+def versions_of(state: LogState, cut: LoggedCut, table_ids: Iterable[int]) -> list[tuple[TableLog, int]]:
+    """The tables, by name, with their versions."""
     found = []
-    for table in sorted(chosen, key=lambda table: table.schema.name):
+    for table in sorted((state.tables[i] for i in table_ids), key=lambda table: table.schema.name):
         version, why = cut.versions.get(table.table_id), _lack(table, cut)
         if version is None or why is not None:
             raise RewindRefused(
@@ -132,6 +154,8 @@ def _tables(state: LogState, cut: LoggedCut, patterns: Sequence[str]) -> list[tu
 
 def _lack(table: TableLog, cut: LoggedCut) -> str | None:
     """The reason why the table is not in the cut, by the log alone."""
+    if table.removed:
+        return "it is no longer captured"
     if table.stopped is not None:
         return f"it is stopped ({table.stopped.error})"
     if table.added_record > cut.record:
@@ -141,7 +165,7 @@ def _lack(table: TableLog, cut: LoggedCut) -> str | None:
     return cut.without.get(table.table_id)
 
 
-def _rewind(
+def restore(
     state: LogState, cut: LoggedCut, tables: Sequence[tuple[TableLog, int]], rewinding: Rewinding, retention: float
 ) -> Iterator[LoggedCut | Rewound]:
     assert state.origin is not None
@@ -160,7 +184,7 @@ def _rewind(
             former.restore()
             # Dying here leaves some tables rewound: the command, repeated, finds them so.
             seam("rewind.after-table")
-        yield Rewound(table.schema.name, version, already)
+        yield Rewound(table.schema.name, version, already, table.table_id, former.former)
 
 
 def is_there(found: FormerVersion) -> bool:

@@ -42,7 +42,7 @@ from tailrace.contract.manifest import invalid
 from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import Status
 from tailrace.driver.telling import metrics
-from tailrace.errors import InvalidManifest, Retry, TailraceError
+from tailrace.errors import InvalidManifest, Retry, RewindRefused, TailraceError
 
 MAX_BODY = 4 << 20
 """Bytes; ten thousand keys of a SnapshotRequest fit."""
@@ -207,7 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
             act()
         except ValidationError as error:
             self._fault(422, invalid(error, "body"))
-        except InvalidManifest as error:
+        except (InvalidManifest, RewindRefused) as error:
             self._fault(422, error)
         except Conflict as error:
             self._fault(409, error)

@@ -178,6 +178,8 @@ def _freshness(status: Status) -> list[str]:
 
 def _one_snapshot(snapshot: SnapshotStatus) -> str:
     state = "paused, " if snapshot.state == "Paused" else ""
+    if snapshot.rewind is not None:
+        return f"rewind {_name(snapshot)} to cut {snapshot.rewind.cut}"
     return f"snapshot {_name(snapshot)} {percent(snapshot)} ({state}{snapshot.rows_done:,} rows)"
 
 
@@ -193,6 +195,8 @@ def failed(status: Status) -> list[SnapshotStatus]:
     found: list[SnapshotStatus] = []
     for snapshot in reversed(status.snapshots):
         tables = {table.name for table in snapshot.tables}
+        if snapshot.rewind is not None:
+            continue  # it reads no rows
         if snapshot.state == "Completed" and snapshot.reason != "repair" and not snapshot.verify:
             read |= tables
         wanting = tables if snapshot.name is not None else tables & known

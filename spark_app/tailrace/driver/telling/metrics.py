@@ -111,7 +111,7 @@ def _snapshots(status: Status) -> Iterable[Metric]:
     done = GaugeMetricFamily("tailrace_snapshot_rows_done", "Rows read and recorded", labels=("snapshot",))
     estimated = GaugeMetricFamily("tailrace_snapshot_rows_estimated", "Expected rows", labels=("snapshot",))
     for snapshot in status.snapshots:
-        if snapshot.state in ("Pending", "Running", "Paused"):
+        if snapshot.rewind is None and snapshot.state in ("Pending", "Running", "Paused"):
             done.add_metric([snapshot.id], snapshot.rows_done)
             estimated.add_metric([snapshot.id], snapshot.rows_estimated)
     yield from (done, estimated)

@@ -11,7 +11,7 @@ from tailrace.apply.progress import TableProgress
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.dropped import due
 from tailrace.changelog.logged import Verified, converging
-from tailrace.changelog.records.snapshots import ComparisonResult, ReadFailure
+from tailrace.changelog.records.snapshots import ComparisonResult, PlannedRewind, ReadFailure
 from tailrace.changelog.records.terms import Position, RecordNumber
 from tailrace.changelog.state import LoggedSignal, LogState, SnapshotState, TableLog
 from tailrace.contract.status import (
@@ -24,6 +24,7 @@ from tailrace.contract.status import (
     DroppedCopy,
     Fault,
     NulledColumn,
+    RewindStatus,
     SignalReport,
     SnapshotStatus,
     SnapshotTableProgress,
@@ -35,7 +36,7 @@ from tailrace.contract.status import (
     Verification,
 )
 from tailrace.contract.status import SnapshotState as SnapshotWord
-from tailrace.errors import RESYNC, LogTrimmed
+from tailrace.errors import RESYNC, LogTrimmed, RewindRefused
 from tailrace.snapshot.chunks import TableRun
 
 SHOWN_SIGNALS = 20
@@ -62,6 +63,8 @@ class Moment:
     suspended: bool = False
     stop_at: RecordNumber | None = None
     """The record at which the target stays."""
+    rewind_fault: Fault | None = None
+    """The obstacle that a rewind waits for."""
     stopped: bool = False
     fault: Fault | None = None
     """The fault of the whole Replicator."""
@@ -304,6 +307,8 @@ def converging_since(log: TableLog, applied_record: RecordNumber) -> float | Non
 
 
 def _snapshot(at: Moment, snapshot: SnapshotState) -> SnapshotStatus:
+    if snapshot.plan.rewind is not None:
+        return _rewind(at, snapshot, snapshot.plan.rewind)
     tables = tuple(_snapshot_table(at, snapshot, table_id) for table_id in snapshot.plan.tables)
     rows, estimated = sum(t.rows_done for t in tables), sum(t.rows_estimated for t in tables)
     word = snapshot_state(snapshot)
@@ -325,6 +330,27 @@ def _snapshot(at: Moment, snapshot: SnapshotState) -> SnapshotStatus:
         seconds_left=None if left is None else round(left, 1),
         tables=tables,
         fault=faults[0] if faults else None,
+    )
+
+
+def _rewind(at: Moment, snapshot: SnapshotState, wanted: PlannedRewind) -> SnapshotStatus:
+    word, ended = snapshot_state(snapshot), snapshot.ended
+    there = word == "Completed"
+    names = [at.log.tables[i].schema.name if i in at.log.tables else str(i) for i in wanted.tables]
+    failure = None if ended is None else ended.failure
+    fault = at.rewind_fault if word == "Pending" else None
+    if failure is not None:
+        fault = Fault(name=RewindRefused.__name__, message=failure.message, fix=failure.fix, where=failure.where)
+    return SnapshotStatus(
+        id=snapshot.plan.snapshot_id,
+        name=snapshot.plan.request,
+        reason=snapshot.plan.reason,
+        rewind=RewindStatus(cut=wanted.cut, record=wanted.record),
+        state=word,
+        tables_done=len(names) if there else 0,
+        tables_total=len(names),
+        tables=tuple(SnapshotTableProgress(name=name, finished=there) for name in names),
+        fault=fault,
     )
 
 

@@ -7,7 +7,14 @@ import pytest
 
 from support.observed import LIMITS, NOW, meta, reported, request
 from tailrace.contract.driver import Problem
-from tailrace.contract.status import Fault, SnapshotState, SnapshotStatus, SnapshotTableProgress
+from tailrace.contract.status import (
+    ApplyStatus,
+    Fault,
+    RewindStatus,
+    SnapshotState,
+    SnapshotStatus,
+    SnapshotTableProgress,
+)
 from tailrace_operator.decide.model import Cancel, Pause, SetFinalizers, SubmitSnapshot
 from tailrace_operator.decide.request import decide
 from tailrace_operator.observe.model import FINALIZER, DriverAnswer, ObservedDriver, ObservedRequest
@@ -183,6 +190,31 @@ def test_an_invalid_spec_is_named_and_nothing_is_asked() -> None:
 def test_the_finalizer_comes_before_the_driver_is_asked() -> None:
     decision = decide(request(meta=replace(request().meta, finalizers=())), LIMITS)
     assert decision.actions == (SetFinalizers((FINALIZER,)),)
+
+
+REWIND = {**request().spec, "mode": "Rewind", "rewind": {"toCut": "noon"}}
+
+
+def test_a_rewind_waits_until_the_driver_has_suspended_its_target() -> None:
+    waits = decide(request(spec=REWIND, target_suspended=True), LIMITS)
+    assert (waits.actions, waits.status.state) == ((), "Pending")
+    assert waits.status.message.endswith("to suspend its target.") and waits.again <= 5
+    still = ObservedDriver(reported(apply=ApplyStatus(suspended=True)), NOW)
+    for seen in (request(spec=REWIND, target_suspended=True, driver=still), request(spec=REWIND)):
+        assert [type(a) for a in decide(seen, LIMITS).actions] == [SubmitSnapshot], "the driver refuses it by name"
+
+
+def test_the_texts_of_a_rewind() -> None:
+    back = RewindStatus(cut="noon", record=17)
+    done = decide(request(spec=REWIND, snapshot=snapshot("Completed", rewind=back, tables_done=1)), LIMITS)
+    assert done.status.message.startswith("Rewound: 1 tables are back at cut noon (record 17); they stay there")
+    assert truth(done.status, "Complete") == "True"
+    fault = Fault(name="RewindRefused", message="version 7 is gone", fix="Choose a later cut.")
+    failed = decide(request(spec=REWIND, snapshot=snapshot("Failed", rewind=back, fault=fault)), LIMITS)
+    assert (failed.status.state, failed.status.message) == (
+        "Failed",
+        "RewindRefused: version 7 is gone. Fix: Choose a later cut.",
+    )
 
 
 @pytest.mark.parametrize(

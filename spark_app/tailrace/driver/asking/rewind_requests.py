@@ -1,0 +1,171 @@
+"""Rewinds that SnapshotRequests ask a running driver for, while `apply.suspend` keeps its tables still.
+
+    PUT /snapshots/{id}, mode Rewind ──> SnapshotPlanned ──> tables restored, opened again ──> SnapshotEnded
+
+The status server's threads plan, a loop of its own carries out. Capture goes on, and so does the change log: the tables
+are brought forward again once `apply.suspend` is false. Dying between the plan and the end is safe: the next driver
+carries it out again, passing over tables that are there.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+
+from tailrace.apply.applier import Applier
+from tailrace.apply.progress import Progress, TableProgress
+from tailrace.capture.client import CaptureClient
+from tailrace.changelog.records.snapshots import PlannedRewind, ReadFailure, SnapshotEnded, SnapshotPlanned
+from tailrace.changelog.records.terms import RecordNumber
+from tailrace.changelog.shared_journal import SharedJournal
+from tailrace.changelog.state import LogState, SnapshotState
+from tailrace.contract.driver import SnapshotBody
+from tailrace.contract.faults import fault_of
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace.contract.status import Fault
+from tailrace.contract.units import seconds
+from tailrace.driver.asking.rewind import Rewound, WantedCut, choose, require_lake, restore, versions_at, versions_of
+from tailrace.errors import RewindRefused, Stop, TableStop, TailraceError
+from tailrace.errors.backoff import Backoff
+from tailrace.places import Places
+from tailrace.targets.api import Rewinding
+
+log = logging.getLogger(__name__)
+
+SUSPEND = "Set spec.apply.suspend of the Replicator to true"
+LONGEST_PAUSE = 15.0
+
+
+class RewindRequests:
+    def __init__(
+        self,
+        journal: SharedJournal,
+        client: CaptureClient,
+        applier: Applier,
+        progress: Progress,
+        *,
+        places: Places,
+        rewinding: Callable[[], Rewinding | None],
+        spec: Callable[[], ReplicatorSpec],
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`spec`: as it is now. `clock`: for people."""
+        self._journal, self._client, self._applier, self._progress = journal, client, applier, progress
+        self._places, self._rewinding, self._spec = places, rewinding, spec
+        self._clock, self._monotonic = clock, monotonic
+        self._backoff = Backoff(LONGEST_PAUSE)
+        self.waits_for: Fault | None = None
+        """The obstacle that the last attempt met, and that may go."""
+
+    def plan(self, state: LogState, snapshot_id: str, body: SnapshotBody) -> SnapshotPlanned:
+        """Refuses what can be refused before anything is recorded."""
+        assert body.spec.rewind is not None
+        require_lake(self._places)
+        for other_id, other in state.snapshots.items():
+            if other.plan.rewind is not None and other.plan.request == body.name and other_id != snapshot_id:
+                _require_new(other)
+        if not self._spec().apply.suspend:
+            raise RewindRefused(
+                "apply.suspend is false: the tables would be brought forward again at once",
+                f"{SUSPEND}, then create the request again.",
+            )
+        moment = WantedCut.of(body.spec.rewind)
+        cut = choose(state, moment)
+        tables = tuple(table.table_id for table, _ in versions_at(state, cut, body.spec.tables))
+        wanted = PlannedRewind(cut=cut.name, record=cut.record, asked=str(moment), tables=tables)
+        return SnapshotPlanned(snapshot_id=snapshot_id, request=body.name, tables=(), rewind=wanted)
+
+    def step(self) -> None:
+        """Carries out those that were planned."""
+        for snapshot_id, snapshot in list(self._journal.state.snapshots.items()):
+            wanted = snapshot.plan.rewind
+            if wanted is None or snapshot.ended is not None or snapshot.suspended:
+                continue
+            if not self._backoff.is_waiting(self._monotonic()):
+                self._carry_out(snapshot_id, wanted)
+
+    def _carry_out(self, snapshot_id: str, wanted: PlannedRewind) -> None:
+        try:
+            self._end(snapshot_id, self._outcome(wanted))
+        except Stop:
+            raise
+        except TailraceError as error:
+            if self.waits_for is None:
+                log.warning("rewind to cut %s: %s", wanted.cut, error)
+            self.waits_for = fault_of(error, self._clock())
+            self._backoff.failed(self._monotonic())
+        else:
+            self.waits_for = None
+            self._backoff.reset()
+
+    def _outcome(self, wanted: PlannedRewind) -> TailraceError | None:
+        """Why it is refused for good; None: it is done."""
+        try:
+            done = self._rewind(wanted)
+        except (RewindRefused, TableStop) as error:
+            return error
+        log.info("%d tables are back at cut %s, record %d", done, wanted.cut, wanted.record)
+        return None
+
+    def _rewind(self, wanted: PlannedRewind) -> int:
+        """The number of tables."""
+        with self._applier.standing_still():
+            spec, state = self._spec(), self._journal.refresh()
+            if not spec.apply.suspend:
+                raise RewindRefused(
+                    "apply.suspend was set to false before all tables had gone back",
+                    f"{SUSPEND}, then create another request.",
+                )
+            cut = state.cuts.get(wanted.cut)
+            if cut is None or cut.record != wanted.record:
+                raise RewindRefused(f"cut {wanted.cut} was dropped before the tables had gone back", "Name another.")
+            known = [i for i in wanted.tables if i in state.tables]
+            rewinding = self._rewinding()
+            assert rewinding is not None, "a lake keeps versions"
+            tables, kept = versions_of(state, cut, known), seconds(spec.retention.time)
+            for done in restore(state, cut, tables, rewinding, kept):
+                if isinstance(done, Rewound):
+                    self._opened_again(done, wanted.record)
+        return len(tables)
+
+    def _opened_again(self, done: Rewound, record: RecordNumber) -> None:
+        """What the process knew of the table is over; the status says at once what it holds: nothing came to the table
+        between its version's record and the cut's."""
+        at, counters = done.applied, self._progress.of(done.table_id).counters
+        self._applier.forget([done.table_id])
+        now = TableProgress(at.applied_seq, record, at.applied_record, at.holes, counters)
+        self._progress.put(done.table_id, now)
+
+    def _end(self, snapshot_id: str, refused: TailraceError | None) -> None:
+        known = self._journal.refresh().snapshots.get(snapshot_id)
+        if known is None or known.ended is not None:
+            return  # stopped meanwhile
+        if refused is None:
+            end = SnapshotEnded(snapshot_id=snapshot_id, outcome="completed")
+        else:
+            log.warning("%s", refused)
+            named = "" if isinstance(refused, RewindRefused) else f"{refused.name}: "
+            why = ReadFailure(message=f"{named}{refused.message}", fix=refused.fix, where="target")
+            end = SnapshotEnded(snapshot_id=snapshot_id, outcome="failed", message=why.message, failure=why)
+        self._client.append([end])
+        self._journal.refresh()
+
+
+def is_same(known: SnapshotState, body: SnapshotBody) -> bool:
+    """True if this was the request."""
+    wanted, spec = known.plan.rewind, body.spec.rewind
+    same = wanted is not None and spec is not None and wanted.asked == str(WantedCut.of(spec))
+    return same and known.plan.request == body.name
+
+
+def _require_new(other: SnapshotState) -> None:
+    """A controller that applies a manifest again creates a request again that was deleted."""
+    wanted = other.plan.rewind
+    assert wanted is not None
+    if other.ended is None:
+        raise RewindRefused(f"a request of this name is under way, to cut {wanted.cut}", "Wait for it.")
+    if other.is_rewound:
+        raise RewindRefused(
+            f"a request of this name was carried out before, to cut {wanted.cut} (record {wanted.record})",
+            "Give the request another name to go back once more.",
+        )
