@@ -278,6 +278,7 @@ AGAIN = "BEGIN; TRUNCATE public.{0}; INSERT INTO public.{0} VALUES (1, 7); COMMI
 """The file has rows whenever the catalog is looked at."""
 
 
+@pytest.mark.turn(0, 2)
 def test_a_table_that_is_read_again_for_a_truncate_cannot_go_back_before_it_and_says_so(
     postgres: PostgresServer, spark: SparkSession, tmp_path: Path
 ) -> None:
