@@ -48,7 +48,8 @@ class WantedCut:
         at = None if spec.to_time is None else datetime.fromisoformat(spec.to_time)
         return cls(spec.to_cut, at, spec.to_record)
 
-    def __str__(self) -> str:
+    @property
+    def text(self) -> str:
         if self.cut is not None:
             return f"cut {self.cut}"
         return f"record {self.record}" if self.time is None else f"time {self.time.isoformat()}"

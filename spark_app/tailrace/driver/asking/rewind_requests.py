@@ -72,7 +72,7 @@ class RewindRequests:
         moment = WantedCut.of(body.spec.rewind)
         cut = choose(state, moment)
         tables = tuple(table.table_id for table, _ in versions_at(state, cut, body.spec.tables))
-        wanted = PlannedRewind(cut=cut.name, record=cut.record, asked=str(moment), tables=tables)
+        wanted = PlannedRewind(cut=cut.name, record=cut.record, asked=moment.text, tables=tables)
         return SnapshotPlanned(snapshot_id=snapshot_id, request=body.name, tables=(), rewind=wanted)
 
     def step(self) -> None:
@@ -154,7 +154,7 @@ class RewindRequests:
 def is_same(known: SnapshotState, body: SnapshotBody) -> bool:
     """True if this was the request."""
     wanted, spec = known.plan.rewind, body.spec.rewind
-    same = wanted is not None and spec is not None and wanted.asked == str(WantedCut.of(spec))
+    same = wanted is not None and spec is not None and wanted.asked == WantedCut.of(spec).text
     return same and known.plan.request == body.name
 
 
