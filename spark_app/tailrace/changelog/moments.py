@@ -23,7 +23,7 @@ class RecordAt:
     """None: the log does not tell: no commit is later yet, or the records from then are gone."""
     oldest: int | None = None
     newest: int | None = None
-    """Of the commits that were looked at; None: there are none."""
+    """The newest commit of those that were looked at, as `oldest` is the oldest; None: there are none."""
 
 
 def record_at(storage: Storage, end: RecordNumber, moment: datetime) -> RecordAt:

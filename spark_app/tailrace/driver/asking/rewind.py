@@ -63,7 +63,7 @@ class Rewound:
     """It was there."""
     table_id: int
     applied: AppliedState
-    """What it holds now."""
+    """The state that it has now."""
 
 
 @contextmanager

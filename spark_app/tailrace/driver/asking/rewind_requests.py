@@ -129,8 +129,8 @@ class RewindRequests:
         return len(tables)
 
     def _opened_again(self, done: Rewound, record: RecordNumber) -> None:
-        """What the process knew of the table is over; the status says at once what it holds: nothing came to the table
-        between its version's record and the cut's."""
+        """Forgets what the process knew of the table; the status says at once what it holds: nothing came to it between
+        its version's record and the cut's."""
         at, counters = done.applied, self._progress.of(done.table_id).counters
         self._applier.forget([done.table_id])
         now = TableProgress(at.applied_seq, record, at.applied_record, at.holes, counters)
