@@ -15,7 +15,8 @@ _FIELDS = {
 def mounted_secrets(spec: ReplicatorSpec) -> tuple[str, ...]:
     """Secrets that driver and executors find at `/etc/tailrace/secrets/<name>`."""
     masks = spec.mask_key.secret_name if spec.mask_key is not None else None
-    named = [*spec.source.secrets, *spec.target.secrets, *spec.storage.secrets, masks]
+    notices = spec.notifications.credentials.secret_name if spec.notifications is not None else None
+    named = [*spec.source.secrets, *spec.target.secrets, *spec.storage.secrets, masks, notices]
     return tuple(sorted({name for name in named if name is not None}))
 
 

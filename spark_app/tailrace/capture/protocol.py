@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from tailrace.changelog.records.cuts import CutDropped, CutHeld, CutMade
+from tailrace.changelog.records.notices import Notified
 from tailrace.changelog.records.signals import SignalAnswered
 from tailrace.changelog.records.snapshots import (
     ChunkCompared,
@@ -36,6 +37,7 @@ class Append(Closed):
     events: tuple[
         Annotated[
             SignalAnswered
+            | Notified
             | SnapshotPlanned
             | SnapshotTableStarted
             | ChunkCompared

@@ -46,6 +46,7 @@ class Folding:
         self.forgotten_tables = state.forgotten_tables
         self.dropped = state.dropped
         self.cuts: dict[str, LoggedCut] = dict(state.cuts)
+        self.notified = state.notified
         self.signals: dict[Seq, LoggedSignal] = dict(state.signals)
         self.applied = False
         """Some table's applied record moved or no longer counts, so `commit_times` may shrink."""

@@ -386,6 +386,8 @@ class LogState(Closed):
     """Those that are kept, the oldest first."""
     signals: dict[Seq, LoggedSignal] = Field(default_factory=dict, exclude_if=is_nothing)
     """The open ones and the newest answered ones, by sequence, the oldest first."""
+    notified: RecordNumber | None = Field(default=None, exclude_if=is_none)
+    """All notifications about records up to this one were sent, or dropped; None: none was ever sent."""
     forgotten_plan: RecordNumber = RecordNumber(-1)
     """Record of the newest plan among the forgotten snapshots that Tailrace ordered itself: what called for one before
     that record has had its own."""

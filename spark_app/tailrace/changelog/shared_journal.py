@@ -5,12 +5,17 @@ from collections.abc import Callable
 from threading import RLock
 
 from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.records import Record
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.state import LogState
 from tailrace.storage.store import Storage
 
 LOOK_SECONDS = 60.0
 """Between two looks at the storage that nothing calls for: capture's word says nothing of another writer."""
+
+
+Heard = Callable[[Record, LogState], None]
+"""Takes a record and the state behind it."""
 
 
 class SharedJournal:
@@ -28,6 +33,7 @@ class SharedJournal:
         self._newest, self._clock = newest, clock
         self._lock = RLock()
         self._state = reader.state
+        self._heard: list[Heard] = []
         self._looked = clock()
         self._begun = self._ended = 0
         """Looks at the storage, numbered: the last that has begun, and the last that has ended."""
@@ -47,10 +53,24 @@ class SharedJournal:
         with self._lock:
             if newest is None or self._clock() - self._looked >= LOOK_SECONDS:
                 return self.look()
-            while self._reader.state.number < newest and self._reader.next() is not None:
+            while self._reader.state.number < newest and self._next():
                 pass
             self._state = self._reader.state
         return self._state
+
+    def follow(self, heard: Heard) -> LogState:
+        """`heard` is called with each record after the state that is returned, and must not wait."""
+        with self._lock:
+            self._heard.append(heard)
+            return self._reader.state
+
+    def _next(self) -> bool:
+        record = self._reader.next()
+        if record is None:
+            return False
+        for heard in self._heard:
+            heard(record, self._reader.state)
+        return True
 
     def look(self) -> LogState:
         """Read to the journal's end, whichever process has written it. Threads that ask while a look is under way share
@@ -60,7 +80,7 @@ class SharedJournal:
             if self._ended < wanted:
                 self._begun += 1
                 number = self._begun
-                while self._reader.next() is not None:
+                while self._next():
                     pass
                 self._state, self._looked, self._ended = self._reader.state, self._clock(), number
             return self._state

@@ -1,4 +1,4 @@
-"""The effect of signals' events on the log's state. Called by the fold only.
+"""The effect of signals' and notifications' events on the log's state. Called by the fold only.
 
 A signal is open until it is answered; the newest answered ones are kept for the status.
 """
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from tailrace.changelog.folding import Folding, Handler
 from tailrace.changelog.logged import KEPT_SIGNALS, LoggedSignal
+from tailrace.changelog.records.notices import Notified
 from tailrace.changelog.records.signals import SignalAnswered, SignalReceived
 
 
@@ -28,4 +29,14 @@ def _answered(work: Folding, event: SignalAnswered) -> None:
         del work.signals[seq]
 
 
-SIGNAL_HANDLERS: Mapping[type, Handler] = {SignalReceived: _received, SignalAnswered: _answered}
+def _notified(work: Folding, event: Notified) -> None:
+    if event.record > work.record.number:
+        work.corrupt(f"notifications were sent through record {event.record}, which is still to come")
+    work.notified = max(event.record, work.notified or event.record)
+
+
+SIGNAL_HANDLERS: Mapping[type, Handler] = {
+    SignalReceived: _received,
+    SignalAnswered: _answered,
+    Notified: _notified,
+}

@@ -183,6 +183,7 @@ def _advance(state: LogState, record: Record, work: Folding) -> LogState:
         "dropped": work.dropped,
         "cuts": work.cuts,
         "signals": work.signals,
+        "notified": work.notified,
         "commit_times": work.commit_times,
         "newest_commits": work.newest_commits,
     }

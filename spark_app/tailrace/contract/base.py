@@ -22,6 +22,7 @@ API_VERSION = f"{GROUP}/{VERSION}"
 _NAME, _IDENTIFIER = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", r"^[a-z_][a-z0-9_]*$"
 _TABLE, _DURATION, _MEMORY = r"^[^.]+\..+$", r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$", r"^[1-9][0-9]*(Mi|Gi)$"
 _ONE_TABLE = r"^[^.*?]+\.[^*?]+$"
+_URL = r"^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[^\s#]*)?$"
 _LOCATION = r"^(file:///|s3://|gs://|az://).+$"
 _SHARE = r"^(0\.[0-9]{0,3}[1-9]|[1-9][0-9]?(\.[0-9]{1,4})?)%$"
 CODE = r"^[0-9a-f]{8}$"
@@ -48,6 +49,7 @@ FORMS = {
     _NAME: "use lower-case letters, digits, - and ., with a letter or digit at both ends",
     _IDENTIFIER: "use lower-case letters, digits and _, beginning with a letter or _",
     _TABLE: "write schema.table",
+    _URL: "write https://host/path, without user name and password",
     _ONE_TABLE: "write schema.table, without * and ?",
     _DURATION: "write a duration such as 500ms, 30s, 15m, 1h30m or 7d",
     _SHARE: "write a share such as 5% or 0.1%, above 0 and below 100%",
@@ -84,6 +86,8 @@ def _pattern(text: str) -> str:
 
 TablePattern = Annotated[str, StringConstraints(min_length=3, max_length=256, pattern=_TABLE), AfterValidator(_pattern)]
 """`schema.table`; `*` matches any run of characters, `?` one; everything else is literal, case counts."""
+ReceiverUrl = Annotated[str, StringConstraints(max_length=1024, pattern=_URL)]
+"""`https://host:port/path?query`."""
 OneTable = Annotated[str, StringConstraints(min_length=3, max_length=256, pattern=_ONE_TABLE)]
 """`schema.table`, one table."""
 Duration = Annotated[str, StringConstraints(pattern=_DURATION, max_length=32)]

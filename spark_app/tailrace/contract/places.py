@@ -20,7 +20,7 @@ class Credentials(Model):
     secret_name: Name | None = None
     """Kubernetes: a Secret in the Replicator's namespace. Keys: `password` (databases); `accessKeyId`,
     `secretAccessKey` and optionally `sessionToken` (object storage); `username` and `password` (JDBC catalog); `token`
-    or `credential` (REST catalog); `maskKey` (`spec.maskKey`)."""
+    or `credential` (REST catalog); `maskKey` (`spec.maskKey`); `signingKey` (`spec.notifications`)."""
     file: Text | None = None
     """Path of a file, as the reading process sees it. Source and `spec.maskKey`: the file holds the password, or
     the key. Others: lines `name=value` with the names above."""

@@ -24,6 +24,7 @@ from tailrace.contract.base import (
     Identifier,
     Model,
     Name,
+    ReceiverUrl,
     Share,
     TablePattern,
     Text,
@@ -352,6 +353,16 @@ _APART_RULE = f"!has(self.target.location) || {' != '.join(_ENDPOINTS)} || (!{_I
 """The part of the check that texts alone allow; a start compares the places (`tailrace.places`)."""
 
 
+class NotificationsSpec(Model):
+    """The receiver of events about snapshots, tables, verifications and cuts, as CloudEvents over HTTP."""
+
+    url: ReceiverUrl
+    """`https://host/path`, without user name and password."""
+    credentials: Credentials
+    """The key that signs each event: key `signingKey` of a Secret, or the content of a file; at least 16 bytes, or
+    `whsec_` and base64."""
+
+
 class ReplicatorSpec(Model):
     """The tables to copy, their source and their target."""
 
@@ -408,6 +419,8 @@ class ReplicatorSpec(Model):
     cuts: CutsSpec | None = None
     """Moments of the source at which all tables stay readable; unset: cuts are made on request only, and those that
     were made before stay."""
+    notifications: NotificationsSpec | None = None
+    """Events to a program; unset: none are sent."""
     retry: RetrySpec = RetrySpec()
     """The retries of a table that fails, and of a driver that is refused."""
     retention: RetentionSpec = RetentionSpec()

@@ -276,6 +276,17 @@ class SignalReport(Model):
     """The reason why it, or a part of it, is ignored, with the fix."""
 
 
+class NotificationsStatus(Model):
+    """Since the driver's start."""
+
+    sent: int = 0
+    failed: int = 0
+    """Attempts that failed."""
+    dropped: int = 0
+    """Events that will not be sent: all attempts failed, or too many waited."""
+    waiting: int = 0
+
+
 class Status(Model):
     name: str
     state: State
@@ -306,6 +317,8 @@ class Status(Model):
     """Reported by the driver that was started first, as long as it runs."""
     cuts: CutsStatus | None = None
     """None: there is no cut."""
+    notifications: NotificationsStatus | None = None
+    """None: `spec.notifications` is not set."""
     signals: Many[SignalReport] = ()
     """The newest signals of the source's table, newest last."""
     executors_wanted: int | None = None

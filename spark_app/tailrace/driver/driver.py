@@ -43,6 +43,7 @@ from tailrace.driver.process.side_loops import SideLoops
 from tailrace.driver.telling import display
 from tailrace.driver.telling.applied_report import Reporter
 from tailrace.driver.telling.history import STEP_SECONDS as HISTORY_SECONDS
+from tailrace.driver.telling.notifications import Notifications, key_path
 from tailrace.errors import Fenced, Retry, SourceRefused, Stop, TailraceError, privacy
 from tailrace.places import Places
 from tailrace.seams import seam
@@ -78,6 +79,8 @@ def run(settings: DriverSettings) -> int:
         settings.folder.refuse_if_fenced()
         kept = live_spec.newest(settings.folder.path, settings.replicator)
         masks.configure(kept.spec, settings.secrets)
+        if kept.spec.notifications is not None:
+            key_path(kept.spec.notifications, settings.secrets)
         return Driver(replace(settings, replicator=kept)).run()
     except Fenced as error:
         settings.folder.remember_fenced(error)
@@ -306,6 +309,7 @@ class Driver:
         start("snapshot-planner", parts.runner.step)
         start("journal-tail", lambda: self._tail(parts), lambda: self._pace_now.look)
         start("snapshot-requests", lambda: requests.step(self._control), lambda: STEP_SECONDS)
+        self._start_notifications()
         dialect, notices = sources.dialect(self._spec.source), SignalNotices()
         table = TableSignals(dialect, notices)
         start("signal-table", lambda: table.step(self._control), lambda: STEP_SECONDS)
@@ -319,6 +323,13 @@ class Driver:
             start("freshness", lambda: self._keep_freshness(parts), lambda: KEEP_SECONDS)
             start("history", self._control.keep_history, lambda: HISTORY_SECONDS)
         start("executors-wanted", self._want_executors, lambda: COUNT_SECONDS)
+
+    def _start_notifications(self) -> None:
+        spec = self._spec.notifications
+        if spec is not None:
+            sender = Notifications(self._name, spec, key_path(spec, self._settings.secrets))
+            self._control.notifications = sender.status
+            self._side_loops.start("notifications", lambda: sender.step(self._control), lambda: STEP_SECONDS)
 
     def _keep_freshness(self, parts: DriverParts, *, stopped: bool = False) -> None:
         if parts.freshness is not None:

@@ -190,3 +190,4 @@ def test_signals_mean_what_they_meant() -> None:
     )  # fmt: skip
     assert ignored.signal.fault is not None and ignored.answer is not None
     assert ignored.signal.seq == done.signal.seq + 1 == state.last_seq
+    assert state.notified == state.number - 1

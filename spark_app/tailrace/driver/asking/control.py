@@ -29,7 +29,7 @@ from tailrace.contract.driver import (
 )
 from tailrace.contract.history import LastHour, TableView
 from tailrace.contract.resources import DeletionPolicy, ObjectiveSpec, SnapshotRequest
-from tailrace.contract.status import Assessment, Fault, Status
+from tailrace.contract.status import Assessment, Fault, NotificationsStatus, Status
 from tailrace.driver.asking import rewind_requests
 from tailrace.driver.asking.cuts import CutKeeper
 from tailrace.driver.asking.final_drop import FinalDrop
@@ -93,6 +93,7 @@ class DriverControl:
         """The seconds that `apply.freshness` promises; None: nothing is promised."""
         self.measured: Freshness | None = None
         self.objective: ObjectiveSpec | None = None
+        self.notifications: Callable[[], NotificationsStatus | None] = lambda: None
         self.suspended = False
         self.stop_at: RecordNumber | None = None
         """The record at which the target stays."""
@@ -167,6 +168,7 @@ class DriverControl:
                 position_text=self.position_text,
             )
         )
+        status = status.model_copy(update={"notifications": self.notifications()})
         if self.measured is not None:
             status = objective.told(status, self.measured, self.objective, now)
         return self._lateness.told(status, self.freshness, time.monotonic())

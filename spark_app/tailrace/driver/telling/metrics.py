@@ -46,9 +46,22 @@ class _Once(Collector):
         yield _gauge("tailrace_cuts_kept", "Cuts whose versions are kept", 0 if cuts is None else cuts.kept)
         text = "The time at which the newest cut was made"
         yield _gauge("tailrace_cut_last_timestamp_seconds", text, None if cuts is None else cuts.made)
+        yield from _notifications(status)
         yield from _freshness(status)
         yield from _tables(status)
         yield from _snapshots(status)
+
+
+def _notifications(status: Status) -> Iterable[Metric]:
+    text = "Events about this Replicator (spec.notifications), by result"
+    results = CounterMetricFamily("tailrace_notifications", text, labels=("result",))
+    found = status.notifications
+    if found is not None:
+        results.add_metric(["sent"], found.sent)
+        results.add_metric(["failed"], found.failed)
+        results.add_metric(["dropped"], found.dropped)
+    waiting = _gauge("tailrace_notifications_waiting", "Events to be sent", None if found is None else found.waiting)
+    yield from (results, waiting)
 
 
 def _freshness(status: Status) -> Iterable[Metric]:

@@ -1,0 +1,126 @@
+"""Records of the journal as CloudEvents: what `spec.notifications` sends. Pure; `telling.notifications` sends it.
+
+An id is made of the change log's id, the record's number and the event's place in it, so the same event has the same id
+whenever it is sent again.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from tailrace.changelog.records import Event, Record
+from tailrace.changelog.records.cuts import CutMade
+from tailrace.changelog.records.snapshots import SnapshotEnded, SnapshotPlanned, SnapshotTableFinished
+from tailrace.changelog.records.tables import TableAdded, TableStopped
+from tailrace.changelog.records.terms import RecordNumber
+from tailrace.changelog.state import LogState
+
+PREFIX = "dev.tailrace."
+MOST_NAMES = 100
+"""Tables that one event names."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One event, as it is sent."""
+
+    id: str
+    record: RecordNumber
+    body: bytes
+
+
+@dataclass(frozen=True)
+class _Told:
+    type: str
+    subject: str
+    data: dict[str, Any]
+
+
+def notices(name: str, record: Record, state: LogState) -> Iterator[Notice]:
+    """`name`: of the Replicator; `state`: behind the record, or later."""
+    log_id = state.origin.log_id if state.origin is not None else ""
+    for place, event in enumerate(record.events):
+        told = _told(event, state)
+        if told is None:
+            continue
+        identity = f"{log_id}/{record.number}/{place}"
+        document = {
+            "specversion": "1.0",
+            "id": identity,
+            "source": f"/tailrace/{name}",
+            "type": f"{PREFIX}{told.type}",
+            "subject": told.subject,
+            "time": datetime.fromtimestamp(record.written_at / 1e6, UTC).isoformat().replace("+00:00", "Z"),
+            "datacontenttype": "application/json",
+            "data": {"replicator": name, "record": record.number, **told.data},
+        }
+        yield Notice(identity, record.number, json.dumps(document, separators=(",", ":")).encode())
+
+
+def _told(event: Event, state: LogState) -> _Told | None:
+    match event:
+        case SnapshotPlanned() if _is_told(event):
+            data = {**_snapshot(event), "tables": _names(event, state)}
+            return _Told("verification.started" if event.verify else "snapshot.started", event.snapshot_id, data)
+        case SnapshotTableFinished():
+            return _finished(event, state)
+        case SnapshotEnded():
+            plan = _plan(event.snapshot_id, state)
+            if plan is None:
+                return None
+            kind = "verification.completed" if plan.verify else "snapshot.completed"
+            return _Told(kind, event.snapshot_id, {**_snapshot(plan), "outcome": event.outcome})
+        case TableAdded():
+            return _Told("table.added", event.table.name, {"table": event.table.name})
+        case TableStopped():
+            name = _name(event.table_id, state)
+            data = {"table": name, "error": event.error, "message": event.message, "fix": event.fix}
+            return _Told("table.stopped", name, data)
+        case CutMade():
+            return _Told("cut.made", event.name, {"cut": event.name, "scheduled": event.scheduled})
+        case _:
+            return None
+
+
+def _finished(event: SnapshotTableFinished, state: LogState) -> _Told | None:
+    """The progress of a snapshot, or the verification of a table."""
+    snapshot, name = state.snapshots.get(event.snapshot_id), _name(event.table_id, state)
+    if snapshot is None or not _is_told(snapshot.plan):
+        return None
+    done = sum(table.finished is not None for table in snapshot.tables.values())
+    data = {**_snapshot(snapshot.plan), "table": name, "tablesDone": done, "tablesTotal": len(snapshot.tables)}
+    if event.error is not None:
+        data["error"] = event.error.message
+    table = state.tables.get(event.table_id)
+    if not snapshot.plan.verify:
+        return _Told("snapshot.progress", event.snapshot_id, data)
+    if table is not None and table.verified is not None and table.verified.snapshot_id == event.snapshot_id:
+        found = table.verified.found
+        rows = {"missing": found.missing, "extra": found.extra, "different": found.different}
+        data |= {"rows": found.rows, **rows}
+    return _Told("table.verified", name, data)
+
+
+def _snapshot(plan: SnapshotPlanned) -> dict[str, Any]:
+    return {"snapshot": plan.snapshot_id, "request": plan.request, "reason": plan.reason}
+
+
+def _is_told(plan: SnapshotPlanned) -> bool:
+    """Not those by keys, which Tailrace makes all the time to fill rows that were withheld."""
+    return plan.keys is None
+
+
+def _plan(snapshot_id: str, state: LogState) -> SnapshotPlanned | None:
+    snapshot = state.snapshots.get(snapshot_id)
+    return None if snapshot is None or not _is_told(snapshot.plan) else snapshot.plan
+
+
+def _names(plan: SnapshotPlanned, state: LogState) -> list[str]:
+    return [_name(table_id, state) for table_id in plan.tables[:MOST_NAMES]]
+
+
+def _name(table_id: int, state: LogState) -> str:
+    table = state.tables.get(table_id)
+    return str(table_id) if table is None else table.schema.name

@@ -1,0 +1,298 @@
+"""Sends the notices of `spec.notifications` to their receiver: CloudEvents over HTTP, signed, at least once.
+
+The thread that reads the journal puts notices into a queue and waits for nothing; a thread of its own sends them, in
+order. What was sent is recorded now and then (`Notified`): a restart sends again what came after. A receiver that is
+down delays its own notices, until the queue is full or the attempts are used up: those are dropped, and counted.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import http.client
+import logging
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from tailrace.changelog.journal import read_record
+from tailrace.changelog.records import Record
+from tailrace.changelog.records.notices import Notified
+from tailrace.changelog.records.terms import RecordNumber
+from tailrace.changelog.shared_journal import SharedJournal
+from tailrace.changelog.state import LogState
+from tailrace.contract.resources import NotificationsSpec
+from tailrace.contract.status import NotificationsStatus
+from tailrace.driver.telling.notices import Notice, notices
+from tailrace.errors import InvalidManifest, Retry
+from tailrace.storage.secret_files import file_place
+from tailrace.storage.store import NotFound
+
+log = logging.getLogger(__name__)
+
+SECRET_KEY = "signingKey"
+"""The key in the Secret that `spec.notifications.credentials` names."""
+LEAST_BYTES = 16
+QUEUE = 1000
+"""Notices that wait; more are dropped."""
+ATTEMPTS = 10
+LONGEST_PAUSE = 60.0
+"""Seconds between two attempts; the first pause is one second, and each is twice as long as the one before."""
+TIMEOUT = 10.0
+"""Seconds for each step of an attempt."""
+AT_ONCE = 50
+"""Notices that one step sends at most."""
+RECORD_SECONDS = 10.0
+"""Between two records of what was sent."""
+FIRST_RECORDS = 100
+"""The first start with notifications sends what these last records hold, a later one all that was not sent."""
+MOST_RECORDS = 1000
+"""A start reads no more records than these to send what was not sent."""
+
+
+def key_path(spec: NotificationsSpec, secrets: Path | None) -> Path:
+    """`secrets` as in `secret_files`. `InvalidManifest`: there is no key."""
+    given = spec.credentials
+    if given.file is not None:
+        path = Path(given.file)
+    elif secrets is not None:
+        path = secrets / str(given.secret_name) / SECRET_KEY
+    else:
+        raise InvalidManifest(
+            f"spec.notifications: Secret {given.secret_name!r} cannot be read outside Kubernetes",
+            "Use notifications.credentials.file instead.",
+        )
+    signing_key(path)
+    return path
+
+
+def signing_key(path: Path) -> bytes:
+    """Read for each attempt, so that a new one is used without a restart."""
+    what = file_place(str(path), "signing key file")
+    try:
+        text = path.read_bytes().strip()
+    except OSError as error:
+        why = f"spec.notifications: {what} cannot be read: {error.strerror}"
+        raise InvalidManifest(why, "Write the key into it, or correct notifications.credentials.") from None
+    try:
+        key = base64.b64decode(text[6:], validate=True) if text.startswith(b"whsec_") else text
+    except binascii.Error:
+        key = b""
+    if len(key) < LEAST_BYTES:
+        raise InvalidManifest(
+            f"spec.notifications: {what} has {len(key)} bytes, fewer than {LEAST_BYTES}",
+            "Write a random key into it, such as the output of `openssl rand -hex 32`.",
+        )
+    return key
+
+
+def signature(key: bytes, notice_id: str, at: int, body: bytes) -> str:
+    """The signature as Standard Webhooks define it."""
+    signed = f"{notice_id}.{at}.".encode() + body
+    return f"v1,{base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()}"
+
+
+@dataclass
+class NotificationCounters:
+    """Since the start."""
+
+    sent: int = 0
+    failed: int = 0
+    """Attempts."""
+    dropped: int = 0
+
+
+class NotificationQueue:
+    """Notices between the thread that reads the journal and the one that sends."""
+
+    def __init__(self, name: str, counters: NotificationCounters) -> None:
+        self._name = name
+        self._counters = counters
+        self._lock = threading.Lock()
+        self._waiting = deque[Notice]()
+        self._later: list[Notice] | None = []
+        """Those of records that came while older ones are still being read. None: they are."""
+        self._seen = RecordNumber(-1)
+
+    def heard(self, record: Record, state: LogState) -> None:
+        """A new record, in order."""
+        with self._lock:
+            self._seen = record.number
+            self._add(notices(self._name, record, state), self._waiting if self._later is None else self._later)
+
+    def read(self, record: Record, state: LogState) -> None:
+        """A record from before the first that is heard."""
+        with self._lock:
+            self._add(notices(self._name, record, state), self._waiting)
+
+    def begin(self, through: RecordNumber) -> None:
+        """All records up to this one were read."""
+        with self._lock:
+            later, self._later = self._later or [], None
+            self._seen = max(self._seen, through)
+            self._add(later, self._waiting)
+
+    def _add(self, found: Iterable[Notice], to: "deque[Notice] | list[Notice]") -> None:
+        for notice in found:
+            if len(to) >= QUEUE:
+                self._counters.dropped += 1
+            else:
+                to.append(notice)
+
+    @property
+    def first(self) -> Notice | None:
+        with self._lock:
+            return self._waiting[0] if self._waiting else None
+
+    def done(self) -> None:
+        with self._lock:
+            self._waiting.popleft()
+
+    @property
+    def through(self) -> RecordNumber:
+        """All notices up to this record have been sent, or dropped."""
+        with self._lock:
+            return RecordNumber(self._waiting[0].record - 1) if self._waiting else self._seen
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+
+class Keeper(Protocol):
+    """The driver's control."""
+
+    journal: SharedJournal | None
+
+    def carry_out(self, act: Callable[[LogState], Sequence[Notified]]) -> None:
+        """Records what `act` makes of the state."""
+
+
+class Notifications:
+    def __init__(
+        self,
+        name: str,
+        spec: NotificationsSpec,
+        key: Path,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`name`: of the Replicator."""
+        self._url = urlsplit(spec.url)
+        self._key = key
+        self._clock, self._monotonic = clock, monotonic
+        self.counters = NotificationCounters()
+        self._queue = NotificationQueue(name, self.counters)
+        self._begun = False
+        self._attempts = 0
+        self._next_at = 0.0
+        self._fault = ""
+        self._recorded_at = 0.0
+        self._sent = False
+        """Something was sent or dropped that no record says."""
+
+    def status(self) -> NotificationsStatus:
+        made = self.counters
+        return NotificationsStatus(sent=made.sent, failed=made.failed, dropped=made.dropped, waiting=len(self._queue))
+
+    def step(self, control: Keeper) -> None:
+        """Some notices, until an attempt fails."""
+        journal = control.journal
+        if journal is None:
+            return
+        if not self._begun:
+            self._begin(journal)
+        now = self._monotonic()
+        for _ in range(AT_ONCE):
+            notice = self._queue.first
+            if notice is None or now < self._next_at or not self._attempt(notice, now):
+                break
+        if self._sent and now - self._recorded_at >= RECORD_SECONDS:
+            self._recorded_at = now
+            self._record(control)
+
+    def _begin(self, journal: SharedJournal) -> None:
+        """First what no process has sent, then what comes; a record that is in both is heard once."""
+        state = journal.follow(self._queue.heard)
+        done = state.notified
+        first = state.number - FIRST_RECORDS + 1 if done is None else max(done + 1, state.number - MOST_RECORDS + 1)
+        for number in range(max(first, 0), state.number + 1):
+            try:
+                record = read_record(journal.storage, RecordNumber(number))
+            except NotFound:
+                continue  # retention has removed it
+            self._queue.read(record, state)
+        self._queue.begin(state.number)
+        self._begun = True
+
+    def _attempt(self, notice: Notice, now: float) -> bool:
+        """True if it was sent."""
+        try:
+            status = self._post(notice)
+            why = "" if 200 <= status < 300 else f"it answers {status}"
+        except (OSError, http.client.HTTPException, ValueError, OverflowError, InvalidManifest) as error:
+            # A text of the library may show the whole URL, which may hold a secret.
+            why = error.message if isinstance(error, InvalidManifest) else type(error).__name__
+        if not why:
+            self.counters.sent += 1
+            self._finished("")
+            return True
+        self.counters.failed += 1
+        self._attempts += 1
+        if why != self._fault:
+            log.warning("notifications: %s does not take them: %s. Fix: See to it, or correct spec.notifications.",
+                        self._receiver, why)  # fmt: skip
+        self._fault = why
+        if self._attempts >= ATTEMPTS:
+            self.counters.dropped += 1
+            log.warning("notification %s is dropped after %d attempts", notice.id, self._attempts)
+            self._finished(why)
+        self._next_at = now + min(LONGEST_PAUSE, 2.0 ** max(self._attempts - 1, 0))
+        return False
+
+    def _finished(self, fault: str) -> None:
+        self._queue.done()
+        self._attempts, self._fault, self._sent = 0, fault, True
+
+    @property
+    def _receiver(self) -> str:
+        return f"{self._url.scheme}://{self._url.hostname}"
+
+    def _post(self, notice: Notice) -> int:
+        url, at = self._url, int(self._clock())
+        headers = {
+            "Content-Type": "application/cloudevents+json; charset=utf-8",
+            "webhook-id": notice.id,
+            "webhook-timestamp": str(at),
+            "webhook-signature": signature(signing_key(self._key), notice.id, at, notice.body),
+        }
+        host, port = str(url.hostname), url.port
+        if url.scheme == "https":
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                host, port, timeout=TIMEOUT, context=ssl.create_default_context()
+            )
+        else:
+            connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT)
+        try:
+            connection.request("POST", (url.path or "/") + (f"?{url.query}" if url.query else ""), notice.body, headers)
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    def _record(self, control: Keeper) -> None:
+        through = self._queue.through
+
+        def act(state: LogState) -> Sequence[Notified]:
+            known = -1 if state.notified is None else state.notified
+            return (Notified(record=through),) if through > known else ()
+
+        try:
+            control.carry_out(act)
+        except Retry:
+            return  # capture is away: it is recorded later, or sent again
+        self._sent = False

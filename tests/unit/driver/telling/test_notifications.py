@@ -1,0 +1,256 @@
+"""Notifications to a real HTTP receiver that fails, is slow, goes away and comes back."""
+
+import base64
+import hashlib
+import hmac
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pydantic import ValidationError
+from typing_extensions import override
+
+from support.journals import table_schema
+from support.origins import origin
+from tailrace.capture.client import CaptureClient
+from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.records import Event
+from tailrace.changelog.records.cuts import CutMade
+from tailrace.changelog.records.snapshots import ReadFailure, SnapshotEnded, SnapshotPlanned, SnapshotTableFinished
+from tailrace.changelog.records.tables import TableAdded, TableStopped
+from tailrace.changelog.records.terms import Position, RecordNumber, Seq
+from tailrace.changelog.shared_journal import SharedJournal
+from tailrace.changelog.writer import JournalWriter
+from tailrace.contract.resources import NotificationsSpec, StorageLocation
+from tailrace.driver.asking.control import DriverControl
+from tailrace.driver.telling import notifications
+from tailrace.driver.telling.notifications import Notifications, key_path, signature, signing_key
+from tailrace.errors import InvalidManifest
+from tailrace.storage.store import Storage
+
+NO_RIGHT = ReadFailure(message="ReadRefused: no right", where="source")
+KEY = b"0123456789abcdef0123456789abcdef"
+
+
+class Receiver:
+    """Answers by its list of statuses, then 204; at the same port after a restart."""
+
+    def __init__(self) -> None:
+        self.statuses: list[int] = []
+        self.hold: threading.Event | None = None
+        self.got: list[tuple[dict[str, str], bytes]] = []
+        self.port = 0
+        self.start()
+
+    def start(self) -> None:
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if receiver.hold is not None:
+                    receiver.hold.wait(30)
+                status = receiver.statuses.pop(0) if receiver.statuses else 204
+                if status == 204:
+                    receiver.got.append(({k.lower(): v for k, v in self.headers.items()}, body))
+                self.send_response(status)
+                self.end_headers()
+
+            @override
+            def log_message(self, format: str, *args: Any) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(body) for _, body in self.got]
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.stop()
+
+
+class World:
+    """A real journal, and processes that send what it holds."""
+
+    def __init__(self, folder: Path, receiver: Receiver) -> None:
+        self._place = StorageLocation(location=(folder / "log").as_uri())
+        self.writer = JournalWriter.create(Storage.open(self._place), origin("log"), Position(1), "capture")
+        self.key = folder / "key"
+        self.key.write_bytes(KEY)
+        url = f"http://127.0.0.1:{receiver.port}/hook?token=hidden"
+        self.spec = NotificationsSpec.model_validate({"url": url, "credentials": {"file": str(self.key)}})
+        self.now = 0.0
+        self.life()
+
+    def life(self) -> None:
+        """Another process."""
+        journal = SharedJournal(JournalReader.open(Storage.open(self._place)))
+        self.control = DriverControl("shop")
+        self.control.journal, self.control.client = journal, cast(CaptureClient, self)
+        self.sender = Notifications("shop", self.spec, key_path(self.spec, None), monotonic=lambda: self.now)
+
+    def append(self, events: list[Event]) -> RecordNumber:
+        return self.writer.append(self.writer.state.position, events=tuple(events)).number
+
+    def has(self, *events: Event) -> None:
+        self.append(list(events))
+
+    def turn(self, times: int = 1, seconds: float = 100.0) -> None:
+        assert self.control.journal is not None
+        for _ in range(times):
+            self.now += seconds
+            self.control.journal.look()
+            self.sender.step(self.control)
+
+
+@pytest.fixture
+def world(tmp_path: Path, receiver: Receiver) -> World:
+    return World(tmp_path, receiver)
+
+
+def test_events_of_the_journal_are_signed_cloud_events(world: World, receiver: Receiver) -> None:
+    world.has(TableAdded(table=table_schema(1), edge="5"))
+    world.has(SnapshotPlanned(snapshot_id="first", reason="initial", tables=(1,)))
+    world.has(SnapshotPlanned(snapshot_id="holes", reason="repair", tables=(1,), keys=(("1",),)))
+    world.has(SnapshotTableFinished(snapshot_id="first", table_id=1, chunks=0, complete=False, error=NO_RIGHT))
+    world.has(SnapshotEnded(snapshot_id="first", outcome="failed"))
+    world.turn()
+    world.has(CutMade(name="noon"))
+    stop = TableStopped(table_id=1, seq=Seq(0), error="NoKey", message="no key", fix="Add one.", where="source")
+    world.has(stop)
+    world.turn()
+    told = [(e["type"].removeprefix("dev.tailrace."), e["subject"]) for e in receiver.events]
+    assert told == [
+        ("table.added", "public.t1"), ("snapshot.started", "first"), ("snapshot.progress", "first"),
+        ("snapshot.completed", "first"), ("cut.made", "noon"), ("table.stopped", "public.t1"),
+    ]  # fmt: skip
+    assert all(e["specversion"] == "1.0" and e["source"] == "/tailrace/shop" for e in receiver.events)
+    assert receiver.events[3]["data"]["outcome"] == "failed"
+    progress = receiver.events[2]["data"]
+    assert (progress["table"], progress["tablesDone"], progress["error"]) == ("public.t1", 1, NO_RIGHT.message)
+    assert receiver.events[0]["id"] == "log/1/0" and receiver.events[0]["time"].endswith("Z")
+    for headers, body in receiver.got:
+        signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+        expected = base64.b64encode(hmac.new(KEY, signed, hashlib.sha256).digest()).decode()
+        assert headers["webhook-signature"] == f"v1,{expected}"
+        assert headers["content-type"].startswith("application/cloudevents+json")
+        assert headers["webhook-id"] == json.loads(body)["id"]
+
+
+def test_a_receiver_that_fails_gets_each_event_later_and_in_order(world: World, receiver: Receiver) -> None:
+    receiver.statuses = [503, 302, 500]
+    for name in ("a", "b"):
+        world.has(CutMade(name=name))
+    world.turn(6)
+    assert [e["subject"] for e in receiver.events] == ["a", "b"]
+    assert (world.sender.status().sent, world.sender.status().failed) == (2, 3)
+
+
+def test_a_receiver_that_is_gone_for_too_long_loses_events_that_are_counted(
+    world: World, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.stop()
+    world.has(CutMade(name="lost"))
+    world.turn(notifications.ATTEMPTS - 1)
+    assert world.sender.status().dropped == 0
+    world.turn()
+    receiver.start()
+    world.has(CutMade(name="kept"))
+    world.turn(2)
+    assert [e["subject"] for e in receiver.events] == ["kept"]
+    assert (world.sender.status().dropped, world.sender.status().failed) == (1, notifications.ATTEMPTS)
+    assert caplog.text.count("does not take them") == 1
+    assert "hidden" not in caplog.text and KEY.decode() not in caplog.text
+
+
+def test_another_process_sends_what_none_has_sent_under_the_same_ids(world: World, receiver: Receiver) -> None:
+    world.has(CutMade(name="a"))
+    world.turn()
+    assert world.writer.state.notified is not None
+    receiver.statuses = [503]
+    world.has(CutMade(name="b"))
+    world.turn()
+    world.has(CutMade(name="while no process runs"))
+    world.life()
+    world.turn(2)
+    assert [e["subject"] for e in receiver.events] == ["a", "b", "while no process runs"]
+    world.sender._recorded_at = world.now  # sent, and not recorded before the next process begins
+    world.has(CutMade(name="c"))
+    world.turn(seconds=1.0)
+    world.life()
+    world.turn(2)
+    ids = [e["id"] for e in receiver.events if e["subject"] == "c"]
+    assert len(ids) == 2 and len(set(ids)) == 1
+
+
+def test_a_slow_receiver_delays_no_reader_of_the_journal_and_more_than_fit_are_dropped(
+    world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifications, "QUEUE", 3)
+    world.turn()
+    receiver.hold = threading.Event()
+    world.has(CutMade(name="slow"))
+    assert world.control.journal is not None
+    world.control.journal.look()
+    sending = threading.Thread(target=world.sender.step, args=(world.control,))
+    sending.start()
+    for number in range(5):
+        world.has(CutMade(name=f"n{number}"))
+    state = world.control.journal.look()  # while the receiver holds the sender
+    assert sending.is_alive() and "n4" in state.cuts
+    assert (world.sender.status().waiting, world.sender.status().dropped) == (3, 3)
+    receiver.hold.set()
+    sending.join(30)
+    receiver.hold = None
+    world.turn(2)
+    assert [e["subject"] for e in receiver.events] == ["slow", "n0", "n1"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://host/x",
+        "host/x",
+        "https://user:word@host/x",
+        "https://",
+        "http://host:port/",
+        "https://host/a b",
+        "https://host/#x",
+    ],
+)
+def test_a_url_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ValidationError):
+        NotificationsSpec.model_validate({"url": url, "credentials": {"file": "/key"}})
+
+
+def test_a_key_is_read_as_webhooks_have_it_and_a_bad_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text(f"whsec_{base64.b64encode(KEY).decode()}\n")
+    assert signing_key(path) == KEY
+    assert signature(KEY, "a", 1, b"{}") == signature(signing_key(path), "a", 1, b"{}")
+    for bad in ("", "short", "whsec_%%%"):
+        path.write_text(bad)
+        with pytest.raises(InvalidManifest, match="fewer than 16"):
+            signing_key(path)
+    with pytest.raises(InvalidManifest, match="cannot be read"):
+        signing_key(tmp_path / "none")
+    spec = NotificationsSpec.model_validate({"url": "https://host/x", "credentials": {"secretName": "hook"}})
+    with pytest.raises(InvalidManifest, match="outside Kubernetes"):
+        key_path(spec, None)
+    (tmp_path / "hook").mkdir()
+    (tmp_path / "hook" / notifications.SECRET_KEY).write_bytes(KEY)
+    assert key_path(spec, tmp_path) == tmp_path / "hook" / "signingKey"
