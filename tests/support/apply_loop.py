@@ -156,6 +156,10 @@ class TargetUnit:
     def version_at(self, table_id: int, record: RecordNumber) -> VersionAt | None:
         return self.targets[table_id].version_at(record)
 
+    def newest_version(self, table_id: int) -> int | None:
+        applied = self.targets[table_id].applied
+        return len(applied) - 1 if applied else None
+
     def keep(self, table_id: int, versions: Mapping[str, int]) -> None:
         self.targets[table_id].kept = dict(versions)
 

@@ -220,6 +220,14 @@ WRONG = (
     Refused("objective-of-minutes", replicator(objective={"window": "10m"}),
             "window is 10m: it must be at least 1h and at most 7d", "window: it must be at least 1h and at most 7d"),
     Refused("objective-of-everything", replicator(objective={"percent": 100}), "percent", "spec.objective.percent"),
+    *(Refused(f"lineage-with-{name}", replicator(lineage={"namespace": "prod", **given}),
+              "give exactly one of configFile and secretName")
+      for name, given in (("nothing", {}), ("both", {"configFile": "/c", "secretName": "s"}))),
+    *(Refused(f"lineage-{name}", replicator(lineage={"configFile": "/c", **given}), "lineage.namespace", words)
+      for name, given, words in (
+          ("without-namespace", {}, "Required value"), ("of-an-empty-namespace", {"namespace": ""}, "at least 1 char"),
+          ("of-a-blank-namespace", {"namespace": " "}, "should match"),
+      )),
     Refused("verified-all-the-time", replicator(verify={"every": "30s"}), "every is 30s: it must be at least 1m",
             "every: it must be at least 1m"),
     Refused("where-and-keys", request(where="true", keys=[["1"]]), "give where or keys, not both"),
@@ -267,6 +275,8 @@ UNKNOWN = (
             'unknown field "spec.executors.memoryRequest"'),
     Refused("interval-of-apply", replicator(apply={"interval": "1s"}), "interval is now freshness",
             'unknown field "spec.apply.interval"'),
+    Refused("unknown-field-of-lineage", replicator(lineage={"namespace": "a", "configFile": "/c", "url": "http://x"}),
+            "spec.lineage.url", 'unknown field "spec.lineage.url"'),
     Refused("unknown-field-of-a-request", request(chunks=3), "chunks", 'unknown field "spec.chunks"'),
 )  # fmt: skip
 """The API server drops these fields unless it is asked to be strict, as kubectl asks by default."""

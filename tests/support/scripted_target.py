@@ -207,6 +207,9 @@ class MemoryUnit:
     def version_at(self, table_id: int, record: RecordNumber) -> VersionAt:
         return VersionAt(None, self.database.tables[table_id].applied)
 
+    def newest_version(self, table_id: int) -> None:
+        """There are no versions."""
+
     def keep(self, table_id: int, versions: Mapping[str, int]) -> None:
         """There are no versions."""
 

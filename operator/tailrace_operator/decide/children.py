@@ -72,7 +72,14 @@ def _plain(
     asked = (r for r in wanted if r is not None and r.uid == history.resync_uid)
     resync = next((settings.request(r.name, namespace, r.uid, r.spec) for r in asked), None)
     yield settings.config_map(
-        name, namespace, observed.meta.uid, spec, generation=generation, resync=resync, defaults=limits.pods
+        name,
+        namespace,
+        observed.meta.uid,
+        spec,
+        generation=generation,
+        owners=observed.meta.owners,
+        resync=resync,
+        defaults=limits.pods,
     )
     if spec.service_account_name is None:
         yield identity.service_account(name)

@@ -39,6 +39,8 @@ class Meta:
     """The time at which its deletion was requested."""
     requested_at: str | None = None
     """Flux' annotation, as much of it as the status has room for."""
+    owners: tuple[tuple[str, str], ...] = ()
+    """The labels that name owners, with their values."""
     paused: bool = False
     """True while the annotation `tailrace.dev/pause-reconciliation` is set."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tailrace.contract.base import OWNER_LABEL
 from tailrace.contract.driver import DropReport, LastWords
 from tailrace.contract.pod_template import CONTAINER
 from tailrace.contract.resources import EVERY_TABLE, RecoverSpec, SnapshotRequestSpec
@@ -45,6 +46,7 @@ def meta(document: Document) -> Meta:
         finalizers=tuple(head.get("finalizers", ())),
         deleted_at=times.seconds(head.get("deletionTimestamp")),
         requested_at=head.get("annotations", {}).get(REQUESTED_AT, "")[:128] or None,
+        owners=tuple((k, v) for k, v in sorted(head.get("labels", {}).items()) if k.startswith(OWNER_LABEL)),
         paused=head.get("annotations", {}).get(PAUSED) == "true",
     )
 

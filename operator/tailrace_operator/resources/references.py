@@ -12,12 +12,18 @@ _FIELDS = {
 """Fields of volumes, projected volumes, `valueFrom` and `envFrom`, and the kind that each refers to."""
 
 
-def mounted_secrets(spec: ReplicatorSpec) -> tuple[str, ...]:
+def _needed(spec: ReplicatorSpec) -> tuple[str, ...]:
     """Secrets that driver and executors find at `/etc/tailrace/secrets/<name>`."""
     masks = spec.mask_key.secret_name if spec.mask_key is not None else None
     notices = spec.notifications.credentials.secret_name if spec.notifications is not None else None
     named = [*spec.source.secrets, *spec.target.secrets, *spec.storage.secrets, masks, notices]
     return tuple(sorted({name for name in named if name is not None}))
+
+
+def mounted_secrets(spec: ReplicatorSpec) -> tuple[str, ...]:
+    """All of them, with the one that configures lineage events."""
+    lineage = spec.lineage.secret_name if spec.lineage is not None else None
+    return tuple(sorted({*_needed(spec), *([] if lineage is None else [lineage])}))
 
 
 def data(spec: ReplicatorSpec) -> tuple[str, ...]:

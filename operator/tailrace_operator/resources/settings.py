@@ -5,7 +5,7 @@ The manifest in the ConfigMap is also the operator's own memory of the last vali
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tailrace.contract.defaults import for_reading
@@ -14,6 +14,8 @@ from tailrace.contract.resources import API_VERSION, ReplicatorSpec, SnapshotReq
 from tailrace_operator.resources import names, pods
 from tailrace_operator.resources.defaults import NO_DEFAULTS, PodDefaults
 
+Owners = Sequence[tuple[str, str]]
+"""The labels of a Replicator that name owners, with their values."""
 SPARK_DIRS = "spark-local-dir-"
 """The prefix by which Spark recognises volumes for shuffles and spills. If a template has none, it adds one without a
 limit."""
@@ -26,13 +28,14 @@ def for_driver(spec: ReplicatorSpec) -> ReplicatorSpec:
     return spec.model_copy(update={"suspend": False, "on_table_failure": "Degrade", "recover": None})
 
 
-def manifest(name: str, namespace: str, uid: str, spec: ReplicatorSpec, generation: int) -> str:
+def manifest(name: str, namespace: str, uid: str, spec: ReplicatorSpec, *, generation: int, owners: Owners = ()) -> str:
     """JSON is YAML. The uid distinguishes this object from every namesake: it is in the name of what is made in the
     source, and in the change log as its owner."""
+    head = {"name": name, "namespace": namespace, "uid": uid, "generation": generation}
     document = {
         "apiVersion": API_VERSION,
         "kind": "Replicator",
-        "metadata": {"name": name, "namespace": namespace, "uid": uid, "generation": generation},
+        "metadata": head | ({"labels": dict(owners)} if owners else {}),
         "spec": for_reading(for_driver(spec)),
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
@@ -54,18 +57,19 @@ def config_map(
     spec: ReplicatorSpec,
     *,
     generation: int,
+    owners: Owners = (),
     resync: str | None = None,
     defaults: PodDefaults = NO_DEFAULTS,
 ) -> dict[str, Any]:
-    """`resync`: the request that the driver's next start carries out, if it has not yet. It is no part of the pod's
-    template: that it comes and goes restarts nothing."""
+    """`owners`: labels that the driver reads at its start. `resync`: the request that the driver's next start carries
+    out, if it has not yet. It is no part of the pod's template: that it comes and goes restarts nothing."""
     asked = {} if resync is None else {names.RESYNC_KEY: resync}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": names.driver(name), "labels": names.labels(name, "driver")},
         "data": {
-            names.MANIFEST_KEY: manifest(name, namespace, uid, spec, generation),
+            names.MANIFEST_KEY: manifest(name, namespace, uid, spec, generation=generation, owners=owners),
             names.EXECUTOR_KEY: json.dumps(executor_template(name, spec, defaults), indent=1) + "\n",
             **asked,
         },

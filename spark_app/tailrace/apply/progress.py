@@ -33,6 +33,11 @@ class TableProgress:
     """All of this is of a new copy; readers still see the former one."""
     refused_record: RecordNumber = RecordNumber(-1)
     """The record to which the last attempt that failed was to bring the table."""
+    schema_version: int = 0
+    """The version of the columns that the target has; 0: the target is not read, or the table is new."""
+    version: int | None = None
+    """The newest version of the copy that readers see, as the target numbers it; None: not known, or the target keeps
+    none."""
 
 
 @dataclass(frozen=True)

@@ -349,6 +349,8 @@ class UnitWorker:
                 applied.holes,
                 add(before.counters, more),
                 replacing=copy.replacing,
+                schema_version=applied.schema_version,
+                version=self._unit.newest_version(copy.table_id),
             ),
         )
 

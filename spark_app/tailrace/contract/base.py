@@ -11,6 +11,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 from pydantic.alias_generators import to_camel
 
 GROUP = "tailrace.dev"
+OWNER_LABEL = f"{GROUP}/owner"
+"""The label of a Replicator whose value is its owner in lineage events; `<label>.<type>` for one of a type."""
 VERSIONS = ("v1alpha1",)
 """Versions that the CRDs serve, the oldest first; all have the same fields. One is added for a release before anything
 else depends on it, and the oldest goes when no release in use needs it."""
@@ -24,6 +26,7 @@ _TABLE, _DURATION, _MEMORY = r"^[^.]+\..+$", r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+
 _ONE_TABLE = r"^[^.*?]+\.[^*?]+$"
 _URL = r"^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[^\s#]*)?$"
 _LOCATION = r"^(file:///|s3://|gs://|az://).+$"
+_LINEAGE = r"^\S(.*\S)?$"
 _SHARE = r"^(0\.[0-9]{0,3}[1-9]|[1-9][0-9]?(\.[0-9]{1,4})?)%$"
 CODE = r"^[0-9a-f]{8}$"
 _COPIED_AS = r"^(text|double|list|struct|binary|time|decimal\(([1-9]|[12][0-9]|3[0-8]),([0-9]|[12][0-9]|3[0-8])\))$"
@@ -53,6 +56,7 @@ FORMS = {
     _ONE_TABLE: "write schema.table, without * and ?",
     _DURATION: "write a duration such as 500ms, 30s, 15m, 1h30m or 7d",
     _SHARE: "write a share such as 5% or 0.1%, above 0 and below 100%",
+    _LINEAGE: "write a name, without blanks at its ends",
     _MEMORY: "write a size such as 512Mi or 2Gi",
     _COPIED_AS: "write text, double, list, struct, binary, time or decimal(p,s), 0 ≤ s ≤ p ≤ 38;"
     ' within braces in quotes: "decimal(38,10)"',
@@ -96,6 +100,8 @@ Share = Annotated[str, StringConstraints(pattern=_SHARE, max_length=8)]
 """`5%`, `0.5%`: above 0 and below 100."""
 MemorySize = Annotated[str, StringConstraints(pattern=_MEMORY, max_length=16)]
 """`512Mi`, `2Gi`."""
+LineageNamespace = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=_LINEAGE)]
+"""A namespace of OpenLineage's jobs, such as `prod`."""
 Location = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=_LOCATION)]
 """`file:///path`, `s3://bucket/prefix`, `gs://…`, `az://…`."""
 CopiedAs = Annotated[str, StringConstraints(pattern=_COPIED_AS, max_length=14)]

@@ -22,6 +22,7 @@ from tailrace.contract.base import (
     Duration,
     FormerDefault,
     Identifier,
+    LineageNamespace,
     Model,
     Name,
     ReceiverUrl,
@@ -54,7 +55,8 @@ __all__ = [
 
 
 class Metadata(BaseModel):
-    """Only the name matters outside Kubernetes; what else Kubernetes writes here is passed over."""
+    """Only the name and the labels of owners matter outside Kubernetes; what else Kubernetes writes here is passed
+    over."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -62,6 +64,8 @@ class Metadata(BaseModel):
     namespace: str = "default"
     uid: str | None = None
     generation: int | None = None
+    labels: dict[str, str] | None = None
+    """Those that begin with `tailrace.dev/owner` name owners in lineage events."""
 
 
 class TablesSpec(Model):
@@ -202,6 +206,29 @@ class ObjectiveSpec(Model):
     def _kept(self) -> "ObjectiveSpec":
         if not 3600 <= seconds(self.window) <= 7 * 86_400:
             raise ValueError(f"window is {self.window}: {_WINDOW}")
+        return self
+
+
+_NO_CONFIGURATION = "give exactly one of configFile and secretName"
+
+
+class LineageSpec(Model):
+    """Lineage events in OpenLineage's format: which table of the source becomes which one of the target."""
+
+    model_config = rules(("has(self.secretName) != has(self.configFile)", _NO_CONFIGURATION))
+
+    namespace: LineageNamespace
+    """The namespace of the jobs: one for the Replicator, and one for each of its tables."""
+    config_file: Text | None = None
+    """Path of OpenLineage's own configuration file (`openlineage.yml`), as the driver sees it: where and how events are
+    sent."""
+    secret_name: Name | None = None
+    """Kubernetes: a Secret in the Replicator's namespace with this file under the key `openlineage.yml`."""
+
+    @model_validator(mode="after")
+    def _one(self) -> "LineageSpec":
+        if (self.secret_name is None) == (self.config_file is None):
+            raise ValueError(_NO_CONFIGURATION)
         return self
 
 
@@ -425,6 +452,8 @@ class ReplicatorSpec(Model):
     """The retries of a table that fails, and of a driver that is refused."""
     retention: RetentionSpec = RetentionSpec()
     """The time for which the change log is kept."""
+    lineage: LineageSpec | None = None
+    """Lineage events for a catalog of data; unset: none are sent."""
     options: Annotated[tuple[TableOptions, ...], Field(max_length=1000)] = ()
     """Options for single tables; the first match counts."""
     mask_key: Credentials | None = None

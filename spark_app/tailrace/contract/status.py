@@ -232,6 +232,17 @@ class ObjectiveStatus(Model):
     """Changes since the driver's start that were late."""
 
 
+class LineageStatus(Model):
+    """Lineage events since the driver's start."""
+
+    sent: int = 0
+    dropped: int = 0
+    """Events that were refused, or for which the queue had no room."""
+    waiting: int = 0
+    fault: str | None = None
+    """The reason why they are not delivered; None: they are."""
+
+
 class Assessment(Model):
     """The report on the tables before the first start."""
 
@@ -321,6 +332,8 @@ class Status(Model):
     """None: `spec.notifications` is not set."""
     signals: Many[SignalReport] = ()
     """The newest signals of the source's table, newest last."""
+    lineage: LineageStatus | None = None
+    """None: `spec.lineage` is not set."""
     executors_wanted: int | None = None
     """The number of executors that running and waiting tasks fill, however many there may be; at least 1 while large
     batches do without. None: an older driver, whose executors always run."""

@@ -8,6 +8,7 @@ Called by `tailrace run`. Returns the exit code, or raises the error whose exit 
 """
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
@@ -73,6 +74,7 @@ def run(settings: DriverSettings) -> int:
         log.warning("spec.suspend is true: nothing is started, and %s", settings.replicator.spec.source.unread_log)
         return 0
     privacy.configure(settings.replicator.spec.show_values)
+    launch.lineage(settings)  # what is wrong with it is refused before anything is touched
     Places(settings.replicator.spec, "tailrace start", settings.secrets).require()
     settings.folder.take()
     try:
@@ -97,6 +99,7 @@ class Driver:
         self._control = control = DriverControl(self._name)
         control.live, control.suspended = self._live, self._spec.apply.suspend
         control.stop_at = settings.stop_at
+        control.lineage = self._lineage = launch.lineage(settings)
         control.client = CaptureClient(self._folder.socket, timeout=60)
         control.watch = CaptureClient(self._folder.socket, timeout=launch.ANSWER_SECONDS)
         self._tail_client = CaptureClient(self._folder.socket, tail.ANSWER_SECONDS)
@@ -108,6 +111,8 @@ class Driver:
             settings.replicator, settings.secrets, self._folder, self._ending, reread=settings.reread
         )
         self._side_loops = SideLoops(self._ending)
+        self._finished = False
+        """True once `--once` has nothing left to do."""
         self.last_step_at = time.monotonic()
 
     @property
@@ -125,6 +130,8 @@ class Driver:
             if faults.in_a_pod():
                 given = self._settings.replicator, self._settings.secrets
                 self._control.assessment = assessment.before_first_start(*given, time.time())
+            if self._lineage is not None:
+                self._lineage.start()
             self._capture.start()
             code = self._work()
         except TailraceError as error:
@@ -133,6 +140,7 @@ class Driver:
             raise
         finally:
             self._ending.set()
+            self._end_lineage(sys.exception())
             self._capture.stop()
             try:
                 self._final_drop.carry_out()
@@ -143,6 +151,12 @@ class Driver:
                 self._view.close()  # last: a terminal that is gone must not keep capture alive
         self._ending.log_summary(self._failing)
         return code
+
+    def _end_lineage(self, error: BaseException | None) -> None:
+        """The last events, before the source's clean-up, which may take long. `error`: the one that ends the run."""
+        if self._lineage is not None:
+            fault = faults.fault_of(error, time.time()) if isinstance(error, Exception) else None
+            self._lineage.end("COMPLETE" if self._finished else "ABORT", fault, in_haste=self._ending.forced)
 
     def _work(self) -> int:
         self._control.position_text = self._places.source.text
@@ -255,6 +269,7 @@ class Driver:
         parts.runner.stop()
         parts.applier.stop()
         self._side_loops.join(10)
+        self._tell_lineage(parts)  # what the last commits have brought
         if parts.freshness is not None:
             Question(lambda: self._keep_freshness(parts, stopped=True), "freshness").answered(KEEP_SECONDS)
         self._reporter.report(parts.journal.state, force=True)
@@ -322,6 +337,8 @@ class Driver:
         if parts.freshness is not None:
             start("freshness", lambda: self._keep_freshness(parts), lambda: KEEP_SECONDS)
             start("history", self._control.keep_history, lambda: HISTORY_SECONDS)
+        if self._lineage is not None:
+            start("lineage", lambda: self._tell_lineage(parts), lambda: STEP_SECONDS)
         start("executors-wanted", self._want_executors, lambda: COUNT_SECONDS)
 
     def _start_notifications(self) -> None:
@@ -334,6 +351,10 @@ class Driver:
     def _keep_freshness(self, parts: DriverParts, *, stopped: bool = False) -> None:
         if parts.freshness is not None:
             parts.freshness.store(time.time(), stopped=stopped)
+
+    def _tell_lineage(self, parts: DriverParts) -> None:
+        if self._lineage is not None:
+            self._lineage.step(parts.journal.state, self._control.progress, self._places.target)
 
     def _want_executors(self) -> None:
         started = self._spark.started()
@@ -416,6 +437,7 @@ class Driver:
         parts.applier.offer(parts.applier.through if parts.stream.running else number)
 
     def _ended(self, verdict: Verdict) -> int:
+        self._finished = True
         if verdict.withheld:
             names = ", ".join(verdict.withheld)
             log.warning("rows withheld because they changed after the start; the next run reads them: %s", names)

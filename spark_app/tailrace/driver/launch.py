@@ -34,6 +34,7 @@ from tailrace.driver.process.ownership import Ownership
 from tailrace.driver.process.run_dir import RunFolder
 from tailrace.driver.process.supervise import CaptureProcess
 from tailrace.driver.telling import display
+from tailrace.driver.telling.lineage.reporter import LineageReporter, open_lineage
 from tailrace.errors import InvalidManifest, Retry
 from tailrace.places import Places
 from tailrace.reading.runner import SnapshotRunner
@@ -90,6 +91,11 @@ class DriverParts:
     rewinds: RewindRequests
     freshness: Freshness | None = None
     """None: a short run measures nothing."""
+
+
+def lineage(settings: DriverSettings) -> LineageReporter | None:
+    """None: the manifest asks for no events. Nothing is sent yet."""
+    return open_lineage(settings.replicator, settings.secrets, settings.folder.path, once=settings.once)
 
 
 def server(settings: DriverSettings, control: DriverControl) -> StatusServer:

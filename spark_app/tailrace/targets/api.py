@@ -210,6 +210,10 @@ class Unit(Protocol):
         """The newest version of the opened table that holds nothing beyond the record, which it has come to; None: it
         is gone, or was of another generation."""
 
+    def newest_version(self, table_id: int) -> int | None:
+        """The version of the opened table that was read or made last, as readers see it; None: not known, or the target
+        keeps none. Asks nobody."""
+
     def keep(self, table_id: int, versions: Mapping[str, int]) -> None:
         """Keep these versions for readers, by the name of the cut that each is of, and from now on no others: whatever
         becomes of them, the opened table's upkeep is to leave their files. A name that has a version keeps it."""

@@ -2,27 +2,31 @@
 
 import os
 import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from support.proof import process
+from support import lineage
+from support.proof import process, tables
 from support.proof.harness import Begin, Proof
 from support.proof.process import status
 
 
 @pytest.mark.timeout(1500)
 def test_once_ends_while_writers_go_on_the_next_run_catches_up_and_takes_requests_and_few_changes_need_no_jvm(
-    prove: Begin, java_started: Path
+    prove: Begin, java_started: Path, catalog: lineage.Receiver, tmp_path: Path
 ) -> None:
     """So many writers that there is never a moment without a hole."""
-    proof = prove("delta", seed=1, snapshot={"chunkRows": 60, "parallelism": 3})
+    told = {"namespace": "prod", "configFile": str(lineage.configuration(tmp_path, catalog.url))}
+    proof = prove("delta", seed=1, snapshot={"chunkRows": 60, "parallelism": 3}, lineage=told)
     writers = proof.writers(seed=1, count=6)
     try:
         proof.deployment.once()
     finally:
         writers.stop()
     proof.assert_nothing_acknowledged_early()
+    assert_told(catalog, ["START", "COMPLETE"])
     run = proof.deployment.start()
     run.until(proof.level, 200, "what was written meanwhile")
     writers = proof.writers(seed=2, count=3)
@@ -40,6 +44,7 @@ def test_once_ends_while_writers_go_on_the_next_run_catches_up_and_takes_request
     writers.stop()
     proof.settle(run, "proof.later")
     proof.assert_nothing_acknowledged_early()
+    assert_told(catalog, ["START", "COMPLETE", "START", "ABORT"])
     java_started.unlink()
     proof.deployment.once()
     proof.server.execute("UPDATE proof.single SET v = v + 1")
@@ -59,10 +64,32 @@ def test_once_ends_while_writers_go_on_the_next_run_catches_up_and_takes_request
     proof.assert_equal("proof.newest")
 
 
+def assert_told(catalog: lineage.Receiver, ends: Sequence[str]) -> None:
+    """Every event is valid; these are the Replicator's own, and of each table; what the last one says is so."""
+    lineage.check_all(catalog.events)
+    jobs = {event["job"]["name"] for event in catalog.events}
+    (replicator,) = (name for name in jobs if "." not in name)
+    assert catalog.kinds(replicator) == ends and len(jobs) > len(tables.TABLES)
+    single = catalog.of(f"{replicator}.proof.single")
+    assert [event["eventType"] for event in single if event["eventType"] != "RUNNING"] == ends
+    ((source,), (target,)) = single[-1]["inputs"], single[-1]["outputs"]
+    assert source["namespace"].startswith("postgres://") and source["name"].endswith(".proof.single")
+    assert target["namespace"] == "file" and Path(target["name"], "_delta_log").is_dir()
+    newest = max(int(path.stem) for path in Path(target["name"], "_delta_log").glob("*.json") if path.stem.isdigit())
+    assert 0 < int(target["facets"]["version"]["datasetVersion"]) <= newest
+    assert target["outputFacets"]["outputStatistics"]["rowCount"] > 0
+
+
 def completed(proof: Proof) -> set[str]:
     """Names of the running process's snapshots that are."""
     document = status(proof.deployment) or {"snapshots": []}
     return {shot["name"] for shot in document["snapshots"] if shot["state"] == "Completed"}
+
+
+@pytest.fixture
+def catalog() -> Iterator[lineage.Receiver]:
+    with lineage.receiver() as made:
+        yield made
 
 
 @pytest.fixture

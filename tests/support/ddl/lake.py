@@ -102,6 +102,10 @@ class QuickTable:
     def version_at(self, record: RecordNumber) -> VersionAt:
         return VersionAt(None, self.refresh())
 
+    @property
+    def newest_version(self) -> None:
+        """Versions have no numbers."""
+
     def keep(self, versions: Mapping[str, int]) -> None:
         """Old versions are not kept."""
 

@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -32,7 +32,7 @@ from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.driver import SpecBody
 from tailrace.contract.manifest import parse
 from tailrace.contract.resources import SnapshotRequest, StorageLocation
-from tailrace.contract.status import Status
+from tailrace.contract.status import Fault, LineageStatus, Status
 from tailrace.driver import driver, launch
 from tailrace.driver.asking import live_spec
 from tailrace.driver.driver import Driver
@@ -40,7 +40,7 @@ from tailrace.driver.launch import DriverParts, DriverSettings
 from tailrace.driver.process.journal_start import JournalStart
 from tailrace.driver.process.run_dir import RunFolder
 from tailrace.driver.telling import display
-from tailrace.errors import PositionLost, Retry, StorageFull
+from tailrace.errors import InvalidManifest, PositionLost, Retry, StorageFull
 from tailrace.spark import executors_wanted, session
 from tailrace.storage.store import Storage
 
@@ -228,6 +228,52 @@ def test_a_signal_while_spark_starts_ends_the_run_in_order(
     assert "Spark is starting" in caplog.text, "it takes a while: a sign of life"
     assert jvm[0].returncode == -signal.SIGKILL
     assert "capture stop" in done
+
+
+class Lineage:
+    """Remembers what it is told of the run's end."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.status = LineageStatus()
+
+    def start(self) -> None:
+        self.told.append("start")
+
+    def step(self, *_: object) -> None: ...
+
+    def end(self, kind: str, fault: Fault | None, *, in_haste: bool) -> None:
+        assert not in_haste
+        self.told.append(f"{kind} {fault.name if fault else ''}")
+
+
+@pytest.mark.parametrize(
+    ("where", "error", "end"),
+    [
+        ("", None, "ABORT "),
+        ("capture_check", PositionLost("the slot is gone"), "ABORT PositionLost"),
+        ("view_show", OSError("no terminal"), "ABORT InternalError"),
+    ],
+)
+def test_lineage_hears_how_a_run_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, error: Exception | None, end: str
+) -> None:
+    made, done = ready(tmp_path, monkeypatch, **({} if error is None else {where: error}))
+    lineage = made._lineage = made._control.lineage = cast(Any, Lineage())
+    monkeypatch.setattr(made._ending, "wait", lambda seconds: error is None)
+    with nullcontext() if error is None else pytest.raises(type(error)):
+        made.run()
+    assert lineage.told == ["start", end] and "capture stop" in done
+
+
+def test_a_lineage_configuration_that_cannot_be_used_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
+    places: dict[str, Any] = {"storage": {"location": f"file://{tmp_path}/log"}}
+    places |= {"target": {"type": "delta", "location": f"file://{tmp_path}/lake"}}
+    asked = {"namespace": "prod", "configFile": f"{tmp_path}/none.yml"}
+    document = parse(json.dumps(replicator(**places | {"lineage": asked})), "m")
+    with pytest.raises(InvalidManifest, match=r"none\.yml cannot be read"):
+        driver.run(DriverSettings(document.replicator(), (), RunFolder(tmp_path / "run")))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_terminal_that_is_gone_does_not_keep_capture_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,7 @@ from tailrace.driver.asking.server import Conflict, Unknown
 from tailrace.driver.telling import objective
 from tailrace.driver.telling.history import HistoryRing
 from tailrace.driver.telling.lateness import Lateness
+from tailrace.driver.telling.lineage.reporter import LineageReporter
 from tailrace.driver.telling.rates import Rates
 from tailrace.driver.telling.status import Moment, assemble
 from tailrace.driver.telling.table_view import table_view
@@ -89,6 +90,7 @@ class DriverControl:
         self.dropped: DroppedCopies | None = None
         self.final_drop: FinalDrop | None = None
         self.live: LiveSpec | None = None
+        self.lineage: LineageReporter | None = None
         self.freshness: float | None = None
         """The seconds that `apply.freshness` promises; None: nothing is promised."""
         self.measured: Freshness | None = None
@@ -171,6 +173,8 @@ class DriverControl:
         status = status.model_copy(update={"notifications": self.notifications()})
         if self.measured is not None:
             status = objective.told(status, self.measured, self.objective, now)
+        if self.lineage is not None:
+            status = status.model_copy(update={"lineage": self.lineage.status})
         return self._lateness.told(status, self.freshness, time.monotonic())
 
     def keep_history(self) -> None:

@@ -25,6 +25,7 @@ from tailrace.changelog.records.terms import ResumePoint, TableSchema
 from tailrace.changelog.state import LogState
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
+from tailrace.driver.telling.lineage import configuration
 from tailrace.errors import CorruptLog, LogTrimmed, OutcomeUnknown, Retry, Stop, TableStop, TailraceError
 from tailrace.logs import visible
 from tailrace.places import Places
@@ -94,7 +95,7 @@ def examine(replicator: Replicator, places: Places) -> Report:
     lines += [*_place(places, "storage"), *_place(places, "target")]
     if lines[-1].level == "ok":
         lines += _in_the_way(places, tables, log)
-    lines += _java()
+    lines += [*_lineage(replicator, places), *_java()]
     return Report(tuple(lines), tuple(tables))
 
 
@@ -289,6 +290,19 @@ def _lacked(places: Places, schemas: Sequence[TableSchema]) -> Iterator[Line]:
         message = f"the copy lacks {len(statements)} defaults, sequences and indexes of the source"
         fix = f"Ignore this unless the copy needs them; otherwise run `{'; '.join(statements)}`."
         yield Line("warn", name, message, fix)
+
+
+def _lineage(replicator: Replicator, places: Places) -> Iterator[Line]:
+    """The configuration alone: whether the receiver answers, the status tells."""
+    spec = replicator.spec.lineage
+    if spec is None:
+        return
+    try:
+        kind = configuration.check(spec, places.secrets)
+    except TailraceError as error:
+        yield _failure("lineage", error)
+        return
+    yield Line("ok", "lineage", f"events are sent by the transport {kind}")
 
 
 def _java() -> Iterator[Line]:

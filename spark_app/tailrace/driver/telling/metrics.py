@@ -49,6 +49,7 @@ class _Once(Collector):
         yield from _notifications(status)
         yield from _freshness(status)
         yield from _tables(status)
+        yield from _lineage(status)
         yield from _snapshots(status)
 
 
@@ -128,3 +129,13 @@ def _snapshots(status: Status) -> Iterable[Metric]:
             done.add_metric([snapshot.id], snapshot.rows_done)
             estimated.add_metric([snapshot.id], snapshot.rows_estimated)
     yield from (done, estimated)
+
+
+def _lineage(status: Status) -> Iterable[Metric]:
+    told, text = status.lineage, "Lineage events since the start, by what became of them"
+    events = CounterMetricFamily("tailrace_lineage_events", text, labels=("result",))
+    if told is not None:
+        events.add_metric(["sent"], told.sent)
+        events.add_metric(["dropped"], told.dropped)
+    waiting = None if told is None else told.waiting
+    yield from (events, _gauge("tailrace_lineage_events_waiting", "Lineage events not delivered yet", waiting))

@@ -199,7 +199,7 @@ def _position(at: Moment, position: Position) -> str | None:
 
 def _table(at: Moment, log: TableLog) -> TableStatus:
     progress = at.tables.get(log.table_id, TableProgress())
-    fault = _worst(progress.fault, _stopped(log)) or unread(at.log, log)
+    fault = fault_of_table(at.log, log, progress)
     return TableStatus(
         name=log.schema.name,
         state=_table_state(at, log, progress),
@@ -217,6 +217,11 @@ def _table(at: Moment, log: TableLog) -> TableStatus:
         verified=None if log.verified is None else _verification(at, log.verified),
         fault=fault,
     )
+
+
+def fault_of_table(state: LogState, log: TableLog, progress: TableProgress) -> Fault | None:
+    """The fault of the table that requires action most; None: it has none."""
+    return _worst(progress.fault, _stopped(log)) or unread(state, log)
 
 
 def _verification(at: Moment, last: Verified) -> Verification:

@@ -154,6 +154,11 @@ class FormatTable(FileTable, Protocol):
         """See `targets.api.Opened`."""
         ...
 
+    @property
+    def newest_version(self) -> int | None:
+        """See `targets.api.Unit`."""
+        ...
+
     def ensure(
         self, schema: TableSchema, log_id: str, generation: Generation = FIRST, accepts: bool = False
     ) -> AppliedState:

@@ -79,6 +79,11 @@ class LakeTable:
         """See `targets.api.Opened`."""
         return None if self.replacing else self._format.version
 
+    @property
+    def newest_version(self) -> int | None:
+        """See `targets.api.Unit`."""
+        return None if self.replacing else self._format.newest_version
+
     def publish(self) -> None:
         """Replace the copy that readers see by the new, complete one, in one commit. The table must be opened again
         afterwards."""

@@ -67,6 +67,9 @@ class LakeUnit:
     def version_at(self, table_id: int, record: RecordNumber) -> VersionAt | None:
         return self._table.version_at(record)
 
+    def newest_version(self, table_id: int) -> int | None:
+        return self._table.newest_version
+
     def keep(self, table_id: int, versions: Mapping[str, int]) -> None:
         self._table.keep(versions)
 

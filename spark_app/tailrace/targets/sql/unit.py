@@ -369,6 +369,9 @@ class SqlUnit:
         """Nothing is kept of a moment that has passed."""
         return VersionAt(None, self.tables[table_id].copy.applied)
 
+    def newest_version(self, table_id: int) -> None:
+        """There are no versions."""
+
     def keep(self, table_id: int, versions: Mapping[str, int]) -> None:
         """Nothing can be kept."""
 

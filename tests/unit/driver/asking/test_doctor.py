@@ -4,8 +4,8 @@ from typing import Any, Literal, cast
 
 import pytest
 
-from tailrace.contract.resources import ReplicatorSpec, SnapshotSpec, StorageSpec, TargetSpec
-from tailrace.driver.asking.doctor import Line, Report, _failure, _java, _line, _place
+from tailrace.contract.resources import LineageSpec, ReplicatorSpec, SnapshotSpec, StorageSpec, TargetSpec
+from tailrace.driver.asking.doctor import Line, Report, _failure, _java, _line, _lineage, _place
 from tailrace.errors import AuthenticationFailed, Retry
 from tailrace.places import Places
 from tailrace.sources.findings import Finding
@@ -38,6 +38,18 @@ def test_a_catalog_without_address_or_with_unreadable_keys_is_found_before_a_sta
         (line,) = _place(places(target=TargetSpec.model_validate(place | {"catalog": catalog})), "target")
         assert (line.level, line.exit_code) == ("fail", exit_code)
         assert part in line.message and line.fix
+
+
+def test_a_lineage_configuration_is_read_before_a_start(tmp_path: Path) -> None:
+    path = tmp_path / "openlineage.yml"
+    spec = SimpleNamespace(lineage=LineageSpec(namespace="prod", config_file=str(path)))
+    asked = cast(Any, SimpleNamespace(spec=spec))
+    (line,) = _lineage(asked, places())
+    assert (line.level, line.exit_code) == ("fail", 2) and str(path) in line.message and line.fix
+    path.write_text("transport: {type: console}")
+    (line,) = _lineage(asked, places())
+    assert line.level == "ok" and "console" in line.message
+    assert list(_lineage(cast(Any, SimpleNamespace(spec=SimpleNamespace(lineage=None))), places())) == []
 
 
 def test_a_storage_setting_that_no_client_can_use_is_found_before_a_start() -> None:

@@ -188,6 +188,17 @@ def test_the_secrets_of_a_database_target_are_mounted_and_watched() -> None:
         assert {f"/etc/tailrace/secrets/{name}" for name in names} < mounts
 
 
+def test_the_secret_of_lineage_events_is_mounted_and_watched_and_owners_are_handed_on() -> None:
+    chosen = spec(lineage={"namespace": "prod", "secretName": "catalog"})
+    assert "Secret/catalog" in references.data(chosen)
+    mounts = {mount["mountPath"] for mount in of_driver(chosen)["containers"][0]["volumeMounts"]}
+    assert "/etc/tailrace/secrets/catalog" in mounts
+    owners = [("tailrace.dev/owner", "team-a")]
+    made = settings.config_map("shop", "team", "uid-1", chosen, generation=3, owners=owners)
+    read = manifest.parse(made["data"][names.MANIFEST_KEY], "test").replicator()
+    assert read.metadata.labels == dict(owners) and read.spec.lineage == chosen.lineage
+
+
 def test_probes_ask_for_an_answer_that_stays_short() -> None:
     """The status has megabytes with many tables, and the kubelet hangs up after ten kilobytes."""
     (container,) = of_driver(spec())["containers"]

@@ -138,6 +138,10 @@ class DeltaTable:
     def version(self) -> int:
         return self._version.snapshot.version
 
+    @property
+    def newest_version(self) -> int:
+        return self._version.snapshot.version
+
     def ensure(
         self, schema: TableSchema, log_id: str, generation: Generation = FIRST, accepts: bool = False
     ) -> AppliedState:

@@ -93,6 +93,10 @@ class IcebergTable:
         self._former: int | None = None
         """The generation that is kept until another is complete."""
 
+    @property
+    def newest_version(self) -> int | None:
+        return None if self._version is None else self._version.snapshot
+
     def ensure(
         self, schema: TableSchema, log_id: str, generation: Generation = FIRST, accepts: bool = False
     ) -> AppliedState:
