@@ -257,6 +257,16 @@ def make_s3() -> bool:
     return install(servers.versitygw_path().parent, build)
 
 
+def make_azurite() -> bool:
+    """Azure's emulator of the long tests, from npm; nothing is run of what its packages want to run."""
+
+    def fetch(folder: Path) -> None:
+        package = f"azurite@{servers.AZURITE_VERSION}"
+        run(["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts", package])
+
+    return install(servers.azurite_dir(), fetch)
+
+
 def make_kubernetes() -> bool:
     """The programs of a one-node cluster, built from their Go modules."""
     return install(places.kubernetes_dir(), lambda folder: build_programs(folder, run))
@@ -318,6 +328,7 @@ PARTS: dict[str, Callable[[], bool]] = {
     "jars-lake": partial(make_jars, "lake"),
     "classes": make_classes,
     "s3": make_s3,
+    "azurite": make_azurite,
     "kubernetes": make_kubernetes,
     "node": make_node,
     "browser": make_browser,

@@ -17,6 +17,9 @@ VERSITYGW_MODULE = "github.com/versity/versitygw/cmd/versitygw"
 VERSITYGW_VERSION = "v1.8.0"
 
 
+AZURITE_VERSION = "3.37.0"
+
+
 def postgres_dir(major: int) -> Path:
     """The folder with `bin/`, `lib/` and `share/` of a PostgreSQL, whether or not it is there."""
     if major not in POSTGRES_VERSIONS:
@@ -52,3 +55,13 @@ def versitygw_path() -> Path:
 def versitygw() -> Path:
     """The S3 server's program (tests and demo only)."""
     return artifacts.present(versitygw_path().parent) / "versitygw"
+
+
+def azurite_dir() -> Path:
+    """The folder of Azure's emulator, whether or not it is there."""
+    return artifacts.cache_dir() / f"azurite-{AZURITE_VERSION}"
+
+
+def azurite() -> Path:
+    """The script of Azure's blob emulator, for Node.js (long tests only)."""
+    return artifacts.present(azurite_dir()) / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"

@@ -67,6 +67,8 @@ class Deployment:
     name: str = "proof"
     requests: list[dict[str, object]] = field(default_factory=list)
     started: list[Program] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    """Added to that of `run`."""
 
     @property
     def marks(self) -> Path:
@@ -115,7 +117,9 @@ class Deployment:
         once = self.folder / f"seams-{number}"
         once.mkdir(exist_ok=True)
         command = ["run", "-f", str(self.manifest), "--run-dir", str(self.state), *arguments]
-        environment = ENVIRONMENT | {"TAILRACE_SEAMS": checked(seams), "TAILRACE_SEAMS_ONCE": str(once)}
+        environment = (
+            ENVIRONMENT | self.environment | {"TAILRACE_SEAMS": checked(seams), "TAILRACE_SEAMS_ONCE": str(once)}
+        )
         output = self.folder / f"run-{number}.log"
         output.touch()
         run = forked(command, environment, output)
