@@ -57,6 +57,8 @@ _REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, e
 _MACHINE_CREDENTIALS = ("169.254.169.254", "metadata.google.internal")
 """Services of a cloud's machines that the clients ask for credentials if they were given none."""
 NO_CREDENTIALS = "No credentials were found: set `credentials` in the manifest, or the environment's (AWS_…, GOOGLE_…)."
+_NO_ROOT = {"NoSuchBucket": "bucket", "ContainerNotFound": "container"}
+"""Codes in a store's answer (S3 and GCS, Azure) and what is missing: not an object, but the place of all of them."""
 _UNCONFIGURED = "must be specified"
 """Text of object_store about a setting that it needs and was not given."""
 LASTING = (errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP)
@@ -358,8 +360,8 @@ class Storage:
                 f"{where}: {_first_line(error)}", "Choose a location that nothing else uses."
             ) from error
         except (FileNotFoundError, exceptions.NotFoundError) as error:
-            if "NoSuchBucket" in str(error):
-                raise StorageRefused(f"{where}: the bucket does not exist", "Create it.") from error
+            if gone := next((what for code, what in _NO_ROOT.items() if code in str(error)), None):
+                raise StorageRefused(f"{where}: the {gone} does not exist", "Create it.") from error
             raise NotFound(f"{where} does not exist") from error
         except (OSError, exceptions.BaseError) as error:
             if _UNCONFIGURED in str(error):
