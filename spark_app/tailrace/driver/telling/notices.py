@@ -108,8 +108,9 @@ def _snapshot(plan: SnapshotPlanned) -> dict[str, Any]:
 
 
 def _is_told(plan: SnapshotPlanned) -> bool:
-    """Not those by keys, which Tailrace makes all the time to fill rows that were withheld."""
-    return plan.keys is None
+    """Not those by keys, which Tailrace makes all the time to fill rows that were withheld; nor rewinds, which read
+    nothing."""
+    return plan.keys is None and plan.rewind is None
 
 
 def _plan(snapshot_id: str, state: LogState) -> SnapshotPlanned | None:

@@ -20,7 +20,13 @@ from tailrace.capture.client import CaptureClient
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records import Event
 from tailrace.changelog.records.cuts import CutMade
-from tailrace.changelog.records.snapshots import ReadFailure, SnapshotEnded, SnapshotPlanned, SnapshotTableFinished
+from tailrace.changelog.records.snapshots import (
+    PlannedRewind,
+    ReadFailure,
+    SnapshotEnded,
+    SnapshotPlanned,
+    SnapshotTableFinished,
+)
 from tailrace.changelog.records.tables import TableAdded, TableStopped
 from tailrace.changelog.records.terms import Position, RecordNumber, Seq
 from tailrace.changelog.shared_journal import SharedJournal
@@ -126,6 +132,9 @@ def test_events_of_the_journal_are_signed_cloud_events(world: World, receiver: R
     world.has(TableAdded(table=table_schema(1), edge="5"))
     world.has(SnapshotPlanned(snapshot_id="first", reason="initial", tables=(1,)))
     world.has(SnapshotPlanned(snapshot_id="holes", reason="repair", tables=(1,), keys=(("1",),)))
+    back = PlannedRewind(cut="noon", record=RecordNumber(1), asked="cut noon", tables=(1,))
+    world.has(SnapshotPlanned(snapshot_id="back", request="back", tables=(), rewind=back))
+    world.has(SnapshotEnded(snapshot_id="back", outcome="completed"))
     world.has(SnapshotTableFinished(snapshot_id="first", table_id=1, chunks=0, complete=False, error=NO_RIGHT))
     world.has(SnapshotEnded(snapshot_id="first", outcome="failed"))
     world.turn()
