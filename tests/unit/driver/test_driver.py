@@ -93,6 +93,8 @@ class Fake:
     def follow(self, interval: float | None) -> None:
         self._do(f"follow {interval}")
 
+    waits_for: str | None = None
+
     def hold(self) -> bool:
         self._do("hold")
         return True
@@ -124,7 +126,7 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **faults: Exception) 
     monkeypatch.setattr(session, "check", lambda spark, log_file: None)
     monkeypatch.setattr(executors_wanted, "of", lambda spark: lambda: None)
     monkeypatch.setattr(session, "stop", lambda spark: spark.stop())
-    names = ("applier", "runner", "stream", "journal", "dropped", "cuts")
+    names = ("applier", "runner", "stream", "journal", "dropped", "cuts", "rewinds")
     parts = DriverParts(*(cast(Any, fake(name)()) for name in names))
     monkeypatch.setattr(launch, "parts", lambda *arguments, **more: parts)
 
