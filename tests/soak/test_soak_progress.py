@@ -61,7 +61,7 @@ class Drivers:
             tables_replicating=6,
             snapshots=reading,
         )
-        return web.Response(text=found.model_dump_json(), content_type="application/json")
+        return web.Response(text=found.model_dump_json(by_alias=True), content_type="application/json")
 
     def _snapshot(self, now: float) -> SnapshotStatus:
         done = self.percent(now)

@@ -5,11 +5,10 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 import aiohttp
-import kopf
 from typing_extensions import override
 
 from tailrace.errors import TailraceError
@@ -21,6 +20,7 @@ from tailrace_operator.act.status import StatusWriter
 from tailrace_operator.handlers import watching
 from tailrace_operator.handlers.canary import Canary
 from tailrace_operator.handlers.gauges import Gauges
+from tailrace_operator.handlers.kopf_watch import KopfWatch
 from tailrace_operator.handlers.reconcile import Reconciler, ReconcilerParts
 from tailrace_operator.handlers.scheduler import WORKERS, Scheduler
 from tailrace_operator.handlers.server import STUCK_SECONDS, ProbeServer
@@ -44,15 +44,11 @@ async def serve(settings: OperatorSettings) -> None:
     """Until SIGTERM or SIGINT; raises what ended it otherwise."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-
-    def arm() -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
-
-    arm()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
     kube = await Kube.connect(settings.kubeconfig)
     async with _Closing(kube), _session() as session:
-        process = _Process(settings, kube, session, arm)
+        process = _Process(settings, kube, session)
         await process.probes.start(settings.host, settings.port)
         try:
             await _first([stop.wait(), process.run()], stop)
@@ -61,11 +57,8 @@ async def serve(settings: OperatorSettings) -> None:
 
 
 class _Process:
-    def __init__(
-        self, settings: OperatorSettings, kube: Kube, session: aiohttp.ClientSession, rearm: Callable[[], None]
-    ) -> None:
+    def __init__(self, settings: OperatorSettings, kube: Kube, session: aiohttp.ClientSession) -> None:
         self._settings = settings
-        self._rearm = rearm
         self._kube = kube
         self.scheduler = Scheduler()
         self.index = Index(self.scheduler.wake)
@@ -88,31 +81,30 @@ class _Process:
         )
         metrics.REGISTRY.register(Gauges(self.index))
         self.probes = ProbeServer(self.health_problem, self.measure)
-        self._xa_buffer = self._working = False
+        self._leads = self._working = False
 
     async def run(self) -> None:
         await self.lease.acquire()
-        self._xa_buffer = True
+        self._leads = True
         async with asyncio.TaskGroup() as group:
             group.create_task(_endless("the lease", self.lease.keep()))
-            # Ours first: of what belongs to them only what names one that is known is kept. The CRDs may come after the
-            # operator: until then the lists are tried again.
-            for make in (watching.resources, watching.watches):
-                watches = make(self._kube, self._settings.namespaces, self.index)
-                for watch in watches:
-                    group.create_task(_endless("a watch", watch.run()))
-                # Nothing is decided before everything is known: a child that is not listed yet would be made again.
-                for watch in watches:
-                    await watch.synced.wait()
+            # Ours first: of what belongs to them only what names one that is known is kept.
+            ours = KopfWatch(self._kube, self.index, self._settings.namespaces, self._settings.kubeconfig)
+            group.create_task(_endless("kopf", ours.run()))
+            await ours.synced.wait()
+            watches = watching.watches(self._kube, self._settings.namespaces, self.index)
+            for watch in watches:
+                group.create_task(_endless("a watch", watch.run()))
+            # Nothing is decided before everything is known: a child that is not listed yet would be made again.
+            for watch in watches:
+                await watch.synced.wait()
             log.info("listed %d Replicators", len(self.index.keys("Replicator")))
             group.create_task(_endless("the canary", self.canary.run()))
             group.create_task(_endless("the queue", self.scheduler.run(self.reconciler.round)))
             self._working = True
-            # Last: when kopf ends, it also ends all tasks that are younger than itself.
-            group.create_task(_endless("kopf", self._kopf()))
 
     async def close(self) -> None:
-        if self._xa_buffer:
+        if self._leads:
             await self.lease.release()
         await self.probes.close()
 
@@ -128,21 +120,6 @@ class _Process:
     def measure(self) -> None:
         metrics.QUEUE.set(self.scheduler.length())
         metrics.OVERDUE.set(self.scheduler.overdue())
-
-    async def _kopf(self) -> None:
-        registry = watching.registry(self.index)
-        watching.login(self._settings.kubeconfig, registry)
-        namespaces = [n for n in self._settings.namespaces if n is not None]
-        others = asyncio.all_tasks()
-        tasks = await kopf.spawn_tasks(
-            registry=registry,
-            settings=watching.kopf_settings(),
-            standalone=True,
-            clusterwide=not namespaces,
-            namespaces=namespaces,
-        )
-        self._rearm()  # kopf has taken the signals for itself
-        await kopf.run_tasks(tasks, ignored=others)
 
 
 async def _endless(name: str, work: Coroutine[Any, Any, None]) -> None:

@@ -1,20 +1,10 @@
-"""Registers with kopf for our two resources, and the operator's own watches: for the same two, and for what belongs to
-them. All feed the index and do nothing else.
-
-kopf's watches end for good, and without a word to anybody, when a definition goes for a moment, and look half a minute
-late for a right that was missing; the operator's own list again. Which of two brings a change first does not matter:
-versions decide.
+"""The operator's own watches, of what belongs to its two resources. They feed the index and do nothing else. The two
+resources themselves are kopf's to watch (`handlers.kopf_watch`).
 """
 
-import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
 
-import kopf
-from typing_extensions import override
-
-from tailrace.contract.resources import GROUP, VERSION
 from tailrace_operator.kube import Kube, Where
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.watch import PAGE, Document, Watch, WatchSink
@@ -32,74 +22,6 @@ OWNED = (
     "Job",
     "CronJob",
 )
-
-
-def registry(index: Index) -> kopf.OperatorRegistry:
-    """kopf's side: events only. kopf writes nothing: no annotations, no finalizers, no status."""
-    found = kopf.OperatorRegistry()
-    for kind, plural in PLURALS.items():
-        _register(found, index, kind, plural)
-    return found
-
-
-def _register(found: kopf.OperatorRegistry, index: Index, kind: str, plural: str) -> None:
-    async def on_event(**kwargs: Any) -> None:
-        event = kwargs["event"]
-        head = event["object"]["metadata"]
-        if event["type"] == "DELETED":
-            index.remove(kind, head["namespace"], head["name"], head["uid"])
-        else:
-            index.put(kind, event["object"])
-
-    kopf.on.event(GROUP, VERSION, plural, registry=found, id=f"index-{plural}")(on_event)
-
-
-def kopf_settings() -> kopf.OperatorSettings:
-    settings = kopf.OperatorSettings()
-    settings.posting.enabled = False
-    settings.scanning.disabled = True
-    settings.peering.standalone = True
-    settings.persistence.finalizer = f"{GROUP}/kopf-unused"
-    settings.networking.request_timeout = 30
-    settings.networking.connect_timeout = 10
-    settings.networking.error_backoffs = _Backoffs()
-    settings.watching.server_timeout = 300
-    settings.watching.client_timeout = 360
-    settings.watching.reconnect_backoff = 1.0
-    return settings
-
-
-class _Backoffs(Iterable[int]):
-    """Endless: an API server that is away for an hour comes back to an operator that still watches."""
-
-    @override
-    def __iter__(self) -> Any:
-        yield from (1, 1, 2, 3, 5, 8, 13, 20)
-        while True:
-            yield 30
-
-
-def resources(kube: Kube, namespaces: Iterable[str | None], index: Index) -> list[Watch]:
-    """Watches of the two resources of Tailrace."""
-    return [
-        Watch(kube, kind, namespace, _resources(index, kind, namespace)) for namespace in namespaces for kind in PLURALS
-    ]
-
-
-def _resources(index: Index, kind: str, namespace: str | None) -> WatchSink:
-    def gone(document: Document) -> None:
-        head = document["metadata"]
-        index.remove(kind, head["namespace"], head["name"], head["uid"])
-
-    def listed(documents: list[Document]) -> None:
-        alive = {(d["metadata"]["namespace"], d["metadata"]["name"]) for d in documents}
-        for key in index.keys(kind):
-            if namespace in (None, key.namespace) and (key.namespace, key.name) not in alive:
-                index.remove(kind, key.namespace, key.name)
-        for document in documents:
-            index.put(kind, document)
-
-    return WatchSink(listed, lambda d: index.put(kind, d), gone)
 
 
 def watches(kube: Kube, namespaces: Iterable[str | None], index: Index) -> list[Watch]:
@@ -195,16 +117,3 @@ async def list_all(kube: Kube, kind: str, namespace: str | None, *, metadata_onl
         if not page["metadata"].get("continue"):
             return found
         query["continue"] = page["metadata"]["continue"]
-
-
-def login(kubeconfig: str | None, found: kopf.OperatorRegistry) -> None:
-    """kopf's own connections, with the same identity as ours."""
-
-    @kopf.on.login(registry=found)
-    def log_in(**kwargs: Any) -> kopf.ConnectionInfo | None:
-        if kubeconfig is None:
-            return kopf.login_with_service_account(**kwargs)
-        return kopf.login_with_kubeconfig(**kwargs)
-
-
-logging.getLogger("kopf.objects").setLevel(logging.WARNING)
