@@ -49,7 +49,7 @@ class KopfWatch:
     # ---- the list ----
 
     async def _list(self) -> None:
-        """Into the index, with endless attempts: the definitions may come after the operator."""
+        """Lists both resources into the index, with endless attempts: the definitions may come after the operator."""
         pause = FIRST_PAUSE
         while True:
             try:
@@ -74,7 +74,7 @@ class KopfWatch:
     # ---- kopf ----
 
     async def _follow(self) -> object:
-        """Until kopf has ended; returns its error, if it had one."""
+        """Runs kopf until it ends; returns its error, if it had one."""
         stop, loop = threading.Event(), asyncio.get_running_loop()
         try:
             thread = asyncio.to_thread(asyncio.run, self._kopf(stop, loop))
@@ -83,7 +83,7 @@ class KopfWatch:
             stop.set()
 
     async def _kopf(self, stop: threading.Event, home: asyncio.AbstractEventLoop) -> None:
-        """In kopf's thread. `home`: the loop of everything else."""
+        """Runs kopf, in a thread of its own. `home`: the loop of everything else."""
         looking = asyncio.create_task(self._look(stop))
         others = asyncio.all_tasks()
         named = [namespace for namespace in self._namespaces if namespace is not None]
