@@ -175,10 +175,11 @@ class RandomLog:
             [
                 pa.array([change.seq for change in changes], pa.int64()),
                 pa.array([change.op for change in changes]),
+                pa.array([change.seq for change in changes], pa.timestamp("us", "UTC")),
                 pa.array(unchanged, pa.list_(pa.int16())),
                 *columns,
             ],
-            names=["_seq", "_op", "_unchanged", *names],
+            names=["_seq", "_op", "_commit_ts", "_unchanged", *names],
         )
         path = f"segments/{changes[0].seq}.parquet"
         if bundled:

@@ -13,13 +13,16 @@ from dataclasses import dataclass, field, replace
 from threading import RLock
 
 from tailrace.apply.freshness import Freshness
+from tailrace.apply.history_chunks import HistoryChunkWriter
 from tailrace.apply.lost import needed_chunks, without_lost_chunks
 from tailrace.apply.progress import HeldCut, Progress, TableProgress, add
 from tailrace.apply.publishing import read_whole
 from tailrace.batch.applied import AppliedState, Generation
+from tailrace.batch.history import require_history, stored_slice
 from tailrace.batch.limits import BatchLimits, batch_end
 from tailrace.batch.slice import TableSlice, cut
 from tailrace.changelog import cuts
+from tailrace.changelog.history import stored
 from tailrace.changelog.logged import LoggedCut, place_of
 from tailrace.changelog.records.terms import Key, RecordNumber, TableSchema
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
@@ -146,7 +149,9 @@ class UnitWorker:
         with self._lock:
             if copy.applied is None or self.copies.get(table_id) is not copy:
                 return None
-            return copy.writers.setdefault(schema.version, self._unit.chunk_writer(schema))
+            writer = self._unit.chunk_writer(stored(schema))
+            made = writer if schema.history is None else HistoryChunkWriter(schema, writer)
+            return copy.writers.setdefault(schema.version, made)
 
     def missing(self) -> list[int]:
         """Tables whose copies are gone; only between batches. They are opened again."""
@@ -165,7 +170,7 @@ class UnitWorker:
             if copy is None or applied is None or copy.generation != log_table.generation:
                 return None
             schema = next(s.table for s in log_table.schemas if s.table.version == applied.schema_version)
-            return self._unit.look(schema, applied), self._covered(copy)
+            return self._unit.look(stored(schema), applied), self._covered(copy)
 
     def tidy(self, table_id: int, state: LogState, now: float) -> None:
         """Upkeep of a table; only between batches."""
@@ -182,7 +187,7 @@ class UnitWorker:
                 needed = needed_chunks(log_table, state, applied)
                 with met_at("target"):
                     self._unit.keep(table_id, self._kept(state, copy))
-                    self._unit.tidy(schemas[applied.schema_version], applied, needed, now)
+                    self._unit.tidy(stored(schemas[applied.schema_version]), applied, needed, now)
             except BaseException:
                 copy.applied = None
                 raise
@@ -276,6 +281,9 @@ class UnitWorker:
         assert copy.applied is not None
         try:
             part = without_lost_chunks(state, cut(state, copy.table_id, copy.applied, end))
+            if part is not None:
+                require_history(state.tables[copy.table_id], part)
+                part = stored_slice(part)
         except TailraceError as error:
             raise TableFailed(copy.table_id, error) from error
         if part is None or not _accepting(state, copy.table_id):
@@ -305,7 +313,7 @@ class UnitWorker:
         named = _by_name(state)
         wanted = {
             copy.table_id: Opening(
-                table.schemas[0].table,
+                stored(table.schemas[0].table),
                 Generation(table.generation, table.begin_seq, keeps=not table.must_hide),
                 tuple(sorted(".".join(place) for place in named[place_of(table)[1]] - {place_of(table)})),
                 # Not once a chunk is read: what is changed after its rows were compared would stay.

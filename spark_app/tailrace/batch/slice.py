@@ -127,13 +127,14 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: Rec
         applied = replace(applied, holes=frozenset())
     through_seq = _end(log, table, through_record, applied)
     known = [t.seq for t in table.truncates if t.record <= through_record and t.seq <= through_seq]
-    new = [seq for seq in known if seq > applied.applied_seq]
+    schema = _schema(table, through_record)
+    keeps = schema.table.history is not None  # a TRUNCATE is one more change there
+    new = [] if keeps else [seq for seq in known if seq > applied.applied_seq]
     start = max(new, default=applied.applied_seq)
     chunks = tuple(c.chunk for c in table.chunks if applied.applied_record < c.record <= through_record)
     readings = {chunk.snapshot_id for chunk in chunks}
     known_chunks = (c for c in table.chunks if c.record <= applied.applied_record) if readings else ()
     finished = tuple(_finished(log, table, applied, through_record))
-    schema = _schema(table, through_record)
     result = TableSlice(
         applied=applied,
         table_id=table_id,
@@ -155,6 +156,7 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: Rec
     result = replace(result, whole=read and not result.repair and result.gap is None)
     segments = _segments(table, result)
     brings = any(s.last_seq > start for s in segments) or new or result.chunks or result.finished or result.evolve
+    brings = brings or (keeps and any(seq > start for seq in known))
     return replace(result, segments=segments) if brings else None
 
 

@@ -34,7 +34,7 @@ from tailrace.changelog.records.tables import (
     TransactionsRemoved,
     Truncated,
 )
-from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
+from tailrace.changelog.records.terms import Choice, RecordNumber, Seq, TableSchema
 
 
 def _origin(work: Folding, event: Origin) -> None:
@@ -114,15 +114,15 @@ def _waiting(work: Folding, before: TableLog) -> tuple[str, ...]:
 
 def _goes_on(before: TableLog, event: TableAdded) -> bool:
     """The target keeps its rows until the snapshot has replaced them: the table was only stopped, so no other table had
-    its name meanwhile, its columns and its row filter are the same, and none of its values are hidden from now on (a
-    mask). In every other case a new generation begins, which is always right."""
+    its name meanwhile, its columns, its row filter and its history are the same, and none of its values are hidden from
+    now on (a mask). In every other case a new generation begins, which is always right."""
     old, new = before.schema, event.table
     same = (old.schema_name, old.table_name) == (new.schema_name, new.table_name) and _form(old) == _form(new)
     return same and not before.removed and event.resync is None and not event.must_hide
 
 
-def _form(schema: TableSchema) -> tuple[set[tuple[int, str, str, int | None]], str | None]:
-    return {(c.id, c.name, c.type, c.key) for c in schema.columns}, schema.where
+def _form(schema: TableSchema) -> tuple[set[tuple[int, str, str, int | None]], Choice]:
+    return {(c.id, c.name, c.type, c.key) for c in schema.columns}, schema.choice
 
 
 def _table_removed(work: Folding, event: TableRemoved) -> None:

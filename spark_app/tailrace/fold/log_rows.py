@@ -69,13 +69,17 @@ class SegmentRows:
 
 
 def segment_rows(
-    work: FoldInput, segments: Sequence[Segment], columns: bool = True, unchanged: bool = True
+    work: FoldInput,
+    segments: Sequence[Segment],
+    columns: bool = True,
+    unchanged: bool = True,
+    more: Sequence[str] = (),
 ) -> Iterator[SegmentRows]:
-    """All rows of the segments, batch by batch; without `columns` the keys only."""
+    """All rows of the segments, batch by batch; without `columns` the keys only. `more`: columns of the log's own."""
     for alike in _alike(segments):
         segment = alike[0]
         version, keys = work.slice.versions[segment.schema_version], key_names(work, segment)
-        wanted = ["_seq", "_op", *(["_unchanged"] if unchanged and segment.unchanged else []), *keys]
+        wanted = ["_seq", "_op", *more, *(["_unchanged"] if unchanged and segment.unchanged else []), *keys]
         wanted += [c.name for c in version.columns if columns and c.name not in keys]
         tables = (rows for one in alike for rows in segment_batches(work.log, one, wanted))
         for rows in tables if len(alike) == 1 else (pa.concat_tables(tables).combine_chunks(),):

@@ -1,10 +1,12 @@
-"""Row filters of the manifest (`options[].where`): what is the same for every product."""
+"""Row filters and histories of the manifest (`options[].where`, `options[].history`): what is the same for every
+product."""
 
 from collections.abc import Collection, Mapping, Set
 from contextlib import suppress
 from uuid import UUID
 
-from tailrace.changelog.records.terms import TableSchema
+from tailrace.changelog.history import COMMIT_TIME
+from tailrace.changelog.records.terms import History, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ReadRefused
 from tailrace.selection import as_types
@@ -15,11 +17,22 @@ from tailrace.selection.parsing import parsed
 WHERE_CHANGED = "options[].where of {table} is {now}, and its copy has been made with {before}"
 
 
+HISTORY_CHANGED = "options[].history of {table} is {now}, and its copy has been made with {before}"
+
+
+def shown_history(history: History | None) -> str:
+    return history or "Current"
+
+
 def shown(where: str | None) -> str:
     return "unset" if where is None else f"`{where}`"
 
 
 def changed(before: TableSchema, now: TableSchema) -> str:
+    if before.history != now.history:
+        return HISTORY_CHANGED.format(
+            table=before.name, now=shown_history(now.history), before=shown_history(before.history)
+        )
     return WHERE_CHANGED.format(table=before.name, now=shown(now.where), before=shown(before.where))
 
 
@@ -31,9 +44,14 @@ def filtered(
     padded: Mapping[str, int] | None = None,
     uuids: Collection[str] = (),
 ) -> tuple[TableSchema, ReadRefused | None]:
-    """The table with its filter, or why that cannot be. `texts`: columns that are text in the source, too. `padded`:
-    those of them whose values are filled up with blanks, and to which length; `uuids`: those that hold uuids."""
-    if options is None or options.where is None:
+    """The table with its filter or its history, or why that cannot be. `texts`: columns that are text in the source,
+    too. `padded`: those of them whose values are filled up with blanks, and to which length; `uuids`: those that hold
+    uuids."""
+    if options is None:
+        return schema, None
+    if options.history == "Changes":
+        return schema.model_copy(update={"history": "Changes"}), _without_history(schema)
+    if options.where is None:
         return schema, None
     try:
         written = parsed(options.where)
@@ -45,6 +63,19 @@ def filtered(
         what = f"options[].where of {schema.name} cannot be used: {refused} (where: {options.where})"
         return schema, ReadRefused(schema.name, what, refused.fix)
     return schema.model_copy(update={"where": canonical(condition)}), None
+
+
+def _without_history(schema: TableSchema) -> ReadRefused | None:
+    """Why no history of the table can be kept; None: it can. Other names of the added columns are the change log's own,
+    and refused as such."""
+    what, name = "options[].history of {} cannot be Changes", schema.name
+    if not schema.key_columns:
+        fix = "Add a primary key, or set options[].history: Current."
+        return ReadRefused(name, f"{what.format(name)}: the table has no key", fix)
+    if any(column.name == COMMIT_TIME for column in schema.columns):
+        fix = "Rename the column, leave it out (options[].columns), or set options[].history: Current."
+        return ReadRefused(name, f"{what.format(name)}: it has a column {COMMIT_TIME}", fix)
+    return None
 
 
 def _require_plain(schema: TableSchema, options: TableOptions, condition: Condition, texts: Collection[str]) -> None:

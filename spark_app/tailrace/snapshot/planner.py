@@ -76,6 +76,7 @@ def due_verification(
         return None
     if now - max(t.verification_planned_at for t in live) / 1e6 < every / len(live):
         return None
+    live = [t for t in live if t.schema.history is None]  # a copy of other rows than the source's cannot be compared
     due = (t for t in live if now - t.verification_planned_at / 1e6 >= every)
     for table in sorted(due, key=lambda t: (t.verification_planned_at, t.table_id)):
         if is_whole(table.table_id):
@@ -208,6 +209,12 @@ def request_plan(
         raise InvalidManifest(
             f"{keyless} has no key, so it is read as a whole only",
             "Ask for it without where, keys and sample, or name only tables with a key.",
+        )
+    changes = next((t.schema.name for t in tables if t.schema.history is not None), None)
+    if changes is not None and body.spec.mode != "Read":
+        raise InvalidManifest(
+            f"the copy of {changes} has a row for each change (options[].history) and is not compared with its source",
+            "Name only tables with history: Current.",
         )
     if keys is not None:
         _check_keys(tables, keys)

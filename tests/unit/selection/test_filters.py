@@ -85,3 +85,30 @@ def test_a_filter_that_cannot_be_used_names_table_text_and_fix(
     schema, refused = asked(where, **more)
     assert schema.where is None and refused is not None
     assert refused.message == f"options[].where of s.t cannot be used: {what} (where: {where})" and fix in refused.fix
+
+
+def test_a_history_is_part_of_the_schema_and_absent_where_there_is_none() -> None:
+    schema, refused = filtered(SCHEMA, options(None, history="Changes"), texts=())
+    assert refused is None and schema.history == "Changes" and schema.form != SCHEMA.form
+    text = TableAdded(table=schema, edge="1").model_dump_json()
+    assert TableAdded.model_validate_json(text).table == schema
+    assert "history" not in json.loads(TableAdded(table=SCHEMA, edge="1").model_dump_json())["table"]
+    assert changed(SCHEMA, schema) == "options[].history of s.t is Changes, and its copy has been made with Current"
+
+
+def test_tables_of_which_no_history_can_be_kept_are_refused_by_name() -> None:
+    keyless = SCHEMA.model_copy(update={"columns": (REGION,), "keyless": True})
+    _, refused = filtered(keyless, options(None, history="Changes"), texts=())
+    assert refused is not None and "of s.t cannot be Changes: the table has no key" in str(refused)
+    taken = Column(name="_commit_time", id=7, source_type="date", type="date")
+    _, refused = filtered(
+        SCHEMA.model_copy(update={"columns": (ID, taken)}), options(None, history="Changes"), texts=()
+    )
+    assert refused is not None and "it has a column _commit_time" in str(refused)
+
+
+def test_a_history_with_a_filter_and_one_that_is_not_built_are_refused_in_the_manifest() -> None:
+    with pytest.raises(ValueError, match="where would leave some out"):
+        options("id > 5", history="Changes")
+    with pytest.raises(ValueError, match="'Current' or 'Changes'"):
+        options(None, history="Versions")

@@ -5,7 +5,7 @@ from 1.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple, NewType
+from typing import Literal, NamedTuple, NewType
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -64,7 +64,10 @@ def is_none(value: object) -> bool:
     return value is None
 
 
-Form = tuple[frozenset[tuple[int, str, str, str | None]], str | None]
+History = Literal["Changes"]
+Choice = tuple[str | None, History | None]
+"""The row filter and the history of a table."""
+Form = tuple[frozenset[tuple[int, str, str, str | None]], Choice]
 
 
 class TableSchema(Closed):
@@ -84,6 +87,9 @@ class TableSchema(Closed):
     keyless: bool = Field(default=False, exclude_if=is_false)
     """No column is a key: a row is all its values, and as many rows are copied as the source has of each. The log has
     an update as `D` of the whole old row and `M` of the whole new one. Absent in the record where it is false."""
+    history: History | None = Field(default=None, exclude_if=is_none)
+    """`Changes`: the copy has a row for each change (`changelog.history`). None: it has the rows as they are; absent in
+    the record then, as in all older ones."""
 
     @property
     def name(self) -> str:
@@ -98,7 +104,12 @@ class TableSchema(Closed):
     def form(self) -> Form:
         """The form of rows: the set of columns, whatever their order. Columns are compared by id as well as by name,
         because names may have been exchanged, and by mask: a column never holds values of two."""
-        return frozenset((c.id, c.name, c.type, c.mask) for c in self.columns), self.where
+        return frozenset((c.id, c.name, c.type, c.mask) for c in self.columns), self.choice
+
+    @property
+    def choice(self) -> Choice:
+        """The manifest's choice for all its rows: a copy with another one starts over."""
+        return self.where, self.history
 
 
 SeqRanges = tuple[tuple[Seq, Seq], ...]

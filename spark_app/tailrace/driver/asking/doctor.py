@@ -18,6 +18,7 @@ from tailrace.batch.slice import cut
 from tailrace.capture.admission import check_manifest, check_product
 from tailrace.capture.renewal import Renewal
 from tailrace.changelog import first_start
+from tailrace.changelog.history import stored
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.logged import place_of
 from tailrace.changelog.records import Origin
@@ -146,7 +147,7 @@ def _unmatched(patterns: Sequence[str], unmatched: Finding | None) -> Line:
 
 def in_target(target: Target, schemas: Sequence[TableSchema]) -> Iterator[Line]:
     """Tables that the source can give, and the target cannot hold, or not under the source's names of columns."""
-    for schema in schemas:
+    for schema in map(stored, schemas):
         try:
             shown = target.shown(schema)
         except TableStop as stop:
@@ -249,7 +250,7 @@ def _place(places: Places, subject: Literal["storage", "target"]) -> Iterator[Li
 
 def _in_the_way(places: Places, tables: Sequence[TableSupport], log: "_Log") -> Iterator[Line]:
     """Obstacles in the target that only a look into it shows."""
-    schemas = [table.schema for table in tables if not table.stopped]
+    schemas = [stored(table.schema) for table in tables if not table.stopped]
     try:
         places.require_other_database()
         found = places.target.obstacles(schemas, None if log.origin is None else log.origin.log_id)

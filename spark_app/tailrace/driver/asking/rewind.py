@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.capture.admission import check_manifest
+from tailrace.changelog.history import stored
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.logged import LoggedCut, TableLog
 from tailrace.changelog.state import LogState
@@ -174,7 +175,7 @@ def restore(
     log_id, found = state.origin.log_id, list[tuple[TableLog, int, FormerVersion]]()
     for table, version in tables:
         generation = Generation(table.generation, table.begin_seq, keeps=not table.must_hide)
-        former = rewinding.find(Opening(table.schemas[0].table, generation), log_id, version)
+        former = rewinding.find(Opening(stored(table.schemas[0].table), generation), log_id, version)
         if not is_there(former):
             require_replay(table, cut, former, oldest)
         found.append((table, version, former))

@@ -92,7 +92,7 @@ class MysqlTable:
     def shows(self, version: TableSchema) -> bool:
         """True if it has these columns, by name: the catalog does not have the numbers that versions give them."""
         forms = [{(c.name, c.type, c.mask) for c in schema.columns} for schema in (version, self.schema)]
-        return forms[0] == forms[1] and version.where == self.schema.where
+        return forms[0] == forms[1] and version.choice == self.schema.choice
 
     @property
     def copied(self) -> tuple[MysqlColumn, ...]:

@@ -132,7 +132,7 @@ class PgTable:
 
     def shows(self, version: TableSchema) -> bool:
         columns = frozenset((number(c), c.name, c.type, c.mask) for c in version.columns)
-        return (columns, version.where) == self.schema.form
+        return (columns, version.choice) == self.schema.form
 
     @property
     def left_out(self) -> Mapping[int, str]:

@@ -19,6 +19,7 @@ from tailrace.storage.store import NotFound
 from tailrace.targets.api import Admit, ChunkLost, NeededChunks, VersionAt
 from tailrace.targets.lake.chunk_writer import LakeChunkWriter
 from tailrace.targets.lake.engine.build import Spread, build
+from tailrace.targets.lake.engine.changes import build_changes
 from tailrace.targets.lake.engine.keyless import build_keyless
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.files.access import FileAccess
@@ -203,6 +204,8 @@ class LakeTable:
         files = () if part.clear else tuple(self._table.files())
         work = PartInput(FoldInput(part, layout.types, self._log), layout, self._lake, self._table.location, files)
         try:
+            if part.schema.history is not None:
+                return build_changes(work)
             return build_keyless(work) if part.schema.keyless else build(work, self._spread)
         except Exception as error:  # Spark's own, if a task met the missing file
             lost = lost_chunks(part, self._lake)

@@ -62,7 +62,7 @@ TEMPORAL = ("date", "datetime", "timestamp", "time")
 NOTED = 800
 """Characters of a type in a comment."""
 _COLUMN = re.compile(r"column (?:`[^`]*`\.`[^`]*`\.)?['`](.+?)['`] at row")
-_COPY, _MARK = re.compile(r"Tailrace copy (\d+)"), re.compile(r"Tailrace (\d+) (.+)")
+_COPY, _MARK = re.compile(r"Tailrace copy (\d+)"), re.compile(r"Tailrace (-?\d+) (.+)")
 
 
 class MysqlTargetSession:

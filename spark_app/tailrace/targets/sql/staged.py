@@ -7,8 +7,9 @@ writers; `sql.batch` and `sql.keyless` read what they wrote.
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -189,12 +190,14 @@ class StagedChunks:
             if not self.session.rows(f"SELECT 1 FROM {SCHEMA}.{self.session.quote(chunk.path)} LIMIT 1"):
                 raise lost(chunk)
 
-    def selected(self, chunk: ChunkRegistered) -> str:
-        """The chunk's values, one for each column of the target, as an expression list over its staging table `c`."""
+    def selected(self, chunk: ChunkRegistered, given: Mapping[int, str] = MappingProxyType({})) -> str:
+        """The chunk's values, one for each column of the target, as an expression list over its staging table `c`.
+        `given`: other expressions, by the column's id."""
         version = {c.id: c.name for c in self.work.slice.versions[chunk.schema_version].columns}
         quote = self.session.quote
         schema = self.work.slice.schema
-        values = (f"c.{quote(version[c.id])}" if c.id in version else "NULL" for c in schema.columns)
+        known = {id_: f"c.{quote(name)}" for id_, name in version.items()} | dict(given)
+        values = (known.get(c.id, "NULL") for c in schema.columns)
         kinds = (self.session.type_of(schema, c) for c in schema.columns)
         return ", ".join(map(self.session.cast, values, kinds))
 

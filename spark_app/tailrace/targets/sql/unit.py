@@ -28,6 +28,7 @@ from tailrace.targets.api import (
 )
 from tailrace.targets.sql import columns, handover, staged, state
 from tailrace.targets.sql.batch import apply_keyed
+from tailrace.targets.sql.changes import apply_changes
 from tailrace.targets.sql.compare import SqlLook
 from tailrace.targets.sql.keyless import apply_keyless
 from tailrace.targets.sql.obstacles import foreign_fix, misfits, not_ours, refuse_namesakes
@@ -321,7 +322,10 @@ class SqlUnit:
 
     def _with_batch(self, session: TargetSession, known: OpenedTable, part: TableSlice) -> StoredCopy:
         copy, name = known.copy, table(session, known.place)
-        if part.schema.keyless:
+        if part.schema.history is not None:
+            apply_changes(session, self.units.run.log, part, name)
+            applied = part.applied_after(frozenset())
+        elif part.schema.keyless:
             apply_keyless(session, self.units.run.log, part, name)
             applied = part.applied_after(frozenset())
         else:

@@ -48,7 +48,7 @@ def step(schema: TableSchema, before: MysqlTable, now: MysqlTable, actions: Sequ
     """None: more may have happened than the statement says, or something that cannot be followed in place. `before`:
     the table as it was known with the version in force, which is `schema`; `now`: the catalog's."""
     origins = _origins(before, now, actions)
-    if origins is None or now.stop is not None or now.schema.where != schema.where:
+    if origins is None or now.stop is not None or now.schema.choice != schema.choice:
         return None
     known = {c.name: c for c in schema.columns}
     if {c.name for c in before.columns if c.copied} != known.keys():

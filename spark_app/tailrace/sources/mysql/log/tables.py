@@ -365,7 +365,7 @@ def followed(schema: TableSchema, now: MysqlTable, only: Collection[str] | None 
     the columns that rows have by now; others are added by a statement that is still to come in the log."""
     if now.stop is not None:
         raise now.stop
-    if now.schema.where != schema.where:
+    if now.schema.choice != schema.choice:
         what = filters.changed(schema, now.schema)
         raise SchemaChangeUnsupported(schema.name, what, STOP_FIX)
     there = {c.name: c for c in now.schema.columns}

@@ -13,7 +13,7 @@ from typing import Literal
 from tailrace.changelog.records.tables import Parts
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.errors import STOP_FIX, SchemaChangeUnsupported, TableGone, TableStop
-from tailrace.selection.filters import WHERE_CHANGED, shown
+from tailrace.selection.filters import HISTORY_CHANGED, WHERE_CHANGED, shown, shown_history
 from tailrace.selection.masks import described
 from tailrace.sources.postgresql.model import number
 
@@ -55,6 +55,7 @@ DIFFERENCES: tuple[DifferenceRule, ...] = (
         "copied as", "changed", _S, "column {column!r} of {table} is to be copied as {now}, not as {before}"
     ),
     DifferenceRule("row filter", "changed", _S, WHERE_CHANGED),
+    DifferenceRule("history", "changed", _S, HISTORY_CHANGED),
     DifferenceRule("key", "changed", _S, "the key of {table} changed at column {column!r}"),
     DifferenceRule("key", "removed", _S, "the key of {table} changed at column {column!r}"),
     DifferenceRule("key", "added", _S, "the key of {table} now contains the column {column!r}"),
@@ -150,6 +151,7 @@ def schema_parts(schema: TableSchema) -> Parts:
         "type": {str(number(c)): c.source_type for c in schema.columns},
         "copied as": {str(number(c)): described(c.type, c.mask) for c in schema.columns},
         "row filter": {"": shown(schema.where)},
+        "history": {"": shown_history(schema.history)},
         "key": {str(number(c)): str(c.key) for c in schema.columns if c.key is not None},
     }
 

@@ -1,0 +1,46 @@
+"""Writes chunks of tables that have a row for each change (`changelog.history`), through the writer of any target.
+
+Made by `apply.unit_worker`, used on executors by `reading.task`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tailrace.changelog.history import ADDED
+from tailrace.changelog.keys import fitting
+from tailrace.changelog.records.terms import Key, TableSchema
+from tailrace.changelog.types import arrow_type
+from tailrace.targets.api import ChunkWriter, WrittenChunk
+
+
+@dataclass(frozen=True)
+class HistoryChunkWriter:
+    """See `targets.api.ChunkWriter`."""
+
+    schema: TableSchema
+    """The source's."""
+    writer: ChunkWriter
+    """The target's, for the table as it has it."""
+
+    @property
+    def form(self) -> str:
+        return self.writer.form
+
+    def possible(self, keys: Sequence[Key]) -> tuple[Key, ...]:
+        return fitting(keys, [arrow_type(column.type) for column in self.schema.key_columns])
+
+    def write(self, snapshot_id: str, chunk: int, rows: Iterable[pa.Table]) -> WrittenChunk | None:
+        return self.writer.write(snapshot_id, chunk, _with_room(rows))
+
+    def discard(self, paths: Sequence[str]) -> None:
+        self.writer.discard(paths)
+
+
+def _with_room(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The rows with the added columns, which are filled when the chunk is applied."""
+    names = [column.name for column in ADDED]
+    for part in rows:
+        room = [pa.nulls(part.num_rows, arrow_type(column.type)) for column in ADDED]
+        yield pa.table([*part.columns, *room], names=[*part.column_names, *names])

@@ -1,0 +1,38 @@
+"""The columns of a copy that has a row for each change (`options[].history: Changes`). Pure.
+
+To a target such a copy is a table without a key that has more columns than the source's: `stored`. Everything between
+the source and the worker of the unit knows the source's table alone.
+"""
+
+from functools import lru_cache
+
+from tailrace.changelog.records.terms import Column, TableSchema
+
+OP, SEQ, COMMIT_TIME, UNCHANGED = "_op", "_seq", "_commit_time", "_unchanged"
+ADDED = (
+    Column(name=OP, id=-1, source_type="text", type="string"),
+    Column(name=SEQ, id=-2, source_type="bigint", type="int64"),
+    Column(name=COMMIT_TIME, id=-3, source_type="timestamp with time zone", type="timestamptz"),
+    Column(name=UNCHANGED, id=-4, source_type="text", type="string"),
+)
+"""The columns behind the source's, whose ids are above 0."""
+
+
+def stored(schema: TableSchema) -> TableSchema:
+    """The table as the target has it: the source's own, where the copy has its rows as they are."""
+    return schema if schema.history is None or is_stored(schema) else _stored(schema)
+
+
+@lru_cache(maxsize=1024)
+def _stored(schema: TableSchema) -> TableSchema:
+    columns = [column.model_copy(update={"key": None, "nullable": True}) for column in schema.columns]
+    return schema.model_copy(update={"columns": (*columns, *ADDED), "keyless": True})
+
+
+def is_stored(schema: TableSchema) -> bool:
+    return any(column.id < 0 for column in schema.columns)
+
+
+def logged(schema: TableSchema) -> TableSchema:
+    """A result of `stored` without what it added: the columns that segments have."""
+    return schema.model_copy(update={"columns": tuple(column for column in schema.columns if column.id > 0)})
