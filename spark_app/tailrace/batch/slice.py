@@ -156,8 +156,8 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: Rec
     result = replace(result, whole=read and not result.repair and result.gap is None)
     segments = _segments(table, result)
     brings = any(s.last_seq > start for s in segments) or new or result.chunks or result.finished or result.evolve
-    brings = brings or (keeps and any(seq > start for seq in known))
-    return replace(result, segments=segments) if brings else None
+    emptied = keeps and any(seq > start for seq in known)
+    return replace(result, segments=segments) if brings or emptied else None
 
 
 @dataclass(frozen=True)
