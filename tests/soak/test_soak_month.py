@@ -28,6 +28,7 @@ from tailrace.capture import retention_job
 from tailrace.contract.resources import Replicator
 from tailrace.targets.lake import table as lake_table
 from tailrace.targets.lake.delta import cleanup as delta_cleanup
+from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.iceberg import cleanup as iceberg_cleanup
 from tailrace.targets.lake.iceberg import history as iceberg_history
 from tailrace.targets.lake.kept import HISTORY_SECONDS
@@ -135,6 +136,8 @@ class Month:
 def faster(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (lake_table, delta_cleanup, iceberg_history):
         monkeypatch.setattr(module, "HISTORY_SECONDS", HISTORY_SECONDS / FASTER)
+    for name in delta_schema.HISTORY:
+        monkeypatch.setitem(delta_schema.PROPERTIES, name, f"interval {3600 // FASTER} seconds")
     monkeypatch.setattr(lake_table, "SWEEP_SECONDS", lake_table.SWEEP_SECONDS / FASTER)
     monkeypatch.setattr(iceberg_cleanup, "RESTED_SECONDS", iceberg_cleanup.RESTED_SECONDS / FASTER)
     for name in ("TIDY_SECONDS", "IDLE_TIDY_SECONDS", "REST_TIDY_SECONDS", "LOOK_SECONDS"):

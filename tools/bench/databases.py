@@ -31,6 +31,8 @@ COLUMNS = (
     "id bigint PRIMARY KEY, a int, b int, c bigint, d numeric(12,2), e text, f text, g timestamptz, h date, i float8"
 )
 SEEN = b"SELECT g, extract(epoch FROM clock_timestamp() - g) FROM public.t WHERE id = 1"
+TARGET = "copy"
+"""The database of the target: the two servers come from one template, and are the same to whoever asks."""
 RATE = 1000
 """Transactions a second of the steady stream."""
 MOVE = "UPDATE public.t SET a = a + 1, e = 'x' || {n}, g = clock_timestamp() WHERE id = {n} * 7 % {rows} + 1"
@@ -67,13 +69,14 @@ class Pair:
         return [0.0 if pid is None else cpu_seconds(pid) for pid in pids]
 
     def rows(self) -> int:
-        if self.target.execute("SELECT to_regclass('public.t') IS NULL") == [(True,)]:
+        if self.target.execute("SELECT to_regclass('public.t') IS NULL", dbname=TARGET) == [(True,)]:
             return 0
-        ((count,),) = self.target.execute("SELECT count(*) FROM public.t")
+        ((count,),) = self.target.execute("SELECT count(*) FROM public.t", dbname=TARGET)
         return int(count)
 
     def level(self) -> bool:
-        sums = [server.execute("SELECT sum(a) FROM public.t") for server in (self.source, self.target)]
+        pair = (self.source, "postgres"), (self.target, TARGET)
+        sums = [server.execute("SELECT sum(a) FROM public.t", dbname=name) for server, name in pair]
         return sums[0] == sums[1]
 
     def backlog(self) -> None:
@@ -87,7 +90,7 @@ class Pair:
         writer = threading.Thread(target=self._write, args=(ending,))
         writer.start()
         try:
-            with self.target.connect() as connection:
+            with self.target.connect(TARGET) as connection:
                 connection.autocommit = True
                 last, to = None, time.monotonic() + self.options.seconds
                 while time.monotonic() < to:
@@ -156,25 +159,25 @@ def measured(pair: Pair, whose: str, start: Callable[[], None], halted: Callable
 
 
 def neighbour(pair: Pair) -> None:
-    pair.target.execute(f"CREATE TABLE public.t ({COLUMNS})")
+    pair.target.execute(f"CREATE TABLE public.t ({COLUMNS})", dbname=TARGET)
     pair.source.execute("CREATE PUBLICATION neighbour FOR TABLE public.t")
     where = f"host={pair.source.host} port={pair.source.port} user=postgres dbname=postgres"
 
     def start() -> None:
-        pair.target.execute(f"CREATE SUBSCRIPTION neighbour CONNECTION '{where}' PUBLICATION neighbour")
+        pair.target.execute(f"CREATE SUBSCRIPTION neighbour CONNECTION '{where}' PUBLICATION neighbour", dbname=TARGET)
 
     def halted(halt: bool) -> None:
-        pair.target.execute(f"ALTER SUBSCRIPTION neighbour {'DISABLE' if halt else 'ENABLE'}")
+        pair.target.execute(f"ALTER SUBSCRIPTION neighbour {'DISABLE' if halt else 'ENABLE'}", dbname=TARGET)
 
     measured(pair, "PostgreSQL's own", start, halted)
-    pair.target.execute("DROP SUBSCRIPTION neighbour")
+    pair.target.execute("DROP SUBSCRIPTION neighbour", dbname=TARGET)
 
 
 def tailrace(pair: Pair, folder: Path) -> None:
     server = {"type": "postgresql", "username": "postgres", "database": "postgres"}
     spec = {
         "source": {**server, "host": pair.source.host, "port": pair.source.port},
-        "target": {**server, "host": pair.target.host, "port": pair.target.port},
+        "target": {**server, "host": pair.target.host, "port": pair.target.port, "database": TARGET},
         "tables": {"include": ["public.*"]},
         "storage": {"location": f"{folder.as_uri()}/log"},
         "apply": {"freshness": pair.options.freshness},
@@ -212,6 +215,9 @@ def running(manifest: Path, folder: Path) -> Iterator[Callable[[], int]]:
         yield start
     finally:
         for process in started:
+            if process.poll() is not None:
+                print((folder / "run.log").read_text(), file=sys.stderr)
+                continue
             halted(process.pid, False)
             process.terminate()
             process.wait(120)
@@ -234,6 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             PostgresServer(18) as target,
         ):
             fill(source, options.rows)
+            alone(target, f"CREATE DATABASE {TARGET}")
             pair = Pair(source, target, options)
             tailrace(pair, Path(folder)) if who == "tailrace" else neighbour(pair)
 
