@@ -20,12 +20,13 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from bench.session import jvm_pid
-from support.pipeline import lake
+from support.pipeline import RETRY_SECONDS, lake
 from support.scripted_database import Change, Database
 from support.scripted_runs import Copy, manifest
 from tailrace.apply import applier
-from tailrace.capture import retention_job
+from tailrace.capture import loop, retention_job
 from tailrace.contract.resources import Replicator
+from tailrace.driver.telling import applied_report
 from tailrace.targets.lake import table as lake_table
 from tailrace.targets.lake.delta import cleanup as delta_cleanup
 from tailrace.targets.lake.delta import schema as delta_schema
@@ -85,6 +86,8 @@ class Month:
 
     def __post_init__(self) -> None:
         self.random, self.lake = Random(1), self.copy.folder / "lake"
+        driver = self.copy.driver
+        self.reporter = applied_report.Reporter(driver.client, driver.progress, lambda: RETRY_SECONDS)
         self.here, self.jvm = psutil.Process(), psutil.Process(jvm_pid(self.spark))
 
     def tenth(self, commits: int) -> Measure:
@@ -102,6 +105,7 @@ class Month:
         number = database.commit(*(Change("U", t, key, v) for t in range(1, self.tables + 1) for key in keys))
         while (state := self.copy.turn()).position < number or not self.copy.driver.level(state):
             pass
+        self.reporter.report(state)
 
     def _cpu(self) -> tuple[float, float]:
         return tuple(sum(process.cpu_times()[:2]) for process in (self.here, self.jvm))  # type: ignore[return-value]  # two
@@ -142,6 +146,8 @@ def faster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(iceberg_cleanup, "RESTED_SECONDS", iceberg_cleanup.RESTED_SECONDS / FASTER)
     for name in ("TIDY_SECONDS", "IDLE_TIDY_SECONDS", "REST_TIDY_SECONDS", "LOOK_SECONDS"):
         monkeypatch.setattr(applier, name, getattr(applier, name) / FASTER)
+    monkeypatch.setattr(loop, "RETENTION_SECONDS", loop.RETENTION_SECONDS / FASTER)
+    monkeypatch.setattr(applied_report, "SECONDS", applied_report.SECONDS / FASTER)
     for name in ("HOUR", "DAY"):
         monkeypatch.setattr(retention_job, name, getattr(retention_job, name) / FASTER)
 

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 LOOKS_SHARE = 20
 """Looks at the catalog take one part in so many of the time."""
+RETENTION_SECONDS = 60.0
+"""Between two looks at what the change log need not keep."""
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ class Capture:
             self._meter.measure(stream.position)
         if self._is_due("idle", self._timing.idle_message) and self._recorder.durable >= stream.position:
             stream.heartbeat()
-        if self._is_due("retention", 60.0):
+        if self._is_due("retention", RETENTION_SECONDS):
             self._board.rest()
             self._retention.run()
 
