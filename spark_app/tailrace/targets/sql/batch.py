@@ -149,8 +149,11 @@ class _Batch:
             column = f"t.{self.session.quote(self.work.key[0])}"
             # The bounds keep the server from reading a whole table for each chunk of it.
             low, high = (f"(SELECT {first} FROM {place} ORDER BY {first}{way} LIMIT 1)" for way in ("", " DESC"))
-            on = f"{equal(self.session, self.work.key, names)} AND {column} >= {low} AND {column} <= {high}"
-            self.session.delete_using(self.table, place, on)
+            within = f"{column} >= {low} AND {column} <= {high}"
+            if self.session.rows(f"SELECT 1 FROM {self.table} t WHERE {within} LIMIT 1"):  # not in a first copy
+                self.session.delete_using(
+                    self.table, place, f"{equal(self.session, self.work.key, names)} AND {within}"
+                )
         alone = np.flatnonzero(numbered.touched & ~held).astype(np.int64)
         if len(alone):
             staged = self.staging.keys(numbered.keys(alone), alone)
