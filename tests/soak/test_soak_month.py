@@ -8,6 +8,7 @@ shorter in the same proportion as commits are closer to each other: a commit eac
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from random import Random
@@ -25,6 +26,7 @@ from support.scripted_database import Change, Database
 from support.scripted_runs import Copy, manifest
 from tailrace.apply import applier
 from tailrace.capture import loop, retention_job
+from tailrace.changelog import trim
 from tailrace.contract.resources import Replicator
 from tailrace.driver.telling import applied_report
 from tailrace.targets.lake import table as lake_table
@@ -68,13 +70,14 @@ class Measure:
     """CPU of a full read of one table by another implementation."""
 
 
-def size(folder: Path) -> tuple[int, int]:
-    files = [path.stat().st_size for path in _files(folder)]
-    return len(files), sum(files)
-
-
-def _files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+def sizes(folder: Path) -> dict[Path, int]:
+    """By file; some are deleted meanwhile."""
+    found = dict[Path, int]()
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            if path.is_file():
+                found[path] = path.stat().st_size
+    return found
 
 
 @dataclass
@@ -114,16 +117,17 @@ class Month:
         for _ in range(commits):
             self.commit()
         log = "_delta_log" if self.format == "delta" else "metadata"
-        found = [(path, path.stat().st_size) for path in _files(self.lake)]
-        logs = [size for path, size in found if log in path.parts]
-        data = [size for path, size in found if log not in path.parts]
+        found = sizes(self.lake)
+        logs = [size for path, size in found.items() if log in path.parts]
+        data = [size for path, size in found.items() if log not in path.parts]
+        journal = sizes(self.copy.folder / "log").values()
         memory = self.here.memory_info().rss, self.jvm.memory_info().rss
-        return len(logs), sum(logs), len(data), sum(data), *size(self.copy.folder / "log"), *memory
+        return len(logs), sum(logs), len(data), sum(data), len(journal), sum(journal), *memory
 
     def _read(self) -> float:
         """Of one table, whose rows must be those of the source."""
         logs = "_delta_log", "metadata"
-        (place,) = {p.parent for p in _files(self.lake) if p.parent.name in logs and p.parent.parent.name == "t1"}
+        (place,) = {p.parent for p in sizes(self.lake) if p.parent.name in logs and p.parent.parent.name == "t1"}
         begun = self._cpu()[0]
         if self.format == "delta":
             table = deltalake.DeltaTable(str(place.parent))
@@ -148,6 +152,7 @@ def faster(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(applier, name, getattr(applier, name) / FASTER)
     monkeypatch.setattr(loop, "RETENTION_SECONDS", loop.RETENTION_SECONDS / FASTER)
     monkeypatch.setattr(applied_report, "SECONDS", applied_report.SECONDS / FASTER)
+    monkeypatch.setattr(trim, "SHORTEST_JOURNAL", trim.SHORTEST_JOURNAL // FASTER)
     for name in ("HOUR", "DAY"):
         monkeypatch.setattr(retention_job, name, getattr(retention_job, name) / FASTER)
 
