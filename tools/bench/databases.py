@@ -70,7 +70,7 @@ class Pair:
 
     def begun(self) -> bool:
         """A row can be seen."""
-        there = self.target.execute("SELECT to_regclass('public.t') IS NOT NULL", dbname=TARGET) == [(True,)]
+        there = bool(self.target.execute("SELECT to_regclass('public.t') IS NOT NULL", dbname=TARGET) == [(True,)])
         return there and bool(self.target.execute("SELECT 1 FROM public.t LIMIT 1", dbname=TARGET))
 
     def written(self) -> bool:
