@@ -70,8 +70,9 @@ class Pair:
 
     def begun(self) -> bool:
         """A row can be seen."""
-        there = bool(self.target.execute("SELECT to_regclass('public.t') IS NOT NULL", dbname=TARGET) == [(True,)])
-        return there and bool(self.target.execute("SELECT 1 FROM public.t LIMIT 1", dbname=TARGET))
+        if self.target.execute("SELECT to_regclass('public.t') IS NULL", dbname=TARGET) == [(True,)]:
+            return False
+        return bool(self.target.execute("SELECT 1 FROM public.t LIMIT 1", dbname=TARGET))
 
     def written(self) -> bool:
         """By the server's statistics, a second late: counting again and again would cost more than the copy."""
