@@ -78,7 +78,7 @@ class Pair:
         """By the server's statistics, a second late: counting again and again would cost more than the copy."""
         told = "SELECT n_tup_ins - n_tup_del FROM pg_stat_user_tables WHERE relname = 't'"
         ((net,),) = self.target.execute(told, dbname=TARGET)
-        return int(net) >= self.options.rows
+        return bool(net >= self.options.rows)
 
     def rows(self) -> int:
         ((count,),) = self.target.execute("SELECT count(*) FROM public.t", dbname=TARGET)
