@@ -75,7 +75,7 @@ class Pair:
         return bool(self.target.execute("SELECT 1 FROM public.t LIMIT 1", dbname=TARGET))
 
     def written(self) -> bool:
-        """By the server's statistics, a second late: counting again and again would cost more than the copy."""
+        """True by the server's statistics, a second late: counting again and again would cost more than the copy."""
         told = "SELECT n_tup_ins - n_tup_del FROM pg_stat_user_tables WHERE relname = 't'"
         ((net,),) = self.target.execute(told, dbname=TARGET)
         return bool(net >= self.options.rows)

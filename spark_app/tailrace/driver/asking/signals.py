@@ -146,9 +146,8 @@ def _pattern(item: object) -> CollectionPattern:
     try:
         pc.match_substring_regex(pa.array([""]), pattern.pattern)
     except pa.ArrowInvalid as error:
-        why = str(error).partition(": ")[2] or str(error)
         raise SignalIgnored(
-            f"{item!r} is no regular expression, or one that looks around or back ({why})",
+            f"{item!r} is no regular expression, or one that looks around or back",
             r'Write a name, or an expression such as "public\\.ord.*".',
         ) from error
     return pattern

@@ -28,6 +28,7 @@ OF_ONE_ITEM = {
     "copied as",
     "type",
     "row filter",
+    "history",
 }
 """Their item is always there, as long as the table or the column is."""
 
