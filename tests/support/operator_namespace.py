@@ -15,6 +15,8 @@ CRDS = ROOT / "crds"
 
 def install_crds(kube: KubeApi, folder: Path = CRDS) -> None:
     kube.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(folder))
+    # kubectl asks no definition for a condition that has none yet: it ends.
+    kube.kubectl("wait", "--for=jsonpath={.status.conditions}", "crd", "--all", "--timeout=60s")
     kube.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
 
 

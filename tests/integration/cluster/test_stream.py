@@ -168,10 +168,15 @@ def test_a_snapshot_goes_on_after_the_driver_and_the_operator_are_killed_and_the
 
 def _more_chunks(shop: Shop, read: int) -> int:
     """Chunks done when more than `read` are; the snapshot is not over by then."""
-    shop.wait(f"more than {read} chunks", 180, lambda: _snapshot(shop, "tried").get("chunksDone", 0) > read)
-    seen = _snapshot(shop, "tried")
-    assert seen["state"] == "Running", seen
-    return int(seen["chunksDone"])
+
+    def running() -> bool:
+        """It has a driver, and what is told is not from before."""
+        seen = _snapshot(shop, "tried")
+        assert seen["state"] in ("Running", "Pending"), seen
+        return seen["state"] == "Running" and bool(seen.get("chunksDone", 0) > read)
+
+    shop.wait(f"more than {read} chunks", 180, running)
+    return int(_snapshot(shop, "tried")["chunksDone"])
 
 
 def _all_executors(shop: Shop) -> list[str]:
