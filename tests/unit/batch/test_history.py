@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -154,12 +154,14 @@ def test_a_verification_of_it_is_refused_and_a_new_read_adds_rows(tmp_path: Path
     with copy.running():
         copy.level()
         before = rows(copy)
+        assert at_moment(copy, datetime(2100, 1, 1, tzinfo=UTC)) == database.rows(1)  # no change yet
         with pytest.raises(InvalidManifest, match=r"main\.t has a row for each change"):
             copy.driver.ask("verify", ["main.t"], mode="Verify")
         assert copy.driver.ask("read", ["main.t"])
         copy.level()
         again = rows(copy)
         assert [row["_op"] for row in again] == ["r"] * 6 and len(before) == 3
+        assert at_moment(copy, datetime(2100, 1, 1, tzinfo=UTC)) == database.rows(1)
         assert present(again) == database.rows(1)
 
 
