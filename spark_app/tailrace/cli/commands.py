@@ -312,7 +312,7 @@ def cut(options: argparse.Namespace) -> int:
         print("\n".join(map(visible, cut_text.lines(made))))
     lacking = [table.name for table in made.tables if table.why is not None]
     if not made.complete and lacking:
-        fix = f"`tailrace cuts` says when they are; to drop the cut: tailrace cut --drop {made.name}"
+        fix = f"`tailrace cuts` says when they are; to drop the cut: tailrace cut -f <manifest> --drop {made.name}"
         raise Unfinished(f"cut {made.name} lacks {', '.join(lacking)}", fix)
     return 0
 

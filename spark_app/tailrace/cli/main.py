@@ -1,5 +1,5 @@
-"""The command line: `tailrace run | status | reload | diff | snapshot | resync | verify | cut | cuts | cutover |
-pause | resume | stop | console | doctor | retained | drop | release`.
+"""The command line: `tailrace run | status | reload | diff | snapshot | resync | verify | cut | cuts | rewind |
+cutover | pause | resume | stop | console | doctor | retained | drop | release`.
 
 Parses, calls, prints and turns errors into exit codes: 0 done or stopped, 2 usage or manifest, 10 refused by source,
 target or storage, 11 authentication, 12 position lost, 13 fenced, 1 anything else. The work is done in the other
@@ -25,17 +25,18 @@ EXAMPLES = """examples:
   tailrace run -f shop.yaml --once           up to the source's position at start, then exit (1 if a table failed)
   tailrace doctor -f shop.yaml               check source and target without changing them
   tailrace status -f shop.yaml               progress of the running process
-  tailrace diff -f shop.yaml                 show what reload, or a restart, would change
-  tailrace reload -f shop.yaml               apply changed tables, options or intervals without a restart
+  tailrace diff -f shop.yaml                 show the effect of a changed manifest without applying it
+  tailrace reload -f shop.yaml               apply changed tables, options or times without a restart
   tailrace snapshot -f shop.yaml --tables 'public.orders' --where "region = 'eu'"
   tailrace snapshot -f request.yaml          a SnapshotRequest from a file
   tailrace run -f shop.yaml --signals file-signals.txt    carry out Debezium's signals from a file
   tailrace verify -f shop.yaml --tables 'public.orders'   compare a copy with its source
-  tailrace cutover -f shop.yaml              make the copies in a database the tables that programs write to
-  tailrace cut -f shop.yaml before_sale      keep all tables as they are at one moment of the source
+  tailrace cutover -f shop.yaml              end the replication into a database, so that programs can write there
+  tailrace cut -f shop.yaml before_sale      keep all tables readable as they were at one moment of the source
+  tailrace rewind -f shop.yaml --to-cut before_sale       take the tables of a lake back to that cut
   tailrace resync -f shop.yaml --tables 'public.orders'   start a stopped table over
   tailrace pause -f shop.yaml orders-again   pause a snapshot; also: resume, stop
-  tailrace console -f shop.yaml -f hr.yaml   a web page that shows them
+  tailrace console -f shop.yaml -f hr.yaml   serve a web page that shows these Replicators
 
 exit codes: 0 done or stopped, 2 usage or manifest, 3 verify or cutover found differences,
             10 refused by source, target or storage, 11 authentication, 12 position lost,
@@ -48,19 +49,19 @@ ONCE = "exit when everything the source held at start is applied (exit code 1 if
 
 WAIT = "if it fails, keep trying for this long (30s, 5m)"
 RELOAD = (
-    "apply the changed manifest to the running process: tables, options, snapshot, apply, objective, verify, cuts,"
-    " retry, retention"
+    "apply the changed manifest to the running process: tables, options, onSchemaChange, onTableDrop, snapshot, apply,"
+    " objective, verify, cuts, retry, retention"
 )
 MANIFEST = "manifest (YAML), - for standard input; may be repeated"
 DIFF = "show what a changed manifest would do: restart the driver, read tables again, or be refused"
 
 RESYNC = (
-    "a SnapshotRequest with resync: true and tables ['*.*'] (the file may be missing): start over once, with a new slot"
+    "a SnapshotRequest with resync: true and tables ['*.*'] (the file may be missing): start every table over once"
 )
 
 
 SIGNALS = (
-    "carry out signals in Debezium's form from this file, one JSON object a line; it is taken away when it is read"
+    "carry out signals in Debezium's format from this file, one JSON object per line; it is removed when it is read"
 )
 
 EXTRAS = {
@@ -188,12 +189,12 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--json", action="store_true", help="print the result as one JSON document")
     sub.set_defaults(act=_command("retained"))
     sub = _verb(
-        verbs, "drop", "drop what Tailrace created in the source, such as the slot; with --data also the copies"
+        verbs, "drop", "drop the objects that Tailrace created in the source (slot); with --data also the copies"
     )
     sub.add_argument("--data", action="store_true", help="delete the copies in the target and the change log as well")
     sub.add_argument("--wait", default="0s", metavar="TIME", help=WAIT)
     sub.set_defaults(act=_command("drop"))
-    sub = _verb(verbs, "release", "leave the change log, slot and publication to the next Replicator that starts there")
+    sub = _verb(verbs, "release", "leave change log, slot and publication to the next Replicator that starts there")
     sub.add_argument("--wait", default="0s", metavar="TIME", help=WAIT)
     sub.set_defaults(act=_command("release"))
     return top
@@ -214,7 +215,7 @@ def _verb(
 def _run(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     sub = _verb(verbs, "run", "copy the tables and follow their changes")
     sub.add_argument("--once", action="store_true", help=ONCE)
-    sub.add_argument("--json", action="store_true", help="status as JSON lines on standard output")
+    sub.add_argument("--json", action="store_true", help="print the status as JSON lines on standard output")
     sub.add_argument(
         "--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="status server (default: any free port)"
     )
@@ -222,14 +223,14 @@ def _run(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
         "--token-file", type=Path, help="file with the bearer token (default: created in the run directory)"
     )
     sub.add_argument("--resync", type=Path, metavar="FILE", help=RESYNC)
-    sub.add_argument("--stop-at", metavar="CUT|RECORD|TIME", help="apply up to this moment, and stay there")
+    sub.add_argument("--stop-at", metavar="CUT|RECORD|TIME", help="apply changes up to here and no further")
     sub.add_argument("--signals", type=Path, metavar="FILE", help=SIGNALS)
     sub.set_defaults(act=_command("run"))
 
 
 def _status(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     sub = _verb(verbs, "status", "show state, lag, counters and snapshot progress of the running process")
-    sub.add_argument("--json", action="store_true", help="the status document")
+    sub.add_argument("--json", action="store_true", help="print the status as one JSON document")
     sub.set_defaults(act=_command("status"))
 
 
@@ -247,7 +248,7 @@ def _snapshot(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 def _resync(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     sub = _verb(verbs, "resync", "start tables over in their present form: read all rows, then replace the target")
     sub.add_argument("--tables", nargs="+", metavar="PATTERN", help="schema.table, * and ? allowed; stopped ones too")
-    sub.add_argument("--all", action="store_true", help="every table, with a new slot if the process does not run")
+    sub.add_argument("--all", action="store_true", help="every table; also after PositionLost, without a process")
     request_options.add_size(sub)
     sub.add_argument("--id", help="name of the request; repeating it with the same content does nothing")
     sub.set_defaults(act=_command("resync"))
@@ -265,7 +266,7 @@ def _verify(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> Non
     sub.add_argument("--repair", action="store_true", help="read rows that differ again afterwards")
     sub.add_argument("--json", action="store_true", help="print the result as one JSON document")
     request_options.add_size(sub)
-    sub.add_argument("--id", help="name of the request; the same name and content waits for the same verification")
+    sub.add_argument("--id", help="name of the request; repeating it waits for the same verification")
     sub.set_defaults(act=_command("verify"), where=None)
 
 
@@ -282,7 +283,7 @@ def _cutover(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "--accept-missing", action="store_true", help="continue without columns, defaults, sequences or indexes"
     )
     sub.add_argument(
-        "--verified-within", default="1d", metavar="TIME", help="age of a verification that counts (default: 1d)"
+        "--verified-within", default="1d", metavar="TIME", help="maximum age of a verification (default: 1d)"
     )
     sub.add_argument("--json", action="store_true", help="print the report as one JSON document")
     request_options.add_size(sub)
@@ -300,21 +301,21 @@ def _console(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 
 def _cut(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    sub = _verb(verbs, "cut", "keep the version of every table that holds the same moment of the source")
+    sub = _verb(verbs, "cut", "keep all tables readable as they were at one moment of the source")
     sub.add_argument("cut", nargs="?", metavar="NAME", help="name of the cut (default: the time, 20261128_120000)")
-    sub.add_argument("--drop", action="store_true", help="keep its versions no longer")
-    sub.add_argument("--wait", default="60s", metavar="TIME", help="wait so long at most until all tables are in it")
+    sub.add_argument("--drop", action="store_true", help="drop the cut: its versions are no longer kept")
+    sub.add_argument("--wait", default="60s", metavar="TIME", help="wait at most this long for all tables")
     sub.add_argument("--json", action="store_true", help="print the result as one JSON document")
     sub.set_defaults(act=_command("cut"))
     sub = _verb(verbs, "cuts", "show the cuts, and which tables are not in them")
-    sub.add_argument("--json", action="store_true", help="print them, with the versions of all tables, as JSON")
+    sub.add_argument("--json", action="store_true", help="print the cuts with the versions of all tables as JSON")
     sub.set_defaults(act=_command("cuts"))
 
 
 def _rewind(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     sub = _verb(verbs, "rewind", "take the tables of a lake back to a cut while the process is stopped")
     moment = sub.add_mutually_exclusive_group(required=True)
-    moment.add_argument("--to-cut", metavar="NAME", help="the cut of this name")
+    moment.add_argument("--to-cut", metavar="NAME", help="the cut with this name")
     moment.add_argument("--to-time", metavar="TIME", help="the last cut at or before it (2026-11-28T12:00:00Z)")
     moment.add_argument("--to-record", metavar="RECORD", type=int, help="the cut at this record of the change log")
     sub.add_argument(

@@ -24,7 +24,7 @@ def add_rows(sub: argparse.ArgumentParser) -> None:
 
 
 def add_sample(sub: argparse.ArgumentParser) -> None:
-    what = "compare about this share of each table's rows (5%%), and look for no rows that only the target has"
+    what = "compare about this share of each table's rows (5%%); rows that only the target has are not looked for"
     sub.add_argument("--sample", metavar="SHARE", help=what)
 
 

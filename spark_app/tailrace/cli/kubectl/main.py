@@ -97,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
     sub = _verb(verbs, "diff", "show what a changed manifest would restart, read again or refuse", "diff")
     sub.add_argument("replicator", metavar="REPLICATOR")
     sub.add_argument("-f", "--file", type=Path, action="append", required=True, metavar="FILE", help=MANIFEST)
-    sub.add_argument("--json", action="store_true", help="print it as one JSON document")
+    sub.add_argument("--json", action="store_true", help="print the result as one JSON document")
     sub = _verb(verbs, "restart", "restart the driver (spec.restartNonce)", "restart")
     sub.add_argument("replicator", metavar="REPLICATOR")
     sub = _verb(verbs, "recover", "after PositionLost: read every table again (spec.recover)", "recover")
@@ -120,7 +120,7 @@ def _status(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> Non
     sub.add_argument("replicator", nargs="?", metavar="REPLICATOR", help="default: one line for each")
     sub.add_argument("-A", "--all-namespaces", action="store_true", help="Replicators of all namespaces")
     sub.add_argument("-w", "--watch", action="store_true", help="show every change, until Ctrl-C")
-    sub.add_argument("--json", action="store_true", help="the resources as one JSON document; with --watch one a line")
+    sub.add_argument("--json", action="store_true", help="print the resources as one JSON document; with --watch one per line")
     sub.set_defaults(endless=lambda options: options.watch)
 
 
@@ -128,7 +128,7 @@ def _tables(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> Non
     sub = _verb(verbs, "tables", "show tables that are stopped, failing or behind; with --all every table", "tables")
     sub.add_argument("replicator", metavar="REPLICATOR")
     sub.add_argument("--all", action="store_true", help="ask the driver, which needs the right to exec into its pod")
-    sub.add_argument("--json", action="store_true", help="as a JSON document")
+    sub.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def _logs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -137,7 +137,7 @@ def _logs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     sub.add_argument("-f", "--follow", action="store_true", help="continue until Ctrl-C or the driver's end")
     sub.add_argument("-p", "--previous", action="store_true", help="log of the previous container")
     sub.add_argument("--tail", type=int, metavar="N", help="only the last N lines")
-    sub.add_argument("--json", action="store_true", help="print the unchanged JSON documents, one a line")
+    sub.add_argument("--json", action="store_true", help="print the unchanged JSON documents, one per line")
     sub.set_defaults(endless=lambda options: options.follow)
 
 

@@ -65,9 +65,8 @@ class CutKeeper:
             if not any(not table.removed for table in state.tables.values()):
                 raise Retry("no table is captured yet", "Ask again in a few seconds.")
             if name in state.cuts:
-                raise Conflict(
-                    f"there is a cut {name!r}", f"Choose another name, or drop it: tailrace cut --drop {name}"
-                )
+                fix = f"Choose another name, or drop it: tailrace cut -f <manifest> --drop {name}"
+                raise Conflict(f"there is a cut {name!r}", fix)
             self._client.append([CutMade(name=name)])
             return self._report(self._journal.refresh().cuts[name])
 

@@ -141,7 +141,7 @@ def test_a_dropped_cut_is_no_longer_kept_or_shown(world: World, progress: Progre
 def test_bad_names_are_refused_and_nothing_is_recorded(world: World, keeper: CutKeeper) -> None:
     keeper.make("noon")
     number = world.state.number
-    with pytest.raises(Conflict, match=r"there is a cut 'noon'.*tailrace cut --drop noon"):
+    with pytest.raises(Conflict, match=r"there is a cut 'noon'.*tailrace cut -f <manifest> --drop noon"):
         keeper.make("noon")
     for name in ("Noon", "no on", "", "_x", "x" * 64, "a/b"):
         with pytest.raises(InvalidManifest, match="lower-case letters, digits and _"):
