@@ -77,28 +77,28 @@ def condition(kind: str, field: str) -> str:
     return f'.status.conditions[?(@.type=="{kind}")].{field}'
 
 
-AGE = column("Age", ".metadata.creationTimestamp", "Time since it was made.", "date")
+AGE = column("Age", ".metadata.creationTimestamp", "Time since it was created.", "date")
 REPLICATOR_COLUMNS = [
-    column("State", ".status.state", "What it does."),
-    column("Ready", condition("Ready", "status"), "Whether it does what it should."),
+    column("State", ".status.state", "Its state in one word."),
+    column("Ready", condition("Ready", "status"), "Whether it does what its spec says."),
     column("Lag", ".status.lag", "How far the target is behind the source."),
-    column("Tables", ".status.tablesSummary", "Replicating and all tables."),
-    column("Executors", ".status.executorsSummary", "Running executors and those asked for."),
-    column("Snapshot", ".status.snapshotSummary", "Part of the rows under way that is read."),
+    column("Tables", ".status.tablesSummary", "Replicating tables, of all tables."),
+    column("Executors", ".status.executorsSummary", "Running executors, of those that should run."),
+    column("Snapshot", ".status.snapshotSummary", "Share of the rows of running snapshots that is read."),
     AGE,
-    column("Message", ".status.messageSummary", "Why, in one clause; status.message has all of it.", priority=1),
+    column("Message", ".status.messageSummary", "The reason in one clause; status.message has all of it.", priority=1),
     column("Restarts", ".status.driver.restarts", "Restarts of the driver's container.", "integer", 1),
     column("Source", ".status.source", "The source.", priority=1),
     column("Target", ".status.target", "The target.", priority=1),
 ]
 REQUEST_COLUMNS = [
-    column("Replicator", ".spec.replicator", "Whose tables are read."),
-    column("State", ".status.state", "What it does."),
-    column("Tables", ".status.tablesSummary", "Finished and all tables."),
-    column("Progress", ".status.progress", "Part of the rows that is read."),
+    column("Replicator", ".spec.replicator", "The Replicator of the tables."),
+    column("State", ".status.state", "Its state in one word."),
+    column("Tables", ".status.tablesSummary", "Finished tables, of all tables."),
+    column("Progress", ".status.progress", "Share of the rows that is read."),
     column("Rows", ".status.rowsDone", "Rows read.", "integer"),
     AGE,
-    column("Message", ".status.messageSummary", "Why, in one clause; status.message has all of it.", priority=1),
+    column("Message", ".status.messageSummary", "The reason in one clause; status.message has all of it.", priority=1),
     # As text: of a date kubectl shows how long ago it was, and `<invalid>` for one that is still to come.
     column("End", ".status.estimatedEnd", "Estimated end at the current speed.", priority=1),
 ]

@@ -16,8 +16,8 @@ HEADER = """\
 
 <!-- Generated from the models by `make crds`; do not edit. -->
 
-Version `tailrace.dev/v1alpha1`. The same documents go to `kubectl apply` and to `tailrace run -f`; what concerns pods
-and images is passed over outside Kubernetes. Unknown fields are errors.
+Version `tailrace.dev/v1alpha1`. The same documents go to `kubectl apply` and to `tailrace run -f`. Outside Kubernetes
+fields of pods and images are ignored, except `cores`, `memory` and `scratch` of `driver`. Unknown fields are errors.
 """
 Json = dict[str, Any]
 
@@ -41,7 +41,8 @@ def kind_of(node: Json) -> str:
     if "enum" in node:
         return " \\| ".join(f"`{value}`" if value else "empty" for value in node["enum"])
     if "minimum" in node or "maximum" in node:
-        return f"{node['type']} {node.get('minimum', '')}…{node.get('maximum', '')}"
+        above, below = ">" * bool(node.get("exclusiveMinimum")), "<" * bool(node.get("exclusiveMaximum"))
+        return f"{node['type']} {above}{node.get('minimum', '')}…{below}{node.get('maximum', '')}"
     return str(node["type"])
 
 
@@ -75,7 +76,7 @@ def text() -> str:
         spec, status = schema["properties"]["spec"], schema["properties"]["status"]
         said = "\n".join(f"* {message}" for message in dict.fromkeys(rules(schema)))
         parts.append(f"## {kind} (`{short}`)\n\n{schema['description']}\n\n### spec\n\n{table(spec)}")
-        parts.append(f"What the API server refuses besides:\n{said}\n")
+        parts.append(f"The API server also refuses:\n{said}\n")
         parts.append(f"### status\n\nWritten by the operator.\n\n{table(status)}")
     return "\n".join(parts)
 

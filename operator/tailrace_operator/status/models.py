@@ -52,7 +52,7 @@ class FaultStatus(Model):
     name: ShortText
     """Name of the error, see docs/operations.md."""
     message: Text
-    """The value at fault."""
+    """The problem, with the value at fault."""
     fix: Text = ""
     """A step that the reader can take to fix it."""
     where: Where | None = None
@@ -155,13 +155,13 @@ class CutsSummary(Model):
     """The cuts that are kept."""
 
     kept: Count = 0
-    """The number of them."""
+    """The number of cuts."""
     last: ShortText = ""
-    """The name of the newest."""
+    """The name of the newest cut."""
     made_at: Time | None = None
     """The time at which it was made."""
     complete: bool = False
-    """Every table that was captured then is in it."""
+    """True: every table that was captured then is in it."""
 
 
 class SignalSummary(Model):
@@ -174,7 +174,7 @@ class SignalSummary(Model):
     type: ShortText = ""
     """The content of its second column."""
     ignored: bool = False
-    """Nothing of it was carried out."""
+    """True: nothing of it was carried out."""
     message: Text = ""
     """The reason why it, or a part of it, is ignored, with the fix."""
 
@@ -183,8 +183,8 @@ class ExecutorsSummary(Model):
     """The executors' pods."""
 
     desired: Count = 0
-    """The number that should run now: `executors.min`, more while they have work or end, at most `executors.max`; 0
-    while no driver is meant to run."""
+    """The number that should run now: `executors.min`, more while they have work or shut down, at most
+    `executors.max`; 0 while no driver is meant to run."""
     running: Count = 0
     """The number that run."""
     pending: Count = 0
@@ -274,10 +274,10 @@ class ReplicatorStatus(Model):
     snapshot_summary: ShortText | None = None
     """Share of the rows of running snapshots that is read (`63%`); none while no snapshot runs."""
     objective: ShortText | None = None
-    """The percentage of changes that were in time, of what `spec.objective` asks for, and the share of late ones that
+    """The percentage of changes that were in time, what `spec.objective` asks for, and the share of late ones that
     is left: `99.72% (99% within 10s), 72% left`."""
     executors_summary: ShortText | None = None
-    """Number of running executors and of those that there should be now (`1/2`)."""
+    """Number of running executors, and of those that should run now (`1/2`)."""
     source: ShortText | None = None
     """Type, host and database of the source."""
     target: ShortText | None = None
@@ -293,7 +293,7 @@ class ReplicatorStatus(Model):
     snapshot: SnapshotProgress | None = None
     """Running snapshots."""
     cuts: CutsSummary | None = None
-    """Moments of the source at which all tables stay readable; none: there is none."""
+    """The cuts that are kept; none: there is none."""
     signal: SignalSummary | None = None
     """The last signal of `source.signalTable`; none: there was none."""
     driver: DriverSummary = DriverSummary()

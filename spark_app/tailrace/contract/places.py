@@ -22,8 +22,9 @@ class Credentials(Model):
     `secretAccessKey` and optionally `sessionToken` (object storage); `username` and `password` (JDBC catalog); `token`
     or `credential` (REST catalog); `maskKey` (`spec.maskKey`); `signingKey` (`spec.notifications`)."""
     file: Text | None = None
-    """Path of a file, as the reading process sees it. Source and `spec.maskKey`: the file holds the password, or
-    the key. Others: lines `name=value` with the names above."""
+    """Path of a file, as the reading process sees it. Databases, `spec.maskKey` and `spec.notifications`: the file
+    holds the password, or the key, and nothing else. Object storage and catalogs: lines `name=value` with the names
+    above."""
 
     @model_validator(mode="after")
     def _one(self) -> "Credentials":
@@ -379,7 +380,7 @@ class TargetSpec(StoreAccess):
     """Databases: schema (MySQL: database) that all tables are copied into; unset: the source's names. Source tables
     that would get the same name there are refused. Immutable."""
     adopt: bool = False
-    """Databases: take over tables that are there already, if they are empty and their columns fit; else they are
+    """Databases: take over tables that already exist, if they are empty and their columns fit; otherwise they are
     refused. With `snapshot.initial: false` they may have rows, which must be those of the source: nothing is read."""
     username: Text | None = None
     """Databases: user to connect as; it needs the right to create schemas (MySQL: databases). Required."""

@@ -87,16 +87,16 @@ class DriverPod(Pod):
 
     memory_request: MemorySize | None = None
     """Memory that the node reserves for the container (`1536Mi`, `4Gi`); it may use `memory` and `memoryOverhead` while
-    the node has some to spare, and is the first to be evicted where the node has not. Unset: half of the two, at least
-    1536Mi; never more than both."""
+    the node has some to spare, and is the first to be evicted when the node runs short. Unset: half of the two, at
+    least 1536Mi; never more than both."""
 
 
 _MOST_OR_FEWER = "executors.min must not be greater than executors.max, or executors.count where that is unset"
 
 
 class Executors(Pod):
-    """The executors' pods. They come when there is work for them (chunks, large batches, Delta's first look at a
-    table), and go after a minute without any."""
+    """The executors' pods. They start when there is work for them (chunks, large batches, Delta's first look at a
+    table), and stop after a minute without any."""
 
     model_config = rules(
         _CPU_RULE, ("!has(self.min) || self.min <= (has(self.max) ? self.max : self.count)", _MOST_OR_FEWER)
@@ -105,10 +105,10 @@ class Executors(Pod):
     min: Annotated[int, Field(ge=0, le=1000)] = 0
     """Number of executors that run whether or not there is work for them. With 1 or more nothing waits for a pod."""
     max: Annotated[int, Field(ge=0, le=1000)] | None = None
-    """Maximum number of executors at the same time; 0: the driver does all the work itself, with its own cores and
+    """Maximum number of executors at the same time; 0: the driver does all the work itself, with its cores and
     memory. Unset: `count`, which is 1 where it was not set."""
     count: Annotated[int, Field(ge=0, le=1000)] = 1
-    """The former name of `max`, for manifests that have it; not read where `max` is set."""
+    """The former name of `max`, for existing manifests; ignored where `max` is set."""
 
     @model_validator(mode="after")
     def _few_enough(self) -> "Executors":

@@ -116,8 +116,8 @@ class ApplySpec(Model):
     suspend: bool = False
     """Pause writing to the target only; capture continues."""
     freshness: Duration = "5s"
-    """The time within which a committed change shall be visible in the target (`500ms`, `1m`): from 100ms to 1h. The
-    more time there is, the fewer commits are made, and the less the same changes cost."""
+    """The time within which a committed change is to be visible in the target (`500ms`, `1m`): from 100ms to 1h. The
+    longer it is, the fewer commits are made, and the less the same changes cost."""
 
     @model_validator(mode="before")
     @classmethod
@@ -158,7 +158,7 @@ class VerifySpec(Model):
     every: Duration = "7d"
     """The period in which each table is compared with its source once (`24h`, `7d`), spread over it."""
     max_rows_per_second: Annotated[int, Field(ge=100, le=100_000_000)] = 50_000
-    """Rows that are compared in a second at most."""
+    """Maximum number of rows that are compared per second."""
 
     @model_validator(mode="after")
     def _long_enough(self) -> "VerifySpec":
@@ -174,7 +174,7 @@ class CutsSpec(Model):
     every: Duration = "15m"
     """The time between two cuts, at least `1m`."""
     keep: Annotated[int, Field(ge=1, le=1000)] = 96
-    """The number of these cuts that are kept; the oldest is dropped for a new one. Those that were asked for by name
+    """The number of these cuts that are kept; the oldest is dropped for a new one. Cuts that were requested by name
     do not count."""
 
     @model_validator(mode="after")
@@ -378,7 +378,7 @@ class RecoverSpec(Model):
     mode: Literal["Resnapshot"]
     """`Resnapshot`: start every table over from the present end of the source's log, and read all rows."""
     nonce: Annotated[int, Field(ge=0, le=2**53 - 1)]
-    """Each number allows it once: change it to recover again."""
+    """Each number allows one recovery: change it to recover again."""
 
 
 DeletionPolicy = Literal["Retain", "Delete", "Orphan"]
@@ -457,21 +457,21 @@ class ReplicatorSpec(Model):
     apply: ApplySpec = ApplySpec()
     """The way in which changes are applied."""
     objective: ObjectiveSpec | None = None
-    """The freshness that is to be kept, and by which the condition `SLOMet` and alerts go; unset: they go by the lag
+    """The freshness to be kept, on which the condition `SLOMet` and an alert depend; unset: `SLOMet` depends on the lag
     alone."""
     verify: VerifySpec | None = None
     """The verification of all tables in the background; unset: tables are verified on request only."""
     cuts: CutsSpec | None = None
-    """Moments of the source at which all tables stay readable; unset: cuts are made on request only, and those that
-    were made before stay."""
+    """Cuts by the clock: moments of the source at which all tables stay readable; unset: cuts are made on request only,
+    and existing ones stay."""
     notifications: NotificationsSpec | None = None
-    """Events to a program; unset: none are sent."""
+    """Events about snapshots, tables, verifications and cuts for another program; unset: none are sent."""
     retry: RetrySpec = RetrySpec()
     """The retries of a table that fails, and of a driver that is refused."""
     retention: RetentionSpec = RetentionSpec()
     """The time for which the change log is kept."""
     lineage: LineageSpec | None = None
-    """Lineage events for a catalog of data; unset: none are sent."""
+    """Lineage events for a data catalog; unset: none are sent."""
     options: Annotated[tuple[TableOptions, ...], Field(max_length=1000)] = ()
     """Options for single tables; the first match counts."""
     mask_key: Credentials | None = None
