@@ -87,7 +87,7 @@ class SpecDifference:
             "nothing": "nothing changes",
             "reload": "no restart needed: `tailrace reload -f <manifest>`; in Kubernetes `kubectl apply`",
             "restart": "the driver restarts: stop `tailrace run` and start it again; in Kubernetes `kubectl apply`",
-            "refused": "this Replicator cannot be changed so",
+            "refused": "this Replicator cannot be changed in this way",
         }[self.needed]
 
 

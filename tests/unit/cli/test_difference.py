@@ -120,7 +120,7 @@ def test_a_change_that_drops_most_tables_is_refused_until_it_is_confirmed() -> N
     assert found.needed == "refused" and found.unconfirmed is not None
     *_, refusal, fix, last = found.lines()
     assert refusal.startswith("RemovalUnconfirmed: ") and "s.t, s.u" in refusal
-    assert last == "this Replicator cannot be changed so"
+    assert last == "this Replicator cannot be changed in this way"
     assert found.document()["refusal"]["error"] == "RemovalUnconfirmed"
     confirmed = unmatched.model_copy(update={"confirm_removal": fix.split("'")[1]})
     assert unconfirmed(confirmed, before) is None

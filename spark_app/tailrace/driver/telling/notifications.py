@@ -245,7 +245,7 @@ class Notifications:
         self.counters.failed += 1
         self._attempts += 1
         if why != self._fault:
-            log.warning("notifications: %s does not take them: %s. Fix: See to it, or correct spec.notifications.",
+            log.warning("notifications: %s does not accept them: %s. Fix: Repair it, or correct spec.notifications.",
                         self._receiver, why)  # fmt: skip
         self._fault = why
         if self._attempts >= ATTEMPTS:

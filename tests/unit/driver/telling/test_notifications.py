@@ -182,7 +182,7 @@ def test_a_receiver_that_is_gone_for_too_long_loses_events_that_are_counted(
     world.turn(2)
     assert [e["subject"] for e in receiver.events] == ["kept"]
     assert (world.sender.status().dropped, world.sender.status().failed) == (1, notifications.ATTEMPTS)
-    assert caplog.text.count("does not take them") == 1
+    assert caplog.text.count("does not accept them") == 1
     assert "hidden" not in caplog.text and KEY.decode() not in caplog.text
 
 

@@ -27,7 +27,7 @@ function ask(name, one) {
         ...(answer.done ? [] : [el("p", {}, "The same by hand:"), el("pre", { tabIndex: 0 }, answer.command)]),
         ...(answer.manifest && !answer.done ? [el("pre", { tabIndex: 0 }, answer.manifest)] : []),
         ...(allowed ? [] : [el("p", { className: "dim" },
-          "This console only shows: it was started without --allow-actions.")]));
+          "This console is read-only: it was started without --allow-actions.")]));
       act.disabled = answer.done || !allowed;
     } catch (error) {
       if (!(error instanceof Refused)) throw error;

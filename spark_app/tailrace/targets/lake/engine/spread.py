@@ -57,7 +57,7 @@ def spread(spark: SparkSession, work: PartInput, demand: Demand = DEMAND) -> Ite
         finally:
             context.removeJobTag(tag)
     parts = work.fold.parts
-    log.warning("no executor came within %.0f s, the driver works a batch of %d parts itself", PATIENCE, parts)
+    log.warning("no executor came within %.0f s, the driver applies a batch of %d parts itself", PATIENCE, parts)
     return None
 
 
