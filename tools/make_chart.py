@@ -18,8 +18,8 @@ HEADER = """\
 
 <!-- Generated from values.yaml by `make crds`; do not edit. -->
 
-Keeps live copies of tables of PostgreSQL, MySQL and MariaDB: in Delta Lake, Apache Iceberg or another database. This chart installs
-the operator and the resources `Replicator` and `SnapshotRequest`. Kubernetes 1.29 or newer.
+Keeps live copies of tables of PostgreSQL, MySQL and MariaDB: in Delta Lake, Apache Iceberg or another database. This
+chart installs the operator and the resources `Replicator` and `SnapshotRequest`. Kubernetes 1.29 or newer.
 ```
 helm upgrade --install tailrace charts/tailrace -n tailrace-system --create-namespace --wait \\
   --set image.repository=registry.example.org/tailrace-operator \\
