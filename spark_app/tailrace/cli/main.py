@@ -55,9 +55,7 @@ RELOAD = (
 MANIFEST = "manifest (YAML), - for standard input; may be repeated"
 DIFF = "show what a changed manifest would do: restart the driver, read tables again, or be refused"
 
-RESYNC = (
-    "a SnapshotRequest with resync: true and tables ['*.*'] (the file may be missing): start every table over once"
-)
+RESYNC = "a SnapshotRequest with resync: true and tables ['*.*'] (the file may be missing): start every table over once"
 
 
 SIGNALS = (

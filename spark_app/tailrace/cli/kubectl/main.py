@@ -120,7 +120,9 @@ def _status(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> Non
     sub.add_argument("replicator", nargs="?", metavar="REPLICATOR", help="default: one line for each")
     sub.add_argument("-A", "--all-namespaces", action="store_true", help="Replicators of all namespaces")
     sub.add_argument("-w", "--watch", action="store_true", help="show every change, until Ctrl-C")
-    sub.add_argument("--json", action="store_true", help="print the resources as one JSON document; with --watch one per line")
+    sub.add_argument(
+        "--json", action="store_true", help="print the resources as one JSON document; with --watch one per line"
+    )
     sub.set_defaults(endless=lambda options: options.watch)
 
 
