@@ -152,6 +152,19 @@ def test_a_request_takes_the_tables_that_match_its_patterns() -> None:
     assert (plan.tables, plan.where, plan.request) == ((9, 7), "x > 1", "r")
 
 
+def test_a_verification_by_a_pattern_passes_over_tables_that_cannot_be_compared() -> None:
+    every = keyed(8, "h", "public").model_copy(update={"history": "Changes"})
+    state = log(table(7, "a"), table_log(every, 3))
+
+    def asked(*tables: str) -> SnapshotBody:
+        return SnapshotBody(name="r", spec=SnapshotRequestSpec(replicator="shop", tables=tables, mode="Verify"))
+
+    assert planner.request_plan(state, "id", asked("*.*"), as_written).tables == (7,)
+    for patterns in (("public.h",), ("public.h*",), ("*.*", "public.h")):
+        with pytest.raises(InvalidManifest, match=r"public\.h has a row for each change"):
+            planner.request_plan(state, "id", asked(*patterns), as_written)
+
+
 def test_a_request_that_fits_no_table_names_those_there_are() -> None:
     body = SnapshotBody(name="r", spec=SnapshotRequestSpec(replicator="shop", tables=("public.x",)))
     with pytest.raises(InvalidManifest, match=r"public\.ab"):

@@ -166,7 +166,10 @@ class Cutover:
             option = options_of(self.replicator.spec.options, table.schema.schema_name, table.schema.table_name)
             if option is None:
                 continue
-            changing = {"where": option.where, "mask": option.mask, "as": option.as_, "columns": option.columns}
+            changing = {
+                "where": option.where, "mask": option.mask, "as": option.as_, "asText": option.as_text,
+                "columns": option.columns, "history": option.history == "Changes",
+            }  # fmt: skip
             for word in (word for word, given in changing.items() if given):
                 yield f"the copy of {name} is another than the table: options[].{word}", "Remove it."
 

@@ -147,10 +147,12 @@ def _suspend(found: Act, state: LogState) -> None:
 
 
 def _running(state: LogState) -> Iterator[tuple[str, SnapshotState]]:
-    """Those that somebody asked for; first ones and re-reads are Tailrace's own, verifications read nothing."""
+    """Those that somebody asked for; first ones and re-reads are Tailrace's own, verifications and rewinds read
+    nothing."""
     for snapshot_id, snapshot in state.snapshots.items():
         plan = snapshot.plan
-        if snapshot.ended is None and plan.reason == "request" and not plan.verify and not plan.resync:
+        reads = not plan.verify and not plan.resync and plan.rewind is None
+        if snapshot.ended is None and plan.reason == "request" and reads:
             yield snapshot_id, snapshot
 
 

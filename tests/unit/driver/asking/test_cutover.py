@@ -110,11 +110,16 @@ def test_a_copy_that_is_not_level_is_named(tmp_path: Path, found: Status, said: 
 
 
 def test_a_copy_that_is_meant_to_be_another_is_named(tmp_path: Path) -> None:
-    made = cutover(tmp_path, options=[{"match": "shop.i*", "where": "n > 1", "as": {"n": "text"}}])
-    tables = [SimpleNamespace(schema=SimpleNamespace(name=f"shop.{n}", schema_name="shop", table_name=n)) for n in "ij"]
+    given = {"where": "n > 1", "as": {"n": "text"}, "asText": ["m"]}
+    options = [{"match": "shop.i*", **given}, {"match": "shop.k", "history": "Changes"}]
+    made = cutover(tmp_path, options=options)
+    names = [(f"shop.{n}", n) for n in "ijk"]
+    tables = [SimpleNamespace(schema=SimpleNamespace(name=n, schema_name="shop", table_name=t)) for n, t in names]
     assert [message for message, _ in made._not_whole(cast(Any, tables))] == [
         "the copy of shop.i is another than the table: options[].where",
         "the copy of shop.i is another than the table: options[].as",
+        "the copy of shop.i is another than the table: options[].asText",
+        "the copy of shop.k is another than the table: options[].history",
     ]
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from support.states import keyed, log_state, snapshot, table_log
 from tailrace.capture.client import CaptureClient
-from tailrace.changelog.records.snapshots import SnapshotEnded, SnapshotPlanned, SnapshotSuspended
+from tailrace.changelog.records.snapshots import PlannedRewind, SnapshotEnded, SnapshotPlanned, SnapshotSuspended
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState
 from tailrace.driver.asking.control import DriverControl
@@ -191,13 +192,16 @@ def test_snapshots_are_paused_resumed_and_stopped_table_by_table(path: Path, tol
     ]  # fmt: skip
 
 
-def test_only_requested_snapshots_are_stopped(path: Path) -> None:
+def test_only_requested_snapshots_are_paused_and_stopped(path: Path) -> None:
     journal = Log()
     for reason in ("initial", "schema", "repair", "request"):
         journal.append([SnapshotPlanned(snapshot_id=reason, reason=reason, tables=(7,))])
     journal.append([SnapshotPlanned(snapshot_id="verify", tables=(7,), verify=True)])
-    path.write_text(line("stop-snapshot"))
-    Life(path, journal).turn()
+    back = PlannedRewind(cut="c", record=RecordNumber(1), asked="cut c", tables=(7,))
+    journal.append([SnapshotPlanned(snapshot_id="rewind", tables=(), rewind=back)])
+    path.write_text(line("pause-snapshot") + line("stop-snapshot"))
+    Life(path, journal).turn(2)
+    assert [i for i, s in journal.state.snapshots.items() if s.suspended] == ["request"]
     assert [i for i, s in journal.state.snapshots.items() if s.ended is not None] == ["request"]
 
 

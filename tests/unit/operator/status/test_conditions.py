@@ -1,6 +1,8 @@
 """Whatever the operator sees, in whatever order: its conditions keep the rules that GitOps tools rely on."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -10,14 +12,14 @@ from hypothesis import strategies as st
 from support.observed import HASHES, LIMITS, MADE, NOW, SPEC, ended, meta, observed, pod, reported, request, template
 from tailrace.contract.driver import Problem
 from tailrace.contract.status import CaptureStatus, Fault, SnapshotStatus, State, TableState, TableStatus
-from tailrace_operator.decide import replicator, summary
+from tailrace_operator.decide import executors, replicator, rollout, summary
 from tailrace_operator.decide import request as requests
-from tailrace_operator.decide.claims import INITIAL
+from tailrace_operator.decide.claims import ASSESSED, INITIAL
 from tailrace_operator.decide.desired import resolve
 from tailrace_operator.decide.model import ApplyChild
 from tailrace_operator.observe.model import FINALIZER, Child, DriverAnswer, ObservedDriver, ObservedReplicator, Refusal
 from tailrace_operator.status.conditions import bounded, clause, sentence, violations
-from tailrace_operator.status.models import FINAL, ReplicatorStatus
+from tailrace_operator.status.models import FINAL, MAX_CONDITIONS, ReplicatorStatus
 
 WHERE = st.sampled_from([None, "source", "target", "storage", "capture", "driver"])
 CODES = st.sampled_from([0, 1, 2, 10, 11, 12, 13, 137, 143])
@@ -261,3 +263,11 @@ def test_the_rules_themselves_bite() -> None:
 
 def test_the_template_is_the_same_for_the_same_sight() -> None:
     assert template(observed()) == template(observed())
+
+
+def test_there_is_room_for_all_conditions_at_once() -> None:
+    """The API server refuses a status with more."""
+    folder = Path(replicator.__file__).parents[1]
+    text = "\n".join(path.read_text() for room in ("decide", "status") for path in (folder / room).rglob("*.py"))
+    types = set(re.findall(r'Claim\(\s*"([A-Za-z]+)"', text)) | {rollout.TYPE, executors.TYPE, ASSESSED, INITIAL}
+    assert len(types) >= 15 and len(types) <= MAX_CONDITIONS, types
