@@ -11,7 +11,7 @@ from typing import Any
 from tailrace.contract.driver import HEALTH
 from tailrace.contract.pod_template import CONTAINER
 from tailrace.contract.resources import ReplicatorSpec
-from tailrace_operator.resources import names, pods
+from tailrace_operator.resources import names, pods, references
 from tailrace_operator.resources.defaults import NO_DEFAULTS, PodDefaults
 
 GRACE_SECONDS = 60
@@ -65,7 +65,7 @@ def stateful_set(
 
 def _pod_spec(name: str, spec: ReplicatorSpec, image: str, fixed_user: bool) -> dict[str, Any]:
     """The operator's own part of the pod."""
-    volumes, mounts = pods.volumes(spec, spec.driver)
+    volumes, mounts = pods.volumes(spec.driver, references.mounted_secrets(spec))
     spark_volume, spark_mount = pods.spark_secret(name)
     volumes += [
         {"name": "tailrace-replicator", "configMap": {"name": names.driver(name)}},

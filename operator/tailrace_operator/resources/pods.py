@@ -13,7 +13,7 @@ from tailrace.contract.resources import ReplicatorSpec
 from tailrace_operator.resources import names
 from tailrace_operator.resources.defaults import PodDefaults
 from tailrace_operator.resources.merge import merged
-from tailrace_operator.resources.references import mounted_secrets
+from tailrace_operator.resources.references import secrets_of_places
 
 SECRETS = "/etc/tailrace/secrets"
 MANIFESTS = "/etc/tailrace/replicator"
@@ -75,14 +75,14 @@ def resources(pod: DriverPod) -> dict[str, Any]:
     return {"requests": requests, "limits": {**bound, "memory": f"{most}Mi"}}
 
 
-def volumes(spec: ReplicatorSpec, pod: Pod) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Volumes and mounts: scratch space and the spec's Secrets."""
+def volumes(pod: Pod, secrets: Sequence[str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Volumes and mounts: scratch space and the Secrets."""
     found: list[dict[str, Any]] = [scratch("tailrace-run", pod), scratch("tailrace-tmp", pod)]
     mounts: list[dict[str, Any]] = [
         {"name": "tailrace-run", "mountPath": RUN_DIR},
         {"name": "tailrace-tmp", "mountPath": "/tmp"},
     ]
-    for number, secret in enumerate(mounted_secrets(spec)):
+    for number, secret in enumerate(secrets):
         volume = f"tailrace-secret-{number}"
         found.append({"name": volume, "secret": {"secretName": secret, "defaultMode": 0o440}})
         mounts.append({"name": volume, "mountPath": f"{SECRETS}/{secret}", "readOnly": True})
@@ -131,11 +131,11 @@ def task(
     needs: dict[str, Any],
     defaults: PodDefaults,
 ) -> dict[str, Any]:
-    """The template of a pod that runs one command of the data plane, with what the driver has mounted, and ends. It has
+    """The template of a pod that runs one command of the data plane, with the Secrets of its places, and ends. It has
     none of the user's containers beside it: they would not end. `command`: what follows `tailrace`; `needs`: its
     resources. Credentials of the cloud may come by the service account (workload identity), rights in the cluster are
     not needed."""
-    mounted, mounts = volumes(spec, spec.driver)
+    mounted, mounts = volumes(spec.driver, secrets_of_places(spec))
     mounted.append({"name": "tailrace-replicator", "configMap": {"name": names.driver(name)}})
     mounts.append({"name": "tailrace-replicator", "mountPath": MANIFESTS, "readOnly": True})
     verb, *options = command

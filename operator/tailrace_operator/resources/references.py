@@ -12,18 +12,19 @@ _FIELDS = {
 """Fields of volumes, projected volumes, `valueFrom` and `envFrom`, and the kind that each refers to."""
 
 
-def _needed(spec: ReplicatorSpec) -> tuple[str, ...]:
-    """Secrets that driver and executors find at `/etc/tailrace/secrets/<name>`."""
+def secrets_of_places(spec: ReplicatorSpec) -> tuple[str, ...]:
+    """Secrets that every pod finds at `/etc/tailrace/secrets/<name>`: of source, target, change log and masks."""
     masks = spec.mask_key.secret_name if spec.mask_key is not None else None
-    notices = spec.notifications.credentials.secret_name if spec.notifications is not None else None
-    named = [*spec.source.secrets, *spec.target.secrets, *spec.storage.secrets, masks, notices]
+    named = [*spec.source.secrets, *spec.target.secrets, *spec.storage.secrets, masks]
     return tuple(sorted({name for name in named if name is not None}))
 
 
 def mounted_secrets(spec: ReplicatorSpec) -> tuple[str, ...]:
-    """All of them, with the one that configures lineage events."""
+    """The driver's: with those by which it tells others. No other pod waits for one that is gone."""
+    notices = spec.notifications.credentials.secret_name if spec.notifications is not None else None
     lineage = spec.lineage.secret_name if spec.lineage is not None else None
-    return tuple(sorted({*_needed(spec), *([] if lineage is None else [lineage])}))
+    telling = [name for name in (notices, lineage) if name is not None]
+    return tuple(sorted({*secrets_of_places(spec), *telling}))
 
 
 def data(spec: ReplicatorSpec) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 from tailrace.contract.defaults import for_reading
 from tailrace.contract.pod_template import CONTAINER, items
 from tailrace.contract.resources import API_VERSION, ReplicatorSpec, SnapshotRequestSpec
-from tailrace_operator.resources import names, pods
+from tailrace_operator.resources import names, pods, references
 from tailrace_operator.resources.defaults import NO_DEFAULTS, PodDefaults
 
 Owners = Sequence[tuple[str, str]]
@@ -89,7 +89,7 @@ def request(name: str, namespace: str, uid: str, spec: SnapshotRequestSpec) -> s
 def executor_template(name: str, spec: ReplicatorSpec, defaults: PodDefaults = NO_DEFAULTS) -> dict[str, Any]:
     """Spark fills in image, resources, commands and its own labels."""
     users = pods.users(spec.executors, defaults)
-    volumes, mounts = pods.volumes(spec, spec.executors)
+    volumes, mounts = pods.volumes(spec.executors, references.secrets_of_places(spec))
     spark_volume, spark_mount = pods.spark_secret(name)
     if not any(str(one.get("name")).startswith(SPARK_DIRS) for one in items(users.get("spec", {}), "volumes")):
         volumes.append(pods.scratch(f"{SPARK_DIRS}1", spec.executors))

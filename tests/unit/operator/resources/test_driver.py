@@ -261,3 +261,16 @@ def test_the_hashes_are_those_of_earlier_versions() -> None:
     assert hashing.spec_hash(stored) == "8e8178aae2be0a5a58050604d9c5c425"
     assert hashing.data_hash({"data": {"password": "eA=="}}) == "f947d92e47b361ca30b4a0ecde68eb28"
     assert hashing.template_hash(full, "image", {"Secret/a": "h"}) == "a01ef2428f0f737594f078abcbe32557"
+
+
+@pytest.mark.parametrize("kind", ["executor", "drop", "check"])
+def test_secrets_for_telling_others_are_the_drivers_alone(kind: str) -> None:
+    """Executors and the clean-up neither need them nor wait for one that is gone."""
+    hook = {"url": "https://hooks.example.com/x", "credentials": {"secretName": "hook"}}
+    found = pods(spec(lineage={"namespace": "prod", "secretName": "catalog"}, notifications=hook))
+
+    def secrets(kind: str) -> set[str]:
+        return {v["secret"]["secretName"] for v in found[kind]["volumes"] if "secret" in v}
+
+    assert {"hook", "catalog"} < secrets("driver")
+    assert not {"hook", "catalog"} & secrets(kind) and "shop-db" in secrets(kind)
