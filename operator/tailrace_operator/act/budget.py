@@ -8,6 +8,9 @@ from collections.abc import Callable
 
 BURST_SECONDS = 2.0
 """Unused places of so many seconds are kept: a few objects never wait."""
+MOST_DEBT_SECONDS = 5.0
+"""Writes that do not wait move the others back by no more, or the start of thousands of objects would silence progress
+for minutes after it."""
 
 
 class Budget:
@@ -29,7 +32,7 @@ class Budget:
 
     def force(self, uid: str) -> None:
         """A write that does not wait; it uses the place that the object has."""
-        if self._places.pop(uid, None) is None:
+        if self._places.pop(uid, None) is None and self._next - self._clock() < MOST_DEBT_SECONDS:
             self._spend()
 
     def wait(self, uid: str) -> float:

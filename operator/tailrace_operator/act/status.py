@@ -3,6 +3,7 @@ when the budget has a place for it, which is at once while there are few; everyt
 every 30 s and within the budget.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,9 @@ Document = dict[str, Any]
 
 
 class StatusWriter:
-    def __init__(self, kube: Kube, clock: Callable[[], float], rate: float, quiet: float = QUIET_SECONDS) -> None:
+    def __init__(
+        self, kube: Kube, rate: float, clock: Callable[[], float] = time.monotonic, quiet: float = QUIET_SECONDS
+    ) -> None:
         """`rate`: writes in a second, over all objects."""
         self._kube = kube
         self._clock = clock

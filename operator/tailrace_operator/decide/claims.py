@@ -153,8 +153,8 @@ def _unread(table: TableStatus, done: bool) -> bool:
         return True
     if table.read is None:  # an older driver, which tells states alone
         return table.state == "WAITING" and not done
-    if not done and table.state in ("WAITING", "SNAPSHOTTING"):
-        return True  # its rows are read, and not all of them are in the target
+    if not done and table.state in ("WAITING", "SNAPSHOTTING", "FAILING"):
+        return True  # its rows are read, and not all of them are in the target, as far as is known
     # A change log that an older version began does not know what was read before: what was done stays done.
     return not table.read and not (done and table.state == "REPLICATING")
 

@@ -71,7 +71,7 @@ class _Process:
                 kube=kube,
                 index=self.index,
                 gatherer=gatherer,
-                writer=StatusWriter(kube, time.time, settings.status_writes),
+                writer=StatusWriter(kube, settings.status_writes),
                 performer=Performer(kube, session, self.index, gatherer, memory),
                 events=Events(kube, settings.identity, Where("Lease", settings.lease_namespace, settings.lease)),
                 memory=memory,

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from tailrace_operator.act.budget import BURST_SECONDS, Budget
+from tailrace_operator.act.budget import BURST_SECONDS, MOST_DEBT_SECONDS, Budget
 
 
 def test_few_objects_do_not_wait() -> None:
@@ -54,3 +54,11 @@ def test_an_object_that_is_gone_leaves_nothing_behind() -> None:
     budget.forget("d")
     assert budget.wait("d") == 0.0
     assert vars(budget)["_places"] == {}
+
+
+def test_thousands_of_writes_that_do_not_wait_silence_the_others_for_seconds_and_not_for_minutes() -> None:
+    now = 1000.0
+    budget = Budget(20, lambda: now)
+    for number in range(25_000):  # five thousand objects start, each with a few intents and conditions
+        budget.force(str(number))
+    assert not budget.take("a") and budget.wait("a") <= MOST_DEBT_SECONDS + 0.05

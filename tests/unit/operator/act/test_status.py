@@ -1,6 +1,7 @@
 """The writer of status: what is written at once, what waits, and what a budget for all objects does to it."""
 
 import asyncio
+import time
 from collections import Counter
 from typing import Any, cast
 
@@ -32,7 +33,7 @@ class Api:
 
 
 def writer(api: Api, rate: float = 20) -> StatusWriter:
-    return StatusWriter(cast(Kube, api), lambda: api.now, rate)
+    return StatusWriter(cast(Kube, api), rate, lambda: api.now)
 
 
 def tells(made: StatusWriter, new: Status, old: Status, uid: str = "u", *, intent: bool = False) -> bool:
@@ -110,3 +111,8 @@ def test_five_hundred_snapshots_at_once_stay_within_the_budget_and_none_is_ahead
     assert len(api.written) <= 20 * 103
     assert max(counts.values()) - min(counts.values()) <= 1
     assert min(shown.values()) >= 100 - 500 / 20 - 1
+
+
+def test_a_clock_that_is_set_back_does_not_silence_progress() -> None:
+    """Pauses are not of the wall clock."""
+    assert vars(StatusWriter(cast(Kube, Api()), 20))["_clock"] is time.monotonic

@@ -293,6 +293,19 @@ def test_initial_snapshots_are_completed_once_every_table_replicates() -> None:
     assert truths(again)["InitialSnapshotCompleted"] == "True", "a SnapshotRequest reads it again"
 
 
+def test_initial_snapshots_are_not_completed_while_the_target_takes_no_rows() -> None:
+    """All is read, and nothing of it has arrived."""
+    away = Fault(name="Retry", message="503", where="target")
+    failing = TableStatus(name="public.b", state="FAILING", fault=away, read=True)
+    begun = running(tables(failing))
+    early = decide(begun, LIMITS).status
+    assert truths(early)["InitialSnapshotCompleted"] == "False"
+    late = after(replace(begun, status=early), tables(WELL))
+    assert truths(late)["InitialSnapshotCompleted"] == "True"
+    again = after(replace(begun, status=late), tables(failing))
+    assert truths(again)["InitialSnapshotCompleted"] == "True", "what was done stays done"
+
+
 def test_a_table_that_comes_later_is_read_before_they_are_completed_again() -> None:
     done = decide(running(tables(WELL)), LIMITS).status
     new = TableStatus(name="public.new", state="WAITING", read=False)
