@@ -11,6 +11,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from py4j.protocol import Py4JError
@@ -100,6 +101,7 @@ class Driver:
         control.live, control.suspended = self._live, self._spec.apply.suspend
         control.stop_at = settings.stop_at
         control.lineage = self._lineage = launch.lineage(settings)
+        self._lineage_fault = ""
         control.client = CaptureClient(self._folder.socket, timeout=60)
         control.watch = CaptureClient(self._folder.socket, timeout=launch.ANSWER_SECONDS)
         self._tail_client = CaptureClient(self._folder.socket, tail.ANSWER_SECONDS)
@@ -156,7 +158,19 @@ class Driver:
         """The last events, before the source's clean-up, which may take long. `error`: the one that ends the run."""
         if self._lineage is not None:
             fault = faults.fault_of(error, time.time()) if isinstance(error, Exception) else None
-            self._lineage.end("COMPLETE" if self._finished else "ABORT", fault, in_haste=self._ending.forced)
+            with self._apart_from_the_copy():
+                self._lineage.end("COMPLETE" if self._finished else "ABORT", fault, in_haste=self._ending.forced)
+
+    @contextmanager
+    def _apart_from_the_copy(self) -> Iterator[None]:
+        """Lineage ends no run and keeps no part of its end: what goes wrong with it is logged, the same only once."""
+        try:
+            yield
+        except Exception as error:
+            text = privacy.error_text(error)
+            if text != self._lineage_fault:
+                log.warning("lineage events could not be told: %s", text)
+            self._lineage_fault = text
 
     def _work(self) -> int:
         self._control.position_text = self._places.source.text
@@ -354,7 +368,8 @@ class Driver:
 
     def _tell_lineage(self, parts: DriverParts) -> None:
         if self._lineage is not None:
-            self._lineage.step(parts.journal.state, self._control.progress, self._places.target)
+            with self._apart_from_the_copy():
+                self._lineage.step(parts.journal.state, self._control.progress, self._places.target)
 
     def _want_executors(self) -> None:
         started = self._spark.started()

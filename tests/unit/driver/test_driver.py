@@ -268,6 +268,25 @@ def test_lineage_hears_how_a_run_ended(
     assert lineage.told == ["start", end] and "capture stop" in done
 
 
+def test_lineage_that_breaks_neither_ends_a_run_nor_keeps_capture_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(Lineage):
+        @override
+        def step(self, *_: object) -> None:
+            raise RuntimeError("dictionary changed size during iteration")
+
+        @override
+        def end(self, *_: object, **__: object) -> None:
+            raise RuntimeError("dictionary changed size during iteration")
+
+    made, done = ready(tmp_path, monkeypatch)
+    made._lineage = made._control.lineage = cast(Any, Broken())
+    monkeypatch.setattr(made._ending, "wait", lambda seconds: True)
+    assert made.run() == 0
+    assert "capture stop" in done and "server close" in done
+
+
 def test_a_lineage_configuration_that_cannot_be_used_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
     places: dict[str, Any] = {"storage": {"location": f"file://{tmp_path}/log"}}
     places |= {"target": {"type": "delta", "location": f"file://{tmp_path}/lake"}}

@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -164,6 +165,12 @@ class NotificationQueue:
         return len(self._waiting)
 
 
+def _first_unsent(state: LogState) -> int:
+    if state.notified is None:
+        return state.number - FIRST_RECORDS + 1
+    return max(state.notified + 1, state.number - MOST_RECORDS + 1)
+
+
 class Keeper(Protocol):
     """The driver's control."""
 
@@ -189,6 +196,10 @@ class Notifications:
         self.counters = NotificationCounters()
         self._queue = NotificationQueue(name, self.counters)
         self._begun = False
+        self._from: LogState | None = None
+        """The state from which on new records are heard, while older ones are still being read."""
+        self._unread = 0
+        """The number of the next of those."""
         self._attempts = 0
         self._next_at = 0.0
         self._fault = ""
@@ -217,18 +228,18 @@ class Notifications:
             self._record(control)
 
     def _begin(self, journal: SharedJournal) -> None:
-        """First what no process has sent, then what comes; a record that is in both is heard once."""
-        state = journal.follow(self._queue.heard)
-        done = state.notified
-        first = state.number - FIRST_RECORDS + 1 if done is None else max(done + 1, state.number - MOST_RECORDS + 1)
-        for number in range(max(first, 0), state.number + 1):
-            try:
-                record = read_record(journal.storage, RecordNumber(number))
-            except NotFound:
-                continue  # retention has removed it
-            self._queue.read(record, state)
+        """First what no process has sent, then what comes; a record that is in both is heard once. A storage that is
+        away ends the step, and the next one continues."""
+        if self._from is None:
+            self._from = journal.follow(self._queue.heard)
+            self._unread = max(_first_unsent(self._from), 0)
+        state = self._from
+        while self._unread <= state.number:
+            with suppress(NotFound):  # retention has removed it
+                self._queue.read(read_record(journal.storage, RecordNumber(self._unread)), state)
+            self._unread += 1
         self._queue.begin(state.number)
-        self._begun = True
+        self._begun, self._from = True, None
 
     def _attempt(self, notice: Notice, now: float) -> bool:
         """True if it was sent."""

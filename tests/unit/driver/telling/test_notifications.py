@@ -17,8 +17,8 @@ from typing_extensions import override
 from support.journals import table_schema
 from support.origins import origin
 from tailrace.capture.client import CaptureClient
-from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import Event
+from tailrace.changelog.journal import JournalReader, read_record
+from tailrace.changelog.records import Event, Record
 from tailrace.changelog.records.cuts import CutMade
 from tailrace.changelog.records.snapshots import (
     PlannedRewind,
@@ -35,7 +35,7 @@ from tailrace.contract.resources import NotificationsSpec, StorageLocation
 from tailrace.driver.asking.control import DriverControl
 from tailrace.driver.telling import notifications
 from tailrace.driver.telling.notifications import Notifications, key_path, signature, signing_key
-from tailrace.errors import InvalidManifest
+from tailrace.errors import InvalidManifest, Retry
 from tailrace.storage.store import Storage
 
 NO_RIGHT = ReadFailure(message="ReadRefused: no right", where="source")
@@ -263,3 +263,26 @@ def test_a_key_is_read_as_webhooks_have_it_and_a_bad_one_is_refused(tmp_path: Pa
     (tmp_path / "hook").mkdir()
     (tmp_path / "hook" / notifications.SECRET_KEY).write_bytes(KEY)
     assert key_path(spec, tmp_path) == tmp_path / "hook" / "signingKey"
+
+
+def test_a_storage_that_is_away_at_the_start_has_no_event_sent_twice(
+    world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        world.has(CutMade(name=name))
+    world.life()
+    real, away = read_record, iter([False, False, True, True])
+
+    def flaky(storage: Storage, number: RecordNumber) -> Record:
+        if next(away, False):
+            raise Retry("503")
+        return real(storage, number)
+
+    monkeypatch.setattr(notifications, "read_record", flaky)
+    for _ in range(2):
+        with pytest.raises(Retry):
+            world.turn()
+    world.turn()
+    world.has(CutMade(name="c"))
+    world.turn()
+    assert [e["subject"] for e in receiver.events] == ["a", "b", "c"]

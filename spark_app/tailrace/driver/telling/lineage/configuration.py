@@ -23,6 +23,7 @@ SECRET_KEY = "openlineage.yml"
 DISABLED = "OPENLINEAGE_DISABLED"
 """The client's own switch, an environment variable."""
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
+_QUERY = re.compile(r"""\?[^\s'"<>()]+""")
 _FIX = "Correct it; https://openlineage.io/docs/client/python describes it."
 
 
@@ -85,10 +86,10 @@ def check(spec: LineageSpec, secrets: Path | None) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """The error in a line, without the credentials that an address in it may hold. Events hold no values of rows, so
-    neither do errors about them."""
-    first = (str(error).splitlines() or [""])[0][:300]
-    text = f"{type(error).__name__}: {_CREDENTIALS.sub('//…@', first)}".rstrip(": ")
+    """The error in a line, without the credentials and the query that an address in it may hold. Events hold no values
+    of rows, so neither do errors about them."""
+    first = _QUERY.sub("?…", _CREDENTIALS.sub("//…@", (str(error).splitlines() or [""])[0]))[:300]
+    text = f"{type(error).__name__}: {first}".rstrip(": ")
     return text if error.__cause__ is None else f"{text} <- {text_of(error.__cause__)}"
 
 

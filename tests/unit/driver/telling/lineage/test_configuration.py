@@ -129,3 +129,12 @@ def test_events_go_to_kafka(tmp_path: Path) -> None:
     client = emit.__self__  # type: ignore[attr-defined]  # it is the bound method of one
     producer = client.transport.producer
     assert len(producer) == 0 and producer.list_topics("lineage", 10).topics["lineage"].error is None
+
+
+def test_secrets_in_the_address_are_not_told_with_an_error() -> None:
+    """The status shows it to whoever can reach the driver."""
+    refused = RuntimeError("HTTPPool(host='x'): Max retries exceeded with url: /api?code=hunter2 (Caused by a timeout)")
+    text = configuration.text_of(refused)
+    assert "hunter2" not in text and text.endswith("(Caused by a timeout)")
+    cut_off = RuntimeError("x" * 285 + " //me:hunter2@host/api")
+    assert "hunt" not in configuration.text_of(cut_off)
