@@ -37,7 +37,7 @@ class Shown:
     views: dict[str, TableView] = field(default_factory=dict)
     kept: tuple[CutReport, ...] = ()
     assessed: ConsoleAssessment | None = None
-    file: str = "replicator.yaml"
+    options: tuple[str, ...] = ("-f", "replicator.yaml")
 
     @property
     def spec(self) -> ReplicatorSpec:

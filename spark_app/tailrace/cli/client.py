@@ -6,9 +6,10 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from tailrace.contract.driver import (
     CUTS,
@@ -37,6 +38,7 @@ from tailrace.driver.asking.key_lookups import BeingLookedUp
 from tailrace.driver.process.run_dir import NotRunning, RunFolder
 from tailrace.errors import InvalidManifest, RemovalUnconfirmed, Retry, TailraceError
 
+Document = TypeVar("Document", bound=BaseModel)
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Past any proxy of the environment: the driver is on this machine, and the token concerns no other machine."""
 TIMEOUT = 60.0
@@ -69,19 +71,22 @@ class DriverClient:
         return cls(*folder.server(storage))
 
     def status(self) -> Status:
-        answer = self._call("GET", STATUS)
+        return self._document(Status, STATUS)
+
+    def history(self) -> LastHour:
+        return self._document(LastHour, HISTORY)
+
+    def table(self, name: str) -> TableView:
+        return self._document(TableView, f"{TABLES}/{quote(name, safe='')}")
+
+    def _document(self, kind: type[Document], path: str) -> Document:
+        answer = self._call("GET", path)
         try:
-            return Status.model_validate_json(answer)
+            return kind.model_validate_json(answer)
         except ValidationError as error:
             raise DriverRefused(
                 f"the server at {self._url} is not a driver of this version", "Use the version that runs there."
             ) from error
-
-    def history(self) -> LastHour:
-        return LastHour.model_validate_json(self._call("GET", HISTORY))
-
-    def table(self, name: str) -> TableView:
-        return TableView.model_validate_json(self._call("GET", f"{TABLES}/{quote(name, safe='')}"))
 
     def request(self, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer:
         """Asked again, for as long as an answer may take at all, while the source looks up the keys."""
@@ -100,7 +105,7 @@ class DriverClient:
         return VerificationReport.model_validate_json(self._call("GET", path))
 
     def cuts(self) -> tuple[CutReport, ...]:
-        return CutList.model_validate_json(self._call("GET", CUTS)).cuts
+        return self._document(CutList, CUTS).cuts
 
     def make_cut(self, name: str) -> CutReport:
         return CutReport.model_validate_json(self._call("PUT", f"{CUTS}/{quote(name, safe='')}", "{}"))

@@ -489,9 +489,9 @@ def console(options: argparse.Namespace) -> int:
     from tailrace.cli.console import serve  # brings the web server
 
     watched = [
-        LocalReplicator(replicator, path, options.run_dir)
-        for path in options.file
-        for replicator in load(path).replicators
+        LocalReplicator(replicator, path, options.run_dir, several=len(manifest.replicators) > 1)
+        for path, manifest in ((path, load(path)) for path in options.file)
+        for replicator in manifest.replicators
         if options.name in (None, replicator.metadata.name)
     ]
     return serve.run(watched, options.listen, options.token_file, actions=options.allow_actions)

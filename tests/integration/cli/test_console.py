@@ -1,19 +1,32 @@
 """The console over the status server of a copy that runs in the test's process."""
 
+import http.client
 import json
+import os
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from typing_extensions import override
 
-from support.console import Console, Shown, console
+from support.console import TOKEN, Console, Shown, console
 from support.scripted_database import Change
 from support.scripted_runs import Copy, filled
 from support.served import Served
+from tailrace.cli.client import DriverClient, DriverRefused
+from tailrace.cli.console import assessed
 from tailrace.cli.console.watched import LocalReplicator
 from tailrace.contract.console import ActionAnswer, ConsoleFleet, ConsoleReplicator, TablePage
 from tailrace.contract.history import TableView
+from tailrace.contract.status import TableStatus
+from tailrace.errors import Retry
 
 SHOP = "/api/v1/replicators/shop"
 
@@ -100,8 +113,9 @@ def act(shown: Console, **body: object) -> ActionAnswer:
 
 def test_actions_show_their_command_and_carry_it_out(served: Served, shown: Console, copy: Copy) -> None:
     copy.level()
+    given = f"-f {copy.manifest} --run-dir {served.run_dir}"
     planned = act(shown, verb="snapshot", tables=["main.orders"], preview=True)
-    assert planned.command == f"tailrace snapshot -f {copy.manifest} --tables main.orders" and not planned.done
+    assert planned.command == f"tailrace snapshot {given} --tables main.orders" and not planned.done
     assert planned.manifest is not None and "kind: SnapshotRequest" in planned.manifest
     before = len(copy.state.snapshots)
     assert act(shown, verb="snapshot", tables=["main.orders"]).done
@@ -111,7 +125,7 @@ def test_actions_show_their_command_and_carry_it_out(served: Served, shown: Cons
     assert act(shown, verb="pause", snapshot=newest).message == f"{newest}: pause done"
     assert copy.state.snapshots[newest].suspended
     act(shown, verb="resume", snapshot=newest)
-    assert act(shown, verb="stop", snapshot=newest).command == f"tailrace stop -f {copy.manifest} {newest}"
+    assert act(shown, verb="stop", snapshot=newest).command == f"tailrace stop {given} {newest}"
     copy.until(lambda state: state.snapshots[newest].ended)
     refused = shown.refused(f"{SHOP}/actions", {"verb": "pause", "snapshot": newest})
     assert refused == (409, "WrongSnapshot", f"snapshot {newest} has ended: Stopped")
@@ -155,3 +169,75 @@ def test_nobody_gets_in_without_the_token_and_no_other_page_can_act(served: Serv
         assert b"http" not in page.replace(b"http-equiv", b"")
         assert shown.send("GET", "/../app.py", token=None)[0] == 404
         assert shown.send("GET", "/api/openapi.json", token=None)[0] == 200
+
+
+def test_a_table_with_a_slash_in_its_name_is_found() -> None:
+    status = TableStatus(name="main.a/b", state="REPLICATING")
+    view = TableView(status=status, schema_version=1, columns=())
+    with console([Shown("shop", views={"main.a/b": view})]) as shown:
+        assert shown.get(f"{SHOP}/tables/{quote('main.a/b', safe='')}")["status"]["name"] == "main.a/b"
+
+
+def test_a_driver_of_another_version_does_not_hide_the_fleet() -> None:
+    class Newer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"unknown": 1}')
+
+        @override
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Newer) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        driver = DriverClient(f"http://127.0.0.1:{server.server_address[1]}", Path("/none"))
+        for ask in (driver.status, driver.history, lambda: driver.table("main.a")):
+            with pytest.raises(DriverRefused, match="is not a driver of this version"):
+                ask()
+        server.shutdown()
+
+
+def test_another_look_at_a_source_waits_a_moment_and_is_then_refused(
+    copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assessed, "WAIT_SECONDS", 0.01)
+    with assessed._ONE, pytest.raises(Retry, match="another look"):
+        assessed.assess(copy.replicator)
+
+
+HANGS = """
+import sys, time
+from pathlib import Path
+from support.console import Shown
+from tailrace.cli.console import serve
+
+class Hanging(Shown):
+    def assessment(self):
+        print("asked", flush=True)
+        time.sleep(120)
+
+sys.exit(serve.run([Hanging("shop")], "127.0.0.1:0", Path(sys.argv[1]), actions=False))
+"""
+
+
+def test_a_signal_ends_the_console_while_a_source_does_not_answer(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", HANGS, str(token)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline()
+            asking = Console(int(address.rstrip("/\n").rpartition(":")[2]))
+            threading.Thread(target=_ask, args=(asking,), daemon=True).start()
+            assert process.stdout.readline() == "asked\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+
+
+def _ask(shown: Console) -> None:
+    with suppress(OSError, http.client.HTTPException):
+        shown.send("GET", f"{SHOP}/assessment")

@@ -37,7 +37,7 @@ def plan(watched: Watched, body: ActionBody, now: float) -> tuple[ActionAnswer, 
 
 def _command(watched: Watched, verb: str, *arguments: str) -> str:
     first, *more = verb.split()
-    return shlex.join(["tailrace", first, "-f", watched.file, *more, *arguments])
+    return shlex.join(["tailrace", first, *watched.options, *more, *arguments])
 
 
 def _request(watched: Watched, body: ActionBody, now: float) -> tuple[ActionAnswer, Callable[[], str]]:

@@ -3,18 +3,18 @@
 Cookies are not used, so no other page can send a request in the user's name; the page may load nothing from elsewhere.
 """
 
+import asyncio
 import hmac
 import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
@@ -61,6 +61,8 @@ LOOK_SECONDS = 2.0
 STATUS_SECONDS = 1.0
 AT_ONCE = 16
 """Drivers that are asked at the same time."""
+MOST_ANSWERS = 40
+"""Answers under way at the same time."""
 Json = dict[str, Any]
 
 
@@ -87,7 +89,7 @@ class ConsoleApp:
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fleet")
 
     def close(self) -> None:
-        self._pool.shutdown()
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def fleet(self) -> ConsoleFleet:
         with self._lock:
@@ -188,7 +190,8 @@ def _problem(error: TailraceError) -> Problem:
 
 
 def application(console: ConsoleApp, token: str) -> Starlette:
-    routes: list[BaseRoute] = [_route(console, endpoint) for endpoint in ENDPOINTS]
+    places = asyncio.Semaphore(MOST_ANSWERS)
+    routes: list[BaseRoute] = [_route(console, endpoint, places) for endpoint in ENDPOINTS]
     routes += [Route(OPENAPI, lambda _: JSONResponse(openapi.document()))]
     routes += [Route(f"{API}/{{path:path}}", _unknown, methods=["GET", "POST", "PUT", "DELETE", "PATCH"])]
     routes += [Mount("/", StaticFiles(directory=PAGE, html=True))]
@@ -201,7 +204,7 @@ def _unknown(request: Request) -> Response:
     return _refused(404, Problem(name="NotFound", message=f"no such path: {request.url.path[:200]}"))
 
 
-def _route(console: ConsoleApp, endpoint: Endpoint) -> Route:
+def _route(console: ConsoleApp, endpoint: Endpoint, places: asyncio.Semaphore) -> Route:
     async def answer(request: Request) -> Response:
         try:
             arguments: list[Any] = list(request.path_params.values())
@@ -209,14 +212,31 @@ def _route(console: ConsoleApp, endpoint: Endpoint) -> Route:
                 arguments.append(dict(request.query_params))
             if endpoint.body is not None:
                 arguments.append(await _body(request, endpoint.body))
-            document = await run_in_threadpool(getattr(console, endpoint.act), *arguments)
+            async with places:
+                document = await _on_thread(getattr(console, endpoint.act), *arguments)
             return Response(document.model_dump_json(by_alias=True), media_type="application/json")
         except ApiRefusal as refusal:
             return _refused(refusal.code, refusal.problem)
         except TailraceError as error:
             return _refused(_code(error), _problem(error))
 
-    return Route(endpoint.path, answer, methods=[endpoint.method])
+    # Names of tables may have slashes.
+    return Route(endpoint.path.replace("{table}", "{table:path}"), answer, methods=[endpoint.method])
+
+
+async def _on_thread(act: Callable[..., BaseModel], *arguments: object) -> BaseModel:
+    """On a thread that the end of the process does not wait for: a driver, or a source, may hold it up for minutes."""
+    made: Future[BaseModel] = Future()
+    made.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            made.set_result(act(*arguments))
+        except BaseException as error:  # raised to the request that waits
+            made.set_exception(error)
+
+    threading.Thread(target=run, name="answer", daemon=True).start()
+    return await asyncio.wrap_future(made)
 
 
 async def _body(request: Request, model: type[BaseModel]) -> BaseModel:

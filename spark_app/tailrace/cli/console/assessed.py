@@ -6,17 +6,24 @@ from tailrace.contract.console import AssessedColumn, AssessedLine, AssessedTabl
 from tailrace.contract.resources import Replicator
 from tailrace.driver.asking.assessment import Reading, copied
 from tailrace.driver.asking.doctor import examine
+from tailrace.errors import Retry
 from tailrace.places import Places
 from tailrace.sources.findings import ColumnSupport
 
 _ONE = threading.Lock()
 """One look at a time: a source is asked by one connection of the console."""
+WAIT_SECONDS = 10.0
+"""Seconds that the next one waits for it."""
 
 
 def assess(replicator: Replicator) -> ConsoleAssessment:
     """Connects to source and target, and changes nothing."""
-    with _ONE:
+    if not _ONE.acquire(timeout=WAIT_SECONDS):
+        raise Retry("another look at a source is under way, and has not ended yet", "Ask again in a minute.")
+    try:
         report = examine(replicator, Places(replicator.spec, "tailrace console"))
+    finally:
+        _ONE.release()
     lines = [AssessedLine(level=x.level, subject=x.subject, message=x.message, fix=x.fix) for x in report.lines]
     tables = [
         AssessedTable(

@@ -30,7 +30,8 @@ def run(watched: Sequence[Watched], listen: str, token_file: Path | None, *, act
     host, port = opened.getsockname()[:2]
     shown = "" if token_file is not None else f"#token={token}"
     print(f"console at http://{host}:{port}/{shown}", flush=True)
-    app = application(ConsoleApp(watched, allow_actions=actions), token)
+    console = ConsoleApp(watched, allow_actions=actions)
+    app = application(console, token)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -41,7 +42,10 @@ def run(watched: Sequence[Watched], listen: str, token_file: Path | None, *, act
     )
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn ends at them, and then raises them again
         signal.signal(number, lambda *_: None)
-    uvicorn.Server(config).run(sockets=[opened])
+    try:
+        uvicorn.Server(config).run(sockets=[opened])
+    finally:
+        console.close()
     return 0
 
 

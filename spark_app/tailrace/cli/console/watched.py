@@ -29,8 +29,8 @@ class Watched(Protocol):
     @property
     def spec(self) -> ReplicatorSpec: ...
     @property
-    def file(self) -> str:
-        """The manifest, as commands name it."""
+    def options(self) -> tuple[str, ...]:
+        """The options by which commands find it."""
         ...
 
     def status(self) -> Status: ...
@@ -55,6 +55,8 @@ class LocalReplicator:
     path: Path
     run_dir: Path | None = None
     clock: Callable[[], float] = time.monotonic
+    several: bool = False
+    """The file holds more than this one."""
     _history: tuple[float, LastHour] | None = None
 
     @property
@@ -66,8 +68,10 @@ class LocalReplicator:
         return self.replicator.spec
 
     @property
-    def file(self) -> str:
-        return str(self.path)
+    def options(self) -> tuple[str, ...]:
+        one = ("--name", self.name) if self.several else ()
+        place = ("--run-dir", str(self.run_dir)) if self.run_dir is not None else ()
+        return ("-f", str(self.path), *one, *place)
 
     @property
     def _folder(self) -> RunFolder:

@@ -59,7 +59,13 @@ export async function call(path, body) {
     throw new Refused(0, { name: "NotRunning", message: "the console does not answer",
       fix: "Start `tailrace console`." });
   }
-  const document = await answer.json();
+  let document;
+  try {
+    document = await answer.json();
+  } catch {
+    throw new Refused(answer.status, { name: "InternalError", message: `the console answered ${answer.status}`,
+      fix: "See the log of `tailrace console`." });
+  }
   if (!answer.ok) throw new Refused(answer.status, document);
   return document;
 }
