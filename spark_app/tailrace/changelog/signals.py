@@ -13,7 +13,7 @@ from tailrace.changelog.records.signals import SignalAnswered, SignalReceived
 
 def _received(work: Folding, event: SignalReceived) -> None:
     work.in_record(event.seq, "a signal")
-    if any(event.seq <= seq for seq in list(work.signals)[-1:]):
+    if event.seq <= next(reversed(work.signals), -1):  # one transaction may have a hundred thousand
         work.corrupt(f"a signal at sequence {event.seq}, not above the one before it")
     work.signals[event.seq] = LoggedSignal(signal=event, received_at=work.record.written_at)
 

@@ -21,8 +21,8 @@ WATERMARKS = ("snapshot-window-open", "snapshot-window-close")
 SIGNAL_TABLE = "signal_table"
 """The name of its finding."""
 COLUMNS = 3
-LONGEST = 65_536
-"""Characters of a column: they go into the journal."""
+LONGEST = (255, 255, 65_536)
+"""Characters of each column: they go into the journal, the first two into the status as well, which has bounds."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,10 @@ def signal_row(values: Sequence[str | None]) -> SignalRow | None:
         return wrong_columns(len(values))
     if values[1] in WATERMARKS:
         return None
-    long = [i for i, value in enumerate(values) if value is not None and len(value) > LONGEST]
+    long = [i for i, value in enumerate(values) if value is not None and len(value) > LONGEST[i]]
     if long:
-        return SignalRow(fault=f"column {long[0] + 1} has more than {LONGEST} characters. Fix: Shorten it.")
+        what = f"column {long[0] + 1} has more than {LONGEST[long[0]]} characters"
+        return SignalRow(fault=f"{what}. Fix: Shorten it.")
     return SignalRow(*values)
 
 

@@ -19,7 +19,7 @@ from tailrace.contract.resources import SnapshotRequestSpec
 from tailrace.driver.asking import signals
 from tailrace.driver.asking.control import DriverControl
 from tailrace.driver.asking.signals import Signal, SignalIgnored
-from tailrace.errors import InvalidManifest, Retry
+from tailrace.errors import InvalidManifest, Retry, TailraceError
 from tailrace.snapshot import planner
 from tailrace.sources.signals import WATERMARKS
 
@@ -58,6 +58,19 @@ class Act:
 def act_of(signal: Signal, place: str, control: DriverControl, state: LogState, dialect: str) -> Act:
     """`place`: the identity of the signal, in the ids of its snapshots. `SignalIgnored`: nothing can be done."""
     found = Act(signal, control.name)
+    try:
+        _carry_out(found, place, control, state, dialect)
+    except (SignalIgnored, TailraceError):
+        raise
+    except Exception as error:  # the boundary of one signal: it would come again at every start
+        log.warning("signal %r could not be read", signal.id, exc_info=True)
+        what = f"it could not be read ({type(error).__name__})"
+        raise SignalIgnored(what, "Correct it; report it with the log lines.") from error
+    return found
+
+
+def _carry_out(found: Act, place: str, control: DriverControl, state: LogState, dialect: str) -> None:
+    signal = found.signal
     match signal.type:
         case "execute-snapshot":
             _execute(found, place, state, dialect)
@@ -75,7 +88,6 @@ def act_of(signal: Signal, place: str, control: DriverControl, state: LogState, 
         case _:
             known = ", ".join(signals.TYPES)
             raise SignalIgnored(f"type {signal.type!r} is not supported", f"Use one of {known}.")
-    return found
 
 
 def _execute(found: Act, place: str, state: LogState, dialect: str) -> None:
@@ -151,7 +163,7 @@ def _running(state: LogState) -> Iterator[tuple[str, SnapshotState]]:
     nothing."""
     for snapshot_id, snapshot in state.snapshots.items():
         plan = snapshot.plan
-        reads = not plan.verify and not plan.resync and plan.rewind is None
+        reads = not (plan.verify or plan.resync) and plan.rewind is None
         if snapshot.ended is None and plan.reason == "request" and reads:
             yield snapshot_id, snapshot
 

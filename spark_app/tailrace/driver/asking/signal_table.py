@@ -57,7 +57,8 @@ class TableSignals:
         made, ignored = list[Act](), list[str]()
 
         def act(state: LogState) -> Sequence[Event]:
-            if not any(logged.signal.seq == received.seq for logged in open_signals(state)):
+            logged = state.signals.get(received.seq)
+            if logged is None or logged.answer is not None:
                 made.clear()
                 return ()  # answered by a predecessor that has just ended
             try:
@@ -86,5 +87,5 @@ def open_signals(state: LogState) -> list[LoggedSignal]:
 
 
 def _answer(seq: Seq, outcome: str, messages: Sequence[str]) -> SignalAnswered:
-    text = "; ".join(messages)
+    text = "; ".join(messages).encode("utf-8", "backslashreplace").decode()  # JSON may have halves of characters
     return SignalAnswered.model_validate({"seq": seq, "outcome": outcome, "message": text[:LONGEST_ANSWER]})

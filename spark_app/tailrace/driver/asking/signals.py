@@ -17,11 +17,14 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from tailrace.changelog.state import TableLog
+from tailrace.sources.signals import LONGEST
 
 TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log")
 EXAMPLE = '{"data-collections": ["public.orders"]}'
 LONGEST_CONDITION = 4096
 """Characters; the limit of a SnapshotRequest."""
+MOST_NAMES = 1_000
+"""Data collections, and conditions; the limit of a SnapshotRequest. Each is matched with every table."""
 
 
 class SignalIgnored(Exception):
@@ -47,8 +50,12 @@ class CollectionPattern:
 
     def matches(self, names: Sequence[str]) -> list[bool]:
         """`ArrowInvalid`: it is no expression."""
-        found = pc.match_substring_regex(pa.array(names, pa.string()), rf"\A(?s:{self.pattern})\z")
+        found = pc.match_substring_regex(pa.array(names, pa.string()), self.whole)
         return [bool(one) for one in found.to_pylist()]
+
+    @property
+    def whole(self) -> str:
+        return rf"\A(?s:{self.pattern})\z"
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,8 @@ def signal(named_id: object, kind: object, data: object, where: str) -> Signal:
     """`where`: what has the three."""
     if not isinstance(named_id, str) or not named_id:
         raise SignalIgnored(f"{where} has no id", "Give it a text as its id, which is found again in the log.")
+    if len(named_id) > LONGEST[0]:
+        raise SignalIgnored(f"the id has more than {LONGEST[0]} characters", "Shorten it.")
     if not isinstance(kind, str):
         raise SignalIgnored(f"signal {named_id!r} has no type", f"Add one of {', '.join(TYPES)}.")
     return Signal(named_id, kind, _data(named_id, data))
@@ -116,8 +125,9 @@ def execution(data: Mapping[str, Any], dialect: str) -> Execution:
         raise SignalIgnored("data-collections is missing or empty", "Name the tables to read.")
     given = data.get("additional-conditions")
     given = [] if given is None else given
-    if not isinstance(given, list):
-        raise SignalIgnored("additional-conditions is no list", 'Write [{"data-collection": …, "filter": …}].')
+    if not isinstance(given, list) or len(given) > MOST_NAMES:
+        what = f"additional-conditions is no list of {MOST_NAMES} at most"
+        raise SignalIgnored(what, 'Write [{"data-collection": …, "filter": …}].')
     conditions = [_condition(item, dialect) for item in given]
     of_all = data.get("additional-condition")
     if of_all is not None:
@@ -134,8 +144,9 @@ def _condition(item: object, dialect: str) -> SelectedRows:
 def collections(data: Mapping[str, Any]) -> tuple[CollectionPattern, ...]:
     given = data.get("data-collections")
     given = [] if given is None else given
-    if not isinstance(given, list):
-        raise SignalIgnored("data-collections is no list", 'Write ["schema.table"].')
+    if not isinstance(given, list) or len(given) > MOST_NAMES:
+        what = f"data-collections is no list of {MOST_NAMES} at most"
+        raise SignalIgnored(what, 'Write ["schema.table"], or one expression for several.')
     return tuple(_pattern(item) for item in given)
 
 
@@ -144,8 +155,10 @@ def _pattern(item: object) -> CollectionPattern:
         raise SignalIgnored(f"{item!r} is no name of a data collection", 'Write "schema.table".')
     pattern = CollectionPattern(item.strip())
     try:
-        pc.match_substring_regex(pa.array([""]), pattern.pattern)
-    except pa.ArrowInvalid as error:
+        # Both: `a)|(b` is an expression only with what surrounds it, and `\Qa` only without.
+        for expression in (pattern.pattern, pattern.whole):
+            pc.match_substring_regex(pa.array([""]), expression)
+    except (pa.ArrowInvalid, UnicodeEncodeError) as error:
         raise SignalIgnored(
             f"{item!r} is no regular expression, or one that looks around or back",
             r'Write a name, or an expression such as "public\\.ord.*".',

@@ -30,15 +30,22 @@ def obstacle(connection: Connection, signals: SignalTable) -> Finding | None:
     name = ".".join(map(quoted, signals.place))
     create = f"CREATE TABLE {name} (id {_TYPES[0]}, type {_TYPES[1]}, data {_TYPES[2]})"
     place = f"table_schema = {sql.text(signals.schema_name)} AND table_name = {sql.text(signals.table_name)}"
-    wanted = f"SELECT column_name, data_type FROM information_schema.columns WHERE {place} ORDER BY ordinal_position"
+    wanted = "SELECT column_name, data_type, table_schema, table_name FROM information_schema.columns"
+    wanted += f" WHERE {place} ORDER BY ordinal_position"
     with source_errors("looking at the signal table"):
-        found = [(str(column), str(kind).lower()) for column, kind in execute(connection, wanted)]
+        rows = execute(connection, wanted)
+        found = [(str(column), str(kind).lower()) for column, kind, *_ in rows]
         if not found and hidden(connection, *signals.place):
             user = str(execute(connection, "SELECT CURRENT_USER()")[0][0]).rpartition("@")
             grant = f"GRANT SELECT ON {name} TO {sql.text(user[0])}@{sql.text(user[2])}"
             return _fault(f"{user[0]} has no right on the signal table {signals.name}", f"Run `{grant}`.")
     if not found:
         return _fault(f"the signal table {signals.name} does not exist", f"Run `{create}`.")
+    called = str(rows[0][2]), str(rows[0][3])
+    if called != signals.place:  # the log has the server's name
+        named = ".".join(called)
+        what = f"the signal table {signals.name} is called {named} by the server (lower_case_table_names)"
+        return _fault(what, f"Write source.signalTable: {named}.")
     if len(found) != COLUMNS:
         what = f"the signal table {signals.name} has {len(found)} columns instead of {COLUMNS}: id, type and data"
         return _fault(what, f"Drop it, then run `{create}`.")

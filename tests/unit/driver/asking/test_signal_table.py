@@ -10,8 +10,8 @@ import pytest
 from support.states import keyed, log_state, snapshot, table_log
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records.signals import SignalAnswered, SignalReceived
-from tailrace.changelog.records.snapshots import SnapshotEnded, SnapshotPlanned, SnapshotSuspended
-from tailrace.changelog.records.terms import Seq
+from tailrace.changelog.records.snapshots import PlannedRewind, SnapshotEnded, SnapshotPlanned, SnapshotSuspended
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LoggedSignal, LogState
 from tailrace.driver.asking.control import DriverControl
@@ -134,6 +134,51 @@ def test_snapshots_are_paused_and_resumed_in_the_order_of_the_log() -> None:
     log.received("resume-snapshot", "{}")
     turn(log)
     assert [s.suspended for s in log.state.snapshots.values()] == [False]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"data-collections": ["\ud800"]},
+        {"data-collections": ["\\Qs.t7"]},
+        {"data-collections": ["s.t7"], "additional-condition": "v = '\ud800'"},
+        {"data-collections": ["s.t7"], "additional-condition": "v = " + "(" * 1500 + "1" + ")" * 1500},
+        {"data-collections": ["s.t7"], "additional-conditions": [{"data-collection": "\\Qs", "filter": "v = 1"}]},
+    ],
+    ids=["half of a character", "unended quote", "half in a filter", "deep filter", "unended quote of a condition"],
+)
+def test_a_signal_that_nobody_can_read_is_answered_and_the_next_one_is_carried_out(data: object) -> None:
+    """Else it would end the driver, at each start again: it stands in the journal until it is answered."""
+    log = Log()
+    log.received("execute-snapshot", data)
+    log.received("execute-snapshot", {"data-collections": ["s.t8"]})
+    turn(log)
+    (outcome, message), last = log.answers
+    assert outcome == "ignored" and message and last == ("done", "")
+    assert [p.tables for p in log.plans] == [(8,)]
+
+
+def test_a_failure_inside_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("v")
+
+    log = Log()
+    log.received("execute-snapshot", {"data-collections": ["s.t7"]})
+    monkeypatch.setattr("tailrace.driver.asking.signals.execution", broken)
+    turn(log)
+    assert log.answers[0][0] == "ignored" and "KeyError" in log.answers[0][1]
+
+
+def test_rewinds_are_no_snapshots_to_stop_or_pause() -> None:
+    log = Log()
+    rewind = PlannedRewind(cut="noon", record=RecordNumber(3), asked="cut noon", tables=(7,))
+    plan = SnapshotPlanned(snapshot_id="u", request="back", tables=(), rewind=rewind)
+    log.state = log.state.model_copy(update={"snapshots": {"u": snapshot(plan, 10)}})
+    log.received("pause-snapshot")
+    log.received("stop-snapshot", {})
+    turn(log)
+    (known,) = log.state.snapshots.values()
+    assert known.ended is None and not known.suspended and log.answers == [("done", "")] * 2
 
 
 def test_what_cannot_be_carried_out_is_answered_with_the_fix(told: pytest.LogCaptureFixture) -> None:

@@ -127,12 +127,13 @@ class Decoder:
                 raise Retry(f"a row of relation {relation_id} comes without its description: the log is read again")
             raise pgoutput.UnknownMessage(f"a row of relation {relation_id} that was never described")
         limits = [index for index, _ in forms[1:]] + [len(now.flat.starts)]
-        for (begin, relation), end in zip(forms, limits, strict=True):
-            span = rows[(rows > begin) & (rows < end)]
+        spans = [rows[(rows > begin) & (rows < end)] for (begin, _), end in zip(forms, limits, strict=True)]
+        for (_, relation), span in zip(forms, spans, strict=True):
+            if len(span) and self._has_signals(relation):  # also behind what stops the table, if it is copied
+                now.signals += inserted(now.flat, span)
+        for (begin, relation), end, span in zip(forms, limits, spans, strict=True):
             if not len(span):
                 continue  # never used: it may stem from an aborted subtransaction
-            if self._has_signals(relation):
-                now.signals += inserted(now.flat, span)
             described = any(begin <= index < end for index, _ in announced)
             try:
                 form = self._tables.form_of(relation, int(now.flat.xids[span[-1]]), described)

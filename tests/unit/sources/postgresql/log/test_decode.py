@@ -506,6 +506,18 @@ def test_a_signal_table_that_is_copied_has_its_rows_as_well() -> None:
     assert changes.tables[0].rows.num_rows == 2 and changes.last_seq == 101
 
 
+def test_signals_behind_a_change_that_stops_their_copied_table_are_read_as_well() -> None:
+    reader, tables = decoder(schema("string"), SignalTable("public", "t"))
+    block = signal_block("x", "y", "z")
+    block.add(pg.insert(CAPTURED, ["1", "log", "x"]))
+    for names in (("id", "a", "other"), ("id", "a", "once_more")):
+        block.add(pg.relation(CAPTURED, names, ["id"]))
+        block.add(pg.insert(CAPTURED, ["2", "log", names[2]]))
+    changes = reader.decode(block, 100)
+    assert not tables.is_captured(CAPTURED)
+    assert [e.data for e in changes.events if isinstance(e, SignalReceived)] == ["x", "other", "once_more"]
+
+
 @given(st.binary(max_size=30))
 def test_a_damaged_row_of_the_signal_table_is_refused_by_name(damage: bytes) -> None:
     whole = pg.insert(FOREIGN, ["a", "log", "x"])
