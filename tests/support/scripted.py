@@ -297,7 +297,8 @@ class ScriptedStream:
             for change in (c for c in self.source.database.log[number - 1] if c.table in self._schemas):
                 firsts.setdefault(number, seq)
                 if change.op == "T":
-                    events.append(Truncated(table_id=change.table, seq=seq, transaction=f"{PREFIX}{number}"))
+                    own = f"{PREFIX}{number}"
+                    events.append(Truncated(table_id=change.table, seq=seq, transaction=own, commit_time=now))
                 else:
                     old = {"id": change.old} if change.op == "M" else None
                     lacking = [1] if change.kept else None

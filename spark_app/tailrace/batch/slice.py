@@ -5,7 +5,7 @@ commit. A slice is defined by file names and sequences, so cutting again after a
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
 
@@ -68,6 +68,8 @@ class TableSlice:
     """The target was read whole and is not under repair: it has every row that the log changes."""
     earlier: tuple[ChunkRegistered, ...] = ()
     """Chunks of the same readings that the target has already."""
+    truncated_at: Mapping[Seq, int | None] = field(default_factory=dict)
+    """The commit times of the TRUNCATEs, microseconds since the Unix epoch."""
 
     @property
     def gap_left(self) -> RecordNumber | None:
@@ -126,7 +128,8 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: Rec
         # The table came back since, perhaps with another key: the snapshot that it begins with reads every row.
         applied = replace(applied, holes=frozenset())
     through_seq = _end(log, table, through_record, applied)
-    known = [t.seq for t in table.truncates if t.record <= through_record and t.seq <= through_seq]
+    emptying = [t for t in table.truncates if t.record <= through_record and t.seq <= through_seq]
+    known = [t.seq for t in emptying]
     schema = _schema(table, through_record)
     keeps = schema.table.history is not None  # a TRUNCATE is one more change there
     new = [] if keeps else [seq for seq in known if seq > applied.applied_seq]
@@ -150,6 +153,7 @@ def cut(log: LogState, table_id: int, applied: AppliedState, through_record: Rec
         finished=finished,
         repair=_under_repair(log, table, applied),
         earlier=tuple(c.chunk for c in known_chunks if c.chunk.snapshot_id in readings),
+        truncated_at={t.seq: t.commit_time for t in emptying},
     )
     result = _kept(log, table, result)
     read = table.read_record > max(table.added_record, table.reread_record)

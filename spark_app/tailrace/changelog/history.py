@@ -29,6 +29,12 @@ def _stored(schema: TableSchema) -> TableSchema:
     return schema.model_copy(update={"columns": (*columns, *ADDED), "keyless": True})
 
 
+def taken_name(schema: TableSchema) -> str | None:
+    """A column of the source that would clash with an added one: readers of a lake do not tell `_OP` from `_op`."""
+    added = {column.name for column in ADDED}
+    return next((column.name for column in schema.columns if column.name.lower() in added), None)
+
+
 def is_stored(schema: TableSchema) -> bool:
     return any(column.id < 0 for column in schema.columns)
 

@@ -56,6 +56,7 @@ class LoggedTruncate(Closed):
     seq: Seq
     transaction: str
     written_at: int
+    commit_time: int | None = Field(default=None, exclude_if=is_none)
 
 
 class LoggedSchema(Closed):

@@ -190,7 +190,13 @@ def _truncated(work: Folding, event: Truncated) -> None:
     if table.truncates and table.truncates[-1].seq >= event.seq:
         work.corrupt(f"TRUNCATE of {table.schema.name} at sequence {event.seq}, not above the one before it")
     number, written_at = work.record.number, work.record.written_at
-    truncate = LoggedTruncate(record=number, seq=event.seq, transaction=event.transaction, written_at=written_at)
+    truncate = LoggedTruncate(
+        record=number,
+        seq=event.seq,
+        transaction=event.transaction,
+        written_at=written_at,
+        commit_time=event.commit_time,
+    )
     work.update(table, truncates=table.truncates.append(truncate))
 
 

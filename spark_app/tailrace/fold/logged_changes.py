@@ -39,9 +39,13 @@ def change_rows(work: FoldInput) -> Iterator[pa.Table]:
             yield _rows(work, own, new)
     emptied = [seq for seq in part.truncates if seq > first]
     if emptied:
-        yield _filled(
-            work, len(emptied), {OP: pa.array([TRUNCATED] * len(emptied)), SEQ: pa.array(emptied, pa.int64())}
-        )
+        times = pa.array([part.truncated_at.get(seq) for seq in emptied], pa.timestamp("us", "UTC"))
+        added = {
+            OP: pa.array([TRUNCATED] * len(emptied)),
+            SEQ: pa.array(emptied, pa.int64()),
+            COMMIT_TIME: times.cast(arrow_type("timestamptz")),
+        }
+        yield _filled(work, len(emptied), added)
 
 
 def read_rows(work: FoldInput, chunk: ChunkRegistered, rows: pa.Table) -> pa.Table:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Set
 from contextlib import suppress
 from uuid import UUID
 
-from tailrace.changelog.history import COMMIT_TIME
+from tailrace.changelog.history import taken_name
 from tailrace.changelog.records.terms import History, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ReadRefused
@@ -66,15 +66,15 @@ def filtered(
 
 
 def _without_history(schema: TableSchema) -> ReadRefused | None:
-    """Why no history of the table can be kept; None: it can. Other names of the added columns are the change log's own,
-    and refused as such."""
+    """Why no history of the table can be kept; None: it can."""
     what, name = "options[].history of {} cannot be Changes", schema.name
     if not schema.key_columns:
         fix = "Add a primary key, or set options[].history: Current."
         return ReadRefused(name, f"{what.format(name)}: the table has no key", fix)
-    if any(column.name == COMMIT_TIME for column in schema.columns):
+    taken = taken_name(schema)
+    if taken is not None:
         fix = "Rename the column, leave it out (options[].columns), or set options[].history: Current."
-        return ReadRefused(name, f"{what.format(name)}: it has a column {COMMIT_TIME}", fix)
+        return ReadRefused(name, f"{what.format(name)}: it has a column {taken}", fix)
     return None
 
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable
 
+from tailrace.changelog.history import taken_name
 from tailrace.changelog.records.tables import TableStopped
 from tailrace.changelog.records.terms import Seq, TableSchema
 from tailrace.changelog.segments import LOG_COLUMNS
@@ -35,11 +36,22 @@ def reserved(schema: TableSchema) -> TableStop | None:
     """A column of the table has the name of one that the change log adds to each row."""
     taken = [c.name for c in schema.columns if c.name in LOG_COLUMNS]
     if not taken:
-        return None
+        return _reserved_by_history(schema)
     return ReadRefused(
         schema.name,
         f"column {taken[0]!r} of {schema.name} has a name that the change log reserves",
         "Rename the column, or leave it out with options[].columns.",
+    )
+
+
+def _reserved_by_history(schema: TableSchema) -> TableStop | None:
+    taken = None if schema.history is None else taken_name(schema)
+    if taken is None:
+        return None
+    return ReadRefused(
+        schema.name,
+        f"column {taken!r} of {schema.name} has the name of one that options[].history: Changes adds",
+        "Rename the column, leave it out (options[].columns), or set options[].history: Current.",
     )
 
 

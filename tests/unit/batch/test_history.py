@@ -144,8 +144,25 @@ def test_it_has_every_change_once_through_kills_late_chunks_and_restarts(
     assert present(found) == database.rows(1)
     assert {row["_op"] for row in found} == {"r", "c", "u", "d", "t"} and len(broken) > 4
     check_moments(copy, found, begin)
-    assert all((row["_commit_time"] is None) == (row["_op"] in "rt") for row in found)
+    assert all((row["_commit_time"] is None) == (row["_op"] == "r") for row in found)
     copy.stop()
+
+
+def test_a_moment_without_a_later_change_has_the_rows_of_the_snapshot_and_no_emptied_ones(tmp_path: Path) -> None:
+    """Rows that were read have no time, and a TRUNCATE may be the last change for long."""
+    database = filled("t", "other", rows=3)
+    copy = history_of(tmp_path, database)
+    with copy.running():
+        copy.level()
+        read = datetime.now(UTC)
+        assert at_moment(copy, read) == database.rows(1) != {}
+        database.commit(Change("T", 1))
+        copy.level()
+        emptied = datetime.now(UTC)
+        assert at_moment(copy, emptied) == {} and at_moment(copy, read) == {1: "a1", 2: "a2", 3: "a3"}
+        database.commit(Change("I", 1, 7, "new"))
+        copy.level()
+        assert at_moment(copy, emptied) == {} and at_moment(copy, datetime.now(UTC)) == {7: "new"}
 
 
 def test_a_verification_of_it_is_refused_and_a_new_read_adds_rows(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ReadRefused
 from tailrace.selection.filters import changed, filter_columns, filtered
+from tailrace.sources.stops import reserved
 
 ID = Column(name="id", id=1, source_type="int", type="int32", key=0)
 REGION = Column(name="region", id=2, source_type="text", type="string")
@@ -100,11 +101,14 @@ def test_tables_of_which_no_history_can_be_kept_are_refused_by_name() -> None:
     keyless = SCHEMA.model_copy(update={"columns": (REGION,), "keyless": True})
     _, refused = filtered(keyless, options(None, history="Changes"), texts=())
     assert refused is not None and "of s.t cannot be Changes: the table has no key" in str(refused)
-    taken = Column(name="_commit_time", id=7, source_type="date", type="date")
-    _, refused = filtered(
-        SCHEMA.model_copy(update={"columns": (ID, taken)}), options(None, history="Changes"), texts=()
-    )
-    assert refused is not None and "it has a column _commit_time" in str(refused)
+    for name in ("_commit_time", "_OP"):
+        taken = Column(name=name, id=7, source_type="date", type="date")
+        clashing = SCHEMA.model_copy(update={"columns": (ID, taken)})
+        _, refused = filtered(clashing, options(None, history="Changes"), texts=())
+        assert refused is not None and f"it has a column {name}" in str(refused)
+        added = reserved(clashing.model_copy(update={"history": "Changes"}))
+        assert added is not None and f"column {name!r} of s.t" in str(added), "also one that comes later"
+        assert reserved(clashing) is None
 
 
 def test_a_history_with_a_filter_and_one_that_is_not_built_are_refused_in_the_manifest() -> None:

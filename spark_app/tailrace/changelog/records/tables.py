@@ -125,6 +125,8 @@ class Truncated(Closed):
     seq: Seq
     transaction: str
     """The id's text."""
+    commit_time: int | None = Field(default=None, exclude_if=is_none)
+    """Microseconds since the Unix epoch; None: not known, as in older records."""
 
 
 class TableStopped(Closed):

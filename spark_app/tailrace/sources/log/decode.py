@@ -99,9 +99,10 @@ class BlockEvents:
                 continue  # a value before the change has stopped the table: nothing of the new version is captured
             events.append((index, SchemaChanged(table=schema, seq=Seq(int(firsts[index]) - 1), reread=reread)))
         for index, table_ids in self.truncates:
-            transaction = f"{mark(index).prefix}{mark(index).number}"
+            of = mark(index)
+            known = {"transaction": f"{of.prefix}{of.number}", "commit_time": of.commit_ts}
             for seq, table_id in enumerate(self.truncated(index, table_ids), int(firsts[index])):
-                events.append((index, Truncated(table_id=table_id, seq=Seq(seq), transaction=transaction)))
+                events.append((index, Truncated.model_validate({"table_id": table_id, "seq": seq, **known})))
         for index, place, row in self.signals:
             events.append((index, row.event(Seq(int(firsts[index]) + place))))
         for table_id, (index, error) in self.stops.items():
