@@ -288,7 +288,8 @@ def request_id(request: SnapshotRequest) -> str:
     if request.metadata.uid is not None:
         return request.metadata.uid
     # A field that is not used is left out, or requests from before it existed would be new ones.
-    unused = {name for name in ("resync", "mode", "sample") if getattr(request.spec, name) in (False, "Read", None)}
+    later = ("resync", "mode", "sample", "rewind")
+    unused = {name for name in later if getattr(request.spec, name) in (False, "Read", None)}
     spec = request.spec.model_copy(update={"suspend": False}).model_dump_json(exclude=unused)
     return f"{request.metadata.name}-{hashlib.sha256(spec.encode()).hexdigest()[:12]}"
 

@@ -1,3 +1,4 @@
+import hashlib
 import itertools
 from collections.abc import Sequence
 from random import Random
@@ -190,6 +191,9 @@ def test_a_changed_request_of_the_same_name_is_another_snapshot_a_suspended_one_
 
     assert planner.request_id(request()) == planner.request_id(request(suspend=True))
     assert planner.request_id(request()) != planner.request_id(request(where="x"))
+    first = {"replicator", "tables", "where", "keys", "chunk_rows", "parallelism", "suspend"}
+    text = request().spec.model_dump_json(include=first)
+    assert planner.request_id(request()) == f"r-{hashlib.sha256(text.encode()).hexdigest()[:12]}", "as before upgrades"
 
 
 def test_a_snapshot_ends_when_its_last_table_is_finished_and_fails_when_one_failed() -> None:
