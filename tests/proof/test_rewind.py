@@ -37,7 +37,7 @@ from tailrace.driver.asking.rewind import Rewound
 from tailrace.driver.asking.rewind_requests import RewindRequests
 from tailrace.driver.process.run_dir import RunFolder
 from tailrace.driver.telling.applied_report import Reporter
-from tailrace.errors import RewindRefused
+from tailrace.errors import Retry, RewindRefused
 from tailrace.places import Places
 from tailrace.targets.api import Opening, Runtime
 from tailrace.targets.lake.model import TableCommit, always
@@ -267,6 +267,57 @@ def test_a_running_driver_goes_back_on_request_while_its_target_is_suspended_and
         control.suspended = False
         copy.level()
         assert copy.copied_rows() == copy.source_rows() and copy.driver.faults() == {}, "the same process goes on"
+
+
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
+def test_a_rewind_is_stopped_before_its_tables_are_touched_or_is_carried_out_and_remembered(
+    spark: SparkSession, tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = Rewindable(filled("giro", "savings"), tmp_path, format, spark)
+    with copy.running():
+        copy.cut("noon")
+        write(copy.database, 0)
+        copy.level()
+        present, requests, control = copy.source_rows(), copy.requests(), copy.driver.control
+        control.suspended = True
+        asked(copy, "a", toCut="noon")
+        stands = copy.driver.applier.standing_still
+
+        @contextmanager
+        def slowly() -> Iterator[None]:
+            """A batch is under way, and the request is deleted meanwhile."""
+            with stands():
+                control.stop_snapshot("a")
+                yield
+
+        monkeypatch.setattr(copy.driver.applier, "standing_still", slowly)
+        requests.step()
+        assert told(copy, "a").state == "Stopped" and copy.copied_rows() == present
+        monkeypatch.setattr(copy.driver.applier, "standing_still", stands)
+
+        asked(copy, "b", toCut="noon")
+        found, late = requests._rewinding, list[str]()
+
+        def stopping() -> Any:
+            for verb in (control.stop_snapshot, lambda i: control.suspend_snapshot(i, True)):
+                with pytest.raises(Retry, match="are going back") as raised:
+                    verb("b")
+                late.append(raised.value.fix)
+            return found()
+
+        requests._rewinding, requests._client = stopping, CaptureClient(tmp_path / "nobody", 1)
+        requests.step()
+        assert len(late) == 2 and copy.copied_rows() == copy.held["noon"] != present
+        with pytest.raises(Retry, match="are going back"):
+            control.stop_snapshot("b")
+        control.suspended, requests._client = False, copy.driver.client  # before it could be recorded
+        requests._backoff.due = 0.0
+        requests.step()
+        assert told(copy, "b").state == "Completed" and told(copy, "b").fault is None
+        copy.level()
+        assert copy.copied_rows() == present
+        control.suspended = True
+        refused(copy, r"carried out before, to cut noon", "c", toCut="noon")
 
 
 TABLES = """

@@ -406,8 +406,10 @@ class Applier:
         with self._lock:
             self._standing = True
         try:
-            while begun := self._under_way():
+            while (begun := self._under_way()) and not self._stopping:
                 wait(begun, STAND_SECONDS)
+            if self._stopping:  # what is cancelled then never ends, and nothing is to begin
+                raise Retry("the driver is shutting down")
             yield
         finally:
             with self._lock:

@@ -80,8 +80,9 @@ class Folding:
             self.newest_commits = self.newest_commits.drop(self.newest_commits.find(0, oldest))
         ended = [key for key, snapshot in self.snapshots.items() if snapshot.ended is not None]
         own = [key for key in ended if self.snapshots[key].plan.request is None]
-        rewound = [key for key in ended if self.snapshots[key].is_rewound]
-        requested = [key for key in ended if self.snapshots[key].plan.request is not None and key not in rewound]
+        asked = [key for key in ended if self.snapshots[key].plan.request is not None]
+        rewound = [key for key in asked if self.snapshots[key].is_rewound]
+        requested = [key for key in asked if not self.snapshots[key].is_rewound]
         for key in filter(self._done_with, own[:-KEPT_SNAPSHOTS]):
             self.forgotten_plan = max(self.forgotten_plan, self.snapshots.pop(key).record)
         for key in (*filter(self._done_with, requested[:-KEPT_SNAPSHOTS]), *rewound[:-KEPT_REWINDS]):

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
 from typing import Any, cast
 
 import pytest
@@ -114,6 +114,36 @@ def test_while_all_stands_still_nothing_is_begun_and_what_was_begun_has_ended() 
     loop.offer(9, patience=5)
     assert loop.is_open(7) and progress.of(7).applied_record == 9
     loop.stop()
+
+
+def test_a_driver_that_shuts_down_is_not_waited_for_to_stand_still() -> None:
+    """What its end cancels is never over."""
+    going, met = Event(), list[BaseException]()
+
+    class Slow(Target):
+        @override
+        def apply(self, part: TableSlice) -> AppliedState:
+            going.wait(30)
+            return super().apply(part)
+
+    loop, _ = applier(log(*(table(i, 3) for i in range(1, 8))), {i: Slow() for i in range(1, 8)})
+    loop.offer(9)
+
+    def change() -> None:
+        try:
+            with loop.standing_still():
+                raise AssertionError("it shuts down")
+        except Retry as error:
+            met.append(error)
+
+    changes, ending = Thread(target=change, daemon=True), Thread(target=loop.stop)
+    changes.start()
+    ending.start()
+    time.sleep(0.2)
+    going.set()
+    changes.join(10)
+    ending.join(10)
+    assert len(met) == 1 and not changes.is_alive()
 
 
 def test_an_error_while_an_error_is_told_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:

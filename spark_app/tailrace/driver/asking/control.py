@@ -5,6 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Protocol
 
@@ -237,7 +238,7 @@ class DriverControl:
         keys = partial(self._lookups.keys, snapshot_id, patience=patience)
         made = None
         if body.spec.rewind is not None:
-            return self._rewind(state, snapshot_id, body)
+            return self._rewind(snapshot_id, body)
         if snapshot_id not in state.snapshots:
             if self.suspended and body.spec.mode != "Read":
                 # Its chunks would be read, and then wait for a target that does not move.
@@ -257,11 +258,12 @@ class DriverControl:
         tables = tuple(state.tables[t].schema.name for t in plan.tables if t in state.tables)
         return SnapshotAnswer(id=snapshot_id, record=record, tables=tables)
 
-    def _rewind(self, state: LogState, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer:
-        _, client = self._ready()
+    def _rewind(self, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer:
+        journal, client = self._ready()
         if self.rewinds is None:
             raise Retry("the driver is still starting", "Ask again in a few seconds.")
         with self._lock:
+            state = journal.refresh()  # with the plan of another request of this name, if there was one just now
             known = state.snapshots.get(snapshot_id)
             if known is None:
                 plan = self.rewinds.plan(state, snapshot_id, body)
@@ -335,15 +337,19 @@ class DriverControl:
                     client.append(planner.stopped_unplanned(snapshot_id, body))
                 if self._lookups.withdraw(snapshot_id) or body is not None:
                     return  # it was not planned yet, and is not any more
-            if self._known(snapshot_id).ended is None:
-                client.append([SnapshotEnded(snapshot_id=snapshot_id, outcome="stopped", message=planner.STOPPED)])
+            with self._not_beginning(snapshot_id):
+                if self._known(snapshot_id).ended is None:
+                    client.append([SnapshotEnded(snapshot_id=snapshot_id, outcome="stopped", message=planner.STOPPED)])
 
     def suspend_snapshot(self, snapshot_id: str, suspend: bool) -> None:
         _, client = self._ready()
-        with self._lock:
+        with self._lock, self._not_beginning(snapshot_id):
             known = self._known(snapshot_id)
             if known.ended is None and known.suspended != suspend:
                 client.append([SnapshotSuspended(snapshot_id=snapshot_id, suspended=suspend)])
+
+    def _not_beginning(self, snapshot_id: str) -> AbstractContextManager[None]:
+        return nullcontext() if self.rewinds is None else self.rewinds.not_beginning(snapshot_id)
 
     def _known(self, snapshot_id: str) -> SnapshotState:
         journal, _ = self._ready()

@@ -9,7 +9,9 @@ carries it out again, passing over tables that are there.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
 
 from tailrace.apply.applier import Applier
 from tailrace.apply.progress import Progress, TableProgress
@@ -24,7 +26,7 @@ from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.status import Fault
 from tailrace.contract.units import seconds
 from tailrace.driver.asking.rewind import Rewound, WantedCut, choose, require_lake, restore, versions_at, versions_of
-from tailrace.errors import RewindRefused, Stop, TableStop, TailraceError
+from tailrace.errors import Retry, RewindRefused, Stop, TableStop, TailraceError
 from tailrace.errors.backoff import Backoff
 from tailrace.places import Places
 from tailrace.targets.api import Rewinding
@@ -54,6 +56,12 @@ class RewindRequests:
         self._places, self._rewinding, self._spec = places, rewinding, spec
         self._clock, self._monotonic = clock, monotonic
         self._backoff = Backoff(LONGEST_PAUSE)
+        self._guard = Lock()
+        """Held while a rewind begins, and while one is stopped: it is one or the other."""
+        self._restoring: str | None = None
+        """The rewind whose tables are going back."""
+        self._gone_back = set[str]()
+        """Rewinds whose tables have gone back, which is not recorded yet."""
         self.waits_for: Fault | None = None
         """The obstacle that the last attempt met, and that may go."""
 
@@ -79,14 +87,24 @@ class RewindRequests:
         """Carries out those that were planned."""
         for snapshot_id, snapshot in list(self._journal.state.snapshots.items()):
             wanted = snapshot.plan.rewind
-            if wanted is None or snapshot.ended is not None or snapshot.suspended:
-                continue
-            if not self._backoff.is_waiting(self._monotonic()):
+            if wanted is not None and _is_open(snapshot) and not self._backoff.is_waiting(self._monotonic()):
                 self._carry_out(snapshot_id, wanted)
+
+    @contextmanager
+    def not_beginning(self, snapshot_id: str) -> Iterator[None]:
+        """While this is entered, the rewind does not begin. `Retry`: its tables are going back, and it will be said
+        that they did: a request of its name must not have them go back once more."""
+        with self._guard:
+            if snapshot_id in (self._restoring, *self._gone_back):
+                raise Retry(f"the tables of rewind {snapshot_id} are going back", "Ask again in a few seconds.")
+            yield
 
     def _carry_out(self, snapshot_id: str, wanted: PlannedRewind) -> None:
         try:
-            self._end(snapshot_id, self._outcome(wanted))
+            done = snapshot_id in self._gone_back
+            end = _completed(snapshot_id) if done else self._attempt(snapshot_id, wanted)
+            if end is not None:
+                self._record(end)
         except Stop:
             raise
         except TailraceError as error:
@@ -95,37 +113,56 @@ class RewindRequests:
             self.waits_for = fault_of(error, self._clock())
             self._backoff.failed(self._monotonic())
         else:
+            self._gone_back.discard(snapshot_id)
             self.waits_for = None
             self._backoff.reset()
+        finally:
+            self._restoring = None
 
-    def _outcome(self, wanted: PlannedRewind) -> TailraceError | None:
-        """Why it is refused for good; None: it is done."""
+    def _begun(self, snapshot_id: str) -> bool:
+        """False: it was stopped or paused while the batches under way ended."""
+        with self._guard:
+            known = self._journal.refresh().snapshots.get(snapshot_id)
+            if known is None or not _is_open(known):
+                return False
+            self._restoring = snapshot_id
+            return True
+
+    def _attempt(self, snapshot_id: str, wanted: PlannedRewind) -> SnapshotEnded | None:
+        """Its end; None: it is not to be carried out."""
         try:
-            done = self._rewind(wanted)
-        except (RewindRefused, TableStop) as error:
-            return error
+            with self._applier.standing_still():
+                if not self._begun(snapshot_id):
+                    return None
+                done = self._rewind(wanted)
+                # From here on it is done, whatever becomes of apply.suspend before that is recorded.
+                self._gone_back.add(snapshot_id)
+        except (RewindRefused, TableStop) as refused:
+            log.warning("%s", refused)
+            named = "" if isinstance(refused, RewindRefused) else f"{refused.name}: "
+            why = ReadFailure(message=f"{named}{refused.message}", fix=refused.fix, where="target")
+            return SnapshotEnded(snapshot_id=snapshot_id, outcome="failed", message=why.message, failure=why)
         log.info("%d tables are back at cut %s, record %d", done, wanted.cut, wanted.record)
-        return None
+        return _completed(snapshot_id)
 
     def _rewind(self, wanted: PlannedRewind) -> int:
-        """The number of tables."""
-        with self._applier.standing_still():
-            spec, state = self._spec(), self._journal.refresh()
-            if not spec.apply.suspend:
-                raise RewindRefused(
-                    "apply.suspend was set to false before all tables had gone back",
-                    f"{SUSPEND}, then create another request.",
-                )
-            cut = state.cuts.get(wanted.cut)
-            if cut is None or cut.record != wanted.record:
-                raise RewindRefused(f"cut {wanted.cut} was dropped before the tables had gone back", "Name another.")
-            known = [i for i in wanted.tables if i in state.tables]
-            rewinding = self._rewinding()
-            assert rewinding is not None, "a lake keeps versions"
-            tables, kept = versions_of(state, cut, known), seconds(spec.retention.time)
-            for done in restore(state, cut, tables, rewinding, kept):
-                if isinstance(done, Rewound):
-                    self._opened_again(done, wanted.record)
+        """The number of tables. Everything stands still."""
+        spec, state = self._spec(), self._journal.refresh()
+        if not spec.apply.suspend:
+            raise RewindRefused(
+                "apply.suspend was set to false before all tables had gone back",
+                f"{SUSPEND}, then create another request.",
+            )
+        cut = state.cuts.get(wanted.cut)
+        if cut is None or cut.record != wanted.record:
+            raise RewindRefused(f"cut {wanted.cut} was dropped before the tables had gone back", "Name another.")
+        known = [i for i in wanted.tables if i in state.tables]
+        rewinding = self._rewinding()
+        assert rewinding is not None, "a lake keeps versions"
+        tables, kept = versions_of(state, cut, known), seconds(spec.retention.time)
+        for done in restore(state, cut, tables, rewinding, kept):
+            if isinstance(done, Rewound):
+                self._opened_again(done, wanted.record)
         return len(tables)
 
     def _opened_again(self, done: Rewound, record: RecordNumber) -> None:
@@ -136,19 +173,19 @@ class RewindRequests:
         now = TableProgress(at.applied_seq, record, at.applied_record, at.holes, counters)
         self._progress.put(done.table_id, now)
 
-    def _end(self, snapshot_id: str, refused: TailraceError | None) -> None:
-        known = self._journal.refresh().snapshots.get(snapshot_id)
-        if known is None or known.ended is not None:
-            return  # stopped meanwhile
-        if refused is None:
-            end = SnapshotEnded(snapshot_id=snapshot_id, outcome="completed")
-        else:
-            log.warning("%s", refused)
-            named = "" if isinstance(refused, RewindRefused) else f"{refused.name}: "
-            why = ReadFailure(message=f"{named}{refused.message}", fix=refused.fix, where="target")
-            end = SnapshotEnded(snapshot_id=snapshot_id, outcome="failed", message=why.message, failure=why)
-        self._client.append([end])
-        self._journal.refresh()
+    def _record(self, end: SnapshotEnded) -> None:
+        known = self._journal.refresh().snapshots.get(end.snapshot_id)
+        if known is not None and known.ended is None:
+            self._client.append([end])
+            self._journal.refresh()
+
+
+def _completed(snapshot_id: str) -> SnapshotEnded:
+    return SnapshotEnded(snapshot_id=snapshot_id, outcome="completed")
+
+
+def _is_open(snapshot: SnapshotState) -> bool:
+    return snapshot.ended is None and not snapshot.suspended
 
 
 def is_same(known: SnapshotState, body: SnapshotBody) -> bool:

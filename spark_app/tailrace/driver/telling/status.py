@@ -10,7 +10,7 @@ from functools import cached_property
 from tailrace.apply.progress import TableProgress
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.dropped import due
-from tailrace.changelog.logged import Verified, converging
+from tailrace.changelog.logged import KEPT_SNAPSHOTS, Verified, converging
 from tailrace.changelog.records.snapshots import ComparisonResult, PlannedRewind, ReadFailure
 from tailrace.changelog.records.terms import Position, RecordNumber
 from tailrace.changelog.state import LoggedSignal, LogState, SnapshotState, TableLog
@@ -110,7 +110,7 @@ def assemble(at: Moment) -> Status:
         tables_replicating=sum(t.state == "REPLICATING" for t in tables),
         tables_failing=len(failing),
         tables=tables,
-        snapshots=tuple(_snapshot(at, s) for s in at.log.snapshots.values()),
+        snapshots=tuple(_snapshot(at, s) for s in _shown(at.log)),
         dropping=_dropping(at),
         assessment=at.assessment,
         cuts=_cuts(at.log),
@@ -309,6 +309,13 @@ def lag(state: LogState, log: TableLog, applied_record: RecordNumber, now: float
 def converging_since(log: TableLog, applied_record: RecordNumber) -> float | None:
     """See `TableStatus`."""
     return min((cascaded.since / 1e6 for cascaded in converging(log, applied_record)), default=None)
+
+
+def _shown(log: LogState) -> list[SnapshotState]:
+    """Without old rewinds, which the log remembers by their names, each with all its tables."""
+    rewound = [snapshot.plan.snapshot_id for snapshot in log.snapshots.values() if snapshot.is_rewound]
+    old = frozenset(rewound[:-KEPT_SNAPSHOTS])
+    return [snapshot for snapshot_id, snapshot in log.snapshots.items() if snapshot_id not in old]
 
 
 def _snapshot(at: Moment, snapshot: SnapshotState) -> SnapshotStatus:

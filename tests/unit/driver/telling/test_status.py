@@ -16,8 +16,15 @@ from tailrace import logs
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.append_list import AppendList
+from tailrace.changelog.logged import KEPT_SNAPSHOTS
 from tailrace.changelog.packed import PackedRows
-from tailrace.changelog.records.snapshots import ReadFailure, SnapshotEnded, SnapshotPlanned, SnapshotTableFinished
+from tailrace.changelog.records.snapshots import (
+    PlannedRewind,
+    ReadFailure,
+    SnapshotEnded,
+    SnapshotPlanned,
+    SnapshotTableFinished,
+)
 from tailrace.changelog.records.tables import TableStopped
 from tailrace.changelog.records.terms import Position, RecordNumber, Seq
 from tailrace.changelog.state import (
@@ -157,6 +164,18 @@ def test_a_snapshot_that_failed_is_shown_to_whoever_asked_for_it() -> None:
     assert display.line(status).endswith("snapshot again failed")
     text = shown(status, 160)
     assert "snapshot again failed (source) ReadRefused: column regio does not exist. Fix: Correct where." in text
+
+
+def test_of_many_rewinds_the_newest_are_shown() -> None:
+    """The log remembers a thousand, so that none is repeated."""
+    rewind = PlannedRewind(cut="noon", record=RecordNumber(3), asked="cut noon", tables=(7,))
+    plans = [SnapshotPlanned(snapshot_id=f"r{n}", request=f"back{n}", tables=(), rewind=rewind) for n in range(60)]
+    known = {
+        plan.snapshot_id: of_plan(plan, ended=SnapshotEnded(snapshot_id=plan.snapshot_id, outcome="completed"))
+        for plan in plans
+    }
+    status = assemble(moment(log(table(7)).model_copy(update={"snapshots": known})))
+    assert [s.id for s in status.snapshots] == [f"r{n}" for n in range(60 - KEPT_SNAPSHOTS, 60)]
 
 
 def ended(name: str | None, *tables: str, state: SnapshotWord, reason: str = "initial") -> SnapshotStatus:
