@@ -45,7 +45,9 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Py
 
 
 def passed(run: pytest.Pytester, *arguments: str) -> set[str]:
-    lines = run.runpytest_inprocess("-v", "-p", "no:xdist", *arguments).outlines
+    result = run.runpytest_inprocess("-v", "-p", "no:xdist", *arguments)
+    lines = result.outlines
+    assert result.ret == 0, result.parseoutcomes()
     return {line.partition("::")[2].partition(" ")[0] for line in lines if " PASSED " in line}
 
 
