@@ -1,7 +1,7 @@
 """Tables that go back to a cut hold what the source held then, and are equal again after the next start.
 
-All of Tailrace in one process; the command by itself, and killed, for Delta, which needs no JVM for it. Whole drivers:
-`tests/soak/test_soak_rewind.py`.
+All of Tailrace in one process; the command by itself, and killed, for Delta, which needs no JVM for it. A whole driver
+is killed while it carries out a request. Whole drivers throughout: `tests/soak/test_soak_rewind.py`.
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,10 @@ from demo.compare import READERS
 from support.database_copies import settle
 from support.pipeline import Pipeline, lake
 from support.postgres import PostgresServer
+from support.proof.harness import SMALL, Begin
 from support.proof.process import ENVIRONMENT, forked
 from support.resources import replicator as document_of
-from support.rewinding import Rewindable, await_cut, keeper, rewound
+from support.rewinding import Rewindable, await_cut, keeper, requests_of, rewound
 from support.scripted import N
 from support.scripted_database import Change, Database
 from support.scripted_runs import by_key, filled
@@ -31,6 +32,7 @@ from tailrace.capture.client import CaptureClient, CaptureGone
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.contract.driver import SnapshotBody
+from tailrace.contract.manifest import load as load_manifest
 from tailrace.contract.resources import Replicator, SnapshotRequestSpec
 from tailrace.contract.status import RewindStatus, SnapshotStatus
 from tailrace.driver.asking.rewind import Rewound
@@ -178,7 +180,7 @@ def test_a_version_that_is_gone_or_of_other_columns_is_refused_and_nothing_touch
     assert copy.copied_rows() == present
 
 
-def asked(copy: Rewindable, ident: str, name: str = "back", **rewind: object) -> SnapshotStatus:
+def asked(copy: Pipeline, ident: str, name: str = "back", **rewind: object) -> SnapshotStatus:
     """What the driver says of the request after it has taken it."""
     spec = {"replicator": copy.driver.control.name, "tables": ["*.*"], "mode": "Rewind", "rewind": rewind}
     body = SnapshotBody(name=name, spec=SnapshotRequestSpec.model_validate(spec))
@@ -187,12 +189,12 @@ def asked(copy: Rewindable, ident: str, name: str = "back", **rewind: object) ->
     return told(copy, ident)
 
 
-def told(copy: Rewindable, ident: str) -> SnapshotStatus:
+def told(copy: Pipeline, ident: str) -> SnapshotStatus:
     (found,) = (snapshot for snapshot in copy.driver.control.status().snapshots if snapshot.id == ident)
     return found
 
 
-def refused(copy: Rewindable, said: str, ident: str, name: str = "back", **rewind: object) -> None:
+def refused(copy: Pipeline, said: str, ident: str, name: str = "back", **rewind: object) -> None:
     with pytest.raises(RewindRefused, match=said) as raised:
         asked(copy, ident, name, **rewind)
     assert raised.value.fix and ident not in copy.driver.journal.refresh().snapshots
@@ -380,6 +382,74 @@ def test_a_table_that_is_read_again_for_a_truncate_cannot_go_back_before_it_and_
     with pipeline.running():
         settle(pipeline)
         assert {name: rows(name) for name in first} == emptied
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("seam", "back"), turns(("rewind.before-tables", 0), ("rewind.after-table", 1), ("rewind.before-end", 2))
+)
+def test_a_driver_killed_in_a_rewind_by_request_is_followed_by_one_that_carries_it_out_once(
+    prove: Begin, postgres: PostgresServer, spark: SparkSession, seam: str, back: int
+) -> None:
+    """`back`: the number of tables that have gone back when it is killed. A whole driver is killed; those before and
+    after it are in this process."""
+    names = ("plain", "long")
+    proof = prove("delta", seed=1, rows=SMALL, tables={"include": [f"public.{name}" for name in names]})
+    postgres.execute(TABLES)
+    for name in names:
+        postgres.execute(FILL.format(name))
+    replicator = load_manifest(proof.deployment.manifest).replicator(None)
+    document = replicator.model_dump(mode="json", by_alias=True)
+    source = sources.open(replicator.spec.source, "tailrace test")
+    copy = Pipeline(document, source, proof.deployment.folder, lake(replicator, spark))
+
+    def rows() -> dict[str, Any]:
+        folder = proof.deployment.lake / "public"
+        return {name: by_key(READERS["delta"](folder / name).select(["id", "v"])) for name in names}
+
+    def versions() -> list[int]:
+        folder = proof.deployment.lake / "public"
+        return [max(int(path.stem) for path in (folder / name / "_delta_log").glob("*[0-9].json")) for name in names]
+
+    with copy.running():
+        settle(copy)
+        cuts = keeper(copy)
+        cuts.make("noon")
+        await_cut(copy, cuts, "noon")
+        held = rows()
+        for name in names:
+            postgres.execute(f"DELETE FROM public.{name} WHERE id < 4")
+        settle(copy)
+        assert rows() != held
+        before = versions()
+        requests_of(copy, spark)
+        copy.driver.control.suspended = True
+        assert asked(copy, "a", toCut="noon").state == "Pending"
+
+    proof.deployment.spec["apply"] = {"suspend": True}
+    run = proof.deployment.start(seams=f"{seam}=kill")
+    assert run.wait(240) != 0 and list(proof.deployment.marks.iterdir()), run.tail()
+    assert sum(versions()) - sum(before) == back
+    assert sum(rows()[name] == held[name] for name in names) == back
+    proof.deployment.close()  # the node is gone, and capture with it
+    postgres.execute("UPDATE public.plain SET v = 70 WHERE id = 7")
+
+    with copy.running():
+        requests, control = requests_of(copy, spark), copy.driver.control
+        control.suspended = True
+        assert told(copy, "a").state == "Pending"
+        for _ in range(2):
+            requests.step()
+            copy.driver.journal.refresh()
+            done = told(copy, "a")
+            assert (done.state, done.tables_done, done.fault) == ("Completed", 2, None)
+            assert rows() == held and versions() == [version + 1 for version in before]
+        assert asked(copy, "a", toCut="noon").state == "Completed", "the same request again"
+        refused(copy, r"carried out before, to cut noon", "b", toCut="noon")
+        control.suspended = False
+        settle(copy)
+        requests.step()
+        assert not proof.differences(*(f"public.{name}" for name in names))
 
 
 @contextmanager

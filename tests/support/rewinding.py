@@ -43,24 +43,7 @@ class Rewindable(Copy):
         await_cut(self, made, name)
 
     def requests(self) -> RewindRequests:
-        """Those of the running driver."""
-        driver, replicator = self.driver, self.replicator
-        places, run = Places(replicator.spec), Runtime(self.storage, always, lambda: self.spark, "memory")
-
-        def spec() -> ReplicatorSpec:
-            apply = replicator.spec.apply.model_copy(update={"suspend": driver.control.suspended})
-            return replicator.spec.model_copy(update={"apply": apply})
-
-        made = driver.control.rewinds = RewindRequests(
-            driver.journal,
-            driver.client,
-            driver.applier,
-            driver.progress,
-            places=places,
-            rewinding=lambda: places.target.rewinding(run),
-            spec=spec,
-        )
-        return made
+        return requests_of(self, self.spark)
 
     def source_rows(self) -> list[Rows]:
         return [self.database.rows(number) for number in range(1, len(self.database.names) + 1)]
@@ -86,6 +69,27 @@ def rewound(
 ) -> Iterator[LoggedCut | Rewound]:
     replicator = pipeline.replicator
     return rewinding.rewind(replicator, Places(replicator.spec), spark, WantedCut(**moment), patterns or ("*.*",))
+
+
+def requests_of(pipeline: Pipeline, spark: SparkSession) -> RewindRequests:
+    """Those of the running driver."""
+    driver, replicator = pipeline.driver, pipeline.replicator
+    places, run = Places(replicator.spec), Runtime(pipeline.storage, always, lambda: spark, "memory")
+
+    def spec() -> ReplicatorSpec:
+        apply = replicator.spec.apply.model_copy(update={"suspend": driver.control.suspended})
+        return replicator.spec.model_copy(update={"apply": apply})
+
+    made = driver.control.rewinds = RewindRequests(
+        driver.journal,
+        driver.client,
+        driver.applier,
+        driver.progress,
+        places=places,
+        rewinding=lambda: places.target.rewinding(run),
+        spec=spec,
+    )
+    return made
 
 
 def keeper(pipeline: Pipeline) -> CutKeeper:

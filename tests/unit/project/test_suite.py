@@ -28,6 +28,7 @@ DRIVERS = {
     "proof/test_mysql_seams.py",
     "proof/test_new_copy.py",
     "proof/test_repairs_spark.py",
+    "proof/test_rewind.py",
     "proof/test_seams.py",
 }
 """Files that start `tailrace run` as processes: 10 CPU seconds each time, and 20 with what waits for it."""

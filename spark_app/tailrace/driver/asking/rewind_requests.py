@@ -29,6 +29,7 @@ from tailrace.driver.asking.rewind import Rewound, WantedCut, choose, require_la
 from tailrace.errors import Retry, RewindRefused, Stop, TableStop, TailraceError
 from tailrace.errors.backoff import Backoff
 from tailrace.places import Places
+from tailrace.seams import seam
 from tailrace.targets.api import Rewinding
 
 log = logging.getLogger(__name__)
@@ -134,6 +135,7 @@ class RewindRequests:
             with self._applier.standing_still():
                 if not self._begun(snapshot_id):
                     return None
+                seam("rewind.before-tables")
                 done = self._rewind(wanted)
                 # From here on it is done, whatever becomes of apply.suspend before that is recorded.
                 self._gone_back.add(snapshot_id)
@@ -176,6 +178,8 @@ class RewindRequests:
     def _record(self, end: SnapshotEnded) -> None:
         known = self._journal.refresh().snapshots.get(end.snapshot_id)
         if known is not None and known.ended is None:
+            # Dying here, too: the next driver finds all tables there, and records it.
+            seam("rewind.before-end")
             self._client.append([end])
             self._journal.refresh()
 
