@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from tailrace.contract.driver import Problem
 from tailrace.contract.resources import SnapshotRequestSpec
 from tailrace.contract.status import SnapshotStatus, SnapshotTableProgress
+from tailrace.contract.units import counted
 from tailrace.errors import error_line
 from tailrace_operator.decide import summary
 from tailrace_operator.decide.desired import faults
@@ -61,6 +62,7 @@ FORGOTTEN_SECONDS = 60.0
 WAIT_SECONDS = 60.0
 """Without a driver; the Replicator's status wakes it earlier."""
 IDLE_SECONDS, SOON_SECONDS = 600.0, 3.0
+CANCELLED = "Stopped on request, by `tailrace stop`, the console or a signal."
 Assessed = tuple[RequestState, Readiness]
 
 
@@ -98,7 +100,7 @@ def _offer(observed: ObservedRequest, spec: SnapshotRequestSpec) -> Decision[Sna
     update: dict[str, Any] = {"rows_per_second": 0.0, "estimated_end": None}
     if not _driver_takes(observed):
         return _write(observed, state, readiness, update, again=WAIT_SECONDS)
-    if _before_pause(observed, spec):
+    if _before_pause(observed, spec) is not None:
         return _write(observed, state, readiness, update, again=SOON_SECONDS)
     if answer is not None and answer.record is not None:
         update["record"] = answer.record
@@ -116,11 +118,15 @@ def _driver_takes(observed: ObservedRequest) -> bool:
     return observed.driver.silent_since is None and reported.state != "Starting" and reported.tables_total > 0
 
 
-def _before_pause(observed: ObservedRequest, spec: SnapshotRequestSpec) -> bool:
-    """True while a driver that is to suspend its target, as a rewind needs it, does not know that yet."""
+def _before_pause(observed: ObservedRequest, spec: SnapshotRequestSpec) -> str | None:
+    """The obstacle that a rewind waits for: its driver must work by the Replicator as it is now, since the request may
+    have been applied together with the `apply.suspend` that it needs, and must have suspended its target for that."""
     reported = observed.driver.status
-    pauses = spec.rewind is not None and observed.target_suspended
-    return pauses and reported is not None and not reported.apply.suspended
+    if spec.rewind is None or reported is None:
+        return None
+    if summary.lacks_spec(observed.driver, observed.replicator_generation):
+        return f"take over generation {observed.replicator_generation}"
+    return "suspend its target" if observed.target_suspended and not reported.apply.suspended else None
 
 
 def _waiting(observed: ObservedRequest, spec: SnapshotRequestSpec) -> Assessed:
@@ -135,8 +141,8 @@ def _waiting(observed: ObservedRequest, spec: SnapshotRequestSpec) -> Assessed:
     if not _driver_takes(observed):
         text = f"waiting for the driver of Replicator {spec.replicator!r}."
         return state, Readiness("False", Reason.REPLICATOR_NOT_READY, text, progress=True)
-    if _before_pause(observed, spec):
-        text = f"waiting for the driver of Replicator {spec.replicator!r} to suspend its target."
+    if (pause := _before_pause(observed, spec)) is not None:
+        text = f"waiting for the driver of Replicator {spec.replicator!r} to {pause}."
         return state, Readiness("False", Reason.REPLICATOR_NOT_READY, text, progress=True)
     problem = observed.answer.problem if observed.answer is not None else None
     text = f"{problem.name}: {problem.message}" if problem is not None else "the driver is accepting the request."
@@ -184,7 +190,7 @@ def _assess(found: SnapshotStatus, executors_missing: str) -> Assessed:
             what = "snapshot" if found.rewind is None else "rewind"
             return "Failed", Readiness("False", Reason.FAILED, why or f"the {what} failed.", stuck=True)
         case "Stopped":
-            return "Cancelled", Readiness("False", Reason.CANCELLED, "Stopped by `tailrace stop`.", stuck=True)
+            return "Cancelled", Readiness("False", Reason.CANCELLED, CANCELLED, stuck=True)
         case "Paused":
             return "Paused", Readiness("True", Reason.PAUSED, "Paused; rows already read are kept.")
         case "Pending":
@@ -197,19 +203,22 @@ def _completed(found: SnapshotStatus) -> str:
     if found.rewind is not None:
         moment = f"cut {found.rewind.cut} (record {found.rewind.record})"
         stay = "they stay there while the Replicator's apply.suspend is true"
-        return f"Rewound: {found.tables_done} tables are back at {moment}; {stay}."
+        tables = counted(found.tables_done, "table is", "tables are")
+        return f"Rewound: {tables} back at {moment}; {stay}."
     if not found.verify:
         return "Snapshot completed."
     wrong = [table for table in found.tables if table.compared is not None and table.compared.differences]
     if not wrong:
         undecided = sum(table.compared.undecided for table in found.tables if table.compared is not None)
         if undecided:
-            return f"Verified: no row differs; {undecided} rows changed meanwhile and were not decided."
+            rows = counted(undecided, "row that changed meanwhile was", "rows that changed meanwhile were")
+            return f"Verified: no row differs; {rows} not decided."
         return (
             "Verified: every row is equal." if found.sample is None else "Verified: every row of the sample is equal."
         )
     names = ", ".join(table.name for table in wrong[:MAX_WORST])
-    return f"Verified: {_differences(found)} rows are not the source's, in {names}."
+    rows = counted(_differences(found), "row is", "rows are")
+    return f"Verified: {rows} not the source's, in {names}."
 
 
 def _differences(found: SnapshotStatus) -> int:

@@ -28,7 +28,7 @@ from tailrace_operator.observe.model import (
 )
 from tailrace_operator.resources import hashing, names, references, settings
 from tailrace_operator.status.load import load
-from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
+from tailrace_operator.status.models import FINAL, ReplicatorStatus, SnapshotRequestStatus
 
 Document = dict[str, Any]
 REFUSED_SECONDS = 1800.0
@@ -179,6 +179,9 @@ class Gatherer:
         spec = document.get("spec", {})
         name = str(spec.get("replicator", ""))
         parent = self._index.get(ObjectKey("Replicator", key.namespace, name))
+        status = load(SnapshotRequestStatus, document.get("status"))
+        if parent is not None and spec.get("mode") == "Rewind" and status.state not in FINAL:
+            parent = await self._as_it_is(key.namespace, name)
         alive = parent is not None and "deletionTimestamp" not in parent["metadata"]
         driver = await self._ask_for(key.namespace, name) if alive else ObservedDriver()
         entries = driver.status.snapshots if driver.status is not None else ()
@@ -186,15 +189,23 @@ class Gatherer:
             now=self._clock(),
             meta=meta,
             spec=spec,
-            status=load(SnapshotRequestStatus, document.get("status")),
+            status=status,
             replicator=alive,
             replicator_idle=_idle(parent) if parent is not None else None,
             target_suspended=parent is not None and parent.get("spec", {}).get("apply", {}).get("suspend") is True,
+            replicator_generation=parse.meta(parent).generation if parent is not None else 0,
             executors_missing=_executors_missing(parent) if parent is not None else "",
             driver=driver,
             snapshot=next((s for s in entries if s.id == meta.uid), None),
             answer=self._memory.answers.get(meta.uid),
         )
+
+    async def _as_it_is(self, namespace: str, name: str) -> Document | None:
+        """The Replicator by a read of its own; None: it is gone."""
+        try:
+            return await self._kube.call("GET", Where("Replicator", namespace, name))
+        except ApiNotFound:
+            return None
 
     async def _ask_for(self, namespace: str, replicator: str) -> ObservedDriver:
         pods = self._pods(ObjectKey("Replicator", namespace, replicator))["driver"]

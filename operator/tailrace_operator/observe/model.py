@@ -274,6 +274,9 @@ class ObservedRequest:
     """The reason why no driver is meant to run: suspended, or stopped after an error."""
     target_suspended: bool = False
     """The Replicator's `apply.suspend`."""
+    replicator_generation: int = 0
+    """The generation of a rewind's Replicator, as the API server has it now: the index may lag behind one
+    that was applied together with the request."""
     executors_missing: str = ""
     """The reason why none of the Replicator's executors runs; empty: one does, or none is requested."""
     driver: ObservedDriver = ObservedDriver()

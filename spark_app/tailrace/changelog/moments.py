@@ -4,6 +4,7 @@ Asked by the command line for `--stop-at`. The state forgets the times of what i
 newest back.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -13,6 +14,8 @@ from tailrace.storage.store import NotFound, Storage
 
 SKEW = 60_000_000
 """Microseconds by which a commit may have an earlier time than one before it in the log."""
+FEW = 16
+"""Records that are not worth a bisection."""
 
 
 @dataclass(frozen=True)
@@ -29,23 +32,66 @@ class RecordAt:
 def record_at(storage: Storage, end: RecordNumber, moment: datetime) -> RecordAt:
     """`end`: the newest record."""
     until = int(moment.timestamp() * 1e6)
+    looked_at = _Looked(storage)
     later: RecordNumber | None = None
-    oldest: int | None = None
-    newest: int | None = None
-    for number in range(end, -1, -1):
-        try:
-            times = read_record(storage, RecordNumber(number)).commit_time
-        except NotFound:
-            return RecordAt(None, oldest, newest)
+    for number in range(_start(looked_at, end, until), -1, -1):
+        times = looked_at.times(number)
+        if times is GONE:
+            return RecordAt(None, looked_at.oldest, looked_at.newest)
         if times is None:
             continue
-        oldest = times[0] if oldest is None else min(oldest, times[0])
-        newest = times[1] if newest is None else max(newest, times[1])
         if times[1] > until:
             later = RecordNumber(number)
         elif times[1] < until - SKEW:
             break
-    return RecordAt(None if later is None else RecordNumber(later - 1), oldest, newest)
+    return RecordAt(None if later is None else RecordNumber(later - 1), looked_at.oldest, looked_at.newest)
+
+
+GONE = (-1, -1)
+"""Stands for the times of a record that is no longer there."""
+
+
+class _Looked:
+    """Reads the times of records, and keeps the oldest and the newest of them."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self.oldest: int | None = None
+        self.newest: int | None = None
+
+    def times(self, number: int) -> tuple[int, int] | None:
+        """The times of its oldest and newest commit; None: it has none."""
+        try:
+            times = read_record(self._storage, RecordNumber(number)).commit_time
+        except NotFound:
+            return GONE
+        if times is not None:
+            self.oldest = times[0] if self.oldest is None else min(self.oldest, times[0])
+            self.newest = times[1] if self.newest is None else max(self.newest, times[1])
+        return times
+
+
+def _start(looked_at: _Looked, end: int, until: int) -> int:
+    """A record from which it is enough to look back: the newest, or one all of whose followers are later than `until`,
+    as near to it as a bisection comes."""
+    low, high = -1, end
+    while high - low > FEW:
+        near = ((n, times) for n in _around(low, high) if (times := looked_at.times(n)) is not None)
+        number, times = next(near, ((low + high) // 2, GONE))
+        if times[0] > until + SKEW:
+            high = number
+        else:
+            low = number
+    return high
+
+
+def _around(low: int, high: int) -> Iterator[int]:
+    """The middle and, should it be of a time without commits, others ever farther from it."""
+    middle, away = (low + high) // 2, 1
+    yield middle
+    while away < high - middle:
+        yield from (number for number in (middle + away, middle - away) if low < number < high)
+        away *= 2
 
 
 def text(microseconds: int) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from tailrace.contract.driver import TableReport, VerificationReport
+from tailrace.contract.units import counted
 
 SHOWN = 20
 """Differences of a table that are printed; `--json` has more."""
@@ -15,24 +16,26 @@ def lines(found: VerificationReport) -> Iterator[str]:
         yield f"a sample of {100 * found.sample:g}%: rows that only the target has were not looked for"
     if found.repairs:
         left = f", {found.repairs_left} under way" if found.repairs_left else ""
-        yield f"rows that differ are read again: {found.repairs} snapshots{left}"
+        yield f"rows that differ are read again: {counted(found.repairs, 'snapshot', 'snapshots')}{left}"
 
 
 def _table(table: TableReport) -> Iterator[str]:
     result = table.compared
+    rows = counted(result.rows, "row", "rows")
     if table.fault is not None:
         yield f"{table.name}: not verified: {table.fault.name}: {table.fault.message}"
     elif not table.finished:
-        yield f"{table.name}: not verified, {result.rows} rows compared"
+        yield f"{table.name}: not verified, {rows} compared"
     elif not result.differences:
-        yield f"{table.name}: equal, {result.rows} rows"
+        yield f"{table.name}: equal, {rows}"
     else:
         counts = f"{result.missing} missing, {result.extra} extra, {result.different} different"
-        yield f"{table.name}: NOT EQUAL, {result.rows} rows: {counts}"
+        yield f"{table.name}: NOT EQUAL, {rows}: {counts}"
     if result.undecided:
-        yield f"  {result.undecided} rows changed meanwhile and were not decided: verify again"
+        undecided = counted(result.undecided, "row that changed meanwhile was", "rows that changed meanwhile were")
+        yield f"  {undecided} not decided: verify again"
     for column in result.columns:
-        yield f"  column {column.column} differs in {column.rows} rows"
+        yield f"  column {column.column} differs in {counted(column.rows, 'row', 'rows')}"
     for row in table.differences[:SHOWN]:
         yield f"  {row.kind} {row.key}" + (f": {', '.join(row.columns)}" if row.columns else "")
     if len(table.differences) > SHOWN:

@@ -39,6 +39,11 @@ def size(memory: str) -> int:
     return int(number) * _SIZES[unit]
 
 
+def counted(number: int, one: str, many: str) -> str:
+    """`1 row`, `2,000 rows`."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
 def size_text(count: float) -> str:
     """Bytes as people read them: `512 bytes`, `3 KiB`, `1.5 GiB`. What is more than nothing is never shown as 0."""
     if count < 1024:

@@ -17,6 +17,7 @@ from tailrace.changelog.logged import LoggedCascade
 from tailrace.changelog.records.snapshots import SnapshotPlanned
 from tailrace.changelog.records.terms import Key, Position, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
+from tailrace.contract.units import counted
 from tailrace.driver.telling.status import unread
 from tailrace.errors import Retry
 from tailrace.snapshot import planner
@@ -82,7 +83,9 @@ class OnceCheck:
             return Verdict(False, f"{len(pending)} tables have rows that are still to be read again")
         names = [t.schema.name for t in failed] + [f"snapshot {name}" for name in self._failed_snapshots(state)]
         names += [f"snapshot {s.plan.request or s.plan.snapshot_id} (paused)" for s in _under_way(state) if s.suspended]
-        withheld = tuple(f"{healthy[i].schema.name} ({len(p.holes)} rows)" for i, p in now.items() if p.holes)
+        withheld = tuple(
+            f"{healthy[i].schema.name} ({counted(len(p.holes), 'row', 'rows')})" for i, p in now.items() if p.holes
+        )
         return Verdict(True, failed=tuple(names), withheld=withheld)
 
     def _waits(self, state: LogState, open_requests: int, refused: Mapping[int, RecordNumber]) -> str:

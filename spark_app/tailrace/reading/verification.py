@@ -23,6 +23,7 @@ from tailrace.changelog.records.snapshots import (
 )
 from tailrace.changelog.records.terms import Key, RecordNumber
 from tailrace.changelog.state import SnapshotState, SnapshotTable, TableLog
+from tailrace.contract.units import counted
 from tailrace.errors import LogTrimmed, NotVerified, Retry, TailraceError
 from tailrace.fold.comparison import Compared
 from tailrace.reading.steps import TargetNotOpen, Tools
@@ -99,9 +100,11 @@ def finish(tools: Tools, client: CaptureClient, run: TableRun) -> None:
 
 def summary(found: ComparisonResult) -> str:
     if not found.differences:
-        text = f"{found.rows} rows are equal"
+        text = f"{counted(found.rows, 'row is', 'rows are')} equal"
     else:
-        text = f"{found.rows} rows compared, {found.missing} missing in the target, {found.extra} extra"
+        text = (
+            f"{counted(found.rows, 'row', 'rows')} compared, {found.missing} missing in the target, {found.extra} extra"
+        )
         text += f", {found.different} different"
     return text if not found.undecided else f"{text}; {found.undecided} changed meanwhile and were not decided"
 

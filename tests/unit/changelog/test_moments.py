@@ -4,7 +4,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from support.journals import Journal
+from tailrace.changelog import moments
+from tailrace.changelog.journal import read_record
 from tailrace.changelog.moments import SKEW, RecordAt, record_at
 from tailrace.changelog.paths import record_path
 from tailrace.changelog.records.terms import RecordNumber
@@ -52,3 +56,28 @@ def test_a_time_that_records_no_longer_cover_is_not_told(tmp_path: Path) -> None
     assert found(storage, 3, day + 6) == RecordAt(None, day + 5, 3 * day)
     assert found(storage, 3, 2 * day).record == 2
     assert found(stored(tmp_path / "idle", None), 1, day) == RecordAt(None)
+
+
+def test_a_long_journal_is_bisected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And tells the same as a look at each of its records."""
+    random, clock, commits = Random(3), 100 * SKEW, list[tuple[int, int] | None]()
+    for number in range(1500):
+        clock += random.choice((1, SKEW // 4, SKEW // 2))
+        late = clock - random.randint(0, SKEW - 10)
+        commits.append(None if random.random() < 0.3 or 700 <= number < 760 else (late, late + random.randint(0, 9)))
+    storage, read = stored(tmp_path, *commits), list[int]()
+    for number in range(40):
+        storage.delete(record_path(RecordNumber(number)))
+
+    def counting(where: Storage, number: RecordNumber) -> object:
+        read.append(number)
+        return read_record(where, number)
+
+    monkeypatch.setattr(moments, "read_record", counting)
+    until = 0
+    for _ in range(60):
+        until = random.randint(90 * SKEW, clock - 2 * SKEW)
+        later = [n for n, times in enumerate(commits, 1) if times is not None and times[1] > until and n >= 40]
+        earlier = [n for n, times in enumerate(commits, 1) if times is not None and times[1] < until - SKEW and n >= 40]
+        assert found(storage, 1500, until).record == (min(later) - 1 if earlier else None), until
+    assert len(read) / 60 < 150

@@ -102,7 +102,7 @@ def test_rows_withheld_by_later_changes_are_counted_and_not_waited_for() -> None
     state = log(table(), outcome="completed")
     assert not check.look(state, at(9, holes=frozenset({("1",)})), 0).done
     verdict = check.look(state, at(10, holes=frozenset({("2",)})), 0)
-    assert (verdict.done, verdict.withheld) == (True, ("s.t7 (1 rows)",))
+    assert (verdict.done, verdict.withheld) == (True, ("s.t7 (1 row)",))
 
 
 def test_a_row_that_is_withheld_again_and_again_is_waited_for_until_a_later_repair_of_it_is_applied() -> None:

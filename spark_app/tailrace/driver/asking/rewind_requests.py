@@ -24,7 +24,7 @@ from tailrace.contract.driver import SnapshotBody
 from tailrace.contract.faults import fault_of
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.status import Fault
-from tailrace.contract.units import seconds
+from tailrace.contract.units import counted, seconds
 from tailrace.driver.asking.rewind import Rewound, WantedCut, choose, require_lake, restore, versions_at, versions_of
 from tailrace.errors import Retry, RewindRefused, Stop, TableStop, TailraceError
 from tailrace.errors.backoff import Backoff
@@ -144,7 +144,8 @@ class RewindRequests:
             named = "" if isinstance(refused, RewindRefused) else f"{refused.name}: "
             why = ReadFailure(message=f"{named}{refused.message}", fix=refused.fix, where="target")
             return SnapshotEnded(snapshot_id=snapshot_id, outcome="failed", message=why.message, failure=why)
-        log.info("%d tables are back at cut %s, record %d", done, wanted.cut, wanted.record)
+        tables = counted(done, "table is", "tables are")
+        log.info("%s back at cut %s, record %d", tables, wanted.cut, wanted.record)
         return _completed(snapshot_id)
 
     def _rewind(self, wanted: PlannedRewind) -> int:

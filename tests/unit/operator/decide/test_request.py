@@ -200,6 +200,11 @@ def test_a_rewind_waits_until_the_driver_has_suspended_its_target() -> None:
     assert (waits.actions, waits.status.state) == ((), "Pending")
     assert waits.status.message.endswith("to suspend its target.") and waits.again <= 5
     still = ObservedDriver(reported(apply=ApplyStatus(suspended=True)), NOW)
+    older = ObservedDriver(reported(generation=4), NOW)
+    applied = decide(request(spec=REWIND, driver=older, replicator_generation=5), LIMITS)
+    assert applied.actions == () and applied.status.message.endswith("to take over generation 5.")
+    heard = request(spec=REWIND, driver=older, replicator_generation=4)
+    assert [type(a) for a in decide(heard, LIMITS).actions] == [SubmitSnapshot]
     for seen in (request(spec=REWIND, target_suspended=True, driver=still), request(spec=REWIND)):
         assert [type(a) for a in decide(seen, LIMITS).actions] == [SubmitSnapshot], "the driver refuses it by name"
 
@@ -207,7 +212,7 @@ def test_a_rewind_waits_until_the_driver_has_suspended_its_target() -> None:
 def test_the_texts_of_a_rewind() -> None:
     back = RewindStatus(cut="noon", record=17)
     done = decide(request(spec=REWIND, snapshot=snapshot("Completed", rewind=back, tables_done=1)), LIMITS)
-    assert done.status.message.startswith("Rewound: 1 tables are back at cut noon (record 17); they stay there")
+    assert done.status.message.startswith("Rewound: 1 table is back at cut noon (record 17); they stay there")
     assert truth(done.status, "Complete") == "True"
     fault = Fault(name="RewindRefused", message="version 7 is gone", fix="Choose a later cut.")
     failed = decide(request(spec=REWIND, snapshot=snapshot("Failed", rewind=back, fault=fault)), LIMITS)
@@ -218,7 +223,12 @@ def test_the_texts_of_a_rewind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "text"), [("Completed", "Snapshot completed."), ("Pending", "Accepted; waiting to start.")]
+    ("state", "text"),
+    [
+        ("Completed", "Snapshot completed."),
+        ("Pending", "Accepted; waiting to start."),
+        ("Stopped", "Stopped on request, by `tailrace stop`, the console or a signal."),
+    ],
 )
 def test_the_texts_of_a_request(state: SnapshotState, text: str) -> None:
     assert decide(request(snapshot=snapshot(state)), LIMITS).status.message == text
