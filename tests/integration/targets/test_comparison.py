@@ -4,8 +4,10 @@ Differences are planted in the change log, before the chunks are read: changes t
 """
 
 from collections import Counter
-from datetime import UTC, date, datetime
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import cycle
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,6 +21,7 @@ from support.lake import table_schema
 from support.random_log import TABLE, KeyOf, first_schema
 from support.states import chunk as made_chunk
 from support.states import log_state, table_log
+from support.versions import turns
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.rule import UNCHANGED
 from tailrace.batch.slice import FinishedSnapshot, Held, TableSlice, cut, since_chunk, since_chunks
@@ -202,6 +205,87 @@ def test_rows_are_found_by_values_of_columns_that_are_no_key(subject: Subject) -
     assert sorted(days["id"].to_pylist()) == [n for n, *_, day in made if day == date(2024, 1, 5)]
     assert look.find(["day"], [("2023-01-05",)], ["id"], 50).rows.num_rows == 0
     assert look.find(["a"], [(str(n),) for n in range(7)], ["id"], 5).rows.num_rows > 5
+
+
+PLANTS, MISSING, EXTRA = 1000, 150, 150
+"""Differences of one run, and how many of them are rows that the copy lacks, or has and should not."""
+DAY = datetime(2024, 2, 29, 12)
+
+
+def _float32(random: Random) -> float:
+    return float(np.float32(random.uniform(-1e9, 1e9)))
+
+
+def _text(random: Random) -> str:
+    return random.choice(("", "a", "é", "  ")) + f"{random.getrandbits(40):x}"
+
+
+VALUES: dict[str, tuple[Callable[[Random], Any], Callable[[Any], Any]]] = {
+    "bool": (lambda r: r.random() < 0.5, lambda v: not v),
+    "int32": (lambda r: r.randint(-(2**31), 2**31 - 2), lambda v: v + 1),
+    "int64": (lambda r: r.randint(-(2**63), 2**63 - 2), lambda v: v + 1),
+    "float32": (_float32, lambda v: float(np.nextafter(np.float32(v), np.float32(np.inf)))),
+    "float64": (lambda r: r.uniform(-1e300, 1e300), lambda v: float(np.nextafter(v, np.inf))),
+    "string": (_text, lambda v: v + " " if len(v) % 2 else v[:-1] + v[-1:].upper() + "\u0301"),
+    "binary": (lambda r: r.randbytes(r.randint(1, 20)), lambda v: v + b"\0"),
+    "date": (lambda r: DAY.date() + timedelta(days=r.randint(-90_000, 90_000)), lambda v: v + timedelta(days=1)),
+    "time": (lambda r: time(r.randrange(24), r.randrange(60), 59, r.randrange(999_999)), lambda v: v.replace(
+        microsecond=v.microsecond + 1)),
+    "timestamp": (lambda r: DAY + timedelta(microseconds=r.getrandbits(50)), lambda v: v + timedelta(microseconds=1)),
+    "timestamptz": (lambda r: DAY.replace(tzinfo=UTC) - timedelta(microseconds=r.getrandbits(50)), lambda v: v
+        - timedelta(microseconds=1)),
+    "decimal(12,3)": (lambda r: Decimal(r.randint(-(10**11), 10**11)).scaleb(-3), lambda v: v + Decimal("0.001")),
+    "decimal(38,9)": (lambda r: Decimal(r.getrandbits(90)).scaleb(-9), lambda v: v + Decimal("0.000000001")),
+    "list<string>": (lambda r: [_text(r), None, ""][: r.randint(1, 3)], lambda v: [*v, None]),
+    'struct<"a":int32,"b b":string>': (lambda r: {"a": r.getrandbits(20), "b b": _text(r)}, lambda v: v
+        | {"b b": None}),
+}  # fmt: skip
+"""By type: a value, and another one that is as near to it as can be."""
+
+
+@pytest.mark.parametrize("subject", turns("delta", "iceberg", "memory", "postgresql", "mysql"), indirect=True)
+def test_a_thousand_differences_of_all_types_are_found_and_no_other(subject: Subject) -> None:
+    """Each by itself, in a row of its own: a value that is the next one, or NULL, or was NULL; a row that is missing,
+    or should not be there. (By SQL, under writers and kills: `tests/soak/test_soak_verification.py`.)"""
+    random, kinds = Random(11), [kind for kind in VALUES if kind not in subject.lacking]
+    names = [f"c{number}" for number in range(len(kinds))]
+    schema = table_schema([("id", "int64"), ("part", "string"), *zip(names, kinds, strict=True)], ["part", "id"])
+    source: dict[tuple[str, int], dict[str, Any]] = {}
+    for id_ in range(3 * PLANTS):
+        values = (None if random.random() < 0.1 else VALUES[kind][0](random) for kind in kinds)
+        source[random.choice("abc"), id_] = dict(zip(names, values, strict=True))
+    there = {key: dict(row) for key, row in source.items()}
+    chosen = random.sample(list(source), PLANTS)
+    expected = dict[Key, tuple[str, tuple[str, ...]]]()
+    for key in chosen[:MISSING]:
+        del there[key]
+        expected[key[0], str(key[1])] = ("missing", ())
+    for key in chosen[MISSING : MISSING + EXTRA]:
+        del source[key]
+        expected[key[0], str(key[1])] = ("extra", ())
+    planted = Counter[str]()
+    for key, (name, kind) in zip(chosen[MISSING + EXTRA :], cycle(zip(names, kinds, strict=True)), strict=False):
+        make, next_to = VALUES[kind]
+        before = there[key][name]
+        there[key][name] = make(random) if before is None else None if random.random() < 0.2 else next_to(before)
+        expected[key[0], str(key[1])] = ("different", (name,))
+        planted[kind] += 1
+    assert len(expected) == PLANTS == planted.total() + MISSING + EXTRA
+    assert planted.keys() == set(kinds) and min(planted.values()) >= 40, "all types, and each of them often"
+
+    def table(rows: dict[tuple[str, int], dict[str, Any]]) -> pa.Table:
+        types = {column.name: arrow_type(column.type) for column in schema.columns}
+        made = [{"id": id_, "part": part, **values} for (part, id_), values in sorted(rows.items())]
+        return pa.table({name: pa.array([row[name] for row in made], kind) for name, kind in types.items()})
+
+    chunk, rest, _ = found_in(subject, schema, table(there), table(source))
+    total = chunk.found + rest.found
+    found = {each.key: (each.kind, each.columns) for each in (*chunk.found.examples, *rest.found.examples)}
+    assert found == expected
+    assert (total.missing, total.extra, total.different) == (MISSING, EXTRA, planted.total())
+    assert (total.rows, total.undecided) == (len(source), 0)
+    by_kind = {kind: dict(total.columns)[name] for name, kind in zip(names, kinds, strict=True)}
+    assert by_kind == dict(planted)
 
 
 KEYS: dict[str, tuple[object, object]] = {
