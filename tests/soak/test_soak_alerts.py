@@ -103,6 +103,12 @@ CASES = (
     Case(BURNS, changes("0+2x3000", "0+98x3000"), NEVER),
     Case(BURNS, changes("0+8x3000", "0+92x3000", ratio=0.95), NEVER),
     Case(BURNS, changes("5x3000", "100x3000"), NEVER),  # nothing comes at all
+    # Objectives that allow more than a fourteenth of all changes to be late: 14.4 times as many cannot come.
+    Case(BURNS, changes("0+95x3000", "0+5x3000", ratio=0.5), {"1m": (), "1h": ("critical", "warning")}),
+    Case(BURNS, changes("0+80x3000", "0+20x3000", ratio=0.5), {"10m": (), "1h": ("warning",), "7h": ("warning",)}),
+    Case(BURNS, changes("0+60x3000", "0+40x3000", ratio=0.5), NEVER),
+    Case(BURNS, changes("0+95x3000", "0+5x3000", ratio=0.9), {"1m": (), "1h": ("critical", "warning")}),
+    Case(BURNS, changes("0+50x3000", "0+50x3000", ratio=0.9), NEVER),
 )  # fmt: skip
 
 
