@@ -44,7 +44,8 @@ def parse(arguments: Sequence[str] | None, environment: Mapping[str, str]) -> Op
         raise InvalidManifest(f"{IMAGE_VARIABLE} is not set", "Name the image of drivers and executors in it.")
     in_cluster = "KUBERNETES_SERVICE_HOST" in environment and "KUBECONFIG" not in environment
     return OperatorSettings(
-        namespaces=tuple(options.namespace) or (None,),
+        # Each once: two watches of one namespace would do all the work twice, and kopf's would look lost.
+        namespaces=tuple(dict.fromkeys(options.namespace)) or (None,),
         host=host or "0.0.0.0",
         port=int(port),
         kubeconfig=None if in_cluster else environment.get("KUBECONFIG", "~/.kube/config"),

@@ -95,6 +95,9 @@ class KopfWatch:
             namespaces=named,
             stop_flag=stop,
         )
+        for task in tasks:
+            # kopf ends with the first of them, and waits 5 s for the one that waits for the flag.
+            task.add_done_callback(lambda _: stop.set())
         try:
             await kopf.run_tasks(tasks, ignored=others)
         finally:
@@ -171,5 +174,7 @@ class _Backoffs(Iterable[int]):
 
 
 logging.getLogger("kopf.objects").setLevel(logging.WARNING)
-# It is told each time that it gets no signals in a thread, and that it is stopped.
-logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
+# They tell each time that kopf gets no signals in a thread, and that it is stopped; and with three tracebacks that it
+# ends, which `run` tells in a line.
+for _name in ("running", "orchestration"):
+    logging.getLogger(f"kopf._core.reactor.{_name}").setLevel(logging.CRITICAL)

@@ -22,7 +22,7 @@ from support.kube import KubeApi
 from support.kube_objects import KubeObjects
 from support.observed import of_cron_job, of_driver
 from support.process import Program
-from support.resources import POD, replicator, request
+from support.resources import POD, SOURCE, replicator, request
 from support.waiting import until
 from tailrace.contract.resources import Replicator
 from tailrace_operator.resources import drop, identity, log_check, settings
@@ -198,18 +198,34 @@ NEEDED = (
 CHILDREN = ("statefulset", "service", "configmap", "secret", "serviceaccount", "rolebinding", "networkpolicy")
 
 
+def placed(document: Json, namespace: str) -> Json:
+    return {**document, "metadata": {**document["metadata"], "namespace": namespace}}
+
+
+def everything(api: KubeApi, namespace: str) -> str:
+    """All that is in the namespace and that an operator could have made or changed, each in its version."""
+    kinds = f"repl,snapreq,secret,cronjob,job,event,{','.join(CHILDREN)}"
+    found = ("-n", namespace, "get", kinds, "-o")
+    return api.kubectl(*found, "custom-columns=A:.kind,B:.metadata.name,C:.metadata.resourceVersion", "--no-headers")
+
+
 @pytest.mark.parametrize("scope", ["cluster", "namespaced"])
 def test_the_operator_finds_its_rights_enough_in_either_scope(api: KubeApi, tmp_path: Path, scope: str) -> None:
     space = f"data-{scope}"
-    api.kubectl("create", "namespace", space)
-    limited = ["--set", f"watchNamespaces={{{space}}}"] if scope == "namespaced" else []
+    second, other = f"{space}-2", f"{space}-not"
+    for name in (space, second, other):
+        api.kubectl("create", "namespace", name)
+    limited = ["--set", f"watchNamespaces={{{space},{second}}}"] if scope == "namespaced" else []
     release = Installed(api, tmp_path, f"own-{scope}", *limited)
     keys = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "shop-db", "namespace": space}}
     shop, again = replicator("shop"), request("again")
     for document in (shop, again):
         document["metadata"]["namespace"] = space
     api.kubectl("wait", "--for=condition=Established", "crd/replicators.tailrace.dev", "--timeout=30s")
-    api.apply(keys | {"stringData": {"password": "x"}}, shop, again)
+    lacking = replicator("lone", source=SOURCE | {"credentials": {"secretName": "never"}})
+    lone = [placed(lacking, name) for name in (second, other)]
+    api.apply(keys | {"stringData": {"password": "x"}}, shop, again, *lone)
+    before = everything(api, other)
     process = release.start()
     try:
         with closing(KubeObjects(api.kubeconfig)) as objects:
@@ -217,6 +233,8 @@ def test_the_operator_finds_its_rights_enough_in_either_scope(api: KubeApi, tmp_
                 until(partial(objects.get, space, kind, "shop-driver"), f"a {kind}")
         for kind, name in (("repl", "shop"), ("snapreq", "again")):
             api.kubectl("-n", space, "wait", "--for=condition=Reconciling", f"{kind}/{name}", "--timeout=30s")
+        for name in (second, other) if scope == "cluster" else (second,):
+            api.kubectl("-n", name, "wait", "--for=condition=Reconciling", "repl/lone", "--timeout=30s")
         finalizers = ("-n", space, "get", "repl,snapreq", "-o", "jsonpath={.items[*].metadata.finalizers[0]}")
         assert api.kubectl(*finalizers).split() == ["tailrace.dev/finalizer"] * 2
         assert "LAST SEEN" in api.kubectl("-n", space, "get", "events")
@@ -224,6 +242,7 @@ def test_the_operator_finds_its_rights_enough_in_either_scope(api: KubeApi, tmp_
         assert process.stop(30) == 0
     said = release.log.read_text()
     assert "forbidden" not in said.lower(), said[-3000:]
+    assert (everything(api, other) == before) == (scope == "namespaced"), "it touches what it watches, and nothing else"
     # The one driver role may be handed on, no other.
     bind = ("-n", space, "create", "rolebinding", "more", f"--serviceaccount={space}:default", "--dry-run=server")
     person = ("--as", f"system:serviceaccount:{release.namespace}:{release.account}")
@@ -233,7 +252,8 @@ def test_the_operator_finds_its_rights_enough_in_either_scope(api: KubeApi, tmp_
         assert release.can(verb, what, space), f"{verb} {what}"
     for verb, what in (("create", "pods"), ("create", "pods/exec"), ("patch", "secrets"), ("delete", "configmaps")):
         assert not release.can(verb, what, space), f"{verb} {what}"
-    assert release.can("list", "secrets", "default") == (scope == "cluster")
+    for verb, what in (("list", "secrets"), ("get", "replicators.tailrace.dev"), ("create", "events")):
+        assert release.can(verb, what, other) == (scope == "cluster"), f"{verb} {what}"
     assert release.can("create", "leases", release.namespace)
     assert not release.can("create", "leases", space)
     assert not release.can("get", "leases", release.namespace), "of others"

@@ -129,6 +129,7 @@ def test_resources_are_watched_again_when_their_definitions_went_and_came_back(t
             until(lambda: place.condition("snapreq/again", "Ready"), "the SnapshotRequest")
             place.kubectl("delete", "repl", "after", "--timeout=30s")
             assert process.get("/healthz") == (200, "ok")
+            assert not [line for line in process.lines() if line["level"] == "error"], "it comes back: no tracebacks"
 
 
 def test_resources_are_watched_again_when_a_right_was_missing_for_a_while(
