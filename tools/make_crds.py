@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel
 from typing_extensions import override
 
-from tailrace.contract.base import GROUP, VERSION, VERSIONS, api_versions
+from tailrace.contract.base import FORMS, GROUP, LOCATION, TABLE, VERSION, VERSIONS, api_versions
 from tailrace.contract.resources import Replicator, ReplicatorSpec, SnapshotRequest, SnapshotRequestSpec
 from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
 
@@ -29,6 +29,12 @@ NAME_RULE = {
     "rule": "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 45",
     "message": "metadata.name becomes part of host names: at most 45 of a-z, 0-9 and -, beginning with a letter",
 }
+
+IN_WORDS = {
+    LOCATION: ("location", f"self.matches('{LOCATION}')"),
+    TABLE: ("pattern", "self.indexOf('.') > 0 && self.indexOf('.') < size(self) - 1"),
+}
+"""Rules in place of the patterns that people meet most: of a pattern the API server shows the regular expression."""
 
 _DROPPED = {"title", "additionalProperties", "$defs", "default", "exclusiveMinimum", "exclusiveMaximum", "const"}
 
@@ -44,6 +50,10 @@ def structural(schema: Mapping[str, Any], definitions: Mapping[str, Any], defaul
     node: Json = {k: deepcopy(v) for k, v in schema.items() if k not in _DROPPED}
     if "description" in node:
         node["description"] = " ".join(node["description"].split())
+    if schema.get("pattern") in IN_WORDS:
+        pattern = node.pop("pattern")
+        what, rule = IN_WORDS[pattern]
+        node["x-kubernetes-validations"] = [{"rule": rule, "message": f"{what}: {FORMS[pattern]}"}]
     if "const" in schema:
         node["enum"] = [schema["const"]]
     for bound, kind in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):

@@ -92,7 +92,7 @@ WRONG = (
     Refused("freshness-of-2h", replicator(apply={"freshness": "2h"}), "at least 100ms and at most 1h"),
     Refused("freshness-of-a-day", replicator(apply={"freshness": "1d"}), "at least 100ms and at most 1h"),
     Refused("no-include", replicator(tables={"include": []}), "at least 1 item"),
-    Refused("pattern-without-schema", replicator(tables={"include": ["orders"]}), "include", "should match"),
+    Refused("pattern-without-schema", replicator(tables={"include": ["orders"]}), "include", "write schema.table"),
     *(Refused(f"{field}-with-{name}", replicator(tables={"include": ["public.*"], field: [pattern]}),
               "is not a regular expression")
       for field in ("include", "exclude")
@@ -153,7 +153,12 @@ WRONG = (
     Refused("catalog-with-delta",
             replicator(target={"type": "delta", "location": "s3://b/x", "catalog": {"type": "rest"}}),
             "catalog goes with type iceberg only"),
-    Refused("location-without-scheme", replicator(storage={"location": "/tmp/x"}), "location", "should match"),
+    *(Refused(f"location-{name}", replicator(storage={"location": location}), "location",
+              "write file:///path, s3://bucket/prefix")
+      for name, location in (
+          ("without-scheme", "/tmp/x"), ("of-hadoop", "s3a://b/x"), ("of-azures-driver", "abfss://c@a.net/x"),
+          ("on-hdfs", "hdfs://n/x"),
+      )),
     Refused("two-passwords", replicator(source=SOURCE | {"passwordFile": "/x"}),
             "give credentials or passwordFile, not both"),
     Refused("no-credentials-kind", replicator(source=SOURCE | {"credentials": {}}),

@@ -22,10 +22,10 @@ downgrade to that one is possible (the API server refuses CRDs without a version
 API_VERSION = f"{GROUP}/{VERSION}"
 
 _NAME, _IDENTIFIER = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", r"^[a-z_][a-z0-9_]*$"
-_TABLE, _DURATION, _MEMORY = r"^[^.]+\..+$", r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$", r"^[1-9][0-9]*(Mi|Gi)$"
+TABLE, _DURATION, _MEMORY = r"^[^.]+\..+$", r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$", r"^[1-9][0-9]*(Mi|Gi)$"
 _ONE_TABLE = r"^[^.*?]+\.[^*?]+$"
 _URL = r"^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[^\s#]*)?$"
-_LOCATION = r"^(file:///|s3://|gs://|az://).+$"
+LOCATION = r"^(file:///|s3://|gs://|az://).+$"
 _LINEAGE = r"^\S(.*\S)?$"
 _SHARE = r"^(0\.[0-9]{0,3}[1-9]|[1-9][0-9]?(\.[0-9]{1,4})?)%$"
 CODE = r"^[0-9a-f]{8}$"
@@ -51,7 +51,7 @@ ApiVersion = Annotated[str, AfterValidator(_served)]
 FORMS = {
     _NAME: "use lower-case letters, digits, - and ., with a letter or digit at both ends",
     _IDENTIFIER: "use lower-case letters, digits and _, beginning with a letter or _",
-    _TABLE: "write schema.table",
+    TABLE: "write schema.table",
     _URL: "write https://host/path, without user name and password",
     _ONE_TABLE: "write schema.table, without * and ?",
     _DURATION: "write a duration such as 500ms, 30s, 15m, 1h30m or 7d",
@@ -61,7 +61,7 @@ FORMS = {
     _COPIED_AS: "write text, double, list, struct, binary, time or decimal(p,s), 0 ≤ s ≤ p ≤ 38;"
     ' within braces in quotes: "decimal(38,10)"',
     CODE: "write the code that the refusal names: eight hexadecimal digits, in quotes",
-    _LOCATION: "write file:///path, s3://bucket/prefix, gs://… or az://…"
+    LOCATION: "write file:///path, s3://bucket/prefix, gs://… or az://…"
     " (instead of s3a:// and s3n:// s3://, of abfss:// and wasbs:// az://; there is no hdfs://)",
 }
 """Descriptions of the accepted form where a pattern does not match; for messages."""
@@ -88,7 +88,7 @@ def _pattern(text: str) -> str:
     return text
 
 
-TablePattern = Annotated[str, StringConstraints(min_length=3, max_length=256, pattern=_TABLE), AfterValidator(_pattern)]
+TablePattern = Annotated[str, StringConstraints(min_length=3, max_length=256, pattern=TABLE), AfterValidator(_pattern)]
 """`schema.table`; `*` matches any run of characters, `?` one; everything else is literal, case counts."""
 ReceiverUrl = Annotated[str, StringConstraints(max_length=1024, pattern=_URL)]
 """`https://host:port/path?query`."""
@@ -102,7 +102,7 @@ MemorySize = Annotated[str, StringConstraints(pattern=_MEMORY, max_length=16)]
 """`512Mi`, `2Gi`."""
 LineageNamespace = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=_LINEAGE)]
 """A namespace of OpenLineage's jobs, such as `prod`."""
-Location = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=_LOCATION)]
+Location = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=LOCATION)]
 """`file:///path`, `s3://bucket/prefix`, `gs://…`, `az://…`."""
 CopiedAs = Annotated[str, StringConstraints(pattern=_COPIED_AS, max_length=14)]
 """`text`, `double`, `decimal(38,10)`, `list`, `struct`, `binary`, `time`."""
