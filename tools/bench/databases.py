@@ -25,7 +25,7 @@ import psutil
 
 from demo.postgres_server import PostgresServer
 
-from .measure import cpu_seconds, family, machine, until
+from .measure import Times, cpu_times, family, machine, spent_between, until
 
 COLUMNS = (
     "id bigint PRIMARY KEY, a int, b int, c bigint, d numeric(12,2), e text, f text, g timestamptz, h date, i float8"
@@ -64,9 +64,9 @@ class Pair:
     options: argparse.Namespace
     process: int | None = None
 
-    def cpu(self) -> list[float]:
+    def cpu(self) -> list[Times]:
         pids = [self.process, self.source.pid, self.target.pid]
-        return [0.0 if pid is None else cpu_seconds(pid) for pid in pids]
+        return [{} if pid is None else cpu_times(pid) for pid in pids]
 
     def begun(self) -> bool:
         """A row can be seen."""
@@ -132,7 +132,8 @@ class Pair:
 def timed(pair: Pair, what: str, work: Callable[[], str]) -> None:
     before, begun = pair.cpu(), time.monotonic()
     note = work()
-    wall, spent = time.monotonic() - begun, [after - was for after, was in zip(pair.cpu(), before, strict=True)]
+    wall = time.monotonic() - begun
+    spent = [spent_between(was, now) for was, now in zip(before, pair.cpu(), strict=True)]
     cells = [f"{seconds:.1f}" for seconds in (wall, *spent)]
     print(f"| {what} | {' | '.join(cells)} | {note} |", flush=True)
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import Any
 
 import psycopg
@@ -16,11 +17,11 @@ from tailrace.databases.postgresql.counters import NoRight
 from tailrace.databases.postgresql.counters import counters as counters_of
 from tailrace.databases.postgresql.extras import extras as extras_of
 from tailrace.errors import Retry, TargetRefused
-from tailrace.targets.postgresql import fit, texts, types
+from tailrace.targets.postgresql import binary, fit, texts, types
 from tailrace.targets.sql.session import COUNT, NUMBER, Alteration, Definitions, Place, WantedColumn, nothing, table
 
 COPY_ROWS = 20_000
-"""Rows that are written as text together."""
+"""Rows that are written together."""
 FEW, FEW_BYTES = 1000, 1 << 20
 """The most that statements list by themselves."""
 CREATING = 0x7461696C72616365
@@ -121,18 +122,26 @@ class PgTargetSession:
         return self._connection.execute(statement.encode(), values or None)
 
     def load(self, table: str, columns: Definitions, rows: Iterable[pa.Table]) -> int:
+        parts = iter(rows)
+        first = next(parts, None)
+        written = None if first is None else binary.encodings(columns, first.schema)
         size, statement = 0, f"COPY {table} ({', '.join(name for name, _ in columns)}) FROM STDIN"
         with (
             self._errors(),
             self._unread_values(),
             self._connection.cursor() as cursor,
-            cursor.copy(statement.encode()) as copy,
+            cursor.copy(f"{statement}{'' if written is None else ' (FORMAT binary)'}".encode()) as copy,
         ):
-            for part in rows:
+            if written is not None:
+                copy.write(binary.BEGIN)
+            for part in chain(() if first is None else (first,), parts):
                 for at in range(0, part.num_rows, COPY_ROWS):
-                    data = texts.lines(part.slice(at, COPY_ROWS))
+                    some = part.slice(at, COPY_ROWS)
+                    data = texts.lines(some) if written is None else binary.tuples(some, written)
                     size += len(data)
                     copy.write(data)
+            if written is not None:
+                copy.write(binary.END)
         return size
 
     @contextmanager

@@ -33,7 +33,7 @@ def texts_of(name: str, column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if pa.types.is_null(kind):
         return values.cast(pa.large_string())
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _without_nul(name, values).cast(pa.large_string())
+        return of_text(name, values)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return each(values, lambda value: f"\\x{value.hex()}")
     if pa.types.is_timestamp(kind):
@@ -54,10 +54,12 @@ def texts_of(name: str, column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return values.cast(pa.large_string())
 
 
-def _without_nul(name: str, values: pa.Array) -> pa.Array:
-    if pc.any(pc.match_substring(values, "\0")).as_py():
+def of_text(name: str, values: pa.Array) -> pa.LargeStringArray:
+    """Texts that PostgreSQL can store."""
+    texts = values.cast(pa.large_string())
+    if b"\0" in content(texts):
         raise UnfitValue(name, "a text with the character U+0000, which PostgreSQL cannot store")
-    return values
+    return texts
 
 
 def _without_nul_json(name: str, value: Any) -> str:
