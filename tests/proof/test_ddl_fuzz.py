@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from support.ddl.copies import copies_in
 from support.ddl.fork_server import ForkServer
 from support.ddl.fuzz import Rounds
+from support.mysql import TARGETS
 from support.postgres import PostgresServer
-from support.versions import turns
+from support.versions import major_for, turns
 
 SEEDS = range(4)
 BETWEEN = (15, 16, 17)
@@ -35,3 +37,13 @@ def test_random_ddl_is_followed_or_stops_the_table_by_name(
         failed = rounds.play(seed, operations=20)
         assert failed is None, failed
     assert len(rounds.kinds) > 20
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("product", turns("postgresql", *TARGETS))
+def test_copies_in_a_database_follow_random_ddl(fork_server: ForkServer, tmp_path: Path, product: str) -> None:
+    """Columns and key as well: the copy has the source's."""
+    major = major_for(product)
+    with PostgresServer(major) as server, copies_in(product, server) as into:
+        failed = Rounds(server, fork_server, tmp_path, into=into).play(100 + major, operations=20)
+    assert failed is None, failed

@@ -16,6 +16,7 @@ from typing import Protocol
 import psycopg
 
 from support.ddl import more_kinds
+from support.ddl.copies import Make
 from support.ddl.fork_server import ForkServer
 from support.ddl.in_process import Broken, InProcess, in_process
 from support.ddl.kinds import KINDS, change, pick
@@ -205,12 +206,20 @@ class Rounds:
     """Plays rounds on one server, and tells a failed one as a script to replay."""
 
     def __init__(
-        self, server: PostgresServer, fork_server: ForkServer, folder: Path, shrink_seconds: float = 60.0
+        self,
+        server: PostgresServer,
+        fork_server: ForkServer,
+        folder: Path,
+        shrink_seconds: float = 60.0,
+        *,
+        into: Make | None = None,
     ) -> None:
+        """`into`: makes the database of the targets; None: they are in memory."""
         self._server = server
         self._fork_server = fork_server
         self._folder = folder
         self._shrink_seconds = shrink_seconds
+        self._into = into
         self._databases = 0
         self.kinds: set[str] = set()
         self.played = 0
@@ -241,4 +250,5 @@ class Rounds:
 
     def _quick(self) -> AbstractContextManager[InProcess]:
         self._databases += 1
-        return in_process(self._server, self._fork_server, self._folder, f"ddl{self._databases}")
+        name = f"ddl{self._databases}"
+        return in_process(self._server, self._fork_server, self._folder, name, into=self._into)

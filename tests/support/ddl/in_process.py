@@ -1,4 +1,5 @@
-"""The whole product without a JVM: real server, real capture, real planner, chunks and apply, tables in memory.
+"""The whole product without a JVM: real server, real capture, real planner, chunks and apply, tables in memory or in a
+database.
 
 An `InProcess` is one Replicator over one database of a server. `settle` lets it work until nothing is left to do, and
 `compare` says what differs from the source then. `tests/support/ddl/script.py` drives it by scripts.
@@ -17,6 +18,7 @@ from typing import Any
 import psycopg
 
 from support.capture import lsn
+from support.ddl import copies
 from support.ddl.fork_server import GATE, LOOKS, ForkServer, looks
 from support.ddl.lake import InMemoryLake
 from support.pipeline import Driver
@@ -61,6 +63,8 @@ class InProcess:
     """Merged over the defaults."""
     arguments: tuple[str, ...] = ()
     """More of them for capture."""
+    copies: "copies.Copies | None" = None
+    """The targets are in a database; None: in memory."""
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True)
@@ -91,7 +95,9 @@ class InProcess:
         }
         spec: dict[str, Any] = {
             "tables": {"include": ["s.*"]},
-            "target": {"type": "delta", "location": (self.folder / "lake").as_uri()},
+            "target": {"type": "delta", "location": (self.folder / "lake").as_uri()}
+            if self.copies is None
+            else self.copies.target,
             "storage": {"location": (self.folder / "log").as_uri()},
             "snapshot": {"chunkRows": 7, "parallelism": 2},
         }
@@ -160,7 +166,9 @@ class InProcess:
 
     def _has_journal(self) -> bool:
         try:
-            source, tables = sources.open(self.replicator.spec.source, "driver"), self.lake.targets(self._log)
+            source = sources.open(self.replicator.spec.source, "driver")
+            in_memory = self.copies is None
+            tables = self.lake.targets(self._log) if in_memory else copies.targets(self.replicator, self._log)
             self.driver = Driver.start(self.replicator, source, self.socket, tables, PATIENCE)
         except (Retry, NotFound):
             return False
@@ -198,6 +206,8 @@ class InProcess:
             for (name,) in connection.execute(with_slot.encode(), (self.database,)).fetchall():
                 self.server.drop_slot(name)
             connection.execute(f"DROP DATABASE {self.database} WITH (FORCE)".encode())
+        if self.copies is not None:
+            self.copies.drop()
 
     def tail(self) -> str:
         log = self.folder / "capture.log"
@@ -316,9 +326,17 @@ class InProcess:
 
 @contextmanager
 def in_process(
-    server: PostgresServer, fork_server: ForkServer, folder: Path, database: str, **spec: Any
+    server: PostgresServer,
+    fork_server: ForkServer,
+    folder: Path,
+    database: str,
+    *,
+    into: copies.Make | None = None,
+    **spec: Any,
 ) -> Iterator[InProcess]:
-    made = InProcess(server, fork_server, folder / database, database, spec)
+    """`into`: makes the database of the targets; None: they are in memory."""
+    placed = None if into is None else into(database)
+    made = InProcess(server, fork_server, folder / database, database, spec, copies=placed)
     try:
         yield made
     finally:

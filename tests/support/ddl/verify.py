@@ -13,6 +13,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from demo.compare import is_text, matched, plain, target_rows
+from support.ddl import copies
 from support.ddl.in_process import InProcess
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.sources.patterns import options_of, selected
@@ -107,12 +108,16 @@ def _different(in_process: InProcess, table: Found) -> Iterator[str]:
         c for c in table.columns
         if options is None or options.columns is None or c in options.columns or c in table.key
     ]  # fmt: skip
+    key = table.key or tuple(wanted)
+    if in_process.copies is not None:
+        at = (table.schema, table.table)
+        yield from copies.differences(in_process.copies, in_process.session("verify"), at, wanted, table.key)
+        return
     target = in_process.lake.table(table.schema, table.table).rows()
     missing = [c for c in wanted if c not in target.column_names]
     if missing:
         yield f"{table.name}: the target has no column {', '.join(missing)}"
         return
-    key = table.key or tuple(wanted)
     yield from compare(in_process.session("verify"), table, target.select(wanted), [wanted.index(k) for k in key])
 
 

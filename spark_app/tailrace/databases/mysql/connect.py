@@ -20,7 +20,16 @@ from tailrace.databases import client_certificate
 from tailrace.databases.mysql import faults
 from tailrace.databases.secret_files import read_password
 from tailrace.databases.server import ServerConfig
-from tailrace.errors import AuthenticationFailed, Retry, SourceRefused, TailraceError, TargetRefused, met_at
+from tailrace.errors import (
+    MAKE_ROOM,
+    AuthenticationFailed,
+    Retry,
+    SourceRefused,
+    StorageFull,
+    TailraceError,
+    TargetRefused,
+    met_at,
+)
 
 Connection = pymysql.Connection
 Part = Literal["source", "target"]
@@ -296,6 +305,8 @@ def database_errors(what: str, part: Part) -> Iterator[None]:
 
 def _ours(what: str, error: Exception, part: Part) -> TailraceError:
     text = f"{what}: {faults.text(error)}"
+    if part == "target" and faults.is_no_room(error):
+        return StorageFull(text, MAKE_ROOM)  # no table's fault
     match faults.kind(error):
         case "authentication":
             return AuthenticationFailed(text, f"Check {part}.username and the password.")

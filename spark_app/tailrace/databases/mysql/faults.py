@@ -3,6 +3,7 @@
 Errors are told apart by their numbers, which never change; texts do, with the server's language.
 """
 
+import re
 import ssl
 from typing import Literal
 
@@ -41,6 +42,10 @@ _KINDS: dict[Kind, tuple[int, ...]] = {
 _FULL = "End connections that nobody needs, or raise max_connections, or the user's limits (MAX_USER_CONNECTIONS, …)."
 CROWDED = (1040, 1203, 1226)
 """The server, or the user, has all the connections that it may have: Tailrace's other connections continue."""
+_NO_ROOM = (1021, 1114, 1878)
+"""Disk full; a table (or a temporary one, or a file of a statement) found no room."""
+_ERRNO_28 = re.compile(r"\berr(?:or|no|code):? 28\b", re.IGNORECASE)
+"""ENOSPC of the server's system in texts of other errors. (Sessions that write have them in English.)"""
 HELP = {
     **dict.fromkeys(CROWDED, _FULL),
     1461: "Raise max_prepared_stmt_count on the server: each chunk is read by a prepared statement.",
@@ -55,6 +60,12 @@ def number(error: Exception) -> int:
     """0: the error has none."""
     first = error.args[0] if error.args else None
     return first if isinstance(first, int) and not isinstance(error, OSError) else 0
+
+
+def is_no_room(error: Exception) -> bool:
+    """True if a disk of the server is full."""
+    said = str(error.args[1]) if number(error) and len(error.args) > 1 else ""
+    return number(error) in _NO_ROOM or bool(_ERRNO_28.search(said))
 
 
 def kind(error: Exception) -> Kind:

@@ -8,6 +8,7 @@ writers; `sql.batch` and `sql.keyless` read what they wrote.
 import hashlib
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -19,6 +20,7 @@ from tailrace.changelog import keys
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import Key, TableSchema
 from tailrace.changelog.types import arrow_type
+from tailrace.errors import TailraceError
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Columns, Ints, typed
 from tailrace.targets.api import ChunkLost, WrittenChunk
@@ -75,16 +77,22 @@ class SqlChunkWriter:
                 )
                 session.unlogged(table, defined(columns))
 
-            with session.transaction(define):
-                try:
+            try:
+                with session.transaction(define):
                     size = session.load(table, columns, noted.numbered(rows))
-                except UnfitValue as error:
-                    raise error.of(self.schema.name) from None
-                if noted.rows:
-                    session.run(f"UPDATE {SCHEMA}.chunks SET row_count = %s WHERE path = %s", noted.rows, path)
-                    _put_keys(session, path, noted.keys())
-                else:
+                    if noted.rows:
+                        session.run(f"UPDATE {SCHEMA}.chunks SET row_count = %s WHERE path = %s", noted.rows, path)
+                        _put_keys(session, path, noted.keys())
+                    else:
+                        drop(session, [path])
+            except BaseException as error:
+                # Where definitions commit by themselves, each attempt would leave a table, and on a full disk take what
+                # is left of it. (One whose process dies is dropped after the snapshot.)
+                with suppress(TailraceError):
                     drop(session, [path])
+                if isinstance(error, UnfitValue):
+                    raise error.of(self.schema.name) from None
+                raise
             return WrittenChunk(path, noted.rows, size) if noted.rows else None
 
     def discard(self, paths: Sequence[str]) -> None:
