@@ -58,7 +58,8 @@ def differences(
     """What a copy lacks or has too much: columns, key and rows. `wanted`: the source's columns."""
     full, there, placed = ".".join(name), copies.columns(*name), copies.key(*name)
     if sorted(there) != sorted(wanted) or sorted(placed) != sorted(key):
-        yield f"{full}: columns {sorted(wanted)}, key {sorted(key)} in the source, {sorted(there)}, {placed} in the target"
+        told = f"columns {sorted(wanted)}, key {sorted(key)} in the source"
+        yield f"{full}: {told}, {sorted(there)}, {placed} in the target"
         return
     if not wanted:
         return
