@@ -73,7 +73,9 @@ def verify(in_process: InProcess, state: LogState) -> Verdict:
     for table in selected_tables(in_process):
         log = state.tables.get(table.oid)
         said = _said(in_process, table, log)
-        if said is not None and log is not None and table.oid in fit and starts_over(log, in_process.replicator.spec):
+        if said is not None and in_process.copies is not None and said.startswith("TargetRefused:"):
+            wrong.append(f"{table.name} has not followed its source: {said}")
+        elif said is not None and log is not None and table.oid in fit and starts_over(log, in_process.replicator.spec):
             wrong.append(f"{table.name} does not start over: {said}")
         elif said is not None:
             stopped[table.name] = said
