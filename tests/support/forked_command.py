@@ -28,16 +28,20 @@ def call(module: str, function: str, *arguments: Any) -> int:
     return int(getattr(importlib.import_module(module), function)(*arguments))
 
 
-def copies(manifest: str, folder: str, plan: str, level: bool) -> int:
+def copies(manifest: str, folder: str, plan: str, level: bool, again: str = "") -> int:
     """All of Tailrace in this process (`support.pipeline`), without a JVM, until it is killed. `level`: the plan of
-    seams counts once all tables have been read."""
+    seams counts once all tables have been read; before, it counts from the start. `again`: `read` or `resync` all."""
     from support.database_copies import of_manifest
 
     os.setsid()
     copy = of_manifest(Path(manifest), Path(folder))
+    if not level:
+        seams._plan = seams._parse(plan)
     copy.start()
     if level:
         copy.until(lambda state: state.snapshots and all(s.ended for s in state.snapshots.values()), work=True)
-    seams._plan = seams._parse(plan)
+        seams._plan = seams._parse(plan)
+    if again:
+        copy.ask("proof.*", resync=again == "resync")
     while True:
         copy.turn()

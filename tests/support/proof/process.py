@@ -48,10 +48,12 @@ def forked(arguments: Sequence[str], environment: dict[str, str], output: Path, 
     return Program(Forked(made, pid), output)
 
 
-def forked_copies(manifest: Path, folder: Path, seams: str, level: bool) -> Program:
-    """All of Tailrace in one process, until a seam kills it. `level`: not before all tables have been read."""
+def forked_copies(manifest: Path, folder: Path, seams: str, level: bool, again: str = "") -> Program:
+    """All of Tailrace in one process, until a seam kills it. `level`: not before all tables have been read. `again`:
+    all tables are to be read once more: `read` or `resync`."""
     made, output = commands(), folder / "copies.log"
-    return Program(Forked(made, made.fork("copies", output, str(manifest), str(folder), checked(seams), level)), output)
+    given = str(manifest), str(folder), checked(seams), level, again
+    return Program(Forked(made, made.fork("copies", output, *given)), output)
 
 
 @dataclass

@@ -287,6 +287,7 @@ class SqlUnit:
             copy = self.tables[table_id].copy
             self._owned(session, copy.schema, copy.place, copy.applied.log_id)
             session.replace(copy.place, copy.where, partial(self._admit, session, copy))
+            seam("publish.after")
 
     def _shape(self, session: TargetSession, known: OpenedTable, part: TableSlice) -> None:
         self._check_forms(session, known.opening, part)
