@@ -18,7 +18,7 @@ COPY constraints.txt ./
 # A stage of their own: what else changes in pyproject.toml does not have all packages installed again.
 FROM base AS requirements
 COPY pyproject.toml tools/requirements.py ./
-RUN python3.11 requirements.py operator > operator.txt \
+RUN python3.11 requirements.py operator console > operator.txt \
  && python3.11 requirements.py spark postgresql mysql lineage > spark.txt
 
 FROM base AS wheel
@@ -29,7 +29,8 @@ COPY operator operator
 RUN pip wheel -q --no-deps --no-build-isolation --wheel-dir /wheel .
 
 FROM base AS operator
-# What the control plane imports (tools/operator-imports.toml holds it to that): no Spark, no lake libraries.
+# What the control plane imports (tools/operator-imports.toml holds it to that), and the console's web server: no Spark,
+# no lake libraries.
 COPY --from=requirements /build/operator.txt ./
 RUN pip install -q -c constraints.txt -r operator.txt && python3.11 -m compileall -q -j 0 /opt/tailrace/lib
 COPY --from=wheel /wheel /build/wheel

@@ -14,10 +14,12 @@ import uvicorn
 
 from support.resources import replicator
 from tailrace.cli.client import DriverClient
+from tailrace.cli.console import actions, summary
 from tailrace.cli.console.app import ConsoleApp, application
+from tailrace.cli.console.local import LocalFleet, described
 from tailrace.cli.console.serve import listening
-from tailrace.cli.console.watched import Watched
-from tailrace.contract.console import ConsoleAssessment
+from tailrace.cli.console.watched import Described, Fleet, Plan, Watched, entry_of
+from tailrace.contract.console import ActionBody, ConsoleAssessment, FleetEntry, RefusedAction, ReportedEvent
 from tailrace.contract.driver import CutReport
 from tailrace.contract.history import LastHour, TableView
 from tailrace.contract.resources import Replicator, ReplicatorSpec
@@ -60,6 +62,27 @@ class Shown:
     def assessment(self) -> ConsoleAssessment:
         assert self.assessed is not None
         return self.assessed
+
+    def described(self) -> Described:
+        return described(self.spec)
+
+    def entry(self) -> FleetEntry:
+        return entry_of(self)
+
+    def live(self) -> bool:
+        return True
+
+    def conditions(self, status: Status) -> tuple[str, ...]:
+        return summary.conditions(status)
+
+    def events(self, caller: str) -> tuple[ReportedEvent, ...]:
+        return ()
+
+    def refused(self, caller: str) -> tuple[RefusedAction, ...]:
+        return actions.IMPOSSIBLE
+
+    def plan(self, body: ActionBody, caller: str, now: float) -> Plan:
+        return actions.plan(self, body, now)
 
     def driver(self) -> DriverClient:
         return DriverClient("http://127.0.0.1:9", Path("/nothing"))
@@ -107,9 +130,15 @@ class Console:
 
 @contextmanager
 def console(watched: Sequence[Watched], *, allow_actions: bool = False) -> Iterator[Console]:
-    app = ConsoleApp(watched, allow_actions=allow_actions)
+    with served_to(LocalFleet(watched, TOKEN, allow_actions=allow_actions)) as made:
+        yield made
+
+
+@contextmanager
+def served_to(fleet: Fleet, token: str = TOKEN) -> Iterator[Console]:
+    app = ConsoleApp(fleet)
     socket = listening("127.0.0.1:0")
-    config = uvicorn.Config(application(app, TOKEN), log_config=None, access_log=False, lifespan="off")
+    config = uvicorn.Config(application(app), log_config=None, access_log=False, lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: server.run(sockets=[socket]), name="console", daemon=True)
     thread.start()
@@ -118,7 +147,7 @@ def console(watched: Sequence[Watched], *, allow_actions: bool = False) -> Itera
         assert time.monotonic() < end and thread.is_alive()
         time.sleep(0.01)
     try:
-        yield Console(socket.getsockname()[1])
+        yield Console(socket.getsockname()[1], token)
     finally:
         server.should_exit = True
         thread.join(30)

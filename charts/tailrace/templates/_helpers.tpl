@@ -13,8 +13,22 @@ app.kubernetes.io/name: tailrace-operator
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{- define "tailrace.consoleSelector" -}}
+app.kubernetes.io/name: tailrace-console
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "tailrace.consoleLabels" -}}
+{{ include "tailrace.consoleSelector" . }}
+{{ include "tailrace.commonLabels" . }}
+{{- end -}}
+
 {{- define "tailrace.labels" -}}
 {{ include "tailrace.selector" . }}
+{{ include "tailrace.commonLabels" . }}
+{{- end -}}
+
+{{- define "tailrace.commonLabels" -}}
 app.kubernetes.io/part-of: tailrace
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
@@ -47,6 +61,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- $peers := list -}}
 {{- if or .Values.networkPolicy.from (not .Values.metrics.podMonitor.enabled) -}}
 {{- $peers = prepend .Values.networkPolicy.from (dict "namespaceSelector" $here "podSelector" $operator) -}}
+{{- if .Values.console.enabled -}}
+{{- $console := dict "matchLabels" (include "tailrace.consoleSelector" . | fromYaml) -}}
+{{- $peers = append $peers (dict "namespaceSelector" $here "podSelector" $console) -}}
+{{- end -}}
 {{- end -}}
 {{- toJson $peers -}}
 {{- end -}}
@@ -98,4 +116,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 - apiGroups: [""]
   resources: [events]
   verbs: [get, list, watch, create, patch]
+{{- end -}}
+
+{{- /* All that the console may do by itself: no Secrets, no pods, no change of anything. */ -}}
+{{- define "tailrace.consoleRules" -}}
+- apiGroups: [tailrace.dev]
+  resources: [replicators, snapshotrequests]
+  verbs: [get, list, watch]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [get, list, watch]
 {{- end -}}

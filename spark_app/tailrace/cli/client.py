@@ -34,7 +34,6 @@ from tailrace.contract.driver import (
 from tailrace.contract.history import LastHour, TableView
 from tailrace.contract.resources import DeletionPolicy
 from tailrace.contract.status import Status
-from tailrace.driver.asking.key_lookups import BeingLookedUp
 from tailrace.driver.process.run_dir import NotRunning, RunFolder
 from tailrace.errors import InvalidManifest, RemovalUnconfirmed, Retry, TailraceError
 
@@ -90,6 +89,8 @@ class DriverClient:
 
     def request(self, snapshot_id: str, body: SnapshotBody) -> SnapshotAnswer:
         """Asked again, for as long as an answer may take at all, while the source looks up the keys."""
+        from tailrace.driver.asking.key_lookups import BeingLookedUp  # brings pyarrow, which the console does without
+
         path, text = f"{SNAPSHOTS}/{quote(snapshot_id, safe='')}", body.to_json()
         end = time.monotonic() + TIMEOUT
         while True:

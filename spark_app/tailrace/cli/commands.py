@@ -13,7 +13,6 @@ from pathlib import Path
 
 from tailrace.cli import cut_text, cutover_text, request_options, snapshot_choice, verification_text
 from tailrace.cli.client import DriverClient
-from tailrace.cli.console.watched import LocalReplicator
 from tailrace.contract import faults
 from tailrace.contract.driver import CutList, RetainedLog, SnapshotBody, SpecBody, VerificationReport
 from tailrace.contract.manifest import Manifest, load
@@ -487,6 +486,7 @@ def retained(options: argparse.Namespace) -> int:
 
 def console(options: argparse.Namespace) -> int:
     from tailrace.cli.console import serve  # brings the web server
+    from tailrace.cli.console.local import LocalReplicator
 
     watched = [
         LocalReplicator(replicator, path, options.run_dir, several=len(manifest.replicators) > 1)

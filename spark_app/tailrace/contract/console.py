@@ -11,10 +11,23 @@ from tailrace.contract.base import Model
 from tailrace.contract.driver import Problem
 from tailrace.contract.status import Fault, Many, ObjectiveStatus, State, Status, TableStatus
 
-FleetState = Literal[State, "NotRunning"]
+Realm = Literal["tailrace", "kubernetes"]
+FleetState = Literal[State, "NotRunning", "Pending", "Degraded", "Deleting"]
 SPARK_POINTS = 60
 Verb = Literal[
-    "snapshot", "verify", "repair", "resync", "pause", "resume", "stop", "cut", "dropCut", "suspend", "unsuspend"
+    "snapshot",
+    "verify",
+    "repair",
+    "resync",
+    "pause",
+    "resume",
+    "stop",
+    "cut",
+    "dropCut",
+    "suspend",
+    "unsuspend",
+    "shutDown",
+    "startUp",
 ]
 
 
@@ -22,8 +35,9 @@ class FleetEntry(Model):
     """One Replicator in a line."""
 
     name: str
+    """Its name; in Kubernetes `namespace:name`."""
     state: FleetState
-    """`NotRunning`: no driver answers."""
+    """`NotRunning`: no driver answers. In Kubernetes the state that the operator reports."""
     message: str = ""
     """The reason for the state, in words."""
     trouble: int = 0
@@ -51,14 +65,22 @@ class FleetEntry(Model):
 
 
 class ConsoleFleet(Model):
-    """All Replicators that the console was started for, those in trouble first."""
+    """All Replicators that the console shows to the caller, those in trouble first."""
 
     version: str
     """The console's version of Tailrace."""
     actions: bool
-    """The console carries out actions."""
+    """The console carries out actions; in Kubernetes those that the rights of the token allow."""
+    realm: Realm = "tailrace"
+    """The kind of token: the console's own, or one of Kubernetes, which the page keeps in memory only."""
     at: float
     replicators: Many[FleetEntry]
+
+
+class RefusedAction(Model):
+    verb: Verb
+    why: str
+    """The reason why the caller may not do it, or why it is impossible here."""
 
 
 class ConsoleReplicator(Model):
@@ -72,9 +94,14 @@ class ConsoleReplicator(Model):
     storage: str
     """The location of the change log."""
     status: Status | None
-    """The driver's status, without its tables: `tables` of the API has them. None: no driver answers."""
+    """The driver's status, without its tables: `tables` of the API has them. None: no driver answers. In Kubernetes,
+    while no driver answers, the part of it that the resources report."""
     conditions: Many[str] = ()
     """The state of its parts in words, the most urgent first."""
+    live: bool = True
+    """False: the status is that of the resources, as no driver answers the console."""
+    refused: Many[RefusedAction] = ()
+    """The actions that the caller may not carry out, each with the reason."""
 
 
 class TablePage(Model):
@@ -92,7 +119,8 @@ class ActionBody(Model):
 
     verb: Verb
     """`snapshot`, `verify`, `repair`, `resync` concern `tables`; `pause`, `resume`, `stop` one `snapshot`; `cut` and
-    `dropCut` one `cut`; `suspend` and `unsuspend` the writing to the target."""
+    `dropCut` one `cut`; `suspend` and `unsuspend` the writing to the target; `shutDown` and `startUp` the whole
+    driver, in Kubernetes only."""
     tables: Many[str] = Field(default=(), max_length=1000)
     """Patterns of tables."""
     snapshot: str | None = None
@@ -111,6 +139,28 @@ class ActionAnswer(Model):
     """The command that does the same."""
     manifest: str | None = None
     """The manifest that does the same, in YAML; None: there is none."""
+    refused: str | None = None
+    """The reason why the caller may not do it; None: it is allowed."""
+
+
+class ReportedEvent(Model):
+    """An event of Kubernetes about a Replicator or one of its SnapshotRequests."""
+
+    at: float | None
+    """The last time that it was reported, in seconds since 1970."""
+    about: str
+    """`Replicator shop`."""
+    type: str
+    """`Normal` or `Warning`."""
+    reason: str
+    message: str
+    count: int = 1
+
+
+class EventList(Model):
+    """The newest events first."""
+
+    events: Many[ReportedEvent]
 
 
 class AssessedColumn(Model):

@@ -31,7 +31,7 @@ from tailrace.driver.asking.live_spec import LiveSpec
 from tailrace.driver.asking.rewind_requests import RewindRequests
 from tailrace.driver.asking.server import StatusServer
 from tailrace.driver.process.ownership import Ownership
-from tailrace.driver.process.run_dir import RunFolder
+from tailrace.driver.process.run_dir import RunFolder, token_of
 from tailrace.driver.process.supervise import CaptureProcess
 from tailrace.driver.telling import display
 from tailrace.driver.telling.lineage.reporter import LineageReporter, open_lineage
@@ -101,7 +101,7 @@ def lineage(settings: DriverSettings) -> LineageReporter | None:
 def server(settings: DriverSettings, control: DriverControl) -> StatusServer:
     """Listens, and is announced in the run directory."""
     given = settings.token_file
-    token = settings.folder.make_token() if given is None else _token(given)
+    token = settings.folder.make_token() if given is None else token_of(given)
     try:
         made = StatusServer(control, settings.host, settings.port, token)
     except OSError as error:
@@ -113,17 +113,6 @@ def server(settings: DriverSettings, control: DriverControl) -> StatusServer:
     settings.folder.announce(made.url, given, settings.replicator.spec.storage.location)
     log.info("status at %s/status", made.url)
     return made
-
-
-def _token(path: Path) -> str:
-    try:
-        token = path.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise InvalidManifest(f"cannot read the token file {path}: {why}", "Correct --token-file.") from error
-    if not token:
-        raise InvalidManifest(f"the token file {path} is empty", "Write the bearer token into it.")
-    return token
 
 
 def capture_process(settings: DriverSettings) -> CaptureProcess:

@@ -22,7 +22,7 @@ from support.scripted_runs import Copy, filled
 from support.served import Served
 from tailrace.cli.client import DriverClient, DriverRefused
 from tailrace.cli.console import assessed
-from tailrace.cli.console.watched import LocalReplicator
+from tailrace.cli.console.local import LocalReplicator
 from tailrace.contract.console import ActionAnswer, ConsoleFleet, ConsoleReplicator, TablePage
 from tailrace.contract.history import TableView
 from tailrace.contract.status import TableStatus

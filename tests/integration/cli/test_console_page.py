@@ -14,7 +14,7 @@ from support.browser import Look, browser
 from support.console import TOKEN, Console, Shown, console
 from support.scripted_runs import Copy, filled
 from support.served import Served
-from tailrace.cli.console.watched import LocalReplicator
+from tailrace.cli.console.local import LocalReplicator
 from tailrace.contract.console import AssessedColumn, AssessedLine, AssessedTable, ConsoleAssessment
 from tailrace.contract.history import ChunkMap, ChunkRun, ChunkState, ColumnView, LastHour, TableView
 from tailrace.contract.status import (

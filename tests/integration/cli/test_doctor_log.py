@@ -6,7 +6,7 @@ from support.capture import CaptureRun, made_slot, refused, started
 from support.postgres import PostgresServer
 from tailrace.capture.renewal import Renewal
 from tailrace.cli import main as cli
-from tailrace.cli.console.watched import LocalReplicator
+from tailrace.cli.console.local import LocalReplicator
 from tailrace.contract.manifest import load
 from tailrace.contract.resources import StorageLocation
 from tailrace.storage.store import Storage

@@ -1,5 +1,6 @@
 """The chart as Helm renders it: lint, values that it refuses, what each value changes, and the copies made of it."""
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from make_manifests import CHART, INSTALL, rendered
 from support.helm import helm, of_kind, only, refused
 from support.resources import EXAMPLES, examples
 from tailrace import __version__
+from tailrace.cli.console.__main__ import parser as console_parser
+from tailrace.cli.console.app import HEALTH
 from tailrace.errors import InvalidManifest
 from tailrace_operator import settings
 from tailrace_operator.resources.defaults import PodDefaults
@@ -70,6 +73,8 @@ def test_every_value_has_a_schema_and_every_schema_a_value() -> None:
         ("metrics.podMonitor.interval=often", "'/metrics/podMonitor/interval'"),
         ("metrics.alerts.runbookUrl=a#b", "'/metrics/alerts/runbookUrl'"),
         ("serviceAccount.create=false", "serviceAccount.name is empty"),
+        ("console.allowActions=true", "'/console': additional properties 'allowActions' not allowed"),
+        ("console.enabled=yes", "'/console/enabled'"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(setting: str, words: str) -> None:
@@ -249,6 +254,72 @@ def driver_peers(documents: list[Json]) -> tuple[Any, ...] | None:
     """As the operator understands its arguments."""
     arguments = pod(documents)["containers"][0]["args"]
     return settings.parse(arguments, {settings.IMAGE_VARIABLE: "spark"}).limits.driver_peers
+
+
+def console_arguments(arguments: list[str]) -> argparse.Namespace:
+    """As the console understands them."""
+    return console_parser().parse_args(arguments)
+
+
+CONSOLE = ("--set", "console.enabled=true")
+
+
+def of_console(documents: list[Json]) -> list[Json]:
+    return [d for d in documents if d["metadata"]["name"] == "tailrace-operator-console"]
+
+
+def test_the_console_comes_only_if_asked_for_and_may_only_read() -> None:
+    assert of_console(rendered()) == []
+    documents = of_console(rendered(*CONSOLE))
+    assert sorted(d["kind"] for d in documents) == [
+        "ClusterRole", "ClusterRoleBinding", "Deployment", "NetworkPolicy", "Service", "ServiceAccount",
+    ]  # fmt: skip
+    granted = {
+        (r, v) for rule in only(documents, "ClusterRole")["rules"] for r in rule["resources"] for v in rule["verbs"]
+    }
+    kinds = ("replicators", "snapshotrequests", "events")
+    assert granted == {(kind, verb) for kind in kinds for verb in ("get", "list", "watch")}
+    spec = pod(documents)
+    (container,) = spec["containers"]
+    assert spec["serviceAccountName"] == "tailrace-operator-console" and spec["securityContext"]["runAsNonRoot"] is True
+    assert container["image"] == f"tailrace-operator:{__version__}"
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+    }  # fmt: skip
+    assert {container[p]["httpGet"]["path"] for p in ("startupProbe", "livenessProbe", "readinessProbe")} == {HEALTH}
+    options = console_arguments(container["args"])
+    assert (options.listen, options.namespace, options.log_level) == ("0.0.0.0:8650", [], "info")
+    ports = {container["ports"][0]["containerPort"], only(documents, "Service")["spec"]["ports"][0]["port"]}
+    assert ports == {8650}
+    selector = only(documents, "Service")["spec"]["selector"]
+    operator = only([d for d in rendered() if d["kind"] == "Deployment"], "Deployment")["spec"]["selector"][
+        "matchLabels"
+    ]
+    assert selector.items() <= only(documents, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
+    assert not operator.items() <= selector.items(), "the operator's Service does not find it"
+
+
+def test_nobody_connects_to_the_console_unless_named_and_drivers_let_it_in() -> None:
+    documents = rendered(*CONSOLE)
+    assert "ingress" not in only(of_console(documents), "NetworkPolicy")["spec"]
+    operators = [d for d in documents if d not in of_console(documents)]
+    labels = [peer["podSelector"]["matchLabels"] for peer in driver_peers(operators) or ()]
+    assert only(of_console(documents), "Deployment")["spec"]["selector"]["matchLabels"] in labels and len(labels) == 2
+    ingress = {"podSelector": {"matchLabels": {"app": "ingress"}}}
+    named = of_console(rendered(*CONSOLE, "--set-json", f"console.from=[{json.dumps(ingress)}]"))
+    (rule,) = only(named, "NetworkPolicy")["spec"]["ingress"]
+    assert rule["from"] == [ingress] and rule["ports"] == [{"port": "http", "protocol": "TCP"}]
+
+
+def test_the_console_of_some_namespaces_reads_nothing_elsewhere() -> None:
+    documents = of_console(rendered(*CONSOLE, "--set", "watchNamespaces={shop,sales},console.serviceAccountName=mine"))
+    assert of_kind(documents, "ClusterRole") == of_kind(documents, "ClusterRoleBinding") == []
+    assert of_kind(documents, "ServiceAccount") == []
+    assert sorted(d["metadata"]["namespace"] for d in of_kind(documents, "RoleBinding")) == ["sales", "shop"]
+    assert {d["subjects"][0]["name"] for d in of_kind(documents, "RoleBinding")} == {"mine"}
+    assert console_arguments(pod(documents)["containers"][0]["args"]).namespace == ["shop", "sales"]
+    without = of_console(rendered(*CONSOLE, "--set", "rbac.create=false"))
+    assert not {"ClusterRole", "ClusterRoleBinding"} & {d["kind"] for d in without}
 
 
 def test_the_test_of_the_release_may_ask_whoever_else_may() -> None:

@@ -17,7 +17,7 @@ import yaml
 
 import make_manifests
 from make_manifests import CHART, INSTALL, rendered
-from support.helm import helm, only
+from support.helm import helm, of_kind, only
 from support.kube import KubeApi
 from support.kube_objects import KubeObjects
 from support.observed import of_cron_job, of_driver
@@ -44,11 +44,14 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeApi]:
 def pods() -> dict[str, Json]:
     """Every kind of pod that the chart or the operator makes."""
     chart = make_manifests.rendered()
+    more = make_manifests.rendered("--set", "console.enabled=true")
+    (console,) = [d for d in of_kind(more, "Deployment") if d["metadata"]["name"] == "tailrace-operator-console"]
     spec = Replicator.model_validate(replicator(driver=POD, executors=POD, imagePullSecrets=["pull"])).spec
     executor = settings.executor_template("shop", spec)["spec"]
     executor["containers"][0]["image"] = "spark"
     return {
         "operator": only(chart, "Deployment")["spec"]["template"]["spec"],
+        "console": console["spec"]["template"]["spec"],
         "test": only(chart, "Pod")["spec"],
         "driver": of_driver(spec),
         "executor": executor,
@@ -71,7 +74,7 @@ def admit(api: KubeApi, namespace: str, spec: Json) -> str:
     return api.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(document), check=False)
 
 
-@pytest.mark.parametrize("kind", ["operator", "test", "driver", "executor", "drop", "check"])
+@pytest.mark.parametrize("kind", ["operator", "console", "test", "driver", "executor", "drop", "check"])
 def test_every_pod_is_admitted_under_restricted_pod_security(api: KubeApi, restricted: str, kind: str) -> None:
     assert admit(api, restricted, pods()[kind]) == "pod/one created (server dry run)\n"
 

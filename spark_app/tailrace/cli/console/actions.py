@@ -1,30 +1,53 @@
-"""The actions of the console: each with the command and, where there is one, the manifest that do the same."""
+"""The actions of `tailrace console`: each with the command and, where there is one, the manifest that do the same."""
 
 import shlex
 import time
-from collections.abc import Callable
+from typing import Protocol
 
 import yaml
 from pydantic import ValidationError
 
 from tailrace.cli import snapshot_choice
-from tailrace.cli.console.watched import Watched
+from tailrace.cli.client import DriverClient
+from tailrace.cli.console.watched import Plan
 from tailrace.contract.base import API_VERSION
-from tailrace.contract.console import ActionAnswer, ActionBody
+from tailrace.contract.console import ActionAnswer, ActionBody, RefusedAction
 from tailrace.contract.driver import SnapshotBody, SpecBody
 from tailrace.contract.manifest import invalid
-from tailrace.contract.resources import SnapshotRequest
+from tailrace.contract.resources import ReplicatorSpec, SnapshotRequest
 from tailrace.errors import InvalidManifest
-from tailrace.snapshot.planner import request_id
 
 MODES = {"verify": "Verify", "repair": "Repair"}
+REQUESTS = {
+    "snapshot": "reads all rows of these tables again",
+    "verify": "compares these tables with their source",
+    "repair": "compares these tables with their source, and reads rows that differ again",
+    "resync": "starts these tables over: all rows are read into a new copy, which then replaces the present one",
+}
+IMPOSSIBLE = (
+    RefusedAction(verb="shutDown", why="end `tailrace run` where it runs, with Ctrl-C"),
+    RefusedAction(verb="startUp", why="start `tailrace run`"),
+)
 OPTIONS = {"verify": "verify", "repair": "verify --repair", "snapshot": "snapshot", "resync": "resync"}
 
 
-def plan(watched: Watched, body: ActionBody, now: float) -> tuple[ActionAnswer, Callable[[], str]]:
-    """The answer of a preview, and what carries the action out and says what happened. Raises `InvalidManifest`,
-    `WrongSnapshot`."""
+class Commanded(Protocol):
+    """A Replicator whose driver takes commands."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def options(self) -> tuple[str, ...]: ...
+    def driver(self) -> DriverClient: ...
+    def running_spec(self) -> ReplicatorSpec: ...
+
+
+def plan(watched: Commanded, body: ActionBody, now: float) -> Plan:
+    """Raises `InvalidManifest`, `WrongSnapshot`."""
     match body.verb:
+        case "shutDown" | "startUp":
+            (why,) = (one.why for one in IMPOSSIBLE if one.verb == body.verb)
+            raise InvalidManifest("the console does not start or end drivers on this machine", f"{why.capitalize()}.")
         case "snapshot" | "verify" | "repair" | "resync":
             return _request(watched, body, now)
         case "pause" | "resume" | "stop":
@@ -35,39 +58,44 @@ def plan(watched: Watched, body: ActionBody, now: float) -> tuple[ActionAnswer, 
             return _suspend(watched, body.verb == "suspend")
 
 
-def _command(watched: Watched, verb: str, *arguments: str) -> str:
+def _command(watched: Commanded, verb: str, *arguments: str) -> str:
     first, *more = verb.split()
     return shlex.join(["tailrace", first, *watched.options, *more, *arguments])
 
 
-def _request(watched: Watched, body: ActionBody, now: float) -> tuple[ActionAnswer, Callable[[], str]]:
-    spec: dict[str, object] = {"replicator": watched.name, "tables": list(body.tables)}
+def _request(watched: Commanded, body: ActionBody, now: float) -> Plan:
+    from tailrace.snapshot.planner import request_id  # brings pyarrow, which the console in a cluster does without
+
+    request, manifest = requested(watched.name, body, now)
+    name, spec = request.metadata.name, request.spec
+
+    def act() -> str:
+        answer = watched.driver().request(request_id(request), SnapshotBody(name=name, spec=spec))
+        return f"{answer.id}: accepted, {', '.join(answer.tables)}"
+
+    command = _command(watched, OPTIONS[body.verb], "--tables", *body.tables)
+    return ActionAnswer(done=False, message=REQUESTS[body.verb], command=command, manifest=manifest), act
+
+
+def requested(
+    replicator: str, body: ActionBody, now: float, namespace: str | None = None
+) -> tuple[SnapshotRequest, str]:
+    """The SnapshotRequest of an action, and its manifest."""
+    spec: dict[str, object] = {"replicator": replicator, "tables": list(body.tables)}
     spec |= {"mode": MODES[body.verb]} if body.verb in MODES else {}
     spec |= {"resync": True} if body.verb == "resync" else {}
     name = time.strftime("console-%Y%m%d-%H%M%S", time.gmtime(now)) + f"-{int(now * 1000) % 1000:03d}"
-    document = {"apiVersion": API_VERSION, "kind": "SnapshotRequest", "metadata": {"name": name}, "spec": spec}
+    metadata = {"name": name} | ({"namespace": namespace} if namespace is not None else {})
+    document = {"apiVersion": API_VERSION, "kind": "SnapshotRequest", "metadata": metadata, "spec": spec}
     try:
         request = SnapshotRequest.model_validate(document)
     except ValidationError as error:
         raise invalid(error, "request", SnapshotRequest) from error
-
-    def act() -> str:
-        answer = watched.driver().request(request_id(request), SnapshotBody(name=name, spec=request.spec))
-        return f"{answer.id}: accepted, {', '.join(answer.tables)}"
-
-    command = _command(watched, OPTIONS[body.verb], "--tables", *body.tables)
-    message = {
-        "snapshot": "reads all rows of these tables again",
-        "verify": "compares these tables with their source",
-        "repair": "compares these tables with their source, and reads rows that differ again",
-        "resync": "starts these tables over: all rows are read into a new copy, which then replaces the present one",
-    }[body.verb]
-    manifest = yaml.safe_dump(document, sort_keys=False)
-    return ActionAnswer(done=False, message=message, command=command, manifest=manifest), act
+    return request, yaml.safe_dump(document, sort_keys=False)
 
 
-def _change(watched: Watched, body: ActionBody) -> tuple[ActionAnswer, Callable[[], str]]:
-    chosen = snapshot_choice.choose(watched.status().snapshots, body.snapshot, body.verb)
+def _change(watched: Commanded, body: ActionBody) -> Plan:
+    chosen = snapshot_choice.choose(watched.driver().status().snapshots, body.snapshot, body.verb)
     if chosen.state not in snapshot_choice.UNDER_WAY:
         raise snapshot_choice.WrongSnapshot(f"snapshot {chosen.id} has ended: {chosen.state}", "Request another one.")
 
@@ -86,7 +114,7 @@ def _change(watched: Watched, body: ActionBody) -> tuple[ActionAnswer, Callable[
     return ActionAnswer(done=False, message=message, command=_command(watched, body.verb, chosen.id)), act
 
 
-def _cut(watched: Watched, body: ActionBody, now: float) -> tuple[ActionAnswer, Callable[[], str]]:
+def _cut(watched: Commanded, body: ActionBody, now: float) -> Plan:
     name = body.cut or time.strftime("%Y%m%d_%H%M%S", time.gmtime(now))
     if body.verb == "dropCut" and body.cut is None:
         raise InvalidManifest("dropCut needs the name of a cut", "`tailrace cuts` shows the names.")
@@ -109,7 +137,7 @@ def _cut(watched: Watched, body: ActionBody, now: float) -> tuple[ActionAnswer, 
     return ActionAnswer(done=False, message=message, command=_command(watched, "cut", name)), act
 
 
-def _suspend(watched: Watched, suspend: bool) -> tuple[ActionAnswer, Callable[[], str]]:
+def _suspend(watched: Commanded, suspend: bool) -> Plan:
     def act() -> str:
         spec = watched.running_spec()
         changed = spec.model_copy(update={"apply": spec.apply.model_copy(update={"suspend": suspend})})

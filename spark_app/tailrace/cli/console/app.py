@@ -1,15 +1,16 @@
 """The console's answers, and the web application around them. Every request but the page's own files needs the token.
 
 Cookies are not used, so no other page can send a request in the user's name; the page may load nothing from elsewhere.
+What is shown, and to whom, is a `watched.Fleet`'s: of manifests and this machine (`local`), or of a cluster
+(`kubernetes`).
 """
 
 import asyncio
-import hmac
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, MutableMapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from starlette.staticfiles import StaticFiles
 
 from tailrace import __version__
 from tailrace.cli.client import DriverRefused
-from tailrace.cli.console import actions, openapi, summary
+from tailrace.cli.console import openapi, summary
 from tailrace.cli.console.endpoints import API, ENDPOINTS, MOST_TABLES, OPENAPI, Endpoint
-from tailrace.cli.console.watched import Watched
+from tailrace.cli.console.refusal import ApiRefusal
+from tailrace.cli.console.watched import Fleet, Watched, problem_of
 from tailrace.cli.snapshot_choice import WrongSnapshot
 from tailrace.contract.console import (
     ActionAnswer,
@@ -32,13 +34,12 @@ from tailrace.contract.console import (
     ConsoleAssessment,
     ConsoleFleet,
     ConsoleReplicator,
-    FleetEntry,
+    EventList,
     TablePage,
 )
 from tailrace.contract.driver import CutList, Problem
 from tailrace.contract.history import LastHour, TableView
 from tailrace.contract.manifest import invalid
-from tailrace.contract.status import Status
 from tailrace.driver.process.run_dir import NotRunning
 from tailrace.errors import InvalidManifest, Retry, TailraceError
 
@@ -56,126 +57,91 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 MOST_BODY = 1 << 20
-LOOK_SECONDS = 2.0
-"""The age at which the drivers are asked again for the fleet."""
-STATUS_SECONDS = 1.0
-AT_ONCE = 16
-"""Drivers that are asked at the same time."""
+HEALTH = "/healthz"
+REFUSED_FIX = "Ask for the right, or have somebody run the command who has it."
 MOST_ANSWERS = 40
 """Answers under way at the same time."""
 Json = dict[str, Any]
 
 
-class ApiRefusal(Exception):
-    """An answer other than 200."""
-
-    def __init__(self, code: int, name: str, message: str, fix: str = "") -> None:
-        super().__init__(message)
-        self.code, self.problem = code, Problem(name=name, message=message, fix=fix)
-
-
 class ConsoleApp:
-    """The answers of the API; a method for each of `endpoints.ENDPOINTS`. They may block: each runs on a thread."""
+    """The answers of the API; a method for each of `endpoints.ENDPOINTS`. They may block: each runs on a thread.
+    `caller`: the token of the request."""
 
-    def __init__(
-        self, watched: Sequence[Watched], *, allow_actions: bool = False, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._watched = {one.name: one for one in watched}
-        self._allow_actions = allow_actions
+    def __init__(self, shown: Fleet, *, clock: Callable[[], float] = time.time) -> None:
+        self.shown = shown
         self._clock = clock
-        self._lock = threading.Lock()
-        self._fleet: tuple[float, ConsoleFleet] | None = None
-        self._statuses: dict[str, tuple[float, Status]] = {}
-        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fleet")
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.shown.close()
 
-    def fleet(self) -> ConsoleFleet:
-        with self._lock:
-            now = self._clock()
-            if self._fleet is None or not 0 <= now - self._fleet[0] < LOOK_SECONDS:
-                entries = sorted(
-                    self._pool.map(self._entry, self._watched.values()), key=lambda e: (-e.trouble, e.name)
-                )
-                made = ConsoleFleet(
-                    version=__version__, actions=self._allow_actions, at=now, replicators=tuple(entries)
-                )
-                self._fleet = self._clock(), made
-            return self._fleet[1]
-
-    def replicator(self, name: str) -> ConsoleReplicator:
-        one = self._one(name)
-        spec = one.spec
-        found = self._entry(one)
-        status = self._status(one) if found.problem is None else None
-        source = spec.source
-        return ConsoleReplicator(
-            summary=found,
-            source=f"{source.type} {source.host}{f'/{source.database}' if source.database else ''}",
-            target=f"{spec.target.type} {spec.target.location or getattr(spec.target, 'host', None) or ''}".strip(),
-            storage=spec.storage.location,
-            status=None if status is None else status.model_copy(update={"tables": ()}),
-            conditions=(found.message,) if status is None else summary.conditions(status),
+    def fleet(self, caller: str) -> ConsoleFleet:
+        entries = sorted(self.shown.entries(caller), key=lambda e: (-e.trouble, e.name))
+        return ConsoleFleet(
+            version=__version__,
+            actions=self.shown.actions,
+            realm=self.shown.realm,
+            at=self._clock(),
+            replicators=tuple(entries),
         )
 
-    def history(self, name: str) -> LastHour:
-        return self._one(name).history()
+    def replicator(self, caller: str, name: str) -> ConsoleReplicator:
+        one = self._one(caller, name)
+        found, about = one.entry(), one.described()
+        status = one.status() if found.problem is None else None
+        return ConsoleReplicator(
+            summary=found,
+            source=about.source,
+            target=about.target,
+            storage=about.storage,
+            status=None if status is None else status.model_copy(update={"tables": ()}),
+            conditions=(found.message,) if status is None else one.conditions(status),
+            live=status is not None and one.live(),
+            refused=one.refused(caller),
+        )
 
-    def tables(self, name: str, query: Json) -> TablePage:
+    def history(self, caller: str, name: str) -> LastHour:
+        return self._one(caller, name).history()
+
+    def tables(self, caller: str, name: str, query: Json) -> TablePage:
         limit = min(_number(query, "limit", 100), MOST_TABLES)
         states = [state for state in query.get("state", "").split(",") if state]
-        status = self._status(self._one(name))
+        status = self._one(caller, name).status()
         return summary.page(status.tables, query.get("search", ""), states, _number(query, "offset", 0), limit)
 
-    def table(self, name: str, table: str) -> TableView:
-        return self._one(name).table(table)
+    def table(self, caller: str, name: str, table: str) -> TableView:
+        return self._one(caller, name).table(table)
 
-    def cuts(self, name: str) -> CutList:
-        return CutList(cuts=self._one(name).cuts())
+    def cuts(self, caller: str, name: str) -> CutList:
+        return CutList(cuts=self._one(caller, name).cuts())
 
-    def assessment(self, name: str) -> ConsoleAssessment:
-        return self._one(name).assessment()
+    def events(self, caller: str, name: str) -> EventList:
+        return EventList(events=self._one(caller, name).events(caller))
 
-    def act(self, name: str, body: ActionBody) -> ActionAnswer:
-        one = self._one(name)
-        answer, carry_out = actions.plan(one, body, self._clock())
+    def assessment(self, caller: str, name: str) -> ConsoleAssessment:
+        return self._one(caller, name).assessment()
+
+    def act(self, caller: str, name: str, body: ActionBody) -> ActionAnswer:
+        one = self._one(caller, name)
+        answer, carry_out = one.plan(body, caller, self._clock())
         if body.preview:
             return answer
-        if not self._allow_actions:
+        if not self.shown.actions:
             fix = "Start it with --allow-actions, or use the command."
             raise ApiRefusal(403, "ReadOnly", "the console only shows", fix)
+        if answer.refused is not None:
+            raise ApiRefusal(403, "Forbidden", answer.refused, REFUSED_FIX)
         message = carry_out()
         log.info("%s: %s", name, answer.command)
         return answer.model_copy(update={"done": True, "message": message})
 
-    def _entry(self, one: Watched) -> FleetEntry:
-        try:
-            status = self._status(one)
-        except TailraceError as error:
-            return summary.missing(one.name, _problem(error))
-        try:
-            history = one.history()
-        except TailraceError:  # the driver is older, or has just ended
-            history = None
-        return summary.entry(one.name, status, history)
-
-    def _status(self, one: Watched) -> Status:
-        """The driver's, no older than a second: a view asks for several parts of it, of which one may be 5,000
-        tables."""
-        now = self._clock()
-        at, status = self._statuses.get(one.name, (0.0, None))
-        if status is None or not 0 <= now - at < STATUS_SECONDS:
-            status = one.status()
-            self._statuses[one.name] = (now, status)
-        return status
-
-    def _one(self, name: str) -> Watched:
-        if name not in self._watched:
-            known = ", ".join(sorted(self._watched)) or "none"
-            message = f"there is no Replicator {name[:200]!r} (found: {known})"
+    def _one(self, caller: str, name: str) -> Watched:
+        known = self.shown.replicators(caller)
+        if name not in known:
+            names = ", ".join(sorted(known)) or "none"
+            message = f"there is no Replicator {name[:200]!r} (found: {names[:1000]})"
             raise ApiRefusal(404, "NotFound", message, "Correct the name.")
-        return self._watched[name]
+        return known[name]
 
 
 def _number(query: Json, name: str, default: int) -> int:
@@ -185,18 +151,15 @@ def _number(query: Json, name: str, default: int) -> int:
     return int(text)
 
 
-def _problem(error: TailraceError) -> Problem:
-    return Problem(name=error.name, message=error.message, fix=error.fix)
-
-
-def application(console: ConsoleApp, token: str) -> Starlette:
+def application(console: ConsoleApp) -> Starlette:
     places = asyncio.Semaphore(MOST_ANSWERS)
     routes: list[BaseRoute] = [_route(console, endpoint, places) for endpoint in ENDPOINTS]
     routes += [Route(OPENAPI, lambda _: JSONResponse(openapi.document()))]
+    routes += [Route(HEALTH, lambda _: Response("ok", media_type="text/plain"))]
     routes += [Route(f"{API}/{{path:path}}", _unknown, methods=["GET", "POST", "PUT", "DELETE", "PATCH"])]
     routes += [Mount("/", StaticFiles(directory=PAGE, html=True))]
     app = Starlette(routes=routes)
-    app.add_middleware(Guard, token=token)
+    app.add_middleware(Guard, shown=console.shown)
     return app
 
 
@@ -207,7 +170,7 @@ def _unknown(request: Request) -> Response:
 def _route(console: ConsoleApp, endpoint: Endpoint, places: asyncio.Semaphore) -> Route:
     async def answer(request: Request) -> Response:
         try:
-            arguments: list[Any] = list(request.path_params.values())
+            arguments: list[Any] = [bearer(request.scope), *request.path_params.values()]
             if endpoint.queries:
                 arguments.append(dict(request.query_params))
             if endpoint.body is not None:
@@ -216,9 +179,9 @@ def _route(console: ConsoleApp, endpoint: Endpoint, places: asyncio.Semaphore) -
                 document = await _on_thread(getattr(console, endpoint.act), *arguments)
             return Response(document.model_dump_json(by_alias=True), media_type="application/json")
         except ApiRefusal as refusal:
-            return _refused(refusal.code, refusal.problem)
+            return _refused(refusal.code, refusal.problem, _challenge(console.shown, refusal.code))
         except TailraceError as error:
-            return _refused(_code(error), _problem(error))
+            return _refused(_code(error), problem_of(error))
 
     # Names of tables may have slashes.
     return Route(endpoint.path.replace("{table}", "{table:path}"), answer, methods=[endpoint.method])
@@ -268,8 +231,8 @@ def _code(error: TailraceError) -> int:
     return 500
 
 
-def _refused(code: int, problem: Problem) -> Response:
-    return Response(problem.model_dump_json(by_alias=True), code, media_type="application/json")
+def _refused(code: int, problem: Problem, headers: dict[str, str] | None = None) -> Response:
+    return Response(problem.model_dump_json(by_alias=True), code, headers, media_type="application/json")
 
 
 Scope = MutableMapping[str, Any]
@@ -280,8 +243,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 class Guard:
     """Lets nobody at the API without the token, and gives every answer its headers."""
 
-    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], token: str) -> None:
-        self._app, self._token = app, token
+    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], shown: Fleet) -> None:
+        self._app, self._shown = app, shown
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -294,15 +257,20 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), *own]
             await send(message)
 
-        if scope["path"].startswith(f"{API}/") and not self._admits(scope):
-            problem = Problem(name="Unauthorized", message="the token is missing or wrong", fix=TOKEN_FIX)
-            await _refused(401, problem)(scope, receive, with_headers)
+        if scope["path"].startswith(f"{API}/") and not self._shown.admits(bearer(scope)):
+            problem = Problem(name="Unauthorized", message="the token is missing or wrong", fix=self._shown.token_fix)
+            await _refused(401, problem, _challenge(self._shown, 401))(scope, receive, with_headers)
             return
         await self._app(scope, receive, with_headers)
 
-    def _admits(self, scope: Scope) -> bool:
-        sent = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        return hmac.compare_digest(sent, f"Bearer {self._token}".encode())
+
+def _challenge(shown: Fleet, code: int) -> dict[str, str]:
+    """Tells the page which kind of token is wanted."""
+    return {"WWW-Authenticate": f'Bearer realm="{shown.realm}"'} if code == 401 else {}
 
 
-TOKEN_FIX = "Open the address that `tailrace console` printed, or enter the token of --token-file."
+def bearer(scope: Scope) -> str:
+    """The token of the request; empty: it has none."""
+    sent: bytes = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+    kind, _, token = sent.decode("latin-1").partition(" ")
+    return token.strip() if kind == "Bearer" else ""

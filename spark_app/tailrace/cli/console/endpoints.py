@@ -11,6 +11,7 @@ from tailrace.contract.console import (
     ConsoleAssessment,
     ConsoleFleet,
     ConsoleReplicator,
+    EventList,
     TablePage,
 )
 from tailrace.contract.driver import CutList
@@ -62,6 +63,7 @@ ENDPOINTS = (
     ),
     Endpoint("table", f"{ONE}/tables/{{table}}", "One table: its columns and the chunks of its snapshots.", TableView),
     Endpoint("cuts", f"{ONE}/cuts", "The cuts that are kept, the oldest first.", CutList),
+    Endpoint("events", f"{ONE}/events", "The events of Kubernetes about it, the newest first.", EventList),
     Endpoint(
         "assessment",
         f"{ONE}/assessment",
@@ -72,7 +74,8 @@ ENDPOINTS = (
         "act",
         f"{ONE}/actions",
         "Carries out an action, or answers with the command and the manifest that do the same. 403: the console was"
-        " started without --allow-actions; a preview is answered all the same.",
+        " started without --allow-actions, or the token's user has no right to it; a preview is answered all the"
+        " same.",
         ActionAnswer,
         "POST",
         ActionBody,

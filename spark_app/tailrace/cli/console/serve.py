@@ -11,7 +11,9 @@ from pathlib import Path
 import uvicorn
 
 from tailrace.cli.console.app import ConsoleApp, application
+from tailrace.cli.console.local import LocalFleet
 from tailrace.cli.console.watched import Watched
+from tailrace.driver.process.run_dir import token_of
 from tailrace.errors import InvalidManifest
 
 log = logging.getLogger(__name__)
@@ -25,13 +27,18 @@ def run(watched: Sequence[Watched], listen: str, token_file: Path | None, *, act
     for name, count in Counter(one.name for one in watched).items():
         if count > 1:
             raise InvalidManifest(f"two Replicators are called {name!r}", "Start a console for each.")
-    token = secrets.token_urlsafe(24) if token_file is None else _token(token_file)
+    token = secrets.token_urlsafe(24) if token_file is None else token_of(token_file)
     opened = listening(listen)
     host, port = opened.getsockname()[:2]
     shown = "" if token_file is not None else f"#token={token}"
     print(f"console at http://{host}:{port}/{shown}", flush=True)
-    console = ConsoleApp(watched, allow_actions=actions)
-    app = application(console, token)
+    serve(ConsoleApp(LocalFleet(watched, token, allow_actions=actions)), opened)
+    return 0
+
+
+def serve(console: ConsoleApp, opened: socket.socket) -> None:
+    """Serves until a signal ends it."""
+    app = application(console)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -46,7 +53,6 @@ def run(watched: Sequence[Watched], listen: str, token_file: Path | None, *, act
         uvicorn.Server(config).run(sockets=[opened])
     finally:
         console.close()
-    return 0
 
 
 def listening(listen: str) -> socket.socket:
@@ -60,14 +66,3 @@ def listening(listen: str) -> socket.socket:
             f"cannot listen on {listen}: {error.strerror or error}",
             "Choose an address of this machine and a free port with --listen.",
         ) from error
-
-
-def _token(path: Path) -> str:
-    try:
-        token = path.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise InvalidManifest(f"cannot read the token file {path}: {why}", "Correct --token-file.") from error
-    if not token:
-        raise InvalidManifest(f"the token file {path} is empty", "Write the token into it.")
-    return token

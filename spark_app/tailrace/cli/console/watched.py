@@ -1,24 +1,35 @@
-"""The Replicators that the console shows: those of manifests, by way of the drivers that run on this machine."""
+"""The seam below the console: a fleet of Replicators, each with its answers. `local` and `kubernetes` implement it."""
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
-from tailrace.cli.client import DriverClient
-from tailrace.contract.console import ConsoleAssessment
-from tailrace.contract.driver import CutReport
+from tailrace.cli.console import summary
+from tailrace.contract.console import (
+    ActionAnswer,
+    ActionBody,
+    ConsoleAssessment,
+    FleetEntry,
+    Realm,
+    RefusedAction,
+    ReportedEvent,
+)
+from tailrace.contract.driver import CutReport, Problem
 from tailrace.contract.history import LastHour, TableView
-from tailrace.contract.manifest import load
-from tailrace.contract.resources import Replicator, ReplicatorSpec
 from tailrace.contract.status import Status
-from tailrace.driver.process.run_dir import RunFolder
+from tailrace.errors import TailraceError
 
-ANSWER_SECONDS = 5.0
-"""Seconds that a driver has for an answer that the page waits for."""
-HISTORY_SECONDS = 20.0
-"""The age at which the numbers of the last hour are asked for again."""
+Plan = tuple[ActionAnswer, Callable[[], str]]
+"""The answer of a preview, and what carries the action out and says what happened."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """Source, target and change log in words."""
+
+    source: str
+    target: str
+    storage: str
 
 
 class Watched(Protocol):
@@ -26,84 +37,66 @@ class Watched(Protocol):
 
     @property
     def name(self) -> str: ...
-    @property
-    def spec(self) -> ReplicatorSpec: ...
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The options by which commands find it."""
+    def described(self) -> Described: ...
+    def entry(self) -> FleetEntry: ...
+    def live(self) -> bool:
+        """True: `status` is the driver's."""
         ...
 
     def status(self) -> Status: ...
+    def conditions(self, status: Status) -> tuple[str, ...]: ...
     def history(self) -> LastHour: ...
     def table(self, name: str) -> TableView: ...
     def cuts(self) -> tuple[CutReport, ...]: ...
+    def events(self, caller: str) -> tuple[ReportedEvent, ...]: ...
     def assessment(self) -> ConsoleAssessment: ...
-    def driver(self) -> DriverClient:
-        """A client for actions."""
+    def refused(self, caller: str) -> tuple[RefusedAction, ...]:
+        """The actions that the caller may not carry out."""
         ...
 
-    def running_spec(self) -> ReplicatorSpec:
-        """The spec that the driver uses."""
+    def plan(self, body: ActionBody, caller: str, now: float) -> Plan: ...
+
+
+class Fleet(Protocol):
+    """All that a console shows. `caller`: the token of a request."""
+
+    actions: bool
+    """Actions are carried out."""
+    realm: Realm
+    """The kind of token; the page keeps one of `kubernetes` in memory only."""
+    token_fix: str
+    """The place where the token is found."""
+
+    def admits(self, caller: str) -> bool:
+        """False: the answer is 401. It may not block."""
         ...
 
+    def entries(self, caller: str) -> Sequence[FleetEntry]: ...
+    def replicators(self, caller: str) -> Mapping[str, Watched]: ...
+    def close(self) -> None: ...
 
-@dataclass
-class LocalReplicator:
-    """A Replicator of a manifest file, whose driver runs on this machine or does not run."""
 
-    replicator: Replicator
-    path: Path
-    run_dir: Path | None = None
-    clock: Callable[[], float] = time.monotonic
-    several: bool = False
-    """The file holds more than this one."""
-    _history: tuple[float, LastHour] | None = None
+class Asked(Protocol):
+    """The answers of a driver from which a line of the fleet is made."""
 
     @property
-    def name(self) -> str:
-        return self.replicator.metadata.name
+    def name(self) -> str: ...
+    def status(self) -> Status: ...
+    def history(self) -> LastHour: ...
 
-    @property
-    def spec(self) -> ReplicatorSpec:
-        return self.replicator.spec
 
-    @property
-    def options(self) -> tuple[str, ...]:
-        one = ("--name", self.name) if self.several else ()
-        place = ("--run-dir", str(self.run_dir)) if self.run_dir is not None else ()
-        return ("-f", str(self.path), *one, *place)
+def entry_of(one: Asked) -> FleetEntry:
+    """The line of a Replicator by its driver's answers."""
+    try:
+        status = one.status()
+    except TailraceError as error:
+        return summary.missing(one.name, problem_of(error))
+    try:
+        history = one.history()
+    except TailraceError:  # the driver is older, or has just ended
+        history = None
+    return summary.entry(one.name, status, history)
 
-    @property
-    def _folder(self) -> RunFolder:
-        return RunFolder.of(self.name, self.run_dir)
 
-    def _client(self, timeout: float) -> DriverClient:
-        return DriverClient(*self._folder.server(self.spec.storage.location), timeout)
-
-    def driver(self) -> DriverClient:
-        return DriverClient.of(self._folder, self.spec.storage.location)
-
-    def status(self) -> Status:
-        return self._client(ANSWER_SECONDS).status()
-
-    def history(self) -> LastHour:
-        now = self.clock()
-        if self._history is None or now - self._history[0] > HISTORY_SECONDS:
-            self._history = now, self._client(ANSWER_SECONDS).history()
-        return self._history[1]
-
-    def table(self, name: str) -> TableView:
-        return self._client(ANSWER_SECONDS).table(name)
-
-    def cuts(self) -> tuple[CutReport, ...]:
-        return self._client(ANSWER_SECONDS).cuts()
-
-    def running_spec(self) -> ReplicatorSpec:
-        from tailrace.driver.asking import live_spec
-
-        return live_spec.kept(self._folder.path).spec
-
-    def assessment(self) -> ConsoleAssessment:
-        from tailrace.cli.console.assessed import assess  # brings the database client
-
-        return assess(load(self.path).replicator(self.name))
+def problem_of(error: TailraceError) -> Problem:
+    return Problem(name=error.name, message=error.message, fix=error.fix)

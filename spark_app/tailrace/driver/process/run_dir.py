@@ -56,6 +56,18 @@ def writing(place: Path) -> Iterator[None]:
         raise
 
 
+def token_of(path: Path) -> str:
+    """The token in a file of the user's. Raises `InvalidManifest`."""
+    try:
+        token = path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise InvalidManifest(f"cannot read the token file {path}: {why}", "Correct --token-file.") from error
+    if not token:
+        raise InvalidManifest(f"the token file {path} is empty", "Write the bearer token into it.")
+    return token
+
+
 class RunFolder:
     """Paths and files of one Replicator's run directory."""
 

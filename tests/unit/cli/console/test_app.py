@@ -1,7 +1,10 @@
 """The files of the page. Its answers are tested in integration/cli/test_console.py, over a copy that runs."""
 
 import hashlib
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -36,3 +39,21 @@ def test_the_policy_lets_the_page_do_nothing_but_ask_its_own_server() -> None:
     assert rules["default-src"] == "'none'" and "unsafe" not in POLICY and "*" not in POLICY
     assert {rules[name] for name in ("script-src", "style-src", "connect-src")} == {"'self'"}
     assert {rules[name] for name in ("base-uri", "form-action", "frame-ancestors")} == {"'none'"}
+
+
+BARRED = """
+import sys
+from tailrace.cli.main import EXTRAS
+barred = [package for extra in ("spark", "postgresql", "mysql") for package in EXTRAS[extra]]
+sys.modules |= dict.fromkeys([*barred, "kopf", "kubernetes"])  # importing them fails
+from tailrace.cli.console.__main__ import main
+sys.exit(main(["--api-server", "https://127.0.0.1:9", "--listen", "127.0.0.1:0", "--account", "/nothing"]))
+"""
+
+
+def test_the_console_of_a_cluster_starts_without_the_packages_of_drivers() -> None:
+    """And says what it lacks outside a pod."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", BARRED], capture_output=True, text=True, env=environment, check=False)
+    said = "cannot read /nothing/ca.crt: No such file or directory. Fix: Run in a pod with a ServiceAccount."
+    assert done.returncode == 2 and said in done.stderr, done.stderr

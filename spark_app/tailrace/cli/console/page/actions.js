@@ -1,9 +1,14 @@
 // Buttons that show what an action does, and the command and manifest that do the same, before it is carried out.
 import { call, el, fault, part, Refused } from "./dom.js";
 
-export function buttons(name, wanted) {
-  return wanted.map((one) => el("button", { type: "button", key: `act/${one.label}/${one.about ?? ""}`,
-    "aria-label": one.about ? `${one.label} ${one.about}` : null, onclick: () => ask(name, one) }, one.label));
+// `refused`: the actions that the caller may not carry out. Their buttons say so, and still show what they would do.
+export function buttons(name, wanted, refused = []) {
+  return wanted.map((one) => {
+    const why = refused.find((r) => r.verb === one.body.verb)?.why;
+    const label = `${one.label}${one.about ? ` ${one.about}` : ""}${why ? ", not allowed" : ""}`;
+    return el("button", { type: "button", key: `act/${one.label}/${one.about ?? ""}`, className: why ? "refused" : "",
+      "aria-label": one.about || why ? label : null, title: why ?? null, onclick: () => ask(name, one) }, one.label);
+  });
 }
 
 function ask(name, one) {
@@ -26,9 +31,10 @@ function ask(name, one) {
         : `This ${answer.message}.`),
         ...(answer.done ? [] : [el("p", {}, "The same by hand:"), el("pre", { tabIndex: 0 }, answer.command)]),
         ...(answer.manifest && !answer.done ? [el("pre", { tabIndex: 0 }, answer.manifest)] : []),
+        ...(answer.refused ? [el("p", { className: "bad" }, `Not allowed: ${answer.refused}.`)] : []),
         ...(allowed ? [] : [el("p", { className: "dim" },
           "This console is read-only: it was started without --allow-actions.")]));
-      act.disabled = answer.done || !allowed;
+      act.disabled = answer.done || !allowed || answer.refused !== null;
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       shown.replaceChildren(fault(error.problem));

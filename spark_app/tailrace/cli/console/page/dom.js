@@ -35,16 +35,25 @@ export function sparkline(values) {
 }
 
 export class Refused extends Error {
-  constructor(code, problem) {
+  constructor(code, problem, realm = null) {
     super(problem.message);
     this.code = code;
+    this.realm = realm;
     this.problem = problem;
   }
 }
 
+// A token is in memory; only the console's own one also survives a reload, until the tab is closed. One of Kubernetes
+// is written nowhere.
+let given = null;
 export const token = {
-  get: () => sessionStorage.getItem("tailrace-token") ?? "",
-  set: (text) => sessionStorage.setItem("tailrace-token", text),
+  realm: "tailrace",
+  get: () => given ?? sessionStorage.getItem("tailrace-token") ?? "",
+  set: (text) => { given = text; },
+  accepted(realm) {
+    token.realm = realm;
+    if (realm === "tailrace" && given !== null) sessionStorage.setItem("tailrace-token", given);
+  },
 };
 
 export async function call(path, body) {
@@ -66,7 +75,8 @@ export async function call(path, body) {
     throw new Refused(answer.status, { name: "InternalError", message: `the console answered ${answer.status}`,
       fix: "See the log of `tailrace console`." });
   }
-  if (!answer.ok) throw new Refused(answer.status, document);
+  const realm = answer.headers.get("WWW-Authenticate")?.match(/realm="(\w+)"/)?.[1] ?? null;
+  if (!answer.ok) throw new Refused(answer.status, document, realm);
   return document;
 }
 
@@ -97,6 +107,7 @@ export const time = (value) => (value ? new Date(value * 1000).toISOString().rep
 const TONES = {
   Running: "good", Starting: "busy", Suspended: "warn", Failing: "bad", Stopped: "bad", NotRunning: "bad",
   REPLICATING: "good", SNAPSHOTTING: "busy", WAITING: "busy", FAILING: "bad", STOPPED: "bad",
+  Degraded: "bad", Deleting: "warn", Warning: "warn", Normal: "good", Open: "busy", Done: "good", Ignored: "warn",
   Completed: "good", Pending: "busy", Paused: "warn", Failed: "bad", YES: "good", PARTIAL: "warn", NO: "bad",
   ok: "good", warn: "warn", fail: "bad",
 };

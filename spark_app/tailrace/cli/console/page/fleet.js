@@ -1,5 +1,5 @@
 // All Replicators, those in trouble first.
-import { bytes, call, el, fill, grid, num, number, part, rate, seconds, sparkline, state } from "./dom.js";
+import { bytes, call, el, fill, grid, num, number, part, rate, seconds, sparkline, state, token } from "./dom.js";
 
 const HEADS = ["Replicator", "State", num("Lag"), "Last hour", "Freshness objective", num("Tables failing"),
   num("Rows/s"), num("Source log kept"), "Message"];
@@ -23,7 +23,9 @@ export function fleet(main) {
     crumbs: [],
     async refresh() {
       known = await call("/fleet");
-      document.getElementById("mode").textContent = known.actions ? "Actions allowed" : "Read-only";
+      token.accepted(known.realm);
+      document.getElementById("mode").textContent = known.realm === "kubernetes" ? "Rights of the token"
+        : known.actions ? "Actions allowed" : "Read-only";
       show();
     },
   };

@@ -33,20 +33,28 @@ async function refresh() {
   } catch (error) {
     if (mine !== view) return;
     if (!(error instanceof Refused)) throw error;
-    if (error.code === 401) ask();
+    if (error.code === 401) ask(error);
     else notice.replaceChildren(fault(error.problem, "strong"));
   }
 }
 
-function ask() {
+const ASKED = {
+  tailrace: "The token is missing or wrong. Open the address that tailrace console printed, or enter the token.",
+  kubernetes: "Enter a token of Kubernetes: your own, or one of a ServiceAccount (kubectl create token NAME). " +
+    "It is kept in this page's memory only, until the page is closed or loaded again.",
+};
+
+function ask(error) {
+  token.realm = error.realm ?? token.realm;
+  const refused = token.realm === "kubernetes" && token.get() !== "" ? el("p", { className: "bad" }, error.message)
+    : null;
   const field = el("input", { type: "password", autocomplete: "off", required: true });
   const form = el("form", { onsubmit: (event) => {
     event.preventDefault();
     token.set(field.value.trim());
     notice.replaceChildren();
     open();
-  } }, el("p", {},
-    "The token is missing or wrong. Open the address that tailrace console printed, or enter the token."),
+  } }, refused ?? "", el("p", {}, ASKED[token.realm]),
   el("div", { className: "controls" }, el("label", {}, "Token", field), el("button", {}, "Continue")));
   if (!notice.querySelector("form")) { notice.replaceChildren(form); field.focus(); }
 }

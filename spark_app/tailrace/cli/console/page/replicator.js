@@ -1,5 +1,6 @@
 // One Replicator: its path, the last hour, tables, snapshots, cuts, conditions.
-import { bytes, call, count, el, fault, fill, grid, num, number, part, rate, seconds, state, time } from "./dom.js";
+import { bytes, call, count, el, fault, fill, grid, num, number, part, rate, seconds, state, time, token }
+  from "./dom.js";
 import { buttons } from "./actions.js";
 import { charts } from "./charts.js";
 
@@ -10,6 +11,7 @@ export function replicator(main, name) {
   const base = `/replicators/${part(name)}`;
   const top = el("div"), actions = el("div", { className: "controls" });
   const conditions = el("div"), path = el("div"), snapshots = el("div"), cuts = el("div"), rows = el("div");
+  const signals = el("div"), events = el("div");
   const lines = charts();
   const search = el("input", { type: "search", id: "search", oninput: () => { offset = 0; soon(); } });
   const filter = el("select", { onchange: () => { offset = 0; soon(); } },
@@ -20,7 +22,7 @@ export function replicator(main, name) {
     el("h2", {}, "Last hour"), lines.place, el("h2", {}, "Snapshots and verifications"), snapshots,
     el("h2", {}, "Tables"), el("div", { className: "controls" },
       el("label", {}, "Search", search), el("label", {}, "State", filter)), rows,
-    el("h2", {}, "Cuts"), cuts);
+    el("h2", {}, "Cuts"), cuts, el("h2", {}, "Signals"), signals, el("h2", {}, "Events"), events);
 
   const soon = () => { clearTimeout(timer); timer = setTimeout(() => tables().catch(() => {}), 150); };
 
@@ -50,24 +52,42 @@ export function replicator(main, name) {
       const one = await call(base);
       const status = one.status;
       fill(top, el("p", {}, state(one.summary.state), one.summary.message ? `: ${one.summary.message}` : ""),
+        !one.live && one.summary.problem === null && el("p", { className: "warn" },
+          "No driver answers the console: this is what the resources report."),
         one.summary.problem && fault(one.summary.problem, "h2"), one.summary.fault && fault(one.summary.fault, "h2"),
         el("p", {}, el("a", { href: `#/r/${part(name)}/setup`, key: "setup" }, "Check source and tables (doctor)")));
       fill(conditions, one.conditions.length > 0 && el("ul", {}, one.conditions.map((c) => el("li", {}, c))));
       fill(path, drawn(one));
-      if (status === null) { for (const p of [actions, snapshots, rows, cuts]) fill(p); return; }
+      if (status === null) { for (const p of [actions, snapshots, rows, cuts, signals, events]) fill(p); return; }
       fill(actions, buttons(name, [
         { label: status.apply.suspended ? "Resume apply" : "Suspend apply",
           body: { verb: status.apply.suspended ? "unsuspend" : "suspend" } },
+        ...(token.realm !== "kubernetes" ? [] : [one.summary.state === "Suspended"
+          ? { label: "Start up", body: { verb: "startUp" } } : { label: "Shut down", body: { verb: "shutDown" } }]),
         { label: "Make a cut", body: { verb: "cut" } },
         { label: "Snapshot …", body: { verb: "snapshot" }, tables: true },
         { label: "Verify …", body: { verb: "verify" }, tables: true },
-        { label: "Repair …", body: { verb: "repair" }, tables: true }]));
+        { label: "Repair …", body: { verb: "repair" }, tables: true }], one.refused));
       fill(snapshots, status.snapshots.length === 0 ? el("p", { className: "dim" }, "None.")
         : grid(`${count(status.snapshots.length, "snapshot")}, the newest first`,
           ["Snapshot", "Kind", "State", num("Tables"), "Rows", num("Rows/s"), num("Time left"), "Result", "Actions"],
-          [...status.snapshots].reverse().map((s) => snapshot(name, s))));
-      const [history] = await Promise.all([call(`${base}/history`).catch(() => null), tables(), kept()]);
+          [...status.snapshots].reverse().map((s) => snapshot(name, s, one.refused))));
+      fill(signals, status.signals.length === 0 ? el("p", { className: "dim" }, "None.")
+        : grid(`${count(status.signals.length, "signal")}, the newest first`,
+          ["Received", "Id", "Type", "State", "Message"], [...status.signals].reverse().map((x) =>
+            [time(x.received), x.id, x.type, state(x.state), x.message || "–"])));
+      const [history] = await Promise.all([call(`${base}/history`).catch(() => null), tables(), kept(), happened()]);
       if (history) await lines.show(history);
+
+      async function happened() {
+        const found = await call(`${base}/events`).catch((error) => ({ events: [], why: error.message }));
+        const none = token.realm === "kubernetes" ? "None."
+          : "Events are of Kubernetes; here the driver's log has them.";
+        fill(events, found.events.length === 0 ? el("p", { className: "dim" }, found.why ?? none)
+          : grid(`${count(found.events.length, "event")}, the newest first`,
+            ["Last seen", "About", "Type", "Reason", "Message", num("Count")], found.events.map((e) =>
+              [time(e.at), e.about, state(e.type), e.reason, e.message, number(e.count)])));
+      }
 
       async function kept() {
         const found = await call(`${base}/cuts`).catch((error) => ({ cuts: [], why: error.message }));
@@ -77,7 +97,8 @@ export function replicator(main, name) {
             [...found.cuts].reverse().map((c) => [c.name, time(c.made), c.position, number(c.record),
               c.complete ? "yes" : c.waits ? "tables are on their way" : "no",
               c.tables.filter((t) => t.why).map((t) => `${t.name}: ${t.why}`).slice(0, 5).join("; ") || "–",
-              buttons(name, [{ label: "Drop", body: { verb: "dropCut", cut: c.name }, about: `cut ${c.name}` }])])));
+              buttons(name, [{ label: "Drop", body: { verb: "dropCut", cut: c.name }, about: `cut ${c.name}` }],
+                one.refused)])));
       }
     },
   };
@@ -105,26 +126,37 @@ function row(name, t) {
   const differences = v && v.compared.missing + v.compared.extra + v.compared.different;
   return [el("a", { href, key: `t/${t.name}` }, t.name), state(t.state), seconds(t.lagSeconds), number(t.rowsPerSecond),
     number(c.snapshotRows), number(c.inserts), number(c.updates), number(c.deletes),
-    v ? el("span", { className: differences ? "bad" : "good" }, differences ? `${differences} rows differ` : "equal",
-      ` (${time(v.at)})`) : "–",
+    v ? el("span", { className: differences ? "bad" : v.compared.undecided ? "warn" : "good" },
+      outcome(v.compared), ` (${time(v.at)})`) : "–",
     t.fault ? el("span", {}, el("strong", {}, t.fault.name), `: ${t.fault.message} `, t.fault.fix
       ? `Fix: ${t.fault.fix}` : "")
       : "–"];
 }
 
-function snapshot(name, s) {
+// Rows that could not be decided are neither equal nor different.
+function outcome(c) {
+  const differences = c.missing + c.extra + c.different;
+  const words = [differences && `${number(differences)} rows differ`,
+    c.undecided && `${number(c.undecided)} rows undecided`].filter((text) => text);
+  return words.join(", ") || "equal";
+}
+
+function snapshot(name, s, refused) {
   const under = ["Pending", "Running", "Paused"].includes(s.state);
   const most = Math.max(s.rowsEstimated, 1);
   const bar = el("span", {}, `${number(s.rowsDone)} `, under && el("progress", { max: most,
     value: Math.min(s.rowsDone, most),
     "aria-label": `rows of ${s.id}` }));
   const compared = s.tables.map((t) => t.compared).filter((c) => c);
-  const differences = compared.reduce((sum, c) => sum + c.missing + c.extra + c.different, 0);
-  const result = s.fault ? `${s.fault.name}: ${s.fault.message}` : s.verify ? `${differences} rows differ` : "–";
+  const total = (field) => compared.reduce((sum, c) => sum + c[field], 0);
+  const sums = Object.fromEntries(["missing", "extra", "different", "undecided"].map((field) => [field, total(field)]));
+  const result = s.fault ? `${s.fault.name}: ${s.fault.message}` : !s.verify ? "–"
+    : compared.length === 0 ? "nothing compared yet"
+    : under && outcome(sums) === "equal" ? "equal so far" : outcome(sums);
   const acts = !under ? "–" : buttons(name, [
     { label: s.state === "Paused" ? "Resume" : "Pause", about: s.id,
       body: { verb: s.state === "Paused" ? "resume" : "pause", snapshot: s.id } },
-    { label: "Stop", about: s.id, body: { verb: "stop", snapshot: s.id } }]);
+    { label: "Stop", about: s.id, body: { verb: "stop", snapshot: s.id } }], refused);
   return [s.name ?? s.id, s.verify ? "verification" : s.reason, state(s.state), `${s.tablesDone} of ${s.tablesTotal}`,
     bar,
     number(s.rowsPerSecond), seconds(s.secondsLeft), result, acts];

@@ -7,11 +7,14 @@ const MOST_CELLS = 2000;
 
 export function table(main, name, table) {
   const place = el("div");
+  let refused = null;
   main.replaceChildren(el("h1", {}, table), place);
   return {
     crumbs: [[name, `#/r/${part(name)}`], [table]],
     async refresh() {
-      const view = await call(`/replicators/${part(name)}/tables/${part(table)}`);
+      const base = `/replicators/${part(name)}`;
+      const view = await call(`${base}/tables/${part(table)}`);
+      refused ??= (await call(base)).refused;
       const t = view.status, c = t.counters;
       fill(place, el("p", {}, state(t.state), ` lag ${seconds(t.lagSeconds)}, ${number(t.rowsPerSecond)} rows/s`),
         t.fault && fault(t.fault, "h2"),
@@ -20,7 +23,7 @@ export function table(main, name, table) {
         t.nulled.length > 0 && el("ul", {}, t.nulled.map((n) =>
           el("li", { className: "warn" }, `Column ${n.column}: ${number(n.values)} values became NULL.`))),
         el("div", { className: "controls" }, buttons(name, ["snapshot", "verify", "repair", "resync"].map((verb) => ({
-          label: verb[0].toUpperCase() + verb.slice(1), body: { verb, tables: [table] } })))),
+          label: verb[0].toUpperCase() + verb.slice(1), body: { verb, tables: [table] } })), refused)),
         el("h2", {}, "Counters"),
         grid("Rows since the driver's start", [num("Inserts"), num("Updates"), num("Deletes"), num("Truncates"),
           num("Schema changes"), num("Snapshot rows"), num("Applied record")],
@@ -29,7 +32,8 @@ export function table(main, name, table) {
         t.verified && el("p", {},
           `Verified ${time(t.verified.at)}: ${number(t.verified.compared.rows)} rows compared, ` +
           `${number(t.verified.compared.missing)} missing, ${number(t.verified.compared.extra)} extra, ` +
-          `${number(t.verified.compared.different)} different.`),
+          `${number(t.verified.compared.different)} different` + (t.verified.compared.undecided
+            ? `, ${number(t.verified.compared.undecided)} undecided.` : ".")),
         el("h2", {}, "Snapshots"),
         view.snapshots.length === 0 ? el("p", { className: "dim" }, "None.") : [...view.snapshots].reverse().map(map),
         el("h2", {}, "Columns"),

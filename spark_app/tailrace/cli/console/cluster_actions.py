@@ -1,0 +1,173 @@
+"""The actions of the console in a cluster: each writes a resource with the caller's own token, after the API server has
+said that its user may do so (SelfSubjectAccessReview)."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import yaml
+
+from tailrace.cli.console.actions import REQUESTS as ASKED
+from tailrace.cli.console.actions import requested
+from tailrace.cli.console.cluster_api import ClusterApi, Document, Right
+from tailrace.cli.console.watched import Plan
+from tailrace.cli.snapshot_choice import UNDER_WAY, WrongSnapshot
+from tailrace.contract.base import API_VERSION
+from tailrace.contract.console import ActionAnswer, ActionBody, RefusedAction, Verb
+from tailrace.errors import InvalidManifest
+
+REPLICATORS, REQUESTS = "replicators", "snapshotrequests"
+MANIFEST = "/etc/tailrace/replicator/replicator.yaml"
+"""The manifest in a driver's pod."""
+NEEDED: dict[Verb, tuple[str, str]] = {
+    "snapshot": ("create", REQUESTS),
+    "verify": ("create", REQUESTS),
+    "repair": ("create", REQUESTS),
+    "resync": ("create", REQUESTS),
+    "pause": ("patch", REQUESTS),
+    "resume": ("patch", REQUESTS),
+    "stop": ("delete", REQUESTS),
+    "suspend": ("patch", REPLICATORS),
+    "unsuspend": ("patch", REPLICATORS),
+    "shutDown": ("patch", REPLICATORS),
+    "startUp": ("patch", REPLICATORS),
+}
+"""The right that an action needs."""
+OPTIONS = {"snapshot": (), "verify": ("--verify",), "repair": ("--repair",), "resync": ("--resync",)}
+PATCHES: dict[Verb, tuple[str, str, dict[str, Any], str]] = {
+    "suspend": (
+        "pause",
+        "apply",
+        {"spec": {"apply": {"suspend": True}}},
+        "stops writing to the target; the source is still captured",
+    ),
+    "unsuspend": ("resume", "apply", {"spec": {"apply": {"suspend": False}}}, "continues to write to the target"),
+    "shutDown": (
+        "pause",
+        "replicator",
+        {"spec": {"suspend": True}},
+        "shuts the driver down; meanwhile the source keeps its log",
+    ),
+    "startUp": ("resume", "replicator", {"spec": {"suspend": False}}, "starts the driver again"),
+}
+"""Command of `kubectl tailrace` and its object, the change of the Replicator, and its meaning."""
+
+
+class Changed(Protocol):
+    """The Replicator that an action is about."""
+
+    @property
+    def api(self) -> ClusterApi: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def own(self) -> str: ...
+    @property
+    def item(self) -> Document: ...
+    @property
+    def requests(self) -> Sequence[Document]: ...
+
+
+def in_pod(one: Changed, verb: str) -> str:
+    """The command that has it done in the driver's pod."""
+    return f"kubectl -n {one.namespace} exec {one.own}-driver-0 -c tailrace -- tailrace {verb} -f {MANIFEST}"
+
+
+def _cut_reason(one: Changed) -> str:
+    command = in_pod(one, "cut")
+    return f"no resource makes or drops a single cut: set spec.cuts of the Replicator, or run `{command}`"
+
+
+def refused(one: Changed, caller: str) -> tuple[RefusedAction, ...]:
+    """The actions that the caller may not carry out."""
+    said = {verb: reason for verb in NEEDED if (reason := _refusal(one, verb, caller, fresh=False)) is not None}
+    said |= {"cut": _cut_reason(one), "dropCut": _cut_reason(one)}
+    return tuple(RefusedAction(verb=verb, why=why) for verb, why in said.items())
+
+
+def _refusal(one: Changed, verb: Verb, caller: str, *, fresh: bool) -> str | None:
+    right = Right(*NEEDED[verb], one.namespace)
+    return None if one.api.may(caller, right, fresh=fresh) else f"{one.api.user(caller)} may not {right}"
+
+
+def plan(one: Changed, body: ActionBody, caller: str, now: float) -> Plan:
+    """Raises `InvalidManifest`, `WrongSnapshot`. Right before it acts, the API server is asked for the right."""
+    if body.verb in ("cut", "dropCut"):
+        raise InvalidManifest("the console in a cluster makes and drops no cuts", f"See what does: {_cut_reason(one)}.")
+    why = _refusal(one, body.verb, caller, fresh=not body.preview)
+    if body.verb in PATCHES:
+        return _patched(one, body.verb, caller, why)
+    if body.verb in ("pause", "resume", "stop"):
+        return _changed(one, body, caller, why)
+    request, manifest = requested(one.own, body, now, one.namespace)
+    document = yaml.safe_load(manifest)
+
+    def act() -> str:
+        one.api.create(caller, REQUESTS, one.namespace, document)
+        return f"SnapshotRequest {request.metadata.name} is created"
+
+    command = _kubectl(one, "snapshot", one.own, *OPTIONS[body.verb], "--tables", *body.tables)
+    return ActionAnswer(done=False, message=ASKED[body.verb], command=command, manifest=manifest, refused=why), act
+
+
+def _kubectl(one: Changed, *words: str) -> str:
+    return shlex.join(["kubectl", "tailrace", words[0], "-n", one.namespace, *words[1:]])
+
+
+def _patched(one: Changed, verb: Verb, caller: str, why: str | None) -> Plan:
+    word, what, change, meaning = PATCHES[verb]
+
+    def act() -> str:
+        one.api.patch(caller, REPLICATORS, one.namespace, one.own, change)
+        return f"Replicator {one.own} is changed"
+
+    message = f"{meaning}; change it in the manifest, too, or whatever applies that changes it back"
+    manifest = _manifest("Replicator", one.namespace, one.own, change)
+    command = _kubectl(one, word, what, one.own)
+    return ActionAnswer(done=False, message=message, command=command, manifest=manifest, refused=why), act
+
+
+def _changed(one: Changed, body: ActionBody, caller: str, why: str | None) -> Plan:
+    name = _request(one, body.snapshot)
+    if body.verb == "stop":
+
+        def delete() -> str:
+            one.api.delete(caller, REQUESTS, one.namespace, name)
+            return f"SnapshotRequest {name} is deleted"
+
+        message = f"deletes SnapshotRequest {name}, which stops its snapshot for good; rows already read stay"
+        command = shlex.join(["kubectl", "delete", "-n", one.namespace, "snapshotrequest", name])
+        return ActionAnswer(done=False, message=message, command=command, refused=why), delete
+    suspend = body.verb == "pause"
+    change = {"spec": {"suspend": suspend}}
+
+    def act() -> str:
+        one.api.patch(caller, REQUESTS, one.namespace, name, change)
+        return f"SnapshotRequest {name} is changed"
+
+    message = f"continues snapshot {name}"
+    if suspend:
+        message = f"pauses snapshot {name}: chunks being read are finished, no new one begins"
+    manifest = _manifest("SnapshotRequest", one.namespace, name, change)
+    command = _kubectl(one, body.verb, "snapshot", name)
+    return ActionAnswer(done=False, message=message, command=command, manifest=manifest, refused=why), act
+
+
+def _manifest(kind: str, namespace: str, name: str, change: Mapping[str, Any]) -> str:
+    document = {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name, "namespace": namespace}, **change}
+    return yaml.safe_dump(document, sort_keys=False)
+
+
+def _request(one: Changed, wanted: str | None) -> str:
+    """The name of the SnapshotRequest under way that is meant by its name, or by its snapshot's id."""
+    for request in one.requests:
+        metadata = request["metadata"]
+        if wanted in (metadata["name"], metadata["uid"]):
+            state = (request.get("status") or {}).get("state", "Pending")
+            if state not in UNDER_WAY:
+                raise WrongSnapshot(f"SnapshotRequest {metadata['name']} has ended: {state}", "Create another one.")
+            return str(metadata["name"])
+    raise WrongSnapshot(
+        f"there is no SnapshotRequest for snapshot {wanted!r}",
+        "First snapshots and repairs are the Replicator's own: shut it down, or change its spec.",
+    )

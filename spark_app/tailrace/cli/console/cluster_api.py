@@ -1,0 +1,258 @@
+"""The API server, for the console in a cluster: a few questions over HTTPS, and what a driver answers by HTTP.
+
+The console reads with its own account. Whether a caller may see or do something, the API server says by the caller's
+token, which is held for the length of a request and written nowhere.
+"""
+
+import hashlib
+import http.client
+import json
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+from pydantic import BaseModel, ValidationError
+from typing_extensions import override
+
+from tailrace.cli.console.refusal import ApiRefusal
+from tailrace.contract.base import GROUP, VERSION
+from tailrace.driver.process.run_dir import NotRunning
+from tailrace.errors import InvalidManifest, Retry
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""The folder in which a pod finds the token and the certificate of its ServiceAccount."""
+ANSWER_SECONDS = 10.0
+DRIVER_SECONDS = 5.0
+MOST_BYTES = 64 << 20
+"""The limit for an answer of the API server: 500 Replicators with 20 failing tables each take 15 MiB."""
+MOST_DRIVER_BYTES = 16 << 20
+"""The limit for an answer of a driver, which is a tenant's pod."""
+RIGHTS_SECONDS = 30.0
+"""The age at which a caller's right is asked for again; before an action it always is."""
+MOST_RIGHTS = 20_000
+MERGE = "application/merge-patch+json"
+OURS = "Give the console's ServiceAccount its role: the chart's `rbac.create`."
+TOKEN_FIX = "Enter a token of Kubernetes that is valid, such as that of `kubectl create token`."
+Document = dict[str, Any]
+Answer = TypeVar("Answer", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Right:
+    """One verb on one kind. `namespace` empty: in all of them."""
+
+    verb: str
+    resource: str
+    namespace: str = ""
+    group: str = GROUP
+
+    @override
+    def __str__(self) -> str:
+        kind = f"{self.resource}.{self.group}" if self.group else self.resource
+        place = f"in namespace {self.namespace}" if self.namespace else "in all namespaces"
+        return f"{self.verb} {kind} {place}"
+
+
+class ClusterApi:
+    """One API server. Safe for threads."""
+
+    def __init__(
+        self,
+        server: str,
+        account: Path = ACCOUNT,
+        *,
+        driver_url: Callable[[str, str], str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`account`: the folder with `token` and `ca.crt`. `driver_url`: where the driver of a
+        namespace's Replicator answers; None: at its Service."""
+        place = urlsplit(server)
+        if place.scheme != "https" or place.hostname is None:
+            raise InvalidManifest(f"{server} is not the address of an API server", "Write https://HOST:PORT.")
+        self._host, self._port = place.hostname, place.port or 443
+        self._account, self._driver_url, self._clock = account, driver_url or service, clock
+        try:
+            self._tls = ssl.create_default_context(cafile=str(account / "ca.crt"))
+        except OSError as error:
+            raise InvalidManifest(
+                f"cannot read {account / 'ca.crt'}: {error.strerror or error}", "Run in a pod with a ServiceAccount."
+            ) from error
+        self._lock = threading.Lock()
+        self.changes = 0
+        """The number of changes that were made through it."""
+        self._rights: dict[tuple[bytes, Right], tuple[float, bool]] = {}
+
+    # ---- with the console's account ----
+
+    def listed(self, resource: str, namespace: str | None) -> list[Document]:
+        """All of a kind, as the API server has them in memory."""
+        return list(self._own(f"{_group(namespace)}/{resource}?resourceVersion=0").get("items", ()))
+
+    def events(self, namespace: str, kind: str, name: str) -> list[Document]:
+        chosen = {"fieldSelector": f"involvedObject.kind={kind},involvedObject.name={name}", "limit": "200"}
+        return list(self._own(f"/api/v1/namespaces/{quote(namespace)}/events?{urlencode(chosen)}").get("items", ()))
+
+    def _own(self, path: str) -> Document:
+        try:
+            token = (self._account / "token").read_text().strip()  # the kubelet replaces it every hour
+        except OSError as error:
+            raise Retry(f"cannot read {self._account / 'token'}: {error.strerror}", OURS) from error
+        code, answer = self._send("GET", path, token)
+        if code != 200:
+            raise Retry(f"the console's account: {answer.get('message', code)}", OURS)
+        return answer
+
+    # ---- with the caller's token ----
+
+    def user(self, caller: str) -> str:
+        """The name of the token's user."""
+        answer = self._called("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", caller, {
+            "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview",
+        })  # fmt: skip
+        return str(answer["status"]["userInfo"]["username"])
+
+    def may(self, caller: str, right: Right, *, fresh: bool = False) -> bool:
+        """SelfSubjectAccessReview. Raises `ApiRefusal` 401 for a token that the API server does not know."""
+        key = (hashlib.sha256(caller.encode()).digest(), right)
+        now = self._clock()
+        with self._lock:
+            at, allowed = self._rights.get(key, (now - RIGHTS_SECONDS, False))
+        if now - at < RIGHTS_SECONDS and not fresh:
+            return allowed
+        about = {"verb": right.verb, "group": right.group, "resource": right.resource, "namespace": right.namespace}
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": about},
+        }
+        answer = self._called("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", caller, body)
+        allowed = answer.get("status", {}).get("allowed") is True
+        with self._lock:
+            while len(self._rights) >= MOST_RIGHTS:
+                self._rights.pop(next(iter(self._rights)))
+            self._rights[key] = (now, allowed)
+        return allowed
+
+    def create(self, caller: str, resource: str, namespace: str, document: Document) -> Document:
+        return self._called("POST", f"{_group(namespace)}/{resource}?{MANAGER}", caller, document)
+
+    def patch(self, caller: str, resource: str, namespace: str, name: str, change: Document) -> Document:
+        return self._called("PATCH", f"{_group(namespace)}/{resource}/{quote(name)}?{MANAGER}", caller, change)
+
+    def delete(self, caller: str, resource: str, namespace: str, name: str) -> None:
+        self._called("DELETE", f"{_group(namespace)}/{resource}/{quote(name)}", caller)
+
+    def _called(self, method: str, path: str, caller: str, body: Document | None = None) -> Document:
+        code, answer = self._send(method, path, caller, body)
+        if code < 300:
+            self.changes += not path.startswith(REVIEWS)
+            return answer
+        message = str(answer.get("message", "")) or f"the API server answered {code}"
+        if code == 401:
+            raise ApiRefusal(401, "Unauthorized", "the API server does not accept the token", TOKEN_FIX)
+        if code in REFUSALS:
+            raise ApiRefusal(*REFUSALS[code][:2], message, REFUSALS[code][2])
+        raise Retry(f"the API server: {message}", "Try again.")
+
+    def _send(self, method: str, path: str, token: str, body: Document | None = None) -> tuple[int, Document]:
+        if not token.isascii() or not token.isprintable():
+            raise ApiRefusal(401, "Unauthorized", "the token has characters that no token has", TOKEN_FIX)
+        headers = {"Accept": "application/json", "Authorization": f"Bearer {token}"}
+        if body is not None:
+            headers["Content-Type"] = MERGE if method == "PATCH" else "application/json"
+        connection = http.client.HTTPSConnection(self._host, self._port, context=self._tls, timeout=ANSWER_SECONDS)
+        try:
+            code, raw = _exchange(connection, method, path, headers, body, most=MOST_BYTES, seconds=ANSWER_SECONDS)
+        except (OSError, http.client.HTTPException, AnswerTooLong) as error:
+            raise Retry(f"the API server does not answer: {type(error).__name__}: {error}", "Try again.") from error
+        finally:
+            connection.close()
+        try:
+            answer = json.loads(raw) if raw else {}
+        except ValueError:
+            answer = {}
+        return code, answer if isinstance(answer, dict) else {}
+
+    # ---- drivers ----
+
+    def driver(self, namespace: str, name: str, path: str, kind: type[Answer]) -> Answer:
+        """The answer of a driver, which is asked without a token. It is a tenant's pod: no redirect is followed, and
+        the answer is bounded. Fields of a newer version are left out."""
+        place = urlsplit(self._driver_url(namespace, name))
+        assert place.hostname is not None
+        connection = http.client.HTTPConnection(place.hostname, place.port or 80, timeout=DRIVER_SECONDS)
+        try:
+            code, raw = _exchange(
+                connection, "GET", path, {"Accept": "application/json"}, most=MOST_DRIVER_BYTES, seconds=DRIVER_SECONDS
+            )
+        except (OSError, http.client.HTTPException, AnswerTooLong) as error:
+            raise NotRunning(
+                f"the driver of {namespace}/{name} does not answer the console: {error}",
+                "See `kubectl get pods`; a NetworkPolicy must let the console reach port 8090.",
+            ) from error
+        finally:
+            connection.close()
+        if code == 404:
+            raise ApiRefusal(404, "NotFound", f"the driver of {namespace}/{name} knows no {path[:200]}")
+        try:
+            if code != 200:
+                raise ValueError(f"it answered {code}")
+            return kind.model_validate_json(raw, extra="ignore")
+        except (ValidationError, ValueError) as error:
+            why = "its answer is not one of a driver" if isinstance(error, ValidationError) else str(error)
+            raise NotRunning(f"the driver of {namespace}/{name} is of another version: {why}", "Upgrade it.") from error
+
+
+REFUSALS = {
+    400: (422, "InvalidManifest", "Correct what the message names."),
+    403: (403, "Forbidden", "Ask for the right, or use another token."),
+    404: (404, "NotFound", "It may have been deleted meanwhile."),
+    409: (409, "Conflict", "Look again, and repeat it."),
+    422: (422, "InvalidManifest", "Correct what the message names."),
+}
+"""Code of the API server -> the console's code and name, and the fix."""
+REVIEWS = ("/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/")
+"""Questions that are asked by POST, and change nothing."""
+MANAGER = "fieldManager=tailrace-console"
+
+
+def service(namespace: str, name: str) -> str:
+    """The address of the headless Service that the operator gives each driver."""
+    return f"http://{name}-driver.{namespace}.svc:8090"
+
+
+class AnswerTooLong(Exception):
+    """An answer that is too long, or takes too long."""
+
+
+def _group(namespace: str | None) -> str:
+    place = f"/namespaces/{quote(namespace)}" if namespace is not None else ""
+    return f"/apis/{GROUP}/{VERSION}{place}"
+
+
+def _exchange(
+    connection: http.client.HTTPConnection,
+    method: str,
+    path: str,
+    headers: dict[str, str],
+    body: Document | None = None,
+    *,
+    most: int,
+    seconds: float,
+) -> tuple[int, bytes]:
+    end = time.monotonic() + seconds
+    connection.request(method, path, None if body is None else json.dumps(body), headers)
+    answer = connection.getresponse()
+    found = bytearray()
+    while piece := answer.read1(1 << 16):
+        found += piece
+        if len(found) > most:
+            raise AnswerTooLong(f"the answer has more than {most} bytes")
+        if time.monotonic() > end:
+            raise AnswerTooLong(f"the answer takes more than {seconds:g} s")
+    return answer.status, bytes(found)

@@ -1,0 +1,252 @@
+"""The Replicators of a cluster: read from the API server, with live details from drivers that answer.
+
+Shown to a caller are those of the namespaces whose Replicators its token may list.
+"""
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+from urllib.parse import quote
+
+from tailrace.cli.console import cluster_actions, resource_status, summary
+from tailrace.cli.console.cluster_api import TOKEN_FIX, ClusterApi, Document, Right
+from tailrace.cli.console.refusal import ApiRefusal
+from tailrace.cli.console.watched import Described, Plan, Watched
+from tailrace.contract.console import ActionBody, ConsoleAssessment, FleetEntry, Realm, RefusedAction, ReportedEvent
+from tailrace.contract.driver import HISTORY, STATUS, TABLES, CutReport
+from tailrace.contract.history import LastHour, TableView
+from tailrace.contract.status import Status
+from tailrace.driver.process.run_dir import NotRunning
+
+REPLICATORS, REQUESTS = "replicators", "snapshotrequests"
+LOOK_SECONDS = 2.0
+"""The age at which the resources are listed again."""
+ASK_SECONDS = 20.0
+"""The age at which the drivers' numbers of the last hour are asked for again, if somebody looks at the fleet."""
+SILENT_SECONDS = 20.0
+"""The time for which a driver that did not answer is not asked again."""
+STATUS_SECONDS = 1.0
+AT_ONCE = 16
+"""Drivers that are asked at the same time."""
+Answer = TypeVar("Answer")
+UNDER_WAY = ("Pending", "Running", "Paused")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The resources at one time."""
+
+    at: float
+    replicators: Mapping[str, Document]
+    requests: Mapping[str, Sequence[Document]]
+    """Name of the Replicator -> its requests."""
+    changes: int
+    """The changes that the console had made before."""
+
+
+class DriverMemory:
+    """The last answers of the drivers, and those of them that are silent."""
+
+    def __init__(self, api: ClusterApi, clock: Callable[[], float]) -> None:
+        self._api, self._clock = api, clock
+        self._statuses: dict[str, tuple[float, Status]] = {}
+        self._hours: dict[str, tuple[float, LastHour]] = {}
+        self._silent: dict[str, tuple[float, str]] = {}
+        self._asking: set[str] = set()
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="drivers")
+
+    def status(self, item: Document) -> Status:
+        name, now = resource_status.name_of(item), self._clock()
+        at, known = self._statuses.get(name, (0.0, None))
+        if known is None or now - at >= STATUS_SECONDS:
+            known = self._ask(item, lambda space, own: self._api.driver(space, own, STATUS, Status))
+            self._statuses[name] = (now, known)
+        return known
+
+    def hour(self, item: Document) -> LastHour:
+        name, now = resource_status.name_of(item), self._clock()
+        at, known = self._hours.get(name, (0.0, None))
+        if known is None or now - at >= ASK_SECONDS:
+            known = self._ask(item, lambda space, own: self._api.driver(space, own, HISTORY, LastHour))
+            self._hours[name] = (now, known)
+        return known
+
+    def table(self, item: Document, table: str) -> TableView:
+        path = f"{TABLES}/{quote(table, safe='')}"
+        return self._ask(item, lambda space, own: self._api.driver(space, own, path, TableView))
+
+    def lags(self, item: Document) -> tuple[float | None, ...]:
+        """Those that are known; they are asked for again meanwhile, so that nobody waits for a driver."""
+        name, now = resource_status.name_of(item), self._clock()
+        at, known = self._hours.get(name, (now - ASK_SECONDS, None))
+        ready = resource_status.part(resource_status.status_of(item), "driver").get("ready") is True
+        if ready and now - at >= ASK_SECONDS and name not in self._asking and not self._is_silent(name):
+            self._asking.add(name)
+            self._pool.submit(self._look, item)
+        return summary.lags(known)
+
+    def _look(self, item: Document) -> None:
+        try:
+            self.hour(item)
+        except (NotRunning, ApiRefusal):  # it is remembered as silent, or is older
+            pass
+        finally:
+            self._asking.discard(resource_status.name_of(item))
+
+    def _is_silent(self, name: str) -> bool:
+        at, _ = self._silent.get(name, (self._clock() - SILENT_SECONDS, ""))
+        return self._clock() - at < SILENT_SECONDS
+
+    def _ask(self, item: Document, ask: Callable[[str, str], Answer]) -> Answer:
+        name, metadata = resource_status.name_of(item), item["metadata"]
+        if self._is_silent(name):
+            raise NotRunning(self._silent[name][1], "It is asked again after 20 seconds.")
+        try:
+            answer = ask(metadata["namespace"], metadata["name"])
+        except NotRunning as error:
+            self._silent[name] = (self._clock(), error.message)
+            raise
+        self._silent.pop(name, None)
+        return answer
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+@dataclass
+class ClusterReplicator:
+    """A Replicator of the cluster."""
+
+    api: ClusterApi
+    drivers: DriverMemory
+    item: Document
+    requests: Sequence[Document]
+
+    @property
+    def name(self) -> str:
+        return resource_status.name_of(self.item)
+
+    @property
+    def namespace(self) -> str:
+        return str(self.item["metadata"]["namespace"])
+
+    @property
+    def own(self) -> str:
+        """Its name in its namespace."""
+        return str(self.item["metadata"]["name"])
+
+    def described(self) -> Described:
+        return resource_status.described(self.item)
+
+    def entry(self) -> FleetEntry:
+        running = sum(resource_status.status_of(r).get("state", "Pending") in UNDER_WAY for r in self.requests)
+        return resource_status.entry(self.item, self.drivers.lags(self.item), running)
+
+    def live(self) -> bool:
+        try:
+            self.drivers.status(self.item)
+        except NotRunning:
+            return False
+        return True
+
+    def status(self) -> Status:
+        try:
+            return self.drivers.status(self.item)
+        except NotRunning:
+            return resource_status.status(self.item, self.requests, time.time())
+
+    def conditions(self, status: Status) -> tuple[str, ...]:
+        return (*resource_status.conditions(self.item), *summary.conditions(status))
+
+    def history(self) -> LastHour:
+        return self.drivers.hour(self.item)
+
+    def table(self, name: str) -> TableView:
+        return self.drivers.table(self.item, name)
+
+    def cuts(self) -> tuple[CutReport, ...]:
+        command = cluster_actions.in_pod(self, "cuts")
+        raise ApiRefusal(409, "NotShown", "a driver lists its cuts only for its own token", f"Run `{command}`.")
+
+    def events(self, caller: str) -> tuple[ReportedEvent, ...]:
+        right = Right("list", "events", self.namespace, "")
+        if not self.api.may(caller, right):
+            raise ApiRefusal(403, "Forbidden", f"{self.api.user(caller)} may not {right}", "Ask for the role `view`.")
+        found = self.api.events(self.namespace, "Replicator", self.own)
+        for request in self.requests[-5:]:
+            found += self.api.events(self.namespace, "SnapshotRequest", request["metadata"]["name"])
+        return tuple(sorted(map(resource_status.event, found), key=lambda e: -(e.at or 0.0))[:200])
+
+    def assessment(self) -> ConsoleAssessment:
+        command = f"kubectl tailrace doctor {self.own} -n {self.namespace}"
+        raise ApiRefusal(
+            409, "NotShown", "the console in a cluster reads no Secrets, so it cannot connect", f"Run `{command}`."
+        )
+
+    def refused(self, caller: str) -> tuple[RefusedAction, ...]:
+        return cluster_actions.refused(self, caller)
+
+    def plan(self, body: ActionBody, caller: str, now: float) -> Plan:
+        return cluster_actions.plan(self, body, caller, now)
+
+
+class ClusterFleet:
+    actions = True
+    realm: Realm = "kubernetes"
+    token_fix = TOKEN_FIX
+
+    def __init__(
+        self, api: ClusterApi, namespaces: Sequence[str] = (), *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`namespaces`: those that the console may read; empty: all."""
+        self._api, self._namespaces, self._clock = api, tuple(namespaces), clock
+        self._drivers = DriverMemory(api, clock)
+        self._lock = threading.Lock()
+        self._listed: Listed | None = None
+
+    def admits(self, caller: str) -> bool:
+        """True for any text: the API server says whether it is a token, when it is asked for rights."""
+        return caller != ""
+
+    def entries(self, caller: str) -> Sequence[FleetEntry]:
+        return [one.entry() for one in self.replicators(caller).values()]
+
+    def replicators(self, caller: str) -> Mapping[str, Watched]:
+        everywhere = self._api.may(caller, Right("list", REPLICATORS))  # 401 comes before anything is read
+        listed = self._look()
+        spaces = {item["metadata"]["namespace"] for item in listed.replicators.values()} | set(self._namespaces)
+        seen = spaces if everywhere else {s for s in spaces if self._api.may(caller, Right("list", REPLICATORS, s))}
+        if not seen and not everywhere:
+            message = f"{self._api.user(caller)} may list Replicators in none of the namespaces shown here"
+            raise ApiRefusal(403, "Forbidden", message, "Ask for the cluster's role `view` in a namespace.")
+        make = partial(ClusterReplicator, self._api, self._drivers)
+        return {
+            name: make(item, listed.requests.get(name, ()))
+            for name, item in listed.replicators.items()
+            if item["metadata"]["namespace"] in seen
+        }
+
+    def _look(self) -> Listed:
+        with self._lock:
+            old = self._listed
+            if old is None or old.changes != self._api.changes or self._clock() - old.at >= LOOK_SECONDS:
+                old = self._listed = self._list(self._api.changes)
+            return old
+
+    def _list(self, changes: int) -> Listed:
+        spaces = self._namespaces or (None,)
+        items = [item for space in spaces for item in self._api.listed(REPLICATORS, space)]
+        requests: dict[str, list[Document]] = defaultdict(list)
+        for request in (r for space in spaces for r in self._api.listed(REQUESTS, space)):
+            requests[f"{request['metadata']['namespace']}:{request['spec']['replicator']}"].append(request)
+        for found in requests.values():
+            found.sort(key=lambda r: str(r["metadata"]["creationTimestamp"]))
+        return Listed(self._clock(), {resource_status.name_of(item): item for item in items}, requests, changes)
+
+    def close(self) -> None:
+        self._drivers.close()
