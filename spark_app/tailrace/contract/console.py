@@ -5,7 +5,7 @@ The OpenAPI document (docs/console-api.json) is made from these models and those
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from tailrace.contract.base import Model
 from tailrace.contract.driver import Problem
@@ -163,6 +163,27 @@ class EventList(Model):
     events: Many[ReportedEvent]
 
 
+class SetupBody(Model):
+    """A source that no manifest names yet, and where its copy would be."""
+
+    name: str
+    """Name of the Replicator."""
+    type: Literal["postgresql", "mysql"]
+    host: str
+    port: int | None = None
+    database: str | None = None
+    username: str
+    password: SecretStr | None = None
+    """The password, which is stored nowhere; None: none is sent."""
+    tls: Literal["disable", "prefer", "require", "verify-full"] = "prefer"
+    tables: Many[str] = Field(max_length=1000)
+    """Patterns of tables."""
+    target: Literal["delta", "iceberg"] = "delta"
+    target_location: str
+    storage_location: str
+    """The location of the change log."""
+
+
 class AssessedColumn(Model):
     column: str
     source_type: str | None
@@ -201,3 +222,9 @@ class ConsoleAssessment(Model):
     """The estimated seconds of the first snapshot."""
     include: Many[str]
     """`spec.tables.include` of the manifest."""
+
+
+class SetupReport(Model):
+    assessment: ConsoleAssessment
+    manifest: str
+    """The manifest without `spec.tables`, which is its end, in YAML. The password is that of a file."""

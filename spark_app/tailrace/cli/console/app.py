@@ -35,6 +35,8 @@ from tailrace.contract.console import (
     ConsoleFleet,
     ConsoleReplicator,
     EventList,
+    SetupBody,
+    SetupReport,
     TablePage,
 )
 from tailrace.contract.driver import CutList, Problem
@@ -120,6 +122,9 @@ class ConsoleApp:
 
     def assessment(self, caller: str, name: str) -> ConsoleAssessment:
         return self._one(caller, name).assessment()
+
+    def trial(self, caller: str, body: SetupBody) -> SetupReport:
+        return self.shown.trial(body)
 
     def act(self, caller: str, name: str, body: ActionBody) -> ActionAnswer:
         one = self._one(caller, name)

@@ -17,7 +17,16 @@ from tailrace.cli.console import cluster_actions, resource_status, summary
 from tailrace.cli.console.cluster_api import TOKEN_FIX, ClusterApi, Document, Right
 from tailrace.cli.console.refusal import ApiRefusal
 from tailrace.cli.console.watched import Described, Plan, Watched
-from tailrace.contract.console import ActionBody, ConsoleAssessment, FleetEntry, Realm, RefusedAction, ReportedEvent
+from tailrace.contract.console import (
+    ActionBody,
+    ConsoleAssessment,
+    FleetEntry,
+    Realm,
+    RefusedAction,
+    ReportedEvent,
+    SetupBody,
+    SetupReport,
+)
 from tailrace.contract.driver import HISTORY, STATUS, TABLES, CutReport
 from tailrace.contract.history import LastHour, TableView
 from tailrace.contract.status import Status
@@ -230,6 +239,10 @@ class ClusterFleet:
             for name, item in listed.replicators.items()
             if item["metadata"]["namespace"] in seen
         }
+
+    def trial(self, body: SetupBody) -> SetupReport:
+        message = "the console in a cluster connects to no database"
+        raise ApiRefusal(409, "NotShown", message, "Run `tailrace console` where the source can be reached.")
 
     def _look(self) -> Listed:
         with self._lock:

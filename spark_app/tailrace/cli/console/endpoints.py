@@ -12,6 +12,8 @@ from tailrace.contract.console import (
     ConsoleFleet,
     ConsoleReplicator,
     EventList,
+    SetupBody,
+    SetupReport,
     TablePage,
 )
 from tailrace.contract.driver import CutList
@@ -69,6 +71,15 @@ ENDPOINTS = (
         f"{ONE}/assessment",
         "The report of `tailrace doctor` on the manifest as its file is now.",
         ConsoleAssessment,
+    ),
+    Endpoint(
+        "trial",
+        f"{API}/setup",
+        "The report of `tailrace doctor` on a source that no manifest names yet, and a manifest for it. Nothing is"
+        " stored.",
+        SetupReport,
+        "POST",
+        SetupBody,
     ),
     Endpoint(
         "act",

@@ -18,6 +18,8 @@ from tailrace.contract.console import (
     Realm,
     RefusedAction,
     ReportedEvent,
+    SetupBody,
+    SetupReport,
 )
 from tailrace.contract.driver import CutReport
 from tailrace.contract.history import LastHour, TableView
@@ -169,6 +171,11 @@ class LocalFleet:
 
     def replicators(self, caller: str) -> Mapping[str, Watched]:
         return self._watched
+
+    def trial(self, body: SetupBody) -> SetupReport:
+        from tailrace.cli.console.trial import tried  # brings the database client
+
+        return tried(body)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -13,6 +13,8 @@ from tailrace.contract.console import (
     Realm,
     RefusedAction,
     ReportedEvent,
+    SetupBody,
+    SetupReport,
 )
 from tailrace.contract.driver import CutReport, Problem
 from tailrace.contract.history import LastHour, TableView
@@ -73,6 +75,7 @@ class Fleet(Protocol):
 
     def entries(self, caller: str) -> Sequence[FleetEntry]: ...
     def replicators(self, caller: str) -> Mapping[str, Watched]: ...
+    def trial(self, body: SetupBody) -> SetupReport: ...
     def close(self) -> None: ...
 
 

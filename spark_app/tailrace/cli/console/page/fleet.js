@@ -6,10 +6,10 @@ const HEADS = ["Replicator", "State", num("Lag"), "Last hour", "Freshness object
 
 export function fleet(main) {
   const search = el("input", { type: "search", id: "search", oninput: () => show() });
-  const place = el("div");
+  const place = el("div"), more = el("p");
   let known = null;
   main.replaceChildren(el("h1", {}, "Fleet"),
-    el("div", { className: "controls" }, el("label", {}, "Search", search)), place);
+    el("div", { className: "controls" }, el("label", {}, "Search", search)), place, more);
 
   function show() {
     if (known === null) return;
@@ -26,6 +26,7 @@ export function fleet(main) {
       token.accepted(known.realm);
       document.getElementById("mode").textContent = known.realm === "kubernetes" ? "Rights of the token"
         : known.actions ? "Actions allowed" : "Read-only";
+      fill(more, known.realm === "tailrace" && el("a", { href: "#/setup", key: "setup" }, "Set up a new Replicator"));
       show();
     },
   };

@@ -14,6 +14,7 @@ async function open() {
   let made;
   if (parts[0] === "r" && parts[2] === "t") made = (await import("./table.js")).table(main, parts[1], parts[3]);
   else if (parts[0] === "r" && parts[2] === "setup") made = (await import("./setup.js")).setup(main, parts[1]);
+  else if (parts[0] === "setup") made = (await import("./connect.js")).connect(main);
   else if (parts[0] === "r") made = (await import("./replicator.js")).replicator(main, parts[1]);
   else made = fleet(main);
   if (mine !== turn) return;

@@ -21,10 +21,19 @@ export function setup(main, name) {
     }
   }
 
-  function show() {
-    const copied = report.tables.filter((t) => chosen.get(t.table));
-    const yaml = `spec:\n  tables:\n    include:\n${copied.map((t) => `    - ${JSON.stringify(t.table)}\n`).join("")}`;
-    fill(place, el("p", {}, el("strong", { className: report.ready ? "good" : "bad" }, report.ready ? "Ready."
+  const show = () => fill(place, described(report, chosen, show));
+
+  return {
+    crumbs: [[name, `#/r/${part(name)}`], ["Set-up"]],
+    refresh: async () => { if (report === null) await look().catch((error) => { fill(place); throw error; }); },
+  };
+}
+
+// A report, with the choice of tables; `head`: the manifest down to its tables.
+export function described(report, chosen, redraw, head = "spec:\n") {
+  const copied = report.tables.filter((t) => chosen.get(t.table));
+  const yaml = `${head}  tables:\n    include:\n${copied.map((t) => `    - ${JSON.stringify(t.table)}\n`).join("")}`;
+  return [el("p", {}, el("strong", { className: report.ready ? "good" : "bad" }, report.ready ? "Ready."
       : "Not ready."),
       report.tables.length > 0 && ` The first snapshot takes about ${seconds(report.seconds)}.`),
     grid("What was looked at", ["Result", "Subject", "Message", "Fix"],
@@ -33,17 +42,12 @@ export function setup(main, name) {
     grid(`${report.tables.length} tables that ${report.include.join(", ")} selects`,
       ["Copy", "Table", "Key", num("Rows"), num("Size"), "Columns that are not copied exactly"],
       report.tables.map((t) => [el("input", { type: "checkbox", checked: chosen.get(t.table), key: `choose/${t.table}`,
-        "aria-label": `copy ${t.table}`, onchange: (event) => { chosen.set(t.table, event.target.checked); show(); } }),
+        "aria-label": `copy ${t.table}`,
+        onchange: (event) => { chosen.set(t.table, event.target.checked); redraw(); } }),
       el("span", {}, t.table, !t.copied && el("span", { className: "bad" }, " cannot be copied")),
       t.key.join(", ") || "none", number(t.rows), bytes(t.bytes), columns(t)])),
     el("h2", {}, "Manifest"), el("p", {}, "The tables that are chosen, for the manifest to commit:"),
-    el("pre", { tabIndex: 0, id: "manifest" }, yaml));
-  }
-
-  return {
-    crumbs: [[name, `#/r/${part(name)}`], ["Set-up"]],
-    refresh: async () => { if (report === null) await look().catch((error) => { fill(place); throw error; }); },
-  };
+    el("pre", { tabIndex: 0, id: "manifest" }, yaml)];
 }
 
 function columns(t) {
