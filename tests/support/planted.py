@@ -1,5 +1,9 @@
 """Tables at rest whose copies in a database somebody changes, and what a verification must find of it."""
 
+from collections import Counter
+from itertools import cycle
+from random import Random
+
 from support.database_copies import of_mysql, of_postgres
 from support.mysql import MysqlServer
 from support.postgres import PostgresServer
@@ -34,13 +38,78 @@ LACKED = f"DELETE FROM {KEYLESS} WHERE ctid = ({_ONE})"
 """In the source: a row without a key that the copy lacks, so that its table stops."""
 
 
+MANY, MANY_ROWS, PLANTS, MISSING, EXTRA = "proof.many", 3000, 1000, 150, 150
+"""A table of many types; the differences that `plant_many` makes in its copy, and how many of them are rows that the
+copy then lacks, or has and should not."""
+COLUMNS = {
+    "b": ("bool", "n % 2 = 0"),
+    "i": ("int", "n * 3"),
+    "l": ("bigint", "n * 10000000019"),
+    "r": ("real", "n / 8.0"),
+    "d": ("double precision", "n / 7.0"),
+    "c": ("numeric(12,3)", "n / 7.0"),
+    "t": ("text", "CASE n % 3 WHEN 0 THEN ' ü' ELSE '' END || n"),
+    "raw": ("bytea", "decode(lpad(to_hex(n), 8, '0'), 'hex')"),
+    "day": ("date", "date '1990-01-01' + n"),
+    "tod": ("time", "time '00:00' + n * interval '1.001 s'"),
+    "ts": ("timestamp", "timestamp '2020-02-29' + n * interval '1.000001 s'"),
+    "tz": ("timestamptz", "timestamptz '2020-02-29 00:00+00' + n * interval '1.000001 s'"),
+    "tags": ("text[]", "ARRAY[NULL, n::text]"),
+    "doc": ("jsonb", "jsonb_build_object('n', n)"),
+    "u": ("uuid", "lpad(to_hex(n), 32, '0')::uuid"),
+}
+"""Types and values, which another row has not."""
+MANY_TABLE = f"""
+CREATE TABLE {MANY} (id int PRIMARY KEY, {", ".join(f"{name} {kind}" for name, (kind, _) in COLUMNS.items())});
+INSERT INTO {MANY} SELECT n, {", ".join(value for _, value in COLUMNS.values())} FROM generate_series(1, {MANY_ROWS}) n;
+"""
+DONORS = 1000
+"""The first rows stay as they are in the copy: others get their values."""
+
+
+def plant_many(copy: PostgresServer | MysqlServer, random: Random) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Kind and columns of the difference, by key: each in a row of its own, in all columns by turns."""
+    rows, columns = random.sample(range(DONORS + 1, MANY_ROWS + 1), PLANTS - EXTRA), cycle(COLUMNS)
+    made: dict[str, tuple[str, tuple[str, ...]]] = {}
+    statements = []
+    for number in rows[:MISSING]:
+        statements.append(f"DELETE FROM {MANY} WHERE id = {number}")
+        made[str(number)] = "missing", ()
+    for number in range(MANY_ROWS + 1, MANY_ROWS + EXTRA + 1):
+        donor = random.randint(1, DONORS)
+        statements.append(f"INSERT INTO {MANY} SELECT {number}, {', '.join(COLUMNS)} FROM {MANY} WHERE id = {donor}")
+        made[str(number)] = "extra", ()
+    for number, name in zip(rows[MISSING:], columns, strict=False):
+        donor = random.randint(1, DONORS)
+        if random.random() < 0.2:
+            statements.append(f"UPDATE {MANY} SET {name} = NULL WHERE id = {number}")
+        elif name == "b":
+            statements.append(f"UPDATE {MANY} SET b = NOT b WHERE id = {number}")
+        elif isinstance(copy, MysqlServer):
+            of_donor = f"{MANY} AS one JOIN {MANY} AS donor ON donor.id = {donor}"
+            statements.append(f"UPDATE {of_donor} SET one.{name} = donor.{name} WHERE one.id = {number}")
+        else:
+            given = f"(SELECT {name} FROM {MANY} WHERE id = {donor})"
+            statements.append(f"UPDATE {MANY} SET {name} = {given} WHERE id = {number}")
+        made[str(number)] = "different", (name,)
+    for statement in statements:
+        _change(copy, statement)
+    counts = Counter(columns[0] for kind, columns in made.values() if kind == "different")
+    assert len(made) == PLANTS and counts.keys() == COLUMNS.keys() and min(counts.values()) >= 40, counts
+    return made
+
+
 def plant(copy: PostgresServer | MysqlServer) -> None:
     """Change the copies behind Tailrace's back."""
     for statement in CHANGES:
-        if isinstance(copy, PostgresServer):
-            copy.execute(statement, dbname="copy")
-        else:
-            copy.execute(statement)
+        _change(copy, statement)
+
+
+def _change(copy: PostgresServer | MysqlServer, statement: str) -> None:
+    if isinstance(copy, PostgresServer):
+        copy.execute(statement, dbname="copy")
+    else:
+        copy.execute(statement)
 
 
 def equal(source: PostgresServer, copy: PostgresServer | MysqlServer, name: str) -> bool:
