@@ -1,4 +1,4 @@
-"""Writes chunks of tables that have a row for each change (`changelog.history`), through the writer of any target.
+"""Writes chunks of tables whose copies have more columns (`changelog.history`), through the writer of any target.
 
 Made by `apply.unit_worker`, used on executors by `reading.task`.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tailrace.changelog.history import ADDED
+from tailrace.changelog.history import DELETED, added
 from tailrace.changelog.keys import fitting
 from tailrace.changelog.records.terms import Key, TableSchema
 from tailrace.changelog.types import arrow_type
@@ -32,15 +32,20 @@ class HistoryChunkWriter:
         return fitting(keys, [arrow_type(column.type) for column in self.schema.key_columns])
 
     def write(self, snapshot_id: str, chunk: int, rows: Iterable[pa.Table]) -> WrittenChunk | None:
-        return self.writer.write(snapshot_id, chunk, _with_room(rows))
+        return self.writer.write(snapshot_id, chunk, _with_room(self.schema, rows))
 
     def discard(self, paths: Sequence[str]) -> None:
         self.writer.discard(paths)
 
 
-def _with_room(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The rows with the added columns, which are filled when the chunk is applied."""
-    names = [column.name for column in ADDED]
+def _with_room(schema: TableSchema, rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The rows with the added columns, which are filled when the chunk is applied; but a row that was read is there,
+    so it is not deleted."""
+    columns = added(schema)
+    names = [column.name for column in columns]
     for part in rows:
-        room = [pa.nulls(part.num_rows, arrow_type(column.type)) for column in ADDED]
+        room = [
+            pa.array([False] * part.num_rows) if name == DELETED else pa.nulls(part.num_rows, arrow_type(column.type))
+            for name, column in zip(names, columns, strict=True)
+        ]
         yield pa.table([*part.columns, *room], names=[*part.column_names, *names])

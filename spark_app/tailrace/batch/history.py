@@ -1,5 +1,6 @@
-"""Slices of tables whose copy has a row for each change (`options[].history: Changes`): their form, and what they must
-not lack. Pure. Called by the worker of the unit, right after it has cut a slice.
+"""Slices of tables whose copy has a history (`options[].history`): their form, and what they must not lack. Pure.
+
+Called by the worker of the unit, right after it has cut a slice.
 """
 
 from dataclasses import replace
@@ -19,7 +20,7 @@ def stored_slice(part: TableSlice) -> TableSlice:
 
 def require_history(table: TableLog, part: TableSlice) -> None:
     """Raises unless the batch has every change since the last: a history is never continued over a hole."""
-    if part.schema.history is None:
+    if part.schema.history != "Changes":
         return
     name, fix = part.schema.name, f"To begin a new history with the rows as they are, {RESYNC}."
     if part.gap is not None:

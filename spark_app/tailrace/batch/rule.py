@@ -31,7 +31,8 @@ Op = Literal["I", "U", "D", "M", "T"]
 
 @dataclass(frozen=True)
 class Change(Generic[K]):
-    """A log row. D carries no values, T (TRUNCATE) neither key nor values; M follows the D of its old key."""
+    """A log row. D carries no values, T (TRUNCATE) neither key nor values; M follows the D of its old key. A D with
+    values sets them, and its row stays (`options[].history: SoftDelete`)."""
 
     seq: int
     op: Op
@@ -200,6 +201,8 @@ class ApplyRule(Generic[K]):
             assert key is not None
             if change.op == "D":
                 deleted = change.seq, rows.pop(key, None)
+                if change.values:
+                    rows[key] = self.updated(deleted[1], change.values)
             elif change.op == "U":
                 rows[key] = self.updated(rows.get(key), change.values)
             else:

@@ -1,7 +1,8 @@
-"""The columns of a copy that has a row for each change (`options[].history: Changes`). Pure.
+"""The columns that a copy has beside the source's (`options[].history`). Pure.
 
-To a target such a copy is a table without a key that has more columns than the source's: `stored`. Everything between
-the source and the worker of the unit knows the source's table alone.
+To a target a copy with `Changes` is a table without a key that has more columns than the source's, one with
+`SoftDelete` a table with the source's key and more columns: `stored`. Everything between the source and the worker of
+the unit knows the source's table alone.
 """
 
 from functools import lru_cache
@@ -15,7 +16,20 @@ ADDED = (
     Column(name=COMMIT_TIME, id=-3, source_type="timestamp with time zone", type="timestamptz"),
     Column(name=UNCHANGED, id=-4, source_type="text", type="string"),
 )
-"""The columns behind the source's, whose ids are above 0."""
+"""The columns behind the source's, whose ids are above 0, of a table with a row for each change."""
+DELETED, DELETED_AT = "_is_deleted", "_deleted_at"
+MARKS = (
+    Column(name=DELETED, id=-5, source_type="boolean", type="bool"),
+    Column(name=DELETED_AT, id=-6, source_type="timestamp with time zone", type="timestamptz"),
+)
+"""Likewise, of a table whose deleted rows stay, marked."""
+
+
+def added(schema: TableSchema) -> tuple[Column, ...]:
+    """The columns that the copy has beside the source's."""
+    if schema.history is None:
+        return ()
+    return MARKS if schema.history == "SoftDelete" else ADDED
 
 
 def stored(schema: TableSchema) -> TableSchema:
@@ -25,18 +39,25 @@ def stored(schema: TableSchema) -> TableSchema:
 
 @lru_cache(maxsize=1024)
 def _stored(schema: TableSchema) -> TableSchema:
+    if schema.history == "SoftDelete":
+        return schema.model_copy(update={"columns": (*schema.columns, *MARKS)})
     columns = [column.model_copy(update={"key": None, "nullable": True}) for column in schema.columns]
     return schema.model_copy(update={"columns": (*columns, *ADDED), "keyless": True})
 
 
 def taken_name(schema: TableSchema) -> str | None:
     """A column of the source that would clash with an added one: readers of a lake do not tell `_OP` from `_op`."""
-    added = {column.name for column in ADDED}
-    return next((column.name for column in schema.columns if column.name.lower() in added), None)
+    names = {column.name for column in added(schema)}
+    return next((column.name for column in schema.columns if column.name.lower() in names), None)
 
 
 def is_stored(schema: TableSchema) -> bool:
     return any(column.id < 0 for column in schema.columns)
+
+
+def is_marked(schema: TableSchema) -> bool:
+    """True of the form, in the target, of a table whose deleted rows stay, marked."""
+    return schema.history == "SoftDelete" and is_stored(schema)
 
 
 def logged(schema: TableSchema) -> TableSchema:

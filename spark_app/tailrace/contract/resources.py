@@ -285,7 +285,7 @@ class TableOptions(Model):
     """Options of the matching tables; the first match counts."""
 
     model_config = rules(
-        ("!has(self.where) || !has(self.history) || self.history == 'Current'", _FILTERED_HISTORY),
+        ("!has(self.where) || !has(self.history) || self.history != 'Changes'", _FILTERED_HISTORY),
     )
 
     match: TablePattern
@@ -323,11 +323,12 @@ class TableOptions(Model):
     `IN`, `BETWEEN`, `IS NULL`, `IS NOT NULL`, joined by `AND`, `OR` and `NOT`, such as `region = 'eu' AND id > 1000`.
     A row that no longer matches is deleted in the target. Once a table is captured, a change of this has it
     start over (`onSchemaChange`)."""
-    history: Literal["Current", "Changes"] = "Current"
-    """The rows that the copy has. `Current`: those of the source, as they are. `Changes`: one for each change, which
-    are only ever added, with the columns `_op` (`r` read by a snapshot, `c` insert, `u` update, `d` delete, `t`
-    truncate), `_seq`, `_commit_time` and `_unchanged`; needs a key, and no `where`. Once a table is captured, a change
-    of this has it start over (`onSchemaChange`), which ends the history and begins another."""
+    history: Literal["Current", "SoftDelete", "Changes"] = "Current"
+    """The rows that the copy has. `Current`: those of the source, as they are. `SoftDelete`: also deleted ones, with
+    their last values; the columns `_is_deleted` and `_deleted_at` mark them. `Changes`: one for each change, which are
+    only ever added, with the columns `_op` (`r` read by a snapshot, `c` insert, `u` update, `d` delete, `t` truncate),
+    `_seq`, `_commit_time` and `_unchanged`; takes no `where`. The last two need a key. Once a table is captured, a
+    change of this has it start over (`onSchemaChange`), which ends the history and begins another."""
     on_schema_change: OnSchemaChange | None = None
     """Overrides `spec.onSchemaChange` for these tables."""
     on_table_drop: OnTableDrop | None = None
@@ -359,7 +360,7 @@ class TableOptions(Model):
 
     @model_validator(mode="after")
     def _unfiltered(self) -> "TableOptions":
-        if self.history != "Current" and self.where is not None:
+        if self.history == "Changes" and self.where is not None:
             raise ValueError(_FILTERED_HISTORY)
         return self
 

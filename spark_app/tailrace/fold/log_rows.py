@@ -12,12 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.changelog.history import DELETED, DELETED_AT, MARKS, is_marked
 from tailrace.changelog.paths import is_bundle
 from tailrace.changelog.records import Segment
 from tailrace.changelog.records.terms import Seq, TableSchema
-from tailrace.changelog.segments import open_segment, segment_batches
+from tailrace.changelog.segments import COMMIT_TS, open_segment, segment_batches
+from tailrace.changelog.types import arrow_type
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Columns, Ints, Mask, cast, flat, joined, typed, words
+
+_MARK_NAMES = {column.id: column.name for column in MARKS}
 
 JOINED = 256
 """Segments that are read as one at most; each has a few kilobytes."""
@@ -28,7 +32,8 @@ INSERT, UPDATE, DELETE, MOVE, TRUNCATE = (ord(letter) for letter in "IUDMT")
 
 @dataclass(frozen=True)
 class RowChanges:
-    """Log rows in order of sequence, without TRUNCATEs. Names and types of `rows` are the target's."""
+    """Log rows in order of sequence, without TRUNCATEs. Names and types of `rows` are the target's. Where deleted rows
+    stay, marked, a D is an update that sets the marks and nothing else."""
 
     seq: Ints
     op: Ints
@@ -36,6 +41,8 @@ class RowChanges:
     rows: pa.Table
     unchanged: dict[int, Mask]
     """The unchanged values by the column's place, where some row does not carry it."""
+    deletes: Mask
+    """The rows that were deletes in the log, where deleted rows stay; none anywhere else."""
 
     @property
     def count(self) -> int:
@@ -80,7 +87,8 @@ def segment_rows(
         segment = alike[0]
         version, keys = work.slice.versions[segment.schema_version], key_names(work, segment)
         wanted = ["_seq", "_op", *more, *(["_unchanged"] if unchanged and segment.unchanged else []), *keys]
-        wanted += [c.name for c in version.columns if columns and c.name not in keys]
+        wanted += [c.name for c in version.columns if columns and c.id > 0 and c.name not in keys]
+        wanted += [COMMIT_TS] if columns and is_marked(version) else []
         tables = (rows for one in alike for rows in segment_batches(work.log, one, wanted))
         for rows in tables if len(alike) == 1 else (pa.concat_tables(tables).combine_chunks(),):
             block = SegmentRows.of(work, segment, rows)
@@ -179,17 +187,22 @@ def promoted(work: FoldInput, kept: list[SegmentRows]) -> RowChanges:
         for column in target.columns
     ]  # fmt: skip
     masks = {place: [_unchanged(block, work, c.id) for block in kept] for place, c in enumerate(target.columns)}
+    op = np.concatenate([np.empty(0, np.int64), *(block.op for block in kept)])
+    deletes = np.equal(op, DELETE) & is_marked(target)
     return RowChanges(
         np.concatenate([np.empty(0, np.int64), *(block.seq for block in kept)]),
-        np.concatenate([np.empty(0, np.int64), *(block.op for block in kept)]),
+        np.where(deletes, UPDATE, op),
         joined([block.keys for block in kept], work.key_types),
         pa.table(columns, names=work.names),
         {place: mask for place, found in masks.items() if found and (mask := np.concatenate(found)).any()},
+        deletes,
     )
 
 
 def _column(block: SegmentRows, work: FoldInput, column_id: int) -> pa.ChunkedArray:
     """The column by its identity: it may have had another name, or not have been there."""
+    if column_id in _MARK_NAMES and is_marked(work.slice.schema):
+        return _marks(block, _MARK_NAMES[column_id])
     kind = next(work.types[c.name] for c in work.slice.schema.columns if c.id == column_id)
     version = work.slice.versions[block.segment.schema_version]
     name = next((column.name for column in version.columns if column.id == column_id), None)
@@ -197,8 +210,27 @@ def _column(block: SegmentRows, work: FoldInput, column_id: int) -> pa.ChunkedAr
     return cast(block.table[name], kind) if name is not None else pa.chunked_array([pa.nulls(rows, kind)])
 
 
+def _marks(block: SegmentRows, name: str) -> pa.ChunkedArray:
+    """The values of a column that says of each row whether, and when, it was deleted."""
+    deleted = np.equal(block.op, DELETE)
+    if name == DELETED:
+        return pa.chunked_array([pa.array(deleted)])
+    assert name == DELETED_AT
+    times = flat(block.table[COMMIT_TS]).cast(arrow_type("timestamptz"))
+    return pa.chunked_array([pc.if_else(pa.array(deleted), times, pa.scalar(None, times.type))])
+
+
 def _unchanged(block: SegmentRows, work: FoldInput, column_id: int) -> Mask:
     """Rows that do not carry the column; an update from before the column was added says nothing about it."""
+    if is_marked(work.slice.schema):
+        if column_id < 0:
+            return np.zeros(len(block.seq), np.bool_)
+        if all(column.id != column_id for column in work.slice.schema.key_columns):
+            return _not_carried(block, work, column_id) | np.equal(block.op, DELETE)
+    return _not_carried(block, work, column_id)
+
+
+def _not_carried(block: SegmentRows, work: FoldInput, column_id: int) -> Mask:
     version = work.slice.versions[block.segment.schema_version]
     place = next((at for at, column in enumerate(version.columns) if column.id == column_id), None)
     if place is None:

@@ -93,7 +93,7 @@ def apply_rule(work: FoldInput, numbered: NumberedKeys, chosen: Mask, under: Und
 
 
 def _change(changes: RowChanges, row: int, key: int, columns: int) -> Change[int]:
-    letter: Op = chr(changes.op[row])  # type: ignore[assignment]  # the column holds nothing but these letters
+    letter: Op = "D" if changes.deletes[row] else chr(changes.op[row])  # type: ignore[assignment]  # only these letters
     if changes.op[row] == DELETE:
         return Change(int(changes.seq[row]), letter, key)
     values = tuple(

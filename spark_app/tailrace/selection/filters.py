@@ -49,32 +49,34 @@ def filtered(
     uuids."""
     if options is None:
         return schema, None
-    if options.history == "Changes":
-        return schema.model_copy(update={"history": "Changes"}), _without_history(schema)
-    if options.where is None:
-        return schema, None
+    refused = None
+    if options.history != "Current":
+        schema = schema.model_copy(update={"history": options.history})
+        refused = _without_history(schema)
+    if refused is not None or options.where is None:
+        return schema, refused
     try:
         written = parsed(options.where)
         _require_plain(schema, options, written, texts)
         condition = bound(options.where, schema.columns)
         _require_length(condition, padded or {})
         _require_uuids(condition, uuids)
-    except ConditionRefused as refused:
-        what = f"options[].where of {schema.name} cannot be used: {refused} (where: {options.where})"
-        return schema, ReadRefused(schema.name, what, refused.fix)
+    except ConditionRefused as error:
+        what = f"options[].where of {schema.name} cannot be used: {error} (where: {options.where})"
+        return schema, ReadRefused(schema.name, what, error.fix)
     return schema.model_copy(update={"where": canonical(condition)}), None
 
 
 def _without_history(schema: TableSchema) -> ReadRefused | None:
     """Why no history of the table can be kept; None: it can."""
-    what, name = "options[].history of {} cannot be Changes", schema.name
+    what, name = f"options[].history of {schema.name} cannot be {schema.history}", schema.name
     if not schema.key_columns:
         fix = "Add a primary key, or set options[].history: Current."
-        return ReadRefused(name, f"{what.format(name)}: the table has no key", fix)
+        return ReadRefused(name, f"{what}: the table has no key", fix)
     taken = taken_name(schema)
     if taken is not None:
         fix = "Rename the column, leave it out (options[].columns), or set options[].history: Current."
-        return ReadRefused(name, f"{what.format(name)}: it has a column {taken}", fix)
+        return ReadRefused(name, f"{what}: it has a column {taken}", fix)
     return None
 
 

@@ -214,10 +214,11 @@ def request_plan(
         # A pattern passes over what cannot be compared.
         compared = [t for t in tables if t.schema.history is None or t.schema.name in body.spec.tables]
         tables = compared or tables
-    changes = next((t.schema.name for t in tables if t.schema.history is not None), None)
-    if changes is not None and body.spec.mode != "Read":
+    kept = next((t.schema for t in tables if t.schema.history is not None), None)
+    if kept is not None and body.spec.mode != "Read":
+        more = "a row for each change" if kept.history == "Changes" else "rows that its source has deleted"
         raise InvalidManifest(
-            f"the copy of {changes} has a row for each change (options[].history) and is not compared with its source",
+            f"the copy of {kept.name} has {more} (options[].history) and is not compared with its source",
             "Name only tables with history: Current.",
         )
     if keys is not None:

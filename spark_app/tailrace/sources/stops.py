@@ -50,7 +50,7 @@ def _reserved_by_history(schema: TableSchema) -> TableStop | None:
         return None
     return ReadRefused(
         schema.name,
-        f"column {taken!r} of {schema.name} has the name of one that options[].history: Changes adds",
+        f"column {taken!r} of {schema.name} has the name of one that options[].history: {schema.history} adds",
         "Rename the column, leave it out (options[].columns), or set options[].history: Current.",
     )
 

@@ -223,3 +223,73 @@ def test_a_history_is_not_continued_over_changes_that_the_log_lacks() -> None:
     with pytest.raises(ReadRefused, match=r"foreign keys have changed rows of main\.t"):
         require_history(table.model_copy(update={"cascades": AppendList([cascade])}), part)
     assert stored_slice(part).schema == stored(SCHEMA)
+
+
+def test_deleted_rows_stay_through_kills_late_chunks_and_restarts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`SoftDelete`, against the source's own transactions."""
+    random, database = Random(12), filled("t")
+    copy, commit, broken = Copy(database, tmp_path), QuickTable.commit, list[int]()
+    copy.document["spec"]["options"] = [{"match": "main.*", "history": "SoftDelete"}]
+
+    def sometimes(table: QuickTable, change: TableCommit) -> None:
+        broken.append(len(broken) % 4)
+        if broken[-1] != 1:
+            commit(table, change)
+        if broken[-1] in (1, 2):
+            raise Retry("killed")
+
+    monkeypatch.setattr(QuickTable, "commit", sometimes)
+    copy.start()
+    begin, waiting = database.end, list[int]()
+    for turn in range(35):
+        for _ in range(4):
+            changes = change(random, database, 1)
+            if random.random() < 0.2 and database.rows(1):
+                changes = toasted(1, random.choice(list(database.rows(1))))
+            hidden = not waiting and random.random() < 0.3
+            number = database.commit(*changes, hidden=hidden)
+            waiting += [number] if hidden else []
+        if waiting and random.random() < 0.5:
+            database.hidden.discard(waiting.pop())
+        if turn == 15:
+            copy.stop()
+            copy.start()
+        if turn == 25:
+            assert copy.driver.ask("read", ["main.t"])
+        copy.turn()
+    database.hidden.clear()
+    copy.level()
+    found = copy.lake.table("main", "t").rows().to_pylist()
+    assert len({row["id"] for row in found}) == len(found) and len(broken) > 4
+    assert {row["id"]: row["v"] for row in found if not row["_is_deleted"]} == database.rows(1)
+    assert all(row["_deleted_at"] is None for row in found if not row["_is_deleted"])
+    deleted = {row["id"]: row for row in found if row["_is_deleted"]}
+    order, known = last_values(database, begin)
+    assert len(known) > 5 and known.keys() <= deleted.keys() <= order.keys()
+    assert {id: deleted[id]["v"] for id in known} == known
+    times = [deleted[id]["_deleted_at"] for id in sorted(deleted, key=lambda id: order[id])]
+    assert None not in times and times == sorted(times) and len(set(times)) > 5
+    copy.stop()
+
+
+def last_values(database: Database, begin: int) -> tuple[dict[int, int], dict[int, str | None]]:
+    """Of rows that are gone: the place in the log where they went; and the last value of those that were inserted after
+    capture began, so that no snapshot need have read them."""
+    rows, order, known, inserted = dict[int, str | None](), dict[int, int](), dict[int, str | None](), set[int]()
+    former: str | None = None
+    for number, transaction in enumerate(database.log):
+        for c in (c for c in transaction if c.table == 1):
+            going = list(rows) if c.op == "T" else [c.id] if c.op == "D" else []
+            for id in going:
+                former = rows.pop(id)
+                order[id] = number
+                known |= {id: former} if id in inserted else {}
+            if c.op in ("I", "M", "U"):
+                rows[c.id] = (rows[c.id] if c.op == "U" else former) if c.kept else c.v
+                order.pop(c.id, None)
+                known.pop(c.id, None)
+            inserted |= {c.id} if c.op in ("I", "M") and number >= begin else set()
+    assert rows == database.rows(1)
+    return order, known

@@ -111,8 +111,22 @@ def test_tables_of_which_no_history_can_be_kept_are_refused_by_name() -> None:
         assert reserved(clashing) is None
 
 
+def test_deleted_rows_stay_of_a_table_with_a_key_and_with_a_filter_too() -> None:
+    schema, refused = filtered(SCHEMA, options("id > 5", history="SoftDelete"), texts=())
+    assert refused is None and (schema.history, schema.where) == ("SoftDelete", "id > 5")
+    keyless = SCHEMA.model_copy(update={"columns": (REGION,), "keyless": True})
+    _, refused = filtered(keyless, options(None, history="SoftDelete"), texts=())
+    assert refused is not None and "of s.t cannot be SoftDelete: the table has no key" in str(refused)
+    for name in ("_is_deleted", "_Deleted_At"):
+        taken = Column(name=name, id=7, source_type="date", type="date")
+        clashing = SCHEMA.model_copy(update={"columns": (ID, taken)})
+        _, refused = filtered(clashing, options(None, history="SoftDelete"), texts=())
+        assert refused is not None and f"it has a column {name}" in str(refused)
+        assert filtered(clashing, options(None, history="Changes"), texts=())[1] is None
+
+
 def test_a_history_with_a_filter_and_one_that_is_not_built_are_refused_in_the_manifest() -> None:
     with pytest.raises(ValueError, match="where would leave some out"):
         options("id > 5", history="Changes")
-    with pytest.raises(ValueError, match="'Current' or 'Changes'"):
+    with pytest.raises(ValueError, match="'Current', 'SoftDelete' or 'Changes'"):
         options(None, history="Versions")

@@ -168,7 +168,7 @@ class Cutover:
                 continue
             changing = {
                 "where": option.where, "mask": option.mask, "as": option.as_, "asText": option.as_text,
-                "columns": option.columns, "history": option.history == "Changes",
+                "columns": option.columns, "history": option.history != "Current",
             }  # fmt: skip
             for word in (word for word, given in changing.items() if given):
                 yield f"the copy of {name} is another than the table: options[].{word}", "Remove it."

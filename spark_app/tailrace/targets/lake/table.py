@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
+from tailrace.changelog.history import is_marked
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.errors import RESYNC, Fenced, TailraceError, TargetChanged, foreign
@@ -22,6 +23,7 @@ from tailrace.targets.lake.engine.build import Spread, build
 from tailrace.targets.lake.engine.changes import build_changes
 from tailrace.targets.lake.engine.keyless import build_keyless
 from tailrace.targets.lake.engine.part import PartInput
+from tailrace.targets.lake.engine.soft_delete import build_marked
 from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.compact import CompactionLimits, compact
 from tailrace.targets.lake.files.layout import Layout
@@ -205,7 +207,7 @@ class LakeTable:
         work = PartInput(FoldInput(part, layout.types, self._log), layout, self._lake, self._table.location, files)
         try:
             if part.schema.history is not None:
-                return build_changes(work)
+                return build_marked(work, self._spread) if is_marked(part.schema) else build_changes(work)
             return build_keyless(work) if part.schema.keyless else build(work, self._spread)
         except Exception as error:  # Spark's own, if a task met the missing file
             lost = lost_chunks(part, self._lake)

@@ -33,6 +33,7 @@ from tailrace.targets.sql.compare import SqlLook
 from tailrace.targets.sql.keyless import apply_keyless
 from tailrace.targets.sql.obstacles import foreign_fix, misfits, not_ours, refuse_namesakes
 from tailrace.targets.sql.session import Place, TargetSession, TargetSessions, UnfitValue, table
+from tailrace.targets.sql.soft_delete import apply_marked
 from tailrace.targets.sql.staged import SqlChunkWriter
 from tailrace.targets.sql.state import Group, StoredCopy
 
@@ -323,14 +324,15 @@ class SqlUnit:
 
     def _with_batch(self, session: TargetSession, known: OpenedTable, part: TableSlice) -> StoredCopy:
         copy, name = known.copy, table(session, known.place)
-        if part.schema.history is not None:
+        if part.schema.history == "Changes":
             apply_changes(session, self.units.run.log, part, name)
             applied = part.applied_after(frozenset())
         elif part.schema.keyless:
             apply_keyless(session, self.units.run.log, part, name)
             applied = part.applied_after(frozenset())
         else:
-            applied = part.applied_after(apply_keyed(session, self.units.run.log, part, name))
+            bring = apply_keyed if part.schema.history is None else apply_marked
+            applied = part.applied_after(bring(session, self.units.run.log, part, name))
         self._check_table(session, copy)
         after = replace(copy, applied=applied, stored=state.text_of(applied), schema=part.schema, member=self.together)
         state.put(session, copy, after)

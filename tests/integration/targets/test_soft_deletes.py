@@ -1,0 +1,46 @@
+"""Copies whose deleted rows stay, marked (`options[].history: SoftDelete`), in every target, against the plain rule."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from support.conforming import Subject
+from support.random_log import KeyOf, first_schema
+from support.soft_deletes import SoftLog, SoftTable, marks_of, shown, texts
+from tailrace.changelog.history import stored
+from tailrace.changelog.records.terms import RecordNumber
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+EACH = pytest.mark.parametrize("subject", ["delta", "iceberg", "postgresql", "mysql"], indirect=True)
+
+
+@EACH
+def test_deleted_rows_stay_with_their_last_values_and_the_time(subject: Subject, tmp_path: Path) -> None:
+    """Several changes of a key in one record, moves, TRUNCATEs, values that the log does not carry, late chunks, lists
+    of keys, ends of snapshots, added and renamed columns; batches of one record or more, drivers that begin anew."""
+    rnd = Random(2)
+    schema = first_schema(composite=True).model_copy(update={"history": "SoftDelete"})
+    keys: list[KeyOf] = [("r" * (n % 3), n) for n in range(9)]
+    table = SoftTable(subject, stored(schema))
+    log = SoftLog(Random(3), tmp_path, schema, keys, table)
+    for turn in range(24):
+        log.grow()
+        if rnd.random() < 0.6:
+            table.bring(log, RecordNumber(rnd.randint(table.covered, log.record)))
+        if turn % 7 == 6:
+            table.restart()
+    table.bring(log, log.record)
+    equal(subject, log, table)
+    assert {change.op for change, _ in log.history} == {"I", "U", "D", "M", "T"}
+    assert len(log.chunks) > 5 and len(log.finishes) > 0 and table.batches > 5 and len(log.table.schemas) > 1
+
+
+def equal(subject: Subject, log: SoftLog, table: SoftTable) -> None:
+    names = [column.name for column in stored(log.schema).columns]
+    found = [{name: row[name] for name in names} for row in subject.rows(stored(log.table.schemas[0].table))]
+    wanted = shown(table.wanted, names)
+    assert texts(found) == texts(wanted)
+    assert table.applied.holes == {tuple(map(str, key)) for key in table.wanted.holes}
+    assert all(at is None or deleted for deleted, at in marks_of(found))
