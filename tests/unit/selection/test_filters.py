@@ -113,7 +113,7 @@ def test_tables_of_which_no_history_can_be_kept_are_refused_by_name() -> None:
 
 def test_deleted_rows_stay_of_a_table_with_a_key_and_with_a_filter_too() -> None:
     schema, refused = filtered(SCHEMA, options("id > 5", history="SoftDelete"), texts=())
-    assert refused is None and (schema.history, schema.where) == ("SoftDelete", "id > 5")
+    assert refused is None and (schema.history, schema.where) == ("SoftDelete", '"id" > 5')
     keyless = SCHEMA.model_copy(update={"columns": (REGION,), "keyless": True})
     _, refused = filtered(keyless, options(None, history="SoftDelete"), texts=())
     assert refused is not None and "of s.t cannot be SoftDelete: the table has no key" in str(refused)
