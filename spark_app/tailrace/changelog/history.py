@@ -22,7 +22,7 @@ MARKS = (
     Column(name=DELETED, id=-5, source_type="boolean", type="bool"),
     Column(name=DELETED_AT, id=-6, source_type="timestamp with time zone", type="timestamptz"),
 )
-"""The same of a table whose deleted rows stay, marked."""
+"""The columns behind the source's of a table whose deleted rows stay, marked."""
 
 
 def added(schema: TableSchema) -> tuple[Column, ...]:
