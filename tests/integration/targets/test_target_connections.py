@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from support.database_copies import SHOP, TABLES, begin, of_mysql, of_postgres, settle
-from support.mysql import TARGETS, MysqlServer
+from support.mysql import MARIADB_NEWEST, MYSQL, TARGETS, MysqlServer
+from support.mysql_replicas import caught_up, follow, promote
 from support.pipeline import Pipeline
 from support.postgres import PostgresServer, standby_of
 from support.relay import Relay
@@ -95,3 +96,32 @@ def test_what_a_standby_has_not_got_is_applied_again_after_a_failover(postgres: 
             settled(copy)
             for table in TABLES:
                 assert texts(standby, table, "copy") == texts(postgres, table, "postgres")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", turns(MYSQL, MARIADB_NEWEST))
+def test_what_a_replica_of_mysql_has_not_got_is_applied_again_after_a_failover(
+    postgres: PostgresServer, name: str, tmp_path: Path
+) -> None:
+    postgres.execute(SHOP)
+    with ExitStack() as stack:
+        primary, replica = (stack.enter_context(MysqlServer(name)) for _ in range(2))
+        primary.script("CREATE USER repl IDENTIFIED BY 'r'", "GRANT REPLICATION SLAVE ON *.* TO repl")
+        follow(replica, primary)
+        relay = stack.enter_context(Relay(primary.port))
+        copy = begin(postgres.source(), primary, tmp_path, host=relay.host, port=relay.port)
+        with copy.running():
+            settle(copy)
+            caught_up(replica, primary)
+            replica.script("STOP REPLICA")
+            postgres.execute(CHANGES)
+            settle(copy)
+            before = of_mysql(primary, "shop.item")
+            primary.kill()
+            promote(replica)
+            assert of_mysql(replica, "shop.item") != before
+            relay.server_port = replica.port
+            postgres.execute("UPDATE shop.item SET price = price + 1 WHERE id < 9")
+            settled(copy)
+            for table in TABLES:
+                assert of_mysql(replica, f"shop.{table}") == of_postgres(postgres, f"shop.{table}")
