@@ -42,6 +42,7 @@ def copies(manifest: str, folder: str, plan: str, level: bool, again: str = "") 
         copy.until(lambda state: state.snapshots and all(s.ended for s in state.snapshots.values()), work=True)
         seams._plan = seams._parse(plan)
     if again:
+        copy._requests = os.getpid()  # a request of a name that was carried out is not again
         copy.ask("proof.*", resync=again == "resync")
     while True:
         copy.turn()
