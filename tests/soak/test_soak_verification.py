@@ -82,7 +82,9 @@ def prove_it(prove: Begin, source: PostgresServer, copy: PostgresServer | MysqlS
     assert code == 0, found
     assert all(table["verified"]["compared"]["rows"] for table in document(proof)["tables"])
     writers.stop()
-    repaired = (planted.QUIET, planted.KEYLESS, planted.MANY)
+    # In MySQL texts of its types are other ones; there the verification just before has compared them.
+    same_texts = (planted.MANY,) if isinstance(copy, PostgresServer) else ()
+    repaired = (planted.QUIET, planted.KEYLESS, *same_texts)
     run.until(lambda: all(planted.equal(source, copy, name) for name in repaired), 120, "equal")
     proof.deployment.spec |= {"verify": {"every": "1m"}}
     proof.deployment.write_manifest()
