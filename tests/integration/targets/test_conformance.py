@@ -157,7 +157,9 @@ def test_readers_see_the_former_generation_until_the_new_one_is_published_or_it_
         equal(subject.rows(table.schema), before)
         again.restart()
         assert again.replacing
+        held = again.applied.applied_seq
         again.publish()
+        assert again.applied.applied_seq == held  # no table was made anew
     assert not again.replacing
     found = subject.rows(table.schema)
     assert found != before
