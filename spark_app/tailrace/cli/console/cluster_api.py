@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from typing_extensions import override
 
 from tailrace.cli.console.refusal import ApiRefusal
@@ -199,13 +199,13 @@ class ClusterApi:
             connection.close()
         if code == 404:
             raise ApiRefusal(404, "NotFound", f"the driver of {namespace}/{name} knows no {path[:200]}")
+        other = f"the driver of {namespace}/{name} is of another version"
+        if code != 200:
+            raise NotRunning(f"{other}: it answered {code}", "Upgrade it.")
         try:
-            if code != 200:
-                raise ValueError(f"it answered {code}")
             return kind.model_validate_json(raw, extra="ignore")
-        except (ValidationError, ValueError) as error:
-            why = "its answer is not one of a driver" if isinstance(error, ValidationError) else str(error)
-            raise NotRunning(f"the driver of {namespace}/{name} is of another version: {why}", "Upgrade it.") from error
+        except ValueError as error:  # of the model, or of the encoding
+            raise NotRunning(f"{other}: its answer is not one of a driver", "Upgrade it.") from error
 
 
 REFUSALS = {
