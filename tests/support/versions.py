@@ -23,8 +23,10 @@ DEAR = frozenset(
     f"tests/{name}.py"
     for name in (
         "integration/capture/test_log", "integration/capture/test_start", "integration/cli/test_command_line",
+        "integration/cli/test_console_page",
         "integration/driver/test_faults", "integration/driver/test_once_delta", "integration/driver/test_once_s3",
         "integration/operator/test_chart", "integration/operator/test_chart_cluster",
+        "integration/operator/test_cluster_console",
         "integration/operator/test_faults", "integration/operator/test_plugin",
         "integration/operator/test_replicators", "integration/operator/test_requests",
         "integration/sources/test_keyless", "integration/sources/test_mysql_chunks",
@@ -37,10 +39,12 @@ DEAR = frozenset(
         "integration/sources/test_row_filters", "integration/sources/test_unusual_settings",
         "integration/spark/test_session", "integration/targets/test_column_names",
         "integration/targets/test_conformance", "integration/targets/test_delta_checkpoint",
-        "integration/targets/test_delta_table", "integration/targets/test_iceberg_rows",
+        "integration/targets/test_delta_table", "integration/targets/test_iceberg_catalogs",
+        "integration/targets/test_iceberg_rows",
         "integration/targets/test_iceberg_small_commits", "integration/targets/test_iceberg_state",
         "integration/targets/test_maintenance", "integration/targets/test_postgresql_copies",
-        "integration/targets/test_readers", "proof/test_ddl_fuzz", "proof/test_evolve", "proof/test_foreign",
+        "integration/targets/test_readers", "integration/targets/test_soft_deletes",
+        "proof/test_ddl_fuzz", "proof/test_evolve", "proof/test_foreign",
         "proof/test_lost", "proof/test_repairs_stream", "proof/test_seams",
     )
 )  # fmt: skip

@@ -62,7 +62,7 @@ FORGOTTEN_SECONDS = 60.0
 WAIT_SECONDS = 60.0
 """Without a driver; the Replicator's status wakes it earlier."""
 IDLE_SECONDS, SOON_SECONDS = 600.0, 3.0
-CANCELLED = "Stopped on request, by `tailrace stop`, the console or a signal."
+CANCELLED = "Stopped on request, by `tailrace stop` or a signal."
 Assessed = tuple[RequestState, Readiness]
 
 

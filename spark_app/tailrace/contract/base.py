@@ -62,7 +62,7 @@ FORMS = {
     ' within braces in quotes: "decimal(38,10)"',
     CODE: "write the code that the refusal names: eight hexadecimal digits, in quotes",
     LOCATION: "write file:///path, s3://bucket/prefix, gs://… or az://…"
-    " (instead of s3a:// and s3n:// s3://, of abfss:// and wasbs:// az://; there is no hdfs://)",
+    " (s3:// for s3a:// and s3n://, az:// for abfss:// and wasbs://; hdfs:// is not supported)",
 }
 """Descriptions of the accepted form where a pattern does not match; for messages."""
 

@@ -65,7 +65,7 @@ class FleetEntry(Model):
 
 
 class ConsoleFleet(Model):
-    """All Replicators that the console shows to the caller, those in trouble first."""
+    """All Replicators that the console shows to the caller, those with problems first."""
 
     version: str
     """The console's version of Tailrace."""
@@ -105,7 +105,7 @@ class ConsoleReplicator(Model):
 
 
 class TablePage(Model):
-    """Some of a Replicator's tables, those in trouble first, then by name."""
+    """Some of a Replicator's tables, those with problems first, then by name."""
 
     total: int
     matching: int

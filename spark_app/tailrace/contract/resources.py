@@ -321,8 +321,8 @@ class TableOptions(Model):
     where: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     """Copy only rows for which this is true: comparisons of columns with literals (`=`, `<>`, `<`, `<=`, `>`, `>=`),
     `IN`, `BETWEEN`, `IS NULL`, `IS NOT NULL`, joined by `AND`, `OR` and `NOT`, such as `region = 'eu' AND id > 1000`.
-    A row that no longer matches is deleted in the target. Once a table is captured, a change of this has it
-    start over (`onSchemaChange`)."""
+    A row that no longer matches is deleted in the target, or marked with `history: SoftDelete`. Once a table is
+    captured, a change of this has it start over (`onSchemaChange`)."""
     history: Literal["Current", "SoftDelete", "Changes"] = "Current"
     """The rows that the copy has. `Current`: those of the source, as they are. `SoftDelete`: also deleted ones, with
     their last values; the columns `_is_deleted` and `_deleted_at` mark them. `Changes`: one for each change, which are

@@ -64,7 +64,7 @@ CHANGED = "take it over (`tailrace reload -f <manifest>`; on Kubernetes `kubectl
 RESYNC = "resync the table (`tailrace resync -f <manifest> --tables <table>`, or a SnapshotRequest with resync: true)"
 REPAIR = (
     "have its rows compared and those that differ read again (`tailrace verify -f <manifest> --repair --tables"
-    " <table>`, or a SnapshotRequest with mode: Repair)"
+    " <table>`, or a SnapshotRequest with mode: Repair; not for copies with a history)"
 )
 """The step for a table whose rows another program changed: cheaper than a resync."""
 STOP_FIX = f"To copy the table as it is now, {RESYNC}."

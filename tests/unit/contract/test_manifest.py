@@ -202,7 +202,7 @@ def test_what_is_no_manifest_is_refused_with_the_reason(text: str, part: str) ->
             "/log",
             "spec.storage.location is '/log': write file:///path, s3://bucket/prefix, gs://… or az://…",
         ),
-        ("file:///log", "s3a://lake/log", "instead of s3a:// and s3n:// s3://"),
+        ("file:///log", "s3a://lake/log", "s3:// for s3a:// and s3n://"),
         ("host: db", "host: db, postgresql: {slot: a-b}", "slot is 'a-b': use lower-case letters, digits and _"),
     ],
 )

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _in_cluster() -> str:
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
-        raise InvalidManifest("this is no pod: KUBERNETES_SERVICE_HOST is not set", "Name the server: --api-server.")
+        raise InvalidManifest("not running in a pod: KUBERNETES_SERVICE_HOST is not set", "Pass --api-server.")
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 

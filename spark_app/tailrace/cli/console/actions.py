@@ -47,7 +47,7 @@ def plan(watched: Commanded, body: ActionBody, now: float) -> Plan:
     match body.verb:
         case "shutDown" | "startUp":
             (why,) = (one.why for one in IMPOSSIBLE if one.verb == body.verb)
-            raise InvalidManifest("the console does not start or end drivers on this machine", f"{why.capitalize()}.")
+            raise InvalidManifest("the console cannot start or stop drivers on this machine", f"{why.capitalize()}.")
         case "snapshot" | "verify" | "repair" | "resync":
             return _request(watched, body, now)
         case "pause" | "resume" | "stop":

@@ -60,7 +60,7 @@ HEADERS = {
 }
 MOST_BODY = 1 << 20
 HEALTH = "/healthz"
-REFUSED_FIX = "Ask for the right, or have somebody run the command who has it."
+REFUSED_FIX = "Ask for the right, or have someone who has it run the command."
 MOST_ANSWERS = 40
 """Answers under way at the same time."""
 Json = dict[str, Any]

@@ -75,7 +75,7 @@ def in_pod(one: Changed, verb: str) -> str:
 
 def _cut_reason(one: Changed) -> str:
     command = in_pod(one, "cut")
-    return f"no resource makes or drops a single cut: set spec.cuts of the Replicator, or run `{command}`"
+    return f"no Kubernetes resource creates or drops a single cut: set spec.cuts of the Replicator, or run `{command}`"
 
 
 def refused(one: Changed, caller: str) -> tuple[RefusedAction, ...]:
@@ -93,7 +93,9 @@ def _refusal(one: Changed, verb: Verb, caller: str, *, fresh: bool) -> str | Non
 def plan(one: Changed, body: ActionBody, caller: str, now: float) -> Plan:
     """Raises `InvalidManifest`, `WrongSnapshot`. Right before it acts, the API server is asked for the right."""
     if body.verb in ("cut", "dropCut"):
-        raise InvalidManifest("the console in a cluster makes and drops no cuts", f"See what does: {_cut_reason(one)}.")
+        drop = " --drop" if body.verb == "dropCut" else ""
+        fix = f"Set spec.cuts of the Replicator, or run `{in_pod(one, 'cut')}{drop} NAME`."
+        raise InvalidManifest("the console in a cluster cannot create or drop cuts", fix)
     why = _refusal(one, body.verb, caller, fresh=not body.preview)
     if body.verb in PATCHES:
         return _patched(one, body.verb, caller, why)
@@ -169,5 +171,5 @@ def _request(one: Changed, wanted: str | None) -> str:
             return str(metadata["name"])
     raise WrongSnapshot(
         f"there is no SnapshotRequest for snapshot {wanted!r}",
-        "First snapshots and repairs are the Replicator's own: shut it down, or change its spec.",
+        "Only snapshots that a SnapshotRequest asked for can be changed here; to end another, change the Replicator.",
     )

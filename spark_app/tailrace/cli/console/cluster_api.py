@@ -201,11 +201,13 @@ class ClusterApi:
             raise ApiRefusal(404, "NotFound", f"the driver of {namespace}/{name} knows no {path[:200]}")
         other = f"the driver of {namespace}/{name} is of another version"
         if code != 200:
-            raise NotRunning(f"{other}: it answered {code}", "Upgrade it.")
+            raise NotRunning(f"{other}: it answered {code}", "Run the console and the driver in the same version.")
         try:
             return kind.model_validate_json(raw, extra="ignore")
         except ValueError as error:  # of the model, or of the encoding
-            raise NotRunning(f"{other}: its answer is not one of a driver", "Upgrade it.") from error
+            raise NotRunning(
+                f"{other}: its answer is not one of a driver", "Run the console and the driver in the same version."
+            ) from error
 
 
 REFUSALS = {

@@ -48,13 +48,13 @@ class Endpoint:
 
 ONE = f"{API}/replicators/{{replicator}}"
 ENDPOINTS = (
-    Endpoint("fleet", f"{API}/fleet", "All Replicators, those in trouble first.", ConsoleFleet),
+    Endpoint("fleet", f"{API}/fleet", "All Replicators, those with problems first.", ConsoleFleet),
     Endpoint("replicator", ONE, "One Replicator: its status without the tables.", ConsoleReplicator),
     Endpoint("history", f"{ONE}/history", "The numbers of the last hour.", LastHour),
     Endpoint(
         "tables",
         f"{ONE}/tables",
-        "Its tables, those in trouble first.",
+        "Its tables, those with problems first.",
         TablePage,
         queries=(
             QueryField("search", "string", "Only tables whose name has this text, upper and lower case alike."),

@@ -227,7 +227,7 @@ def test_the_texts_of_a_rewind() -> None:
     [
         ("Completed", "Snapshot completed."),
         ("Pending", "Accepted; waiting to start."),
-        ("Stopped", "Stopped on request, by `tailrace stop`, the console or a signal."),
+        ("Stopped", "Stopped on request, by `tailrace stop` or a signal."),
     ],
 )
 def test_the_texts_of_a_request(state: SnapshotState, text: str) -> None:

@@ -25,7 +25,8 @@ export function connect(main) {
   const form = el("form", { onsubmit: (event) => { event.preventDefault(); ask(); } },
     el("div", { className: "controls" }, fields.map(([label, field]) => el("label", {}, label, field))), look);
   main.replaceChildren(el("h1", {}, "Set-up of a new Replicator"),
-    el("p", {}, "Source and target are asked as they are entered here. Nothing is changed, and nothing is stored."),
+    el("p", {}, "Checks the source, and writes and removes a small test file at both locations."
+      + " Nothing is kept, and no settings are stored."),
     form, place);
 
   async function ask() {

@@ -66,14 +66,16 @@ export async function call(path, body) {
     });
   } catch {
     throw new Refused(0, { name: "NotRunning", message: "the console does not answer",
-      fix: "Start `tailrace console`." });
+      fix: token.realm === "kubernetes"
+        ? "Start kubectl port-forward again; if that fails, look at the console's pod."
+        : "Start `tailrace console`." });
   }
   let document;
   try {
     document = await answer.json();
   } catch {
     throw new Refused(answer.status, { name: "InternalError", message: `the console answered ${answer.status}`,
-      fix: "See the log of `tailrace console`." });
+      fix: "See the console's log." });
   }
   const realm = answer.headers.get("WWW-Authenticate")?.match(/realm="(\w+)"/)?.[1] ?? null;
   if (!answer.ok) throw new Refused(answer.status, document, realm);

@@ -1,4 +1,4 @@
-// All Replicators, those in trouble first.
+// All Replicators, those with problems first.
 import { bytes, call, el, fill, grid, num, number, part, rate, seconds, sparkline, state, token } from "./dom.js";
 
 const HEADS = ["Replicator", "State", num("Lag"), "Last hour", "Freshness objective", num("Tables failing"),
@@ -16,7 +16,7 @@ export function fleet(main) {
     const text = search.value.toLowerCase();
     const found = known.replicators.filter((r) => r.name.toLowerCase().includes(text));
     const trouble = known.replicators.filter((r) => r.trouble > 0).length;
-    fill(place, grid(`${known.replicators.length} Replicators, ${trouble} in trouble`, HEADS, found.map(row)));
+    fill(place, grid(`${known.replicators.length} Replicators, ${trouble} with problems`, HEADS, found.map(row)));
   }
 
   return {

@@ -80,9 +80,9 @@ export function replicator(main, name) {
       if (history) await lines.show(history);
 
       async function happened() {
-        const found = await call(`${base}/events`).catch((error) => ({ events: [], why: error.message }));
+        const found = await call(`${base}/events`).catch((error) => ({ events: [], why: reason(error) }));
         const none = token.realm === "kubernetes" ? "None."
-          : "Events are of Kubernetes; here the driver's log has them.";
+          : "Events exist only in Kubernetes; here, see the driver's log.";
         fill(events, found.events.length === 0 ? el("p", { className: "dim" }, found.why ?? none)
           : grid(`${count(found.events.length, "event")}, the newest first`,
             ["Last seen", "About", "Type", "Reason", "Message", num("Count")], found.events.map((e) =>
@@ -90,7 +90,7 @@ export function replicator(main, name) {
       }
 
       async function kept() {
-        const found = await call(`${base}/cuts`).catch((error) => ({ cuts: [], why: error.message }));
+        const found = await call(`${base}/cuts`).catch((error) => ({ cuts: [], why: reason(error) }));
         fill(cuts, found.cuts.length === 0 ? el("p", { className: "dim" }, found.why ?? "None.")
           : grid(`${count(found.cuts.length, "cut")}, the newest first`,
             ["Cut", "Made", "Position", num("Record"), "Complete", "Not in it", "Actions"],
@@ -160,4 +160,8 @@ function snapshot(name, s, refused) {
   return [s.name ?? s.id, s.verify ? "verification" : s.reason, state(s.state), `${s.tablesDone} of ${s.tablesTotal}`,
     bar,
     number(s.rowsPerSecond), seconds(s.secondsLeft), result, acts];
+}
+
+function reason(error) {
+  return `${error.message}. ${error.problem?.fix ?? ""}`;
 }

@@ -4,7 +4,8 @@ import { bytes, call, el, fill, grid, num, number, part, seconds, state } from "
 export function setup(main, name) {
   const place = el("div"), again = el("button", { type: "button", onclick: () => look() }, "Check again");
   main.replaceChildren(el("h1", {}, `Set-up of ${name}`),
-    el("p", {}, "Source, target and tables as the manifest's file names them now. Nothing is changed."),
+    el("p", {}, "Source, target and tables as the manifest's file names them now."
+      + " Storage and a lake are tested by writing and removing a small file."),
     el("div", { className: "controls" }, again), place);
   const chosen = new Map();
   let report = null;
