@@ -201,7 +201,7 @@ class ApplyRule(Generic[K]):
             assert key is not None
             if change.op == "D":
                 deleted = change.seq, rows.pop(key, None)
-                if change.values:
+                if change.values and (deleted[1] is None or deleted[1].waiting or deleted[1].complete):
                     rows[key] = self.updated(deleted[1], change.values)
             elif change.op == "U":
                 rows[key] = self.updated(rows.get(key), change.values)

@@ -225,7 +225,8 @@ def _unchanged(block: SegmentRows, work: FoldInput, column_id: int) -> Mask:
     if is_marked(work.slice.schema):
         if column_id < 0:
             return np.zeros(len(block.seq), np.bool_)
-        if all(column.id != column_id for column in work.slice.schema.key_columns):
+        keys = work.slice.schema.key_columns
+        if len(keys) == len(work.slice.schema.columns) - len(MARKS) or all(c.id != column_id for c in keys):
             return _not_carried(block, work, column_id) | np.equal(block.op, DELETE)
     return _not_carried(block, work, column_id)
 

@@ -282,7 +282,8 @@ def _lost_copies(target: Target, log: "_Log") -> Iterator[Line]:
 
 
 def _lacked(places: Places, schemas: Sequence[TableSchema]) -> Iterator[Line]:
-    """Defaults, sequences and indexes of the source that copies do not have."""
+    """Defaults, sequences and indexes of the source that copies do not have; a history's rows do not fit into them."""
+    schemas = [schema for schema in schemas if schema.history is None]
     if places.spec.target.type != places.spec.source.type:
         return
     with places.source.session() as session:

@@ -171,7 +171,12 @@ class MysqlTargetSession:
         """The type that it has in the source. Those of a key share its length: all are the source's own, or none is."""
         if self._source != "mysql":
             return None
-        kinds = [types.own_type(each) for each in (schema.key_columns if column.key is not None else (column,))]
+        columns = schema.key_columns if column.key is not None else (column,)
+        if schema.history == "SoftDelete" and any(
+            c.key is not None and types.COLLATE in (c.behind or "") for c in columns
+        ):
+            return None  # a marked row and a live one may have keys that the source's collation takes for one
+        kinds = [types.own_type(each) for each in columns]
         return types.own_type(column) if all(kind is not None and self._has(kind) for kind in kinds) else None
 
     def _word(self, column: Column) -> str:

@@ -19,6 +19,7 @@ from tailrace.databases.postgresql.extras import extras as extras_of
 from tailrace.errors import Retry, TargetRefused
 from tailrace.targets.postgresql import binary, fit, texts, types
 from tailrace.targets.sql.session import COUNT, NUMBER, Alteration, Definitions, Place, WantedColumn, nothing, table
+from tailrace.targets.sql.state import SCHEMA as STATE
 
 COPY_ROWS = 20_000
 """Rows that are written together."""
@@ -30,6 +31,8 @@ UNREAD = (
     "Make the type in the target what it is in the source (an enum: `ALTER TYPE … ADD VALUE`), or leave the column out"
     " (options[].columns)."
 )
+_MANY_TEXTS = ("numeric", "interval", "jsonb")
+"""Types of which several texts are one value."""
 _COLUMN = re.compile(r", line \d+, column (.+?)(: |$)", re.DOTALL)
 
 
@@ -124,7 +127,8 @@ class PgTargetSession:
     def load(self, table: str, columns: Definitions, rows: Iterable[pa.Table]) -> int:
         parts = iter(rows)
         first = next(parts, None)
-        written = None if first is None else binary.encodings(columns, first.schema)
+        made_here = table.startswith(("pg_temp.", f"{STATE}."))  # somebody may have altered a copy's types
+        written = binary.encodings(columns, first.schema) if made_here and first is not None else None
         size, statement = 0, f"COPY {table} ({', '.join(name for name, _ in columns)}) FROM STDIN"
         with (
             self._errors(),
@@ -149,6 +153,8 @@ class PgTargetSession:
         """A type that the target has under the name of the source's need not be the same."""
         try:
             yield
+        except pa.ArrowInvalid:  # it does not fit into the binary form
+            raise Retry("a value that its column's type in the target does not take", UNREAD) from None
         except psycopg.DataError as error:
             found = _COLUMN.search(error.diag.context or "")
             if found is None:
@@ -161,6 +167,8 @@ class PgTargetSession:
 
     def type_of(self, schema: TableSchema, column: Column) -> str:
         wanted = types.own_type(column) if self._source == "postgresql" else None
+        if schema.history == "SoftDelete" and column.key is not None and wanted in _MANY_TEXTS:
+            wanted = None  # a marked row and a live one may have keys that the type takes for one
         if wanted is not None and self._exists(wanted):
             return wanted
         return types.general_type(column.type)

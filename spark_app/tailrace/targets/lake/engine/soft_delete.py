@@ -110,7 +110,8 @@ def _places(joint: _Joint, work: PartInput, wanted: frozenset[Key]) -> Places:
 
 def _unread(work: PartInput, holes: frozenset[Key]) -> Iterator[tuple[Places, frozenset[Key]]]:
     """Rows and holes that complete snapshots have not found, for some keys at a time: those are held in memory."""
-    parts = max(1, -(-sum(file.rows for file in work.files) // (4 * PART_ROWS)))
+    there = sum(file.rows - len(file.dead) for file in work.files if file.path in work.existing_files)
+    parts = max(1, -(-there // (4 * PART_ROWS)))
     work = replace(work, fold=replace(work.fold, parts=parts))
     waiting = of_texts(sorted(holes), work.fold.key_types)
     for part in range(parts):

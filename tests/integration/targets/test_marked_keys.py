@@ -1,0 +1,71 @@
+"""Deleted rows that stay in a database: keys that a type or a collation takes for one, tables of keys alone; and types
+that somebody altered in a copy."""
+
+from pathlib import Path
+from typing import Any
+
+from support.database_copies import begin, place_of, settle
+from support.mysql import MYSQL, MysqlServer
+from support.pipeline import Pipeline
+from support.postgres import PostgresServer
+
+
+def marked(copy: Pipeline, **more: object) -> Pipeline:
+    copy.document["spec"]["options"] = [{"match": "shop.*", "history": "SoftDelete", **more}]
+    return copy
+
+
+def rows(server: PostgresServer, columns: str) -> list[tuple[Any, ...]]:
+    found = server.execute(f"SELECT {columns} FROM shop.t", dbname="copy")
+    return sorted(found, key=repr)
+
+
+def test_a_key_that_changes_its_spelling_is_a_marked_row_and_a_live_one(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute("CREATE SCHEMA shop; CREATE TABLE shop.t (k numeric PRIMARY KEY, v text)")
+    postgres.execute("INSERT INTO shop.t VALUES (1.0, 'a')")
+    with (copy := marked(begin(postgres.source(), postgres, tmp_path))).running():
+        settle(copy)
+        assert copy.driver.ask("again", ["shop.t"], keys=[["1"]])  # which is no key by its text, and marks none
+        settle(copy)
+        assert rows(postgres, "k::text, _is_deleted") == [("1.0", False)]
+        postgres.execute("UPDATE shop.t SET k = 1.00")
+        settle(copy)
+        assert rows(postgres, "k::text, _is_deleted") == [("1.0", True), ("1.00", False)]
+
+
+def test_rows_that_a_filter_leaves_out_stay_out_of_a_table_of_keys(postgres: PostgresServer, tmp_path: Path) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute("CREATE SCHEMA shop; CREATE TABLE shop.t (tenant int, u int, PRIMARY KEY (tenant, u))")
+    postgres.execute("INSERT INTO shop.t VALUES (7, 1), (7, 2), (8, 1), (8, 2)")
+    with (copy := marked(begin(postgres.source(), postgres, tmp_path), where="tenant = 7")).running():
+        settle(copy)
+        postgres.execute("DELETE FROM shop.t WHERE tenant = 8 OR u = 2")
+        settle(copy)
+        assert rows(postgres, "tenant, u, _is_deleted") == [(7, 1, False), (7, 2, True)]
+
+
+def test_a_collation_s_one_key_is_a_marked_row_and_a_live_one_in_mysql(tmp_path: Path) -> None:
+    with MysqlServer(MYSQL) as server:
+        server.script("CREATE DATABASE shop", "CREATE TABLE shop.t (k varchar(20) PRIMARY KEY, v int)")
+        server.script("INSERT INTO shop.t VALUES ('bob', 1), ('amy', 2)")
+        with (copy := marked(begin(place_of(server), server, tmp_path, schema="copies"))).running():
+            settle(copy)
+            server.script("UPDATE shop.t SET k = 'Bob' WHERE k = 'bob'")
+            settle(copy)
+            found = server.execute("SELECT k, _is_deleted FROM copies.t")
+            assert sorted((key, bool(deleted)) for key, deleted in found) == [("Bob", 0), ("amy", 0), ("bob", 1)]
+
+
+def test_types_that_somebody_altered_in_a_copy_get_the_values(postgres: PostgresServer, tmp_path: Path) -> None:
+    """PostgreSQL takes the binary form of a bigint for that of any type of eight bytes."""
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute("CREATE SCHEMA shop; CREATE TABLE shop.t (k int PRIMARY KEY, v bigint, w int)")
+    with (copy := begin(postgres.source(), postgres, tmp_path)).running():
+        settle(copy)
+        postgres.execute("ALTER TABLE shop.t ALTER v TYPE double precision, ALTER w TYPE numeric", dbname="copy")
+        postgres.execute("INSERT INTO shop.t VALUES (2, 2, 2)")
+        settle(copy)
+        assert rows(postgres, "k, v::text, w::text") == [(2, "2", "2")]
