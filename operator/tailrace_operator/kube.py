@@ -176,7 +176,8 @@ class Kube:
 
 async def _raise(method: str, where: Where, response: aiohttp.ClientResponse) -> None:
     async with response:
-        raw = await asyncio.wait_for(response.read(), TIMEOUT)
+        async with asyncio.timeout(TIMEOUT):
+            raw = await response.read()
     try:
         status = json.loads(raw)
         message, reason = str(status.get("message", "")), str(status.get("reason", ""))

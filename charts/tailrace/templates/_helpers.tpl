@@ -61,7 +61,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- $peers := list -}}
 {{- if or .Values.networkPolicy.from (not .Values.metrics.podMonitor.enabled) -}}
 {{- $peers = prepend .Values.networkPolicy.from (dict "namespaceSelector" $here "podSelector" $operator) -}}
-{{- if .Values.console.enabled -}}
+{{- if (.Values.console).enabled -}}
 {{- $console := dict "matchLabels" (include "tailrace.consoleSelector" . | fromYaml) -}}
 {{- $peers = append $peers (dict "namespaceSelector" $here "podSelector" $console) -}}
 {{- end -}}

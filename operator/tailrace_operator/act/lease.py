@@ -109,8 +109,9 @@ class Lease:
         spec |= self._hold()
         try:
             await self._kube.call("PUT", self._where, body=document)
-        except ApiConflict:
-            return False  # somebody else was quicker
+        except ApiConflict:  # somebody else was quicker, or a PUT of our own that was given up has arrived
+            found = await self._kube.call("GET", self._where)
+            return bool(found.get("spec", {}).get("holderIdentity") == self._identity)
         return True
 
     async def _create(self) -> bool:

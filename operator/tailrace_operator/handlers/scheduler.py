@@ -11,6 +11,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from tailrace.errors import Retry, TailraceError
 from tailrace_operator import metrics
@@ -90,10 +91,10 @@ class Scheduler:
             if key is not None:
                 return key
             self._changed.clear()
-            try:
-                await asyncio.wait_for(self._changed.wait(), wait)
-            except TimeoutError:
-                continue
+            # `wait_for` of Python 3.11 loses a cancellation that comes together with the change.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
 
     def _pop(self) -> tuple[ObjectKey | None, float | None]:
         """The next that is due and not being worked on, else how long to wait (None: until something changes)."""

@@ -128,7 +128,8 @@ class Watch:
         response = await self._kube.open("GET", self._where, query=query, accept=self._accept(""), timeout=seconds + 60)
         try:
             while True:
-                line = await asyncio.wait_for(response.content.readline(max_line_length=MAX_LINE), SILENCE)
+                async with asyncio.timeout(SILENCE):
+                    line = await response.content.readline(max_line_length=MAX_LINE)
                 if not line:
                     return
                 yield json.loads(line)

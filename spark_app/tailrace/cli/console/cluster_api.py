@@ -7,10 +7,12 @@ token, which is held for the length of a request and written nowhere.
 import hashlib
 import http.client
 import json
+import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -191,8 +193,10 @@ class ClusterApi:
                 connection, "GET", path, {"Accept": "application/json"}, most=MOST_DRIVER_BYTES, seconds=DRIVER_SECONDS
             )
         except (OSError, http.client.HTTPException, AnswerTooLong) as error:
+            # Whoever answers there need not be a driver: its words are not told.
+            why = str(error) if isinstance(error, AnswerTooLong) else type(error).__name__
             raise NotRunning(
-                f"the driver of {namespace}/{name} does not answer the console: {error}",
+                f"the driver of {namespace}/{name} does not answer the console: {why}",
                 "See `kubectl get pods`; a NetworkPolicy must let the console reach port 8090.",
             ) from error
         finally:
@@ -247,14 +251,30 @@ def _exchange(
     most: int,
     seconds: float,
 ) -> tuple[int, bytes]:
-    end = time.monotonic() + seconds
-    connection.request(method, path, None if body is None else json.dumps(body), headers)
-    answer = connection.getresponse()
-    found = bytearray()
-    while piece := answer.read1(1 << 16):
-        found += piece
-        if len(found) > most:
-            raise AnswerTooLong(f"the answer has more than {most} bytes")
-        if time.monotonic() > end:
-            raise AnswerTooLong(f"the answer takes more than {seconds:g} s")
+    """Code and body. The connection is cut after `seconds`: who answers may send its headers a byte at a time."""
+    connection.connect()
+    found, late = bytearray(), threading.Event()
+    watch = threading.Timer(seconds, _cut, [connection.sock, late])
+    watch.daemon = True
+    watch.start()
+    try:
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        answer = connection.getresponse()
+        while piece := answer.read1(1 << 16):
+            found += piece
+            if len(found) > most:
+                raise AnswerTooLong(f"the answer has more than {most} bytes")
+    except (OSError, http.client.HTTPException):
+        if not late.is_set():
+            raise
+    finally:
+        watch.cancel()
+    if late.is_set():
+        raise AnswerTooLong(f"the answer takes more than {seconds:g} s")
     return answer.status, bytes(found)
+
+
+def _cut(connection: socket.socket, late: threading.Event) -> None:
+    late.set()
+    with suppress(OSError):
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)  # also below TLS, whose own would not wake who reads

@@ -233,9 +233,11 @@ class ClusterFleet:
         if not seen and not everywhere:
             message = f"{self._api.user(caller)} may list Replicators in none of the namespaces shown here"
             raise ApiRefusal(403, "Forbidden", message, "Ask for the cluster's role `view` in a namespace.")
+        everything = self._api.may(caller, Right("list", REQUESTS))
+        asked = seen if everything else {s for s in seen if self._api.may(caller, Right("list", REQUESTS, s))}
         make = partial(ClusterReplicator, self._api, self._drivers)
         return {
-            name: make(item, listed.requests.get(name, ()))
+            name: make(item, listed.requests.get(name, ()) if item["metadata"]["namespace"] in asked else ())
             for name, item in listed.replicators.items()
             if item["metadata"]["namespace"] in seen
         }

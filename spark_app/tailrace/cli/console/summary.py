@@ -47,7 +47,7 @@ def lags(history: LastHour | None) -> tuple[float | None, ...]:
     """The largest lag of each minute or so."""
     if history is None or not history.at:
         return ()
-    both = list(zip(history.capture_lag_seconds, history.apply_lag_seconds, strict=True))
+    both = list(zip(history.capture_lag_seconds, history.apply_lag_seconds, strict=False))
     wide = -(-len(both) // SPARK_POINTS)
     steps = [both[i : i + wide] for i in range(0, len(both), wide)]
     return tuple(max((v for pair in step for v in pair if v is not None), default=None) for step in steps)

@@ -77,6 +77,8 @@ def test_the_sparkline_keeps_the_peaks_of_an_hour() -> None:
     found = summary.lags(numbers)
     assert len(found) == 60 and max(v for v in found if v is not None) == 40.0
     assert summary.lags(None) == ()
+    uneven = LastHour(step_seconds=10, at=(1.0, 2.0), capture_lag_seconds=(1.0,), apply_lag_seconds=(2.0, 3.0))
+    assert summary.lags(uneven) == (2.0,)  # a driver may answer whatever it likes
 
 
 def table(name: str, state: TableState = "REPLICATING", fault: Fault | None = None) -> TableStatus:

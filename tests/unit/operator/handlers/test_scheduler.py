@@ -184,3 +184,26 @@ def test_names_that_come_and_go_leave_nothing_behind() -> None:
         index.use_data(key, set())
     left = {name for name, value in vars(index).items() if isinstance(value, dict) and value}
     assert left == {"_objects"}, "which has its two kinds"
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_it_ends_when_it_is_cancelled_while_an_object_is_woken(steps: int) -> None:
+    """Of Python 3.11's `wait_for` a cancellation is lost that comes after the change and before its waiter."""
+
+    async def work(_: ObjectKey) -> float | None:
+        return None
+
+    async def ends() -> bool:
+        scheduler = Scheduler()
+        task = asyncio.create_task(scheduler.run(work, 1))
+        await asyncio.sleep(0.01)
+        scheduler.wake(A, 100)
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=5)
+        for left in asyncio.all_tasks() - {asyncio.current_task()}:
+            left.cancel()
+        return bool(done)
+
+    assert asyncio.run(ends())

@@ -1,0 +1,68 @@
+"""What the console asks of drivers, each of which is a tenant's pod: it holds nobody up, and its words are not told."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from tailrace.cli.console import cluster_api
+from tailrace.cli.console.cluster_api import ClusterApi
+from tailrace.contract.history import LastHour
+from tailrace.driver.process.run_dir import NotRunning
+
+
+@contextmanager
+def answering(pieces: list[bytes], pause: float) -> Iterator[str]:
+    """A server that sends these pieces with pauses, and the last one for ever."""
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                connection, _ = server.accept()
+                with connection:
+                    for piece in pieces:
+                        connection.sendall(piece)
+                    while not ended.wait(pause):
+                        connection.sendall(pieces[-1])
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        ended.set()
+
+
+@pytest.fixture
+def no_authority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server is not asked here, and its certificate not needed."""
+    monkeypatch.setattr("ssl.create_default_context", lambda **_: None)
+    monkeypatch.setattr(cluster_api, "DRIVER_SECONDS", 0.3)
+
+
+def asked(address: str) -> str:
+    api = ClusterApi("https://127.0.0.1:1", driver_url=lambda *_: address)
+    with pytest.raises(NotRunning) as refused:
+        api.driver("shop", "orders", "/history", LastHour)
+    return refused.value.message
+
+
+@pytest.mark.usefixtures("no_authority")
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"HTTP/1.1 200 OK\r\n", b"X-A: b\r\n"],
+        [b"HTTP/1.1 100 Continue\r\n\r\n"],
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n", b"x"],
+    ],
+    ids=["headers", "continue", "body"],
+)
+def test_an_answer_without_end_is_cut(pieces: list[bytes]) -> None:
+    with answering(pieces, 0.05) as address:
+        assert asked(address).endswith("the answer takes more than 0.3 s")
+
+
+@pytest.mark.usefixtures("no_authority")
+def test_what_another_service_says_is_not_told() -> None:
+    with answering([b"SECRET of another service\r\n"], 0.05) as address:
+        assert asked(address) == "the driver of shop/orders does not answer the console: BadStatusLine"
