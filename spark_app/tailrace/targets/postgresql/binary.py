@@ -1,4 +1,4 @@
-"""Rows in the binary format of PostgreSQL's COPY, which the server reads with a third of the work of the text format.
+"""Rows in the binary format of PostgreSQL's COPY, which the server reads with half of the work of the text format.
 
 Field and file layout: PostgreSQL's documentation of COPY ("Binary Format") and the types' receive functions. Fields of
 fixed size that hold no null are laid out side by side by numpy; Arrow joins them with the texts.
