@@ -32,8 +32,8 @@ ANSWER_SECONDS = 10.0
 DRIVER_SECONDS = 5.0
 MOST_BYTES = 64 << 20
 """The limit for an answer of the API server: 500 Replicators with 20 failing tables each take 15 MiB."""
-MOST_DRIVER_BYTES = 16 << 20
-"""The limit for an answer of a driver, which is a tenant's pod."""
+MOST_DRIVER_BYTES = 8 << 20
+"""The limit for an answer of a driver, which is a tenant's pod: as much as the operator takes."""
 RIGHTS_SECONDS = 30.0
 """The age at which a caller's right is asked for again; before an action it always is."""
 MOST_RIGHTS = 20_000
@@ -182,7 +182,9 @@ class ClusterApi:
 
     # ---- drivers ----
 
-    def driver(self, namespace: str, name: str, path: str, kind: type[Answer]) -> Answer:
+    def driver(
+        self, namespace: str, name: str, path: str, kind: type[Answer], *, most: int = MOST_DRIVER_BYTES
+    ) -> Answer:
         """The answer of a driver, which is asked without a token. It is a tenant's pod: no redirect is followed, and
         the answer is bounded. Fields of a newer version are left out."""
         place = urlsplit(self._driver_url(namespace, name))
@@ -190,7 +192,7 @@ class ClusterApi:
         connection = http.client.HTTPConnection(place.hostname, place.port or 80, timeout=DRIVER_SECONDS)
         try:
             code, raw = _exchange(
-                connection, "GET", path, {"Accept": "application/json"}, most=MOST_DRIVER_BYTES, seconds=DRIVER_SECONDS
+                connection, "GET", path, {"Accept": "application/json"}, most=most, seconds=DRIVER_SECONDS
             )
         except (OSError, http.client.HTTPException, AnswerTooLong) as error:
             # Whoever answers there need not be a driver: its words are not told.

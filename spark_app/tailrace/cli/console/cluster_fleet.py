@@ -42,7 +42,11 @@ SILENT_SECONDS = 20.0
 STATUS_SECONDS = 1.0
 AT_ONCE = 16
 """Drivers that are asked at the same time."""
+MOST_STATUSES, MOST_HOURS = 8, 1000
+"""Answers that are kept: a status of 5,000 tables takes 12 MiB."""
+MOST_HOUR_BYTES = 256 << 10
 Answer = TypeVar("Answer")
+Kept = TypeVar("Kept")
 UNDER_WAY = ("Pending", "Running", "Paused")
 
 
@@ -67,6 +71,7 @@ class DriverMemory:
         self._hours: dict[str, tuple[float, LastHour]] = {}
         self._silent: dict[str, tuple[float, str]] = {}
         self._asking: set[str] = set()
+        self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="drivers")
 
     def status(self, item: Document) -> Status:
@@ -74,20 +79,22 @@ class DriverMemory:
         at, known = self._statuses.get(name, (0.0, None))
         if known is None or now - at >= STATUS_SECONDS:
             known = self._ask(item, lambda space, own: self._api.driver(space, own, STATUS, Status))
-            self._statuses[name] = (now, known)
+            self._keep(self._statuses, name, (now, known), MOST_STATUSES)
         return known
 
     def hour(self, item: Document) -> LastHour:
         name, now = resource_status.name_of(item), self._clock()
         at, known = self._hours.get(name, (0.0, None))
         if known is None or now - at >= ASK_SECONDS:
-            known = self._ask(item, lambda space, own: self._api.driver(space, own, HISTORY, LastHour))
-            self._hours[name] = (now, known)
+            known = self._ask(
+                item, lambda space, own: self._api.driver(space, own, HISTORY, LastHour, most=MOST_HOUR_BYTES)
+            )
+            self._keep(self._hours, name, (now, known), MOST_HOURS)
         return known
 
     def table(self, item: Document, table: str) -> TableView:
         path = f"{TABLES}/{quote(table, safe='')}"
-        return self._ask(item, lambda space, own: self._api.driver(space, own, path, TableView))
+        return self._ask(item, lambda space, own: self._api.driver(space, own, path, TableView), whole=False)
 
     def lags(self, item: Document) -> tuple[float | None, ...]:
         """Those that are known; they are asked for again meanwhile, so that nobody waits for a driver."""
@@ -111,17 +118,27 @@ class DriverMemory:
         at, _ = self._silent.get(name, (self._clock() - SILENT_SECONDS, ""))
         return self._clock() - at < SILENT_SECONDS
 
-    def _ask(self, item: Document, ask: Callable[[str, str], Answer]) -> Answer:
+    def _ask(self, item: Document, ask: Callable[[str, str], Answer], *, whole: bool = True) -> Answer:
+        """`whole`: the answer is about all of the Replicator; a bad one about a part leaves the driver in use."""
         name, metadata = resource_status.name_of(item), item["metadata"]
         if self._is_silent(name):
             raise NotRunning(self._silent[name][1], "It is asked again after 20 seconds.")
         try:
             answer = ask(metadata["namespace"], metadata["name"])
         except NotRunning as error:
-            self._silent[name] = (self._clock(), error.message)
+            if whole:
+                self._keep(self._silent, name, (self._clock(), error.message), MOST_HOURS)
             raise
         self._silent.pop(name, None)
         return answer
+
+    def _keep(self, answers: dict[str, Kept], name: str, answer: Kept, most: int) -> None:
+        """The newest answers stay: Replicators come and go."""
+        with self._lock:
+            answers.pop(name, None)
+            answers[name] = answer
+            while len(answers) > most:
+                answers.pop(next(iter(answers)), None)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
