@@ -32,10 +32,25 @@ SCHEMA = TableSchema(table_id=1, schema_name="main", table_name="t", version=1, 
 LETTERS = {"I": "c", "U": "u", "D": "d", "M": "c", "T": "t"}
 
 
-def history_of(folder: Path, database: Database) -> Copy:
+def history_of(folder: Path, database: Database, history: str = "Changes") -> Copy:
     copy = Copy(database, folder)
-    copy.document["spec"]["options"] = [{"match": "main.*", "history": "Changes"}]
+    copy.document["spec"]["options"] = [{"match": "main.*", "history": history}]
     return copy
+
+
+def failing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Commits that fail before or after they took effect, as one does whose answer is lost; returns those tried."""
+    commit, broken = QuickTable.commit, list[int]()
+
+    def sometimes(table: QuickTable, change: TableCommit) -> None:
+        broken.append(len(broken) % 4)
+        if broken[-1] != 1:
+            commit(table, change)
+        if broken[-1] in (1, 2):
+            raise Retry("killed")
+
+    monkeypatch.setattr(QuickTable, "commit", sometimes)
+    return broken
 
 
 def rows(copy: Copy, table: int = 1) -> list[dict[str, Any]]:
@@ -106,17 +121,7 @@ def test_it_has_every_change_once_through_kills_late_chunks_and_restarts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random, database = Random(11), filled("t")
-    copy, commit, broken = history_of(tmp_path, database), QuickTable.commit, list[int]()
-
-    def sometimes(table: QuickTable, change: TableCommit) -> None:
-        """A commit fails before or after it took effect, as one does whose answer is lost."""
-        broken.append(len(broken) % 4)
-        if broken[-1] != 1:
-            commit(table, change)
-        if broken[-1] in (1, 2):
-            raise Retry("killed")
-
-    monkeypatch.setattr(QuickTable, "commit", sometimes)
+    copy, broken = history_of(tmp_path, database), failing(monkeypatch)
     copy.start()
     begin, whole, waiting = database.end, 0, list[int]()
     for turn in range(50):
@@ -230,17 +235,7 @@ def test_deleted_rows_stay_through_kills_late_chunks_and_restarts(
 ) -> None:
     """`SoftDelete`, against the source's own transactions."""
     random, database = Random(12), filled("t")
-    copy, commit, broken = Copy(database, tmp_path), QuickTable.commit, list[int]()
-    copy.document["spec"]["options"] = [{"match": "main.*", "history": "SoftDelete"}]
-
-    def sometimes(table: QuickTable, change: TableCommit) -> None:
-        broken.append(len(broken) % 4)
-        if broken[-1] != 1:
-            commit(table, change)
-        if broken[-1] in (1, 2):
-            raise Retry("killed")
-
-    monkeypatch.setattr(QuickTable, "commit", sometimes)
+    copy, broken = history_of(tmp_path, database, "SoftDelete"), failing(monkeypatch)
     copy.start()
     begin, waiting = database.end, list[int]()
     for turn in range(35):
