@@ -106,7 +106,7 @@ WRONG = (
           ("source", SOURCE),
           ("target", {"type": "postgresql", "host": "h", "database": "c", "username": "u"}),
       )
-      for name, host in (("url", "postgresql://h:5432/d"), ("port", "db:5432"))),
+      for name, host in (("url", "postgresql://h:5432/d"), ("port", "db:5432"), ("blank", "a b"))),
     *(Refused(f"lake-on-{store}", replicator(target={"type": "delta", "location": f"{store}://b/x"}),
               "tables of a lake are on s3:// or file:///")
       for store in ("gs", "az")),

@@ -114,8 +114,10 @@ class MySql(Model):
     from the change log's id, above 2147483648. Immutable."""
 
 
-_HOST_ALONE = "host is a name or an address alone: write the port into port and the database into database"
-_HOST_WITH_MORE = "://|^[^:/]+:[0-9]+$"
+_HOST_ALONE = (
+    "host is a name or an address alone, without blanks: write the port into port and the database into database"
+)
+_HOST_WITH_MORE = "://| |^[^:/]+:[0-9]+$"
 
 
 def _host(given: str) -> str:

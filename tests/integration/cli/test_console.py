@@ -150,6 +150,8 @@ def test_bad_input_is_answered_in_the_words_of_the_command_line(served: Served, 
     )  # fmt: skip
     assert shown.refused("/api/v1/none") == (404, "NotFound", "no such path: /api/v1/none")
     assert shown.refused(f"{SHOP}/tables?limit=-1")[:2] == (422, "InvalidManifest")
+    code, name, message = shown.refused(f"{SHOP}/tables?offset={'9' * 5000}")
+    assert (code, name) == (422, "InvalidManifest") and message == f"offset is '{'9' * 50}' …"
 
 
 def test_nobody_gets_in_without_the_token_and_no_other_page_can_act(served: Served, copy: Copy) -> None:

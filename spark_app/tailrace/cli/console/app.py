@@ -61,6 +61,8 @@ HEADERS = {
 MOST_BODY = 1 << 20
 HEALTH = "/healthz"
 REFUSED_FIX = "Ask for the right, or have someone who has it run the command."
+MOST_DIGITS = 9
+"""The limit for a number in a query."""
 MOST_ANSWERS = 40
 """Answers under way at the same time."""
 Json = dict[str, Any]
@@ -151,8 +153,9 @@ class ConsoleApp:
 
 def _number(query: Json, name: str, default: int) -> int:
     text = str(query.get(name, default))
-    if not text.isascii() or not text.isdigit():
-        raise ApiRefusal(422, "InvalidManifest", f"{name} is {text[:50]!r}", "Give a number from 0.")
+    if not text.isascii() or not text.isdigit() or len(text) > MOST_DIGITS:
+        shown = f"{text[:50]!r}{' …' if len(text) > 50 else ''}"
+        raise ApiRefusal(422, "InvalidManifest", f"{name} is {shown}", "Give a number from 0 to 999999999.")
     return int(text)
 
 

@@ -32,6 +32,8 @@ ANSWER_SECONDS = 10.0
 DRIVER_SECONDS = 5.0
 MOST_BYTES = 64 << 20
 """The limit for an answer of the API server: 500 Replicators with 20 failing tables each take 15 MiB."""
+PAGE = 250
+"""Resources in one answer of the API server."""
 MOST_DRIVER_BYTES = 8 << 20
 """The limit for an answer of a driver, which is a tenant's pod: as much as the operator takes."""
 RIGHTS_SECONDS = 30.0
@@ -42,6 +44,8 @@ OURS = "Give the console's ServiceAccount its role: the chart's `rbac.create`."
 TOKEN_FIX = "Enter a token of Kubernetes that is valid, such as that of `kubectl create token`."
 Document = dict[str, Any]
 Answer = TypeVar("Answer", bound=BaseModel)
+Key = TypeVar("Key")
+Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True)
@@ -78,45 +82,95 @@ class ClusterApi:
             raise InvalidManifest(f"{server} is not the address of an API server", "Write https://HOST:PORT.")
         self._host, self._port = place.hostname, place.port or 443
         self._account, self._driver_url, self._clock = account, driver_url or service, clock
+        self._lock = threading.Lock()
         try:
-            self._tls = ssl.create_default_context(cafile=str(account / "ca.crt"))
+            self._tls = self._trusted()
         except OSError as error:
             raise InvalidManifest(
                 f"cannot read {account / 'ca.crt'}: {error.strerror or error}", "Run in a pod with a ServiceAccount."
             ) from error
-        self._lock = threading.Lock()
         self.changes = 0
         """The number of changes that were made through it."""
         self._rights: dict[tuple[bytes, Right], tuple[float, bool]] = {}
+        self._users: dict[bytes, tuple[float, str]] = {}
+
+    def _trusted(self) -> tuple[bytes, ssl.SSLContext]:
+        """The authorities of the account's file, and what checks a certificate by them."""
+        found = (self._account / "ca.crt").read_bytes()
+        return found, ssl.create_default_context(cadata=found.decode("ascii", "replace"))
+
+    def _context(self) -> ssl.SSLContext:
+        """The kubelet replaces the file when the cluster gets another authority. An unreadable file, or half of one,
+        leaves the last one in use."""
+        with suppress(OSError, ssl.SSLError, ValueError):
+            if (self._account / "ca.crt").read_bytes() != self._tls[0]:
+                self._tls = self._trusted()
+        return self._tls[1]
 
     # ---- with the console's account ----
 
     def listed(self, resource: str, namespace: str | None) -> list[Document]:
-        """All of a kind, as the API server has them in memory."""
-        return list(self._own(f"{_group(namespace)}/{resource}?resourceVersion=0").get("items", ()))
+        """All of a kind, by pages: one answer of all could be longer than any limit. Pages that the API server no
+        longer has (410) are asked for once more from the first."""
+        for _ in range(2):
+            found = self._pages(f"{_group(namespace)}/{resource}")
+            if found is not None:
+                return found
+        raise Retry(f"{resource} change faster than the API server lists them", "Try again.")
+
+    def _pages(self, path: str) -> list[Document] | None:
+        """None: the next page is gone."""
+        items: list[Document] = []
+        following = ""
+        while True:
+            query = urlencode({"limit": PAGE} | ({"continue": following} if following else {}))
+            code, answer = self._read(f"{path}?{query}")
+            if code == 410:
+                return None
+            for item in answer.get("items", ()):
+                item.get("metadata", {}).pop("managedFields", None)  # the larger part of many
+                items.append(item)
+            following = answer.get("metadata", {}).get("continue", "")
+            if not following:
+                return items
 
     def events(self, namespace: str, kind: str, name: str) -> list[Document]:
         chosen = {"fieldSelector": f"involvedObject.kind={kind},involvedObject.name={name}", "limit": "200"}
-        return list(self._own(f"/api/v1/namespaces/{quote(namespace)}/events?{urlencode(chosen)}").get("items", ()))
+        _, answer = self._read(f"/api/v1/namespaces/{quote(namespace)}/events?{urlencode(chosen)}")
+        return list(answer.get("items", ()))
 
-    def _own(self, path: str) -> Document:
+    def _read(self, path: str) -> tuple[int, Document]:
+        """Code 200 or 410 (of a page), and the answer."""
         try:
             token = (self._account / "token").read_text().strip()  # the kubelet replaces it every hour
         except OSError as error:
             raise Retry(f"cannot read {self._account / 'token'}: {error.strerror}", OURS) from error
         code, answer = self._send("GET", path, token)
-        if code != 200:
+        if code not in (200, 410):
             raise Retry(f"the console's account: {answer.get('message', code)}", OURS)
-        return answer
+        return code, answer
 
     # ---- with the caller's token ----
 
     def user(self, caller: str) -> str:
-        """The name of the token's user."""
+        """The name of the token's user, which is asked for again when rights are."""
+        key, now = hashlib.sha256(caller.encode()).digest(), self._clock()
+        with self._lock:
+            at, known = self._users.get(key, (now - RIGHTS_SECONDS, ""))
+        if now - at < RIGHTS_SECONDS:
+            return known
         answer = self._called("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", caller, {
             "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview",
         })  # fmt: skip
-        return str(answer["status"]["userInfo"]["username"])
+        name = str(answer["status"]["userInfo"]["username"])
+        self._keep(self._users, key, (now, name))
+        return name
+
+    def _keep(self, answers: dict[Key, Kept], key: Key, answer: Kept) -> None:
+        with self._lock:
+            while len(answers) >= MOST_RIGHTS:
+                answers.pop(next(iter(answers)))
+            answers[key] = answer
 
     def may(self, caller: str, right: Right, *, fresh: bool = False) -> bool:
         """SelfSubjectAccessReview. Raises `ApiRefusal` 401 for a token that the API server does not know."""
@@ -134,10 +188,7 @@ class ClusterApi:
         }
         answer = self._called("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", caller, body)
         allowed = answer.get("status", {}).get("allowed") is True
-        with self._lock:
-            while len(self._rights) >= MOST_RIGHTS:
-                self._rights.pop(next(iter(self._rights)))
-            self._rights[key] = (now, allowed)
+        self._keep(self._rights, key, (now, allowed))
         return allowed
 
     def create(self, caller: str, resource: str, namespace: str, document: Document) -> Document:
@@ -167,7 +218,9 @@ class ClusterApi:
         headers = {"Accept": "application/json", "Authorization": f"Bearer {token}"}
         if body is not None:
             headers["Content-Type"] = MERGE if method == "PATCH" else "application/json"
-        connection = http.client.HTTPSConnection(self._host, self._port, context=self._tls, timeout=ANSWER_SECONDS)
+        connection = http.client.HTTPSConnection(
+            self._host, self._port, context=self._context(), timeout=ANSWER_SECONDS
+        )
         try:
             code, raw = _exchange(connection, method, path, headers, body, most=MOST_BYTES, seconds=ANSWER_SECONDS)
         except (OSError, http.client.HTTPException, AnswerTooLong) as error:

@@ -6,7 +6,7 @@ Shown to a caller are those of the namespaces whose Replicators its token may li
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -41,7 +41,7 @@ SILENT_SECONDS = 20.0
 """The time for which a driver that did not answer is not asked again."""
 STATUS_SECONDS = 1.0
 AT_ONCE = 16
-"""Drivers that are asked at the same time."""
+"""Drivers that are asked, and rights that are reviewed, at the same time."""
 MOST_STATUSES, MOST_HOURS = 8, 1000
 """Answers that are kept: a status of 5,000 tables takes 12 MiB."""
 MOST_HOUR_BYTES = 256 << 10
@@ -232,6 +232,7 @@ class ClusterFleet:
         """`namespaces`: those that the console may read; empty: all."""
         self._api, self._namespaces, self._clock = api, tuple(namespaces), clock
         self._drivers = DriverMemory(api, clock)
+        self._reviews = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="reviews")
         self._lock = threading.Lock()
         self._listed: Listed | None = None
 
@@ -246,18 +247,24 @@ class ClusterFleet:
         everywhere = self._api.may(caller, Right("list", REPLICATORS))  # 401 comes before anything is read
         listed = self._look()
         spaces = {item["metadata"]["namespace"] for item in listed.replicators.values()} | set(self._namespaces)
-        seen = spaces if everywhere else {s for s in spaces if self._api.may(caller, Right("list", REPLICATORS, s))}
+        seen = spaces if everywhere else self._allowed(caller, REPLICATORS, spaces)
         if not seen and not everywhere:
             message = f"{self._api.user(caller)} may list Replicators in none of the namespaces shown here"
             raise ApiRefusal(403, "Forbidden", message, "Ask for the cluster's role `view` in a namespace.")
         everything = self._api.may(caller, Right("list", REQUESTS))
-        asked = seen if everything else {s for s in seen if self._api.may(caller, Right("list", REQUESTS, s))}
+        asked = seen if everything else self._allowed(caller, REQUESTS, seen)
         make = partial(ClusterReplicator, self._api, self._drivers)
         return {
             name: make(item, listed.requests.get(name, ()) if item["metadata"]["namespace"] in asked else ())
             for name, item in listed.replicators.items()
             if item["metadata"]["namespace"] in seen
         }
+
+    def _allowed(self, caller: str, resource: str, spaces: Set[str]) -> set[str]:
+        """The namespaces in which the caller may list them."""
+        asked = sorted(spaces)
+        held = self._reviews.map(lambda space: self._api.may(caller, Right("list", resource, space)), asked)
+        return {space for space, allowed in zip(asked, held, strict=True) if allowed}
 
     def trial(self, body: SetupBody) -> SetupReport:
         message = "the console in a cluster connects to no database"
@@ -282,3 +289,4 @@ class ClusterFleet:
 
     def close(self) -> None:
         self._drivers.close()
+        self._reviews.shutdown(wait=False, cancel_futures=True)
