@@ -69,6 +69,21 @@ class ChunkMap(Model):
     fault: Fault | None = None
 
 
+class CounterHistory(Model):
+    """The growth of a table's counters in each minute of the last hour: lists of one length, the oldest first."""
+
+    step_seconds: float
+    """Seconds of one step, or a little more."""
+    at: Many[float] = ()
+    """The ends of the steps, in seconds since 1970."""
+    inserts: Many[int] = ()
+    updates: Many[int] = ()
+    deletes: Many[int] = ()
+    truncates: Many[int] = ()
+    schema_changes: Many[int] = ()
+    snapshot_rows: Many[int] = ()
+
+
 class TableView(Model):
     """One table: its status, its columns, and the chunks of its snapshots."""
 
@@ -82,3 +97,5 @@ class TableView(Model):
     """No column is a key: rows are counted instead."""
     snapshots: Many[ChunkMap] = ()
     """The newest last."""
+    history: CounterHistory | None = None
+    """None: the driver is older."""

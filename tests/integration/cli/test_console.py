@@ -105,6 +105,20 @@ def test_the_map_of_chunks_follows_a_snapshot_to_its_end(served: Served, shown: 
     assert done.status.state == "REPLICATING" and done.schema_version == 1
 
 
+def test_the_counters_of_a_table_are_kept_by_the_minute(served: Served, shown: Console, copy: Copy) -> None:
+    copy.level()
+    now = [copy.driver.control.status().updated_at]
+    copy.driver.control._clock = lambda: now[0]
+    copy.driver.control.keep_history()
+    for n, rows in enumerate((3, 0, 2)):
+        copy.database.commit(*(Change("I", 1, 1000 + 10 * n + row, "new") for row in range(rows)))
+        copy.level()
+        now[0] += 60
+        copy.driver.control.keep_history()
+    history = TableView.model_validate(shown.get(f"{SHOP}/tables/main.orders")).history
+    assert history is not None and history.inserts == (3, 0, 2) and sum(history.snapshot_rows) == 0
+
+
 def act(shown: Console, **body: object) -> ActionAnswer:
     code, _, answer = shown.send("POST", f"{SHOP}/actions", body)
     assert code == 200, answer

@@ -16,7 +16,15 @@ from support.scripted_runs import Copy, filled
 from support.served import Served
 from tailrace.cli.console.local import LocalReplicator
 from tailrace.contract.console import AssessedColumn, AssessedLine, AssessedTable, ConsoleAssessment
-from tailrace.contract.history import ChunkMap, ChunkRun, ChunkState, ColumnView, LastHour, TableView
+from tailrace.contract.history import (
+    ChunkMap,
+    ChunkRun,
+    ChunkState,
+    ColumnView,
+    CounterHistory,
+    LastHour,
+    TableView,
+)
 from tailrace.contract.status import (
     ApplyStatus,
     CaptureStatus,
@@ -109,6 +117,11 @@ def failing() -> Shown:
                 snapshot="initial-1", state="Running", chunks=tuple(ChunkRun(state=s, chunks=n) for s, n in runs),
                 more=3, reading=("(71, 80]", "(81, 90]"), rows_done=70, rows_estimated=160,
             ),
+        ),
+        history=CounterHistory(
+            step_seconds=60, at=tuple(HOUR[::6]), inserts=tuple(60 + n % 9 for n in range(60)),
+            updates=tuple(40 - n % 7 for n in range(60)), deletes=(0,) * 50 + (3,) * 10, truncates=(0,) * 60,
+            schema_changes=(0,) * 59 + (1,), snapshot_rows=(0,) * 58 + (30, 40),
         ),
     )  # fmt: skip
     return Shown("sales", status, numbers(), {"sales.lines": view})
@@ -214,6 +227,9 @@ def test_one_table_has_a_map_of_its_chunks(chromium: Browser, documents: Console
     expect(chunks).to_be_visible()
     expect(chunks.locator(".cell")).to_have_count(13)
     expect(look.page.get_by_role("region", name="3 columns")).to_contain_text("numeric(10,2)")
+    expect(look.page.get_by_text("30 deletes, 0 truncates, 1 schema changes, 70 snapshot rows")).to_be_visible()
+    rows = look.page.get_by_role("img", name="Rows a minute over the last hour: inserts at most 68, updates at most 40")
+    expect(rows.locator("canvas")).to_have_count(1)
     assert look.obstacles() == []
     picture(look, "table")
     look.close()

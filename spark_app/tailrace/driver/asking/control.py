@@ -44,6 +44,7 @@ from tailrace.driver.telling.lateness import Lateness
 from tailrace.driver.telling.lineage.reporter import LineageReporter
 from tailrace.driver.telling.rates import Rates
 from tailrace.driver.telling.status import Moment, assemble
+from tailrace.driver.telling.table_history import TableHistory
 from tailrace.driver.telling.table_view import table_view
 from tailrace.driver.telling.verification_report import report
 from tailrace.errors import ForeignChange, InvalidManifest, Retry
@@ -121,6 +122,7 @@ class DriverControl:
         self._snapshot_rates = Rates[str]()
         self._lateness = Lateness()
         self._history = HistoryRing()
+        self._table_history = TableHistory()
         self._rates_lock = threading.Lock()
         self._lock = threading.Lock()
         """One snapshot verb at a time; held while capture records."""
@@ -180,7 +182,9 @@ class DriverControl:
 
     def keep_history(self) -> None:
         """Adds the numbers of now to those of the last hour; a loop of the driver calls this."""
-        self._history.add(self.status())
+        status = self.status()
+        self._history.add(status)
+        self._table_history.add(status.updated_at, {table.name: table.counters for table in status.tables})
 
     def history(self) -> LastHour:
         return self._history.document()
@@ -194,7 +198,8 @@ class DriverControl:
             raise Unknown(f"no table {name[:200]!r} is captured", "`tailrace status` shows the names.")
         progress = self.progress.all().get(log.table_id, TableProgress())
         runs = self.runner.runs if self.runner is not None else {}
-        return table_view(status, log, progress, state.snapshots.values(), runs)
+        view = table_view(status, log, progress, state.snapshots.values(), runs)
+        return view.model_copy(update={"history": self._table_history.document(name)})
 
     def _capture_answer(self) -> StateAnswer | None:
         """The last answer of capture; the obstacle that a snapshot waits for is reported under the same heading as

@@ -1,7 +1,18 @@
-// Lag and rows a second over the last hour, drawn by uPlot, which is loaded when it is first needed.
+// Numbers of the last hour, drawn by uPlot, which is loaded when it is first needed.
 import { el, number, seconds, time } from "./dom.js";
 
-export function charts() {
+// Each chart: its title, how a number is written, and its series of two lists of `history` with their names.
+const LAST_HOUR = (history) => [
+  ["Lag", seconds, [["capture", history.captureLagSeconds], ["apply", history.applyLagSeconds]]],
+  ["Rows a second", number,
+    [["captured", history.capturedRowsPerSecond], ["applied", history.appliedRowsPerSecond]]],
+];
+export const COUNTERS = (history) => [
+  ["Rows a minute", number, [["inserts", history.inserts], ["updates", history.updates]]],
+  ["Deletes and snapshot rows a minute", number, [["deletes", history.deletes], ["snapshot", history.snapshotRows]]],
+];
+
+export function charts(wanted = LAST_HOUR) {
   const place = el("div", { className: "charts" });
   let last = null, drawn = [];
   const close = () => { drawn.forEach((chart) => chart.destroy()); drawn = []; };
@@ -13,16 +24,12 @@ export function charts() {
       place.replaceChildren(el("p", { className: "dim" }, "The driver has not collected numbers yet."));
       return;
     }
-    const { default: Plot } = await import("./vendor/uPlot.esm.js");
+    const [{ default: Plot }] = await Promise.all([import("./vendor/uPlot.esm.js"), styled()]);
     if (last !== history) return;
     close();
     place.replaceChildren();
     const most = (values) => Math.max(0, ...values.filter((v) => v !== null));
-    const frames = [
-      one("Lag", seconds, [["capture", history.captureLagSeconds], ["apply", history.applyLagSeconds]], most),
-      one("Rows a second", number,
-        [["captured", history.capturedRowsPerSecond], ["applied", history.appliedRowsPerSecond]], most),
-    ];
+    const frames = wanted(history).map(([title, text, series]) => one(title, text, series, most));
     frames.forEach((draw) => draw(Plot, history.at)); // all have their width now
   }
   function one(title, text, series, most) {
@@ -48,6 +55,14 @@ export function charts() {
   }
 
   return { place, show, close, repaint: () => last && show({ ...last }) };
+}
+
+// uPlot's own styles; the views without charts do without them.
+let styles = null;
+function styled() {
+  styles ??= new Promise((done) => document.head.append(
+    el("link", { rel: "stylesheet", href: "vendor/uPlot.min.css", onload: done, onerror: done })));
+  return styles;
 }
 
 // The colour that a variable has in the theme of now: a canvas knows no variables.

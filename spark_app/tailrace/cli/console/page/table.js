@@ -1,22 +1,27 @@
 // One table: its state, the map of its snapshots' chunks, its columns.
 import { call, count, el, fault, fill, grid, num, number, part, seconds, state, time } from "./dom.js";
 import { buttons } from "./actions.js";
+import { charts, COUNTERS } from "./charts.js";
 
 const WORDS = ["applied", "read", "reading", "waiting", "failed"];
 const MOST_CELLS = 2000;
+const COUNTED = [["inserts", "inserts"], ["updates", "updates"], ["deletes", "deletes"], ["truncates", "truncates"],
+  ["schemaChanges", "schema changes"], ["snapshotRows", "snapshot rows"]];
 
 export function table(main, name, table) {
-  const place = el("div");
-  let refused = null;
-  main.replaceChildren(el("h1", {}, table), place);
+  const place = el("div"), top = el("div"), hour = el("p"), lines = charts(COUNTERS);
+  let refused = null, drawn = null;
+  main.replaceChildren(el("h1", {}, table), top, el("h2", {}, "Last hour"), hour, lines.place, place);
   return {
     crumbs: [[name, `#/r/${part(name)}`], [table]],
+    repaint: () => lines.repaint(),
+    close: () => lines.close(),
     async refresh() {
       const base = `/replicators/${part(name)}`;
       const view = await call(`${base}/tables/${part(table)}`);
       refused ??= (await call(base)).refused;
       const t = view.status, c = t.counters;
-      fill(place, el("p", {}, state(t.state), ` lag ${seconds(t.lagSeconds)}, ${number(t.rowsPerSecond)} rows/s`),
+      fill(top, el("p", {}, state(t.state), ` lag ${seconds(t.lagSeconds)}, ${number(t.rowsPerSecond)} rows/s`),
         t.fault && fault(t.fault, "h2"),
         t.holes > 0 && el("p", { className: "warn" },
           `${number(t.holes)} rows are withheld until they are read again.`),
@@ -28,8 +33,15 @@ export function table(main, name, table) {
         grid("Rows since the driver's start", [num("Inserts"), num("Updates"), num("Deletes"), num("Truncates"),
           num("Schema changes"), num("Snapshot rows"), num("Applied record")],
         [[number(c.inserts), number(c.updates), number(c.deletes), number(c.truncates), number(c.schemaChanges),
-          number(c.snapshotRows), number(t.appliedRecord)]]),
-        t.verified && el("p", {},
+          number(c.snapshotRows), number(t.appliedRecord)]]));
+      const h = view.history;
+      fill(hour, h === null ? "This driver is older and keeps no counters of the last hour."
+        : COUNTED.map(([field, word]) => `${number(h[field].reduce((sum, n) => sum + n, 0))} ${word}`).join(", "));
+      if (h !== null && h.at.at(-1) !== drawn) { // a new minute; drawing is dear
+        drawn = h.at.at(-1);
+        await lines.show(h);
+      }
+      fill(place, t.verified && el("p", {},
           `Verified ${time(t.verified.at)}: ${number(t.verified.compared.rows)} rows compared, ` +
           `${number(t.verified.compared.missing)} missing, ${number(t.verified.compared.extra)} extra, ` +
           `${number(t.verified.compared.different)} different` + (t.verified.compared.undecided
