@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tailrace.changelog.records.terms import RecordNumber
-from tailrace.errors import privacy
+from tailrace.errors import TailraceError, privacy
 
 log = logging.getLogger(__name__)
 
@@ -148,6 +148,8 @@ class ApplyStream:
             except (PySparkException, Py4JError) as error:
                 if not self._ending.is_set():
                     log.warning("the apply stream ended, restarting it: %s", privacy.error_text(error))
+            except TailraceError:
+                return  # Spark did not start, which ends the run: the main loop asks for the session, too
             if self._generation != generation:
                 pause = FIRST_PAUSE
                 continue

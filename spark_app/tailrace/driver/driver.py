@@ -57,7 +57,6 @@ from tailrace.spark.session import OnDemand
 log = logging.getLogger(__name__)
 
 STEP_SECONDS = 0.5
-START_LOOK_SECONDS = 0.2
 ANSWER_SECONDS = 1.0
 """Seconds that source and storage have to answer in each step of the start."""
 TIDY_UP_SECONDS = 20.0
@@ -196,7 +195,10 @@ class Driver:
     def _start(self) -> Iterator[DriverParts | None]:
         """The states of the start, in order. Each yields while it waits, so that a signal can end it. The last yields
         the parts."""
-        yield from self._ask_position() if self._settings.once else self._start_spark()
+        if self._settings.once:
+            yield from self._ask_position()
+        else:
+            self._spark.begin()  # it takes long; what needs it waits for it
         journal = yield from self._await_journal()
         yield from self._make_parts(journal)
 
@@ -206,21 +208,13 @@ class Driver:
         yield from self._answered(question)
         question.answer()
 
-    def _start_spark(self) -> Iterator[None]:
-        """Capture reports what it refuses long before Spark has started."""
-        self._spark.begin()
-        yield
-        while self._spark.started(START_LOOK_SECONDS) is None:
-            self._capture.check()
-            yield
-
     def _await_journal(self) -> Generator[None, None, SharedJournal]:
         """Waits for record 0, or for the stream to start over, and shows what it waits for."""
         socket = self._folder.socket
         start = JournalStart(self._places.storage, self._settings.resync, lambda: launch.claimed(socket) >= 0)
         while True:
             yield
-            self._look_after_capture()
+            self._look_after_children()
             look = Question(start.look, "journal-start")
             yield from self._answered(look)
             try:
@@ -258,13 +252,15 @@ class Driver:
     def _answered(self, question: Question[Answer]) -> Iterator[None]:
         yield
         while not question.answered(ANSWER_SECONDS):
-            self._look_after_capture()
+            self._look_after_children()
             self._view.show()
             yield
 
     # ---- running ----
 
-    def _look_after_capture(self) -> None:
+    def _look_after_children(self) -> None:
+        """Raise what capture refuses, long before Spark has started, or why Spark does not start."""
+        self._spark.started()
         self._capture.check()
         answer = self._control.ask_capture()
         if answer is not None:
@@ -308,7 +304,7 @@ class Driver:
         self._live.accepts = True
         while not self._ending.wait(STEP_SECONDS):
             self.last_step_at = time.monotonic()
-            self._look_after_capture()
+            self._look_after_children()
             spark = self._spark.started()
             if spark is not None:
                 session.check(spark, self._folder.spark_log)

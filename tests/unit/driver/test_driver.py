@@ -199,6 +199,39 @@ def test_what_capture_refuses_ends_the_run_while_spark_still_starts(
     assert "capture stop" in done and "spark stop" not in done
 
 
+def test_a_service_works_while_spark_still_starts_and_ends_when_it_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, done = ready(tmp_path, monkeypatch)
+    working = threading.Event()
+    monkeypatch.setattr(made, "_start_side_loops", lambda *_: working.set())
+
+    def start(*arguments: object) -> None:
+        assert working.wait(20)
+        raise InvalidManifest("Spark did not start", "Check spec.sparkConf.")
+
+    monkeypatch.setattr(session, "start", start)
+    with pytest.raises(InvalidManifest):
+        made.run()
+    assert "stream start" in done and "capture stop" in done
+
+
+def test_spark_that_does_not_start_ends_a_run_that_waits_for_its_change_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = ready(tmp_path, monkeypatch)
+    log_in(tmp_path, made)
+    monkeypatch.setattr(Driver, "_await_journal", AWAIT_JOURNAL)
+    refused = InvalidManifest("Spark did not start", "Check spec.sparkConf.")
+
+    def start(*arguments: object) -> None:
+        raise refused
+
+    monkeypatch.setattr(session, "start", start)
+    with pytest.raises(InvalidManifest):
+        made.run()
+
+
 @pytest.mark.parametrize("once", [False, True])
 def test_a_signal_ends_a_run_cleanly_but_once_is_not_complete_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, once: bool
