@@ -29,6 +29,9 @@ class FinishedSnapshot:
     """Its plan's record."""
     chunks: tuple[ChunkRegistered, ...]
     """All its chunks, also those that earlier commits brought."""
+    alone: bool = False
+    """True if a row that one of its chunks brought is in the target unless a change of the log, from `replay_point` on,
+    concerns it: nothing else can have removed it."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -270,7 +273,21 @@ def _finished(
     for finish in _finishes(table, applied):
         if finish.record <= through_record:
             chunks = tuple(c.chunk for c in finish.chunks)
-            yield FinishedSnapshot(finish.snapshot_id, finish.replay_point, _planned(log, finish), chunks)
+            alone = _alone(log, table, finish)
+            yield FinishedSnapshot(finish.snapshot_id, finish.replay_point, _planned(log, finish), chunks, alone)
+
+
+def _alone(log: LogState, table: TableLog, finish: LoggedFinish) -> bool:
+    """See `FinishedSnapshot.alone`."""
+    planned, table_id = _planned(log, finish), table.table_id
+    others = (s for s in log.snapshots.values() if table_id in s.tables and s.plan.snapshot_id != finish.snapshot_id)
+    return (
+        planned >= 0
+        and table.reread_record <= planned
+        and table.cascaded_seq < finish.replay_point
+        and not any(truncate.seq >= finish.replay_point for truncate in table.truncates)
+        and not any(s.record > planned or s.ended is None for s in others if not s.plan.verify)
+    )
 
 
 def _finishes(table: TableLog, applied: AppliedState) -> Iterator[LoggedFinish]:

@@ -5,8 +5,9 @@ The driver never reads a row of the target: where the fold needs one underneath 
 a key that moved), it is copied from table to table on the server.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -177,6 +178,8 @@ class _Batch:
 
     def _finish(self, finish: FinishedSnapshot, chunks: StagedChunks, holes: frozenset[Key]) -> frozenset[Key]:
         """Delete what is in none of its chunks and has not changed since; returns the holes that stay."""
+        if not holes and not self._has_others(finish, chunks):
+            return holes
         kept = keys_of(finish, self.staging, chunks)
         there = f"SELECT 1 FROM {kept} u WHERE {equal(self.session, self.work.key)}"
         self.session.delete(self.table, f"NOT EXISTS ({there})")
@@ -186,6 +189,34 @@ class _Batch:
         staged = self.staging.keys(keys.columns(listed, self.work.key_types), np.arange(len(listed)))
         left = self.session.rows(f"SELECT t.{NUMBER} FROM {staged} t WHERE EXISTS ({there})")
         return frozenset(listed[int(number)] for (number,) in left)
+
+    def _has_others(self, finish: FinishedSnapshot, chunks: StagedChunks) -> bool:
+        """True unless the table has just as many rows, besides those that have changed since, as the chunks have: each
+        row of these is in it (`FinishedSnapshot.alone`), so it has no others. To count them costs a fraction of looking
+        for each."""
+        if not finish.alone:
+            return True
+        later = (rows for rows in _changed_since(self.work, finish) if rows.num_rows)
+        first = next(later, None)
+        read = [chunk for chunk in finish.chunks if chunk.path is not None]
+        if first is None:
+            return self._count(self.table) != sum(chunk.rows for chunk in read)
+        names = [self.session.quote(name) for name in self.work.key]
+        changed = self.staging.empty("changed", self.staging.key_columns(), names)
+        self.session.load(changed, self.staging.key_columns(), chain((first,), later))
+        expected = (
+            self._count(f"{SCHEMA}.{self.session.quote(str(chunk.path))}", changed, chunks.key_names(chunk))
+            for chunk in read
+        )
+        return self._count(self.table, changed, self.work.key) != sum(expected)
+
+    def _count(self, table: str, but: str | None = None, key: Sequence[str] = ()) -> int:
+        """The rows of a table; `but`: without those whose key is in this one."""
+        pairs = zip(key, self.work.key, strict=True) if but is not None else ()
+        on = " AND ".join(f"t.{self.session.quote(one)} = u.{self.session.quote(other)}" for one, other in pairs)
+        others = "" if but is None else f" WHERE NOT EXISTS (SELECT 1 FROM {but} u WHERE {on})"
+        ((count,),) = self.session.rows(f"SELECT count(*) FROM {table} t{others}")
+        return int(count)
 
 
 def keys_of(finish: FinishedSnapshot, staging: Staging, chunks: StagedChunks) -> str:
