@@ -59,6 +59,18 @@ def test_a_collation_s_one_key_is_a_marked_row_and_a_live_one_in_mysql(tmp_path:
             assert sorted((key, bool(deleted)) for key, deleted in found) == [("Bob", 0), ("amy", 0), ("bob", 1)]
 
 
+def test_a_mark_that_is_null_in_a_table_that_was_taken_over_is_none(postgres: PostgresServer, tmp_path: Path) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute("CREATE SCHEMA shop; CREATE TABLE shop.t (k int PRIMARY KEY, v text)")
+    postgres.execute("INSERT INTO shop.t VALUES (1, 'a'), (2, 'b')")
+    with (copy := marked(begin(postgres.source(), postgres, tmp_path))).running():
+        settle(copy)
+        postgres.execute("UPDATE shop.t SET _is_deleted = NULL", dbname="copy")
+        postgres.execute("TRUNCATE shop.t")
+        settle(copy)
+        assert rows(postgres, "k, _is_deleted, _deleted_at IS NULL") == [(1, True, False), (2, True, False)]
+
+
 def test_types_that_somebody_altered_in_a_copy_get_the_values(postgres: PostgresServer, tmp_path: Path) -> None:
     """PostgreSQL takes the binary form of a bigint for that of any type of eight bytes."""
     postgres.execute("CREATE DATABASE copy")

@@ -72,7 +72,9 @@ def _left(staging: Staging, kept: str, holes: frozenset[Key]) -> frozenset[Key]:
 
 
 def _mark(session: TargetSession, table: str, where: str = "TRUE", at: int | None = None) -> None:
-    """Mark those of the rows that are not marked. `at`: microseconds since the Unix epoch."""
+    """Mark those of the rows that are not marked: NULL, which another program may have written, is no mark. `at`:
+    microseconds since the Unix epoch."""
     deleted, deleted_at = session.quote(DELETED), session.quote(DELETED_AT)
     time = "NULL" if at is None else f"'{(EPOCH + timedelta(microseconds=at)).replace(tzinfo=None).isoformat(sep=' ')}'"
-    session.run(f"UPDATE {table} t SET {deleted} = TRUE, {deleted_at} = {time} WHERE NOT t.{deleted} AND {where}")
+    unmarked = f"t.{deleted} IS NOT TRUE"
+    session.run(f"UPDATE {table} t SET {deleted} = TRUE, {deleted_at} = {time} WHERE {unmarked} AND {where}")

@@ -4,7 +4,7 @@ Called by `LakeTable` instead of `engine.build`, which makes a commit of each st
 works on the files that the one before would have left. A row is marked by writing it again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,8 +27,8 @@ from tailrace.targets.lake.files.locate import CACHE, locate, read_rows
 from tailrace.targets.lake.files.write import write_files
 from tailrace.targets.lake.model import DataFile, NewFile, TableCommit
 
-Places = Mapping[str, Ints]
-"""Rising positions, by file."""
+Places = Iterable[tuple[str, Ints]]
+"""Files, each with rising positions in it."""
 
 
 def build_marked(work: PartInput, spread: Spread | None = None) -> TableCommit:
@@ -94,18 +94,22 @@ def _over(joint: _Joint, work: PartInput, part: TableSlice) -> PartInput:
 
 
 def _living(joint: _Joint) -> Places:
-    return {
-        path: np.array(sorted(BitMap64(range(file.rows)) - file.dead), np.int64) for path, file in joint.files.items()
-    }
+    """All rows, those of one file after the other: what is held of the others is their dead rows, a bit each."""
+    for path, file in list(joint.files.items()):
+        yield path, _numbers(BitMap64(range(file.rows)) - file.dead)
+
+
+def _numbers(rows: BitMap64) -> Ints:
+    return np.array(rows.to_array(), np.int64)
 
 
 def _places(joint: _Joint, work: PartInput, wanted: frozenset[Key]) -> Places:
     """The rows of these keys."""
     if not wanted:
-        return {}
+        return ()
     rows = pa.table(of_texts(sorted(wanted), work.fold.key_types), names=work.fold.key)
     found = locate(work.lake, tuple(joint.files.values()), work.layout, rows, CACHE)
-    return {path: np.unique(hits.positions) for path, hits in found.items()}
+    return [(path, np.unique(hits.positions)) for path, hits in found.items()]
 
 
 def _unread(work: PartInput, holes: frozenset[Key]) -> Iterator[tuple[Places, frozenset[Key]]]:
@@ -118,7 +122,7 @@ def _unread(work: PartInput, holes: frozenset[Key]) -> Iterator[tuple[Places, fr
         own = taken(waiting, np.flatnonzero(work.fold.owner(waiting) == part).astype(np.int64))
         candidates = Candidates(joined([], work.fold.key_types), own)
         gone = find_deletions(work, ScannedKeys(work, part), candidates, {})
-        places = {path: np.array(dead.to_array(), np.int64) for path, dead in gone.dead.items()}
+        places = ((path, _numbers(dead)) for path, dead in gone.dead.items())
         yield places, frozenset(keys.keys(taken(own, np.flatnonzero(gone.holes).astype(np.int64))))
 
 
@@ -131,10 +135,11 @@ def _mark(joint: _Joint, work: PartInput, places: Places, at: int | None) -> Non
 
 def _marked(joint: _Joint, work: PartInput, places: Places, at: int | None) -> Iterator[pa.Table]:
     names: Sequence[str] = work.fold.names
-    for path, positions in places.items():
+    for path, positions in places:
         kept: list[Ints] = []
         for before, rows in read_rows(work.lake, path, positions, work.layout, names) if len(positions) else ():
-            there = pc.invert(rows.column(DELETED).combine_chunks())
+            # NULL, which another program may have written, is no mark.
+            there = pc.invert(pc.fill_null(rows.column(DELETED).combine_chunks(), False))
             kept.append(positions[before + np.flatnonzero(np.asarray(there))])
             found = rows.filter(there)
             time = pa.array([at] * found.num_rows, pa.timestamp("us", "UTC"))

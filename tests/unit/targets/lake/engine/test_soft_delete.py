@@ -2,9 +2,14 @@
 
 import random
 import tempfile
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyroaring import BitMap64
 from unit.targets.lake.engine.test_build import divided
 
 from support.folder_lake import FolderTable
@@ -15,10 +20,11 @@ from tailrace.batch.limits import batch_end
 from tailrace.batch.rule import TargetState
 from tailrace.batch.slice import cut
 from tailrace.batch.soft_delete import ends_before
-from tailrace.changelog.history import stored
+from tailrace.changelog.history import DELETED, stored
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine import soft_delete
+from tailrace.targets.lake.model import DataFile
 
 
 def check(rnd: random.Random, folder: Path, composite: bool, spread: engine.Spread | None) -> None:
@@ -60,3 +66,47 @@ def test_the_engine_does_what_the_rule_says(
     for seed in [*range(4), random.SystemRandom().randrange(2**32)]:
         print(f"seed {seed}")
         run(seed, composite, divides)
+
+
+def test_a_truncate_holds_the_places_of_one_file_at_a_time() -> None:
+    rows = 200_000
+    joint = soft_delete._Joint({f"f{n}": DataFile(f"f{n}", rows, 1, BitMap64([3, n + 10])) for n in range(12)})
+    tracemalloc.start()
+    try:
+        found = [(path, len(places), int(places[3])) for path, places in soft_delete._living(joint)]
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found == [(f"f{n}", rows - 2, 4) for n in range(12)]
+    assert most < 8 * rows * 4
+
+
+def test_a_mark_that_another_program_set_to_null_is_none(tmp_path: Path) -> None:
+    """Else such a row would never be marked, and no reader of present rows would see it."""
+    schema = first_schema(composite=False).model_copy(update={"history": "SoftDelete"})
+    log = FolderSoftLog(random.Random(1), tmp_path, schema, [(1,), (2,), (3,)])
+    table = FolderTable(tmp_path, stored(schema))
+    batch = None
+    while batch is None or not table.rows():
+        log.grow()
+        batch = cut(log.state, TABLE, table.applied, log.record)
+        if batch is not None:
+            table.commit(soft_delete.build_marked(table.work(stored_slice(batch), log.access)))
+    (mark,) = table.work(stored_slice(batch), log.access).layout.physical([DELETED])
+    for file in table.files:
+        held, altered = pq.read_table(table.access._file(file.path)), f"{file.path}-altered"
+        at = held.column_names.index(mark)
+        pq.write_table(
+            held.set_column(at, held.schema.field(at), pa.nulls(held.num_rows, pa.bool_())),
+            table.access._file(altered),
+        )
+        del table.live[file.path]
+        table.live[altered] = replace(file, path=altered)
+    there = len(table.rows())
+    assert there and [row[DELETED] for row in table.rows()] == [None] * there
+    log.record = RecordNumber(log.record + 1)
+    log._truncate()
+    last = cut(log.state, TABLE, table.applied, log.record)
+    assert last is not None
+    table.commit(soft_delete.build_marked(table.work(stored_slice(last), log.access)))
+    assert [row[DELETED] for row in table.rows()] == [True] * there
