@@ -1,5 +1,6 @@
 """Rows that PostgreSQL gets in the binary format of COPY are those that it gets as texts."""
 
+from contextlib import closing
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -11,7 +12,10 @@ import pytest
 
 from support.postgres import PostgresServer
 from tailrace.changelog.types import arrow_type
+from tailrace.databases.postgresql.connect import PgConfig
+from tailrace.errors import Retry, privacy
 from tailrace.targets.postgresql import binary, texts
+from tailrace.targets.postgresql.session import PgTargetSession
 from tailrace.targets.sql.session import UnfitValue
 
 LAST_SECOND = 253_402_300_799_000_000
@@ -112,3 +116,24 @@ def test_a_text_with_nul_is_refused_and_other_types_stay_texts() -> None:
     assert refused.value.column == "n"
     for kind in ("interval", "integer[]", '"char"', "public.mood", "numeric", "bit(3)"):
         assert binary.encodings([("n", kind)], rows.schema) is None
+
+
+@pytest.mark.parametrize(
+    ("logical", "kind", "value"), [("int32", "smallint", 32_768), ("string", "uuid", "not a uuid")]
+)
+def test_a_value_beyond_a_staged_column_s_type_is_named_by_column_type_and_hash(
+    postgres: PostgresServer, logical: str, kind: str, value: Any
+) -> None:
+    good = {"int32": 32_767, "string": str(UUID(int=1))}[logical]
+    columns = [('"k"', "integer"), ('"small one"', kind)]
+    rows = pa.table({"k": pa.array([1, 2, 3], pa.int32()), "small one": column(logical, [good, value, None])})
+    config = PgConfig(postgres.host, postgres.port, "postgres", "postgres")
+    with (
+        closing(PgTargetSession(config, "postgresql")) as session,
+        pytest.raises(Retry) as refused,
+        session.transaction(),
+    ):
+        session.load(session.temporary("staged", '"k" integer, "small one" ' + kind), columns, [rows])
+    hashed = privacy.shown(str(value))
+    told = f"column 'small one' has a value that its type in the target does not take: {hashed} is no {kind}"
+    assert refused.value.message == told and str(value) not in told

@@ -50,7 +50,7 @@ class _Text:
 
 
 def _numbers(kind: str, stored: pa.DataType) -> Callable[[pa.Array], Values]:
-    """Raises `ArrowInvalid` if a value does not fit."""
+    """Raises `ValueError` if a value does not fit."""
     return lambda array: array.cast(stored).fill_null(0).to_numpy(zero_copy_only=False).astype(kind)
 
 
@@ -159,16 +159,24 @@ def _of_microseconds(kind: pa.DataType) -> bool:
     return not pa.types.is_timestamp(kind) or bool(kind.unit == "us")
 
 
+class UnfitBinary(Exception):
+    """A value that a column's type in the target does not have."""
+
+    def __init__(self, place: int, column: str, value: object) -> None:
+        super().__init__(column)
+        self.place, self.column, self.value = place, column, value
+
+
 def tuples(rows: pa.Table, written: Sequence[Encoding]) -> bytes:
-    """The rows between `BEGIN` and `END`. Raises `UnfitValue`."""
+    """The rows between `BEGIN` and `END`. Raises `UnfitValue`, `UnfitBinary`."""
     if not rows.num_rows:
         return b""
     pieces = _Pieces(rows.num_rows)
     pieces.side_by_side(np.array([len(written)], ">i2"))
-    for name, encoding in zip(rows.column_names, written, strict=True):
+    for place, (name, encoding) in enumerate(zip(rows.column_names, written, strict=True)):
         column = rows.column(name).combine_chunks()
         if isinstance(encoding, _Fixed):
-            values = encoding.values(column)
+            values = _values(place, name, encoding, column)
             sized = [np.array([values.dtype.itemsize], ">i4"), values]
             if column.null_count:
                 pieces.joined(pc.if_else(column.is_valid(), _strings(sized, rows.num_rows), _ABSENT))
@@ -184,6 +192,18 @@ def tuples(rows: pa.Table, written: Sequence[Encoding]) -> bytes:
             bytes_of = pc.binary_join_element_wise(pa.scalar(prefix, pa.large_binary()), bytes_of, _NOTHING)
         pieces.joined(bytes_of.fill_null(b""))
     return pieces.together()
+
+
+def _values(place: int, name: str, encoding: _Fixed, column: pa.Array) -> Values:
+    try:
+        return encoding.values(column)
+    except ValueError:  # Arrow's own is one
+        for value in column.unique().drop_null():
+            try:
+                encoding.values(pa.array([value.as_py()], column.type))
+            except ValueError:
+                raise UnfitBinary(place, name, value.as_py()) from None
+        raise
 
 
 class _Pieces:

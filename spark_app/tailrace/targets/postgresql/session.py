@@ -16,7 +16,7 @@ from tailrace.databases.postgresql.connect import Connection, PgConfig, connect,
 from tailrace.databases.postgresql.counters import NoRight
 from tailrace.databases.postgresql.counters import counters as counters_of
 from tailrace.databases.postgresql.extras import extras as extras_of
-from tailrace.errors import Retry, TargetRefused
+from tailrace.errors import Retry, TargetRefused, privacy
 from tailrace.targets.postgresql import binary, fit, texts, types
 from tailrace.targets.sql.session import COUNT, NUMBER, Alteration, Definitions, Place, WantedColumn, nothing, table
 from tailrace.targets.sql.state import SCHEMA as STATE
@@ -132,7 +132,7 @@ class PgTargetSession:
         size, statement = 0, f"COPY {table} ({', '.join(name for name, _ in columns)}) FROM STDIN"
         with (
             self._errors(),
-            self._unread_values(),
+            self._unread_values(columns),
             self._connection.cursor() as cursor,
             cursor.copy(f"{statement}{'' if written is None else ' (FORMAT binary)'}".encode()) as copy,
         ):
@@ -149,12 +149,14 @@ class PgTargetSession:
         return size
 
     @contextmanager
-    def _unread_values(self) -> Iterator[None]:
+    def _unread_values(self, columns: Definitions) -> Iterator[None]:
         """A type that the target has under the name of the source's need not be the same."""
         try:
             yield
-        except pa.ArrowInvalid:  # it does not fit into the binary form
-            raise Retry("a value that its column's type in the target does not take", UNREAD) from None
+        except binary.UnfitBinary as error:
+            value, kind = privacy.shown(str(error.value)), columns[error.place][1]
+            what = f"column {error.column!r} has a value that its type in the target does not take"
+            raise Retry(f"{what}: {value} is no {kind}", UNREAD) from None
         except psycopg.DataError as error:
             found = _COLUMN.search(error.diag.context or "")
             if found is None:
