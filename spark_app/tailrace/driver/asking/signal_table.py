@@ -38,9 +38,11 @@ class TableSignals:
     def step(self, control: DriverControl) -> None:
         """Carries out what is open, in the order of the log."""
         state = control.journal.state if control.journal is not None else LogState()
-        if not state.tables or self._backoff.is_waiting(self._monotonic()):
+        if not state.tables:
             return  # capture has not looked at the source yet: no name can match
         self._notices.look(state)
+        if self._backoff.is_waiting(self._monotonic()):
+            return
         try:
             for logged in open_signals(state):
                 self._carry_out(logged.signal, control)

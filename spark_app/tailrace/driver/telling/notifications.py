@@ -2,7 +2,8 @@
 
 The thread that reads the journal puts notices into a queue and waits for nothing; a thread of its own sends them, in
 order. What was sent is recorded now and then (`Notified`): a restart sends again what came after. A receiver that is
-down delays its own notices, until the queue is full or the attempts are used up: those are dropped, and counted.
+down delays its own notices, until the attempts are used up: those are dropped, and counted. More than fit into the
+queue are read from the journal again.
 """
 
 import base64
@@ -15,8 +16,7 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -41,7 +41,7 @@ SECRET_KEY = "signingKey"
 """The key in the Secret that `spec.notifications.credentials` names."""
 LEAST_BYTES = 16
 QUEUE = 1000
-"""Notices that wait; more are dropped."""
+"""Notices that wait in memory; more wait in the journal."""
 ATTEMPTS = 10
 LONGEST_PAUSE = 60.0
 """Seconds between two attempts; the first pause is one second, and each is twice as long as the one before."""
@@ -49,12 +49,12 @@ TIMEOUT = 10.0
 """Seconds for each step of an attempt."""
 AT_ONCE = 50
 """Notices that one step sends at most."""
+READ_AT_ONCE = MOST_RECORDS = 1000
+"""Records that one step reads at most; and a start goes back no further than these to send what was not sent."""
 RECORD_SECONDS = 10.0
 """Between two records of what was sent."""
 FIRST_RECORDS = 100
 """The first start with notifications sends what these last records hold, a later one all that was not sent."""
-MOST_RECORDS = 1000
-"""A start reads no more records than these to send what was not sent."""
 
 
 def key_path(spec: NotificationsSpec, secrets: Path | None) -> Path:
@@ -110,41 +110,57 @@ class NotificationCounters:
 
 
 class NotificationQueue:
-    """Notices between the thread that reads the journal and the one that sends."""
+    """Notices between the thread that reads the journal and the one that sends.
 
-    def __init__(self, name: str, counters: NotificationCounters) -> None:
+    It holds `QUEUE` notices. What comes while it is full is not lost: it stays in the journal, which the sender reads
+    again from there as places become free."""
+
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._counters = counters
         self._lock = threading.Lock()
         self._waiting = deque[Notice]()
-        self._later: list[Notice] | None = []
-        """Those of records that came while older ones are still being read. None: they are."""
         self._seen = RecordNumber(-1)
+        """The last record of the journal."""
+        self._state = LogState()
+        """The state behind it."""
+        self._behind: RecordNumber | None = RecordNumber(0)
+        """The first record whose notices are to be read from the journal, with all that follow. None: there is none."""
+
+    def begin(self, first: RecordNumber, state: LogState) -> None:
+        """Records from `first` on are to be sent. `state`: that before the first record that is heard."""
+        with self._lock:
+            if self._seen < state.number:
+                self._seen, self._state = state.number, state
+            self._behind = first if first <= self._seen else None
 
     def heard(self, record: Record, state: LogState) -> None:
         """A new record, in order."""
         with self._lock:
-            self._seen = record.number
-            self._add(notices(self._name, record, state), self._waiting if self._later is None else self._later)
+            self._seen, self._state = record.number, state
+            if self._behind is None and not self._add(record, state):
+                self._behind = record.number
 
-    def read(self, record: Record, state: LogState) -> None:
-        """A record from before the first that is heard."""
+    @property
+    def next(self) -> RecordNumber | None:
+        """The record that is to be read from the journal now. None: there is none, or no place."""
         with self._lock:
-            self._add(notices(self._name, record, state), self._waiting)
+            return None if len(self._waiting) >= QUEUE else self._behind
 
-    def begin(self, through: RecordNumber) -> None:
-        """All records up to this one were read."""
+    def read(self, record: Record | None) -> None:
+        """The record that `next` asked for. None: retention has removed it."""
         with self._lock:
-            later, self._later = self._later or [], None
-            self._seen = max(self._seen, through)
-            self._add(later, self._waiting)
+            assert self._behind is not None
+            if record is not None and not self._add(record, self._state):
+                return
+            self._behind = RecordNumber(self._behind + 1) if self._behind < self._seen else None
 
-    def _add(self, found: Iterable[Notice], to: "deque[Notice] | list[Notice]") -> None:
-        for notice in found:
-            if len(to) >= QUEUE:
-                self._counters.dropped += 1
-            else:
-                to.append(notice)
+    def _add(self, record: Record, state: LogState) -> bool:
+        """False: they do not fit. Those of one record stay together, even if they alone are too many."""
+        found = list(notices(self._name, record, state))
+        fits = not self._waiting or len(self._waiting) + len(found) <= QUEUE
+        if fits:
+            self._waiting.extend(found)
+        return fits
 
     @property
     def first(self) -> Notice | None:
@@ -159,7 +175,9 @@ class NotificationQueue:
     def through(self) -> RecordNumber:
         """All notices up to this record have been sent, or dropped."""
         with self._lock:
-            return RecordNumber(self._waiting[0].record - 1) if self._waiting else self._seen
+            if self._waiting:
+                return RecordNumber(self._waiting[0].record - 1)
+            return self._seen if self._behind is None else RecordNumber(self._behind - 1)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -194,12 +212,8 @@ class Notifications:
         self._key = key
         self._clock, self._monotonic = clock, monotonic
         self.counters = NotificationCounters()
-        self._queue = NotificationQueue(name, self.counters)
+        self._queue = NotificationQueue(name)
         self._begun = False
-        self._from: LogState | None = None
-        """The state from which on new records are heard, while older ones are still being read."""
-        self._unread = 0
-        """The number of the next of those."""
         self._attempts = 0
         self._next_at = 0.0
         self._fault = ""
@@ -217,7 +231,10 @@ class Notifications:
         if journal is None:
             return
         if not self._begun:
-            self._begin(journal)
+            state = journal.follow(self._queue.heard)
+            self._begun = True
+            self._queue.begin(RecordNumber(max(_first_unsent(state), 0)), state)
+        self._read(journal)
         now = self._monotonic()
         for _ in range(AT_ONCE):
             notice = self._queue.first
@@ -227,19 +244,18 @@ class Notifications:
             self._recorded_at = now
             self._record(control)
 
-    def _begin(self, journal: SharedJournal) -> None:
-        """First what no process has sent, then what comes; a record that is in both is heard once. A storage that is
+    def _read(self, journal: SharedJournal) -> None:
+        """Read notices that no process has sent, or that did not fit into the queue. A storage that is
         away ends the step, and the next one continues."""
-        if self._from is None:
-            self._from = journal.follow(self._queue.heard)
-            self._unread = max(_first_unsent(self._from), 0)
-        state = self._from
-        while self._unread <= state.number:
-            with suppress(NotFound):  # retention has removed it
-                self._queue.read(read_record(journal.storage, RecordNumber(self._unread)), state)
-            self._unread += 1
-        self._queue.begin(state.number)
-        self._begun, self._from = True, None
+        for _ in range(READ_AT_ONCE):
+            number = self._queue.next
+            if number is None:
+                return
+            try:
+                record: Record | None = read_record(journal.storage, number)
+            except NotFound:
+                record = None
+            self._queue.read(record)
 
     def _attempt(self, notice: Notice, now: float) -> bool:
         """True if it was sent."""
