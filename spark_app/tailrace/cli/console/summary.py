@@ -47,10 +47,15 @@ def lags(history: LastHour | None) -> tuple[float | None, ...]:
     """The largest lag of each minute or so."""
     if history is None or not history.at:
         return ()
-    both = list(zip(history.capture_lag_seconds, history.apply_lag_seconds, strict=False))
-    wide = -(-len(both) // SPARK_POINTS)
-    steps = [both[i : i + wide] for i in range(0, len(both), wide)]
-    return tuple(max((v for pair in step for v in pair if v is not None), default=None) for step in steps)
+    capture, apply = history.capture_lag_seconds, history.apply_lag_seconds
+    length = min(len(capture), len(apply))
+    wide = -(-length // SPARK_POINTS)
+    return tuple(_most(capture[i : i + wide] + apply[i : i + wide]) for i in range(0, length, max(wide, 1)))
+
+
+def _most(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(max(known), 3) if known else None
 
 
 def trouble(status: Status) -> int:

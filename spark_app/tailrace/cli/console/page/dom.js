@@ -101,7 +101,9 @@ export function bytes(value) {
   return `${at === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[at]}`;
 }
 
-export const number = (value) => (typeof value === "number" ? Math.round(value).toLocaleString("en") : "–");
+// toLocaleString would load the tables of all languages before the first paint.
+export const number = (value) => (typeof value === "number"
+  ? String(Math.round(value)).replace(/\B(?=(\d{3})+$)/g, ",") : "–");
 export const rate = (value) => `${number(value)} rows/s`;
 export const time = (value) => (value ? new Date(value * 1000).toISOString().replace("T", " ").slice(0, 19) + "Z"
   : "–");
@@ -123,10 +125,12 @@ export function fault(found, title = "h3") {
     found.fix ? el("p", {}, el("strong", {}, "Fix: "), found.fix) : null, since);
 }
 
+export const line = (heads, cells) => el("tr", {}, cells.map((cell, i) =>
+  el("td", { className: heads[i].number ? "number" : "" }, cell ?? "–")));
+
 export function grid(caption, heads, rows) {
   const head = heads.map((h) => el("th", { scope: "col", className: h.number ? "number" : "" }, h.name ?? h));
-  const body = rows.map((cells) => el("tr", {}, cells.map((cell, i) =>
-    el("td", { className: heads[i].number ? "number" : "" }, cell ?? "–"))));
+  const body = rows.map((cells) => line(heads, cells));
   return el("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
     el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, head)), el("tbody", {}, body)));
 }
@@ -137,8 +141,25 @@ export const num = (name) => ({ name, number: true });
 
 // Replaces what is in `place`, and keeps the focus on the element of the same key.
 export function fill(place, ...children) {
+  keepFocus(place, () => place.replaceChildren(
+    ...children.flat().filter((child) => child !== null && child !== undefined && child !== false)));
+}
+
+// Makes these the children of `place`; those that are there already, in this order, are not touched.
+export function settle(place, children) {
+  keepFocus(place, () => {
+    let at = place.firstChild;
+    for (const child of children) {
+      if (child === at) at = at.nextSibling;
+      else place.insertBefore(child, at);
+    }
+    while (at) { const next = at.nextSibling; at.remove(); at = next; }
+  });
+}
+
+function keepFocus(place, change) {
   const held = document.activeElement?.dataset?.key;
-  place.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  change();
   if (held && document.activeElement?.dataset?.key !== held) {
     place.querySelector(`[data-key="${CSS.escape(held)}"]`)?.focus({ preventScroll: true });
   }

@@ -1,13 +1,19 @@
 // All Replicators, those with problems first.
-import { bytes, call, el, fill, grid, num, number, part, rate, seconds, sparkline, state, token } from "./dom.js";
+import { bytes, call, el, fill, grid, line, num, number, part, seconds, settle, sparkline, state, token } from "./dom.js";
+
+const SCREENFUL = 30;
+const STEP = 150; // rows that are added at a time, so that keys are answered in between
 
 const HEADS = ["Replicator", "State", num("Lag"), "Last hour", "Freshness objective", num("Tables failing"),
   num("Rows/s"), num("Source log kept"), "Message"];
 
 export function fleet(main) {
   const search = el("input", { type: "search", id: "search", oninput: () => show() });
-  const place = el("div"), more = el("p");
-  let known = null;
+  const place = grid("", HEADS, []), more = el("p");
+  const caption = place.querySelector("caption"), body = place.querySelector("tbody");
+  const made = new Map(); // name of a Replicator -> what its row was made from, and the row
+  let known = null, turn = 0;
+  place.hidden = true;
   main.replaceChildren(el("h1", {}, "Fleet"),
     el("div", { className: "controls" }, el("label", {}, "Search", search)), place, more);
 
@@ -16,13 +22,34 @@ export function fleet(main) {
     const text = search.value.toLowerCase();
     const found = known.replicators.filter((r) => r.name.toLowerCase().includes(text));
     const trouble = known.replicators.filter((r) => r.trouble > 0).length;
-    fill(place, grid(`${known.replicators.length} Replicators, ${trouble} with problems`, HEADS, found.map(row)));
+    const said = `${known.replicators.length} Replicators, ${trouble} with problems`;
+    if (caption.textContent !== said) { caption.textContent = said; place.setAttribute("aria-label", said); }
+    place.hidden = false;
+    draw(found, ++turn, Math.max(SCREENFUL, body.childElementCount));
+  }
+
+  // The first screenful, or what is shown now; the rest after it is painted. Rows of the same content stay.
+  function draw(found, mine, most) {
+    settle(body, found.slice(0, most).map(kept));
+    if (most < found.length) {
+      requestAnimationFrame(() => setTimeout(() => { if (mine === turn) draw(found, mine, most + STEP); }));
+    }
+  }
+
+  function kept(r) {
+    const text = JSON.stringify(r);
+    const old = made.get(r.name);
+    if (old?.[0] === text) return old[1];
+    const fresh = line(HEADS, row(r));
+    made.set(r.name, [text, fresh]);
+    return fresh;
   }
 
   return {
     crumbs: [],
     async refresh() {
       known = await call("/fleet");
+      for (const name of made.keys()) if (!known.replicators.some((r) => r.name === name)) made.delete(name);
       token.accepted(known.realm);
       document.getElementById("mode").textContent = known.realm === "kubernetes" ? "Rights of the token"
         : known.actions ? "Actions allowed" : "Read-only";
