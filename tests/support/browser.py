@@ -11,6 +11,7 @@ import axe_playwright_python
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+PICTURES = Path(__file__).resolve().parents[2] / "docs" / "images"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
 
 PATIENCE = 60_000
@@ -50,6 +51,12 @@ class Look:
         run = "rules => axe.run({ runOnly: { type: 'tag', values: rules } })"
         found: list[dict[str, Any]] = self.page.evaluate(run, RULES)["violations"]
         return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found]
+
+    def picture(self, name: str) -> None:
+        """Writes a picture of docs/, if TAILRACE_SCREENSHOTS asks for it."""
+        if os.environ.get("TAILRACE_SCREENSHOTS"):
+            PICTURES.mkdir(exist_ok=True)
+            self.page.screenshot(path=PICTURES / f"console-{name}.png")
 
     def close(self) -> None:
         self._context.close()

@@ -59,7 +59,7 @@ class Shown:
     def cuts(self) -> tuple[CutReport, ...]:
         return self.kept
 
-    def assessment(self) -> ConsoleAssessment:
+    def assessment(self, caller: str) -> ConsoleAssessment:
         assert self.assessed is not None
         return self.assessed
 

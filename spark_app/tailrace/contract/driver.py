@@ -12,7 +12,7 @@
     DELETE /snapshots/{id}             stop it; 200, also when it has already ended or its keys are still being looked
                                        up, and it is then not planned; 404 unknown
     PUT    /snapshots/{id}/suspend     SuspendBody; 200; 404 unknown
-    GET    /cuts                       CutList
+    GET    /cuts                       CutList, no token
     PUT    /cuts/{name}                CutBody; 200 with its CutReport once the journal holds it; 409 when there is one
                                        of the name; 422 when a cut cannot have it
     DELETE /cuts/{name}                its versions are no longer kept; 200; 404 unknown
@@ -23,8 +23,8 @@
                                        request its data, or releases the change log and drops nothing. 200 with a
                                        DropAnswer at once; ask again until `done`. The driver then waits to be ended
 
-All but status, history, tables, metrics and health need `Authorization: Bearer <token>`; 401 without. Errors are
-`Problem` documents.
+All but these, and status, metrics and health, need `Authorization: Bearer <token>`; 401 without. Errors are `Problem`
+documents.
 """
 
 import json

@@ -228,7 +228,7 @@ from support.console import Shown
 from tailrace.cli.console import serve
 
 class Hanging(Shown):
-    def assessment(self):
+    def assessment(self, caller):
         print("asked", flush=True)
         time.sleep(120)
 

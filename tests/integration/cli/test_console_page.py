@@ -3,7 +3,6 @@
 TAILRACE_SCREENSHOTS=1 writes the pictures of docs/console.md.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,7 +36,6 @@ from tailrace.contract.status import (
     TableStatus,
 )
 
-PICTURES = Path(__file__).resolve().parents[3] / "docs" / "images"
 HOUR = tuple(1_800_000_000.0 + 10 * n for n in range(360))
 
 
@@ -45,12 +43,6 @@ HOUR = tuple(1_800_000_000.0 + 10 * n for n in range(360))
 def chromium() -> Iterator[Browser]:
     with browser() as made:
         yield made
-
-
-def picture(look: Look, name: str) -> None:
-    if os.environ.get("TAILRACE_SCREENSHOTS"):
-        PICTURES.mkdir(exist_ok=True)
-        look.page.screenshot(path=PICTURES / f"console-{name}.png")
 
 
 def healthy(name: str) -> Shown:
@@ -177,7 +169,7 @@ def test_the_fleet_has_trouble_first_and_is_worked_by_keys(look: Look, documents
     expect(look.page.locator("#mode")).to_have_text("Read-only")
     paint = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
     print(f"first contentful paint after {look.page.evaluate(paint):.0f} ms with 502 Replicators")
-    picture(look, "fleet")
+    look.picture("fleet")
 
     look.page.keyboard.press("/")
     look.page.keyboard.type("R49")
@@ -202,7 +194,7 @@ def test_one_replicator_with_five_thousand_tables(look: Look, documents: Console
     expect(tables.locator("tbody tr").nth(0)).to_contain_text("Fix: Set as: {price: text}.")
     expect(tables.locator("tbody tr")).to_have_count(100)
     assert look.obstacles() == []
-    picture(look, "replicator")
+    look.picture("replicator")
     page.get_by_label("State").select_option("SNAPSHOTTING")
     expect(tables.locator("tbody tr")).to_have_count(1)
     page.get_by_label("State").select_option("")
@@ -214,7 +206,7 @@ def test_one_replicator_with_five_thousand_tables(look: Look, documents: Console
     expect(dialog).to_contain_text("tailrace cut -f replicator.yaml")
     expect(dialog.get_by_role("button", name="Carry out")).to_be_disabled()
     assert look.obstacles() == []
-    picture(look, "action")
+    look.picture("action")
 
 
 def test_one_table_has_a_map_of_its_chunks(chromium: Browser, documents: Console) -> None:
@@ -231,7 +223,7 @@ def test_one_table_has_a_map_of_its_chunks(chromium: Browser, documents: Console
     rows = look.page.get_by_role("img", name="Rows a minute over the last hour: inserts at most 68, updates at most 40")
     expect(rows.locator("canvas")).to_have_count(1)
     assert look.obstacles() == []
-    picture(look, "table")
+    look.picture("table")
     look.close()
     assert look.wrong == []
 

@@ -70,7 +70,7 @@ def test_a_column_that_the_target_s_readers_cannot_have_is_told_with_its_other_n
     assert "warn public.t: the target calls column '_row_id' '_row_id_1'" in text, text
     assert "warn public.twins: the target calls column 'A' 'A_1'" in text, text
     manifest = capture.folder / "replicator.yaml"
-    report = LocalReplicator(load(manifest).replicator(), manifest).assessment()  # as the console asks for it
+    report = LocalReplicator(load(manifest).replicator(), manifest).assessment("")  # as the console asks for it
     assert report.ready and [t.table for t in report.tables] == ["public.t", "public.twins"]
     assert [(c.column, c.becomes, c.support) for c in report.tables[0].columns] == [
         ("id", "int32", "YES"),

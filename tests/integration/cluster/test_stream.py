@@ -20,6 +20,7 @@ from cluster.deploy import OPERATOR_NAMESPACE, Cluster
 from support import foreign_client
 from support.audit import requests_of
 from support.cluster_shop import Shop, open_shop
+from support.console import Console
 from support.kubectl_plugin import Plugin
 from support.seam_names import checked
 
@@ -288,6 +289,53 @@ def test_an_upgraded_operator_leaves_the_stream_alone(shop: Shop) -> None:
     shop.assert_equal()
     shop.wait_ready()
     assert (driver_uid(shop), shop.status()["driver"]["restarts"]) == (uid, restarts)
+
+
+@SECOND
+def test_the_console_in_its_pod_shows_and_does_what_the_callers_token_allows(shop: Shop) -> None:
+    """Rights are those of the cluster's role `edit`; details, cuts and doctor come from the driver."""
+    shop.wait_ready()
+    before = _operators(shop)
+    shop.cluster.install("console.enabled=true")
+    try:
+        shop.kubectl("create", "serviceaccount", "console-user")
+        shop.kubectl(
+            "create", "rolebinding", "console-user", "--clusterrole=edit", "--serviceaccount=stream:console-user"
+        )
+        token = shop.kubectl("create", "token", "console-user").strip()
+        with shop.cluster.port(OPERATOR_NAMESPACE, "tailrace-operator-console", 8650) as port:
+            _look_at_it(Console(port, token))
+    finally:
+        shop.cluster.install()
+    assert _operators(shop) == before
+    shop.wait_ready()
+
+
+def _look_at_it(console: Console) -> None:
+    path = "/api/v1/replicators/stream%3Ashop"
+
+    def act(verb: str) -> tuple[int, dict[str, Any]]:
+        code, _, answer = console.send("POST", f"{path}/actions", {"verb": verb, "cut": "noon"})
+        return code, json.loads(answer)
+
+    assert console.send("GET", "/api/v1/fleet", token="wrong")[0] == 401
+    (entry,) = console.get("/api/v1/fleet")["replicators"]
+    assert (entry["name"], entry["state"], entry["tablesTotal"]) == ("stream:shop", "Running", 2)
+    one = console.get(path)
+    assert one["live"] and one["refused"] == [], one
+    assert [t["name"] for t in console.get(f"{path}/tables")["tables"]] == ["public.accounts", "public.entries"]
+    assert console.get(f"{path}/tables/public.accounts")["columns"][0]["name"] == "id"
+
+    code, made = act("cut")
+    assert code == 200 and made["done"] and "noon" in made["message"], made
+    assert [cut["name"] for cut in console.get(f"{path}/cuts")["cuts"]] == ["noon"]
+    code, again = act("cut")
+    assert (code, again["name"]) == (409, "Conflict") and "noon" in again["message"], "the command's own words"
+    assert act("dropCut")[1]["message"] == "noon: dropped"
+    assert console.get(f"{path}/cuts")["cuts"] == []
+
+    report = console.get(f"{path}/assessment")
+    assert report["ready"] and [t["table"] for t in report["tables"]] == ["public.accounts", "public.entries"]
 
 
 def _operators(shop: Shop) -> set[str]:

@@ -82,7 +82,12 @@ def tokens(resting_kube_api: KubeApi, tmp_path_factory: pytest.TempPathFactory) 
         "metadata": {"name": "console-events"}, "rules": [watching],
     })  # fmt: skip
     api.apply(bound(SPACE, "reader", f"{prefix}-view"), bound(SPACE, "editor", f"{prefix}-edit"))
-    for account, role in (("editor", f"{prefix}-view"), ("reader", "console-events"), ("editor", "console-events")):
+    api.apply({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "console-exec"},
+        "rules": [{"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]}],
+    })  # fmt: skip
+    roles = (("editor", f"{prefix}-view"), ("reader", "console-events"), ("editor", "console-events"))
+    for account, role in (*roles, ("editor", "console-exec")):
         more = bound(SPACE, account, role)
         more["metadata"]["name"] = f"{account}-{role}"
         api.apply(more)
@@ -151,8 +156,11 @@ def test_without_a_driver_the_resources_are_shown(shown: Console, tokens: dict[s
     (event,) = shown.get(f"{SHOP}/events")["events"]
     assert (event["about"], event["reason"], event["count"]) == ("Replicator shop", "TablesFailing", 3)
     assert shown.refused(f"{SHOP}/history")[:2] == (409, "NotRunning")
-    assert shown.refused(f"{SHOP}/cuts")[:2] == (409, "NotShown")
-    assert shown.refused(f"{SHOP}/assessment")[:2] == (409, "NotShown")
+    assert shown.refused(f"{SHOP}/cuts")[:2] == (409, "NotRunning")
+    code, name, message = shown.refused(f"{SHOP}/assessment")
+    assert (code, name) == (403, "Forbidden") and message.endswith(f"may not create pods/exec in namespace {SPACE}")
+    code, problem = ask(shown, tokens["editor"], f"{SHOP}/assessment")
+    assert (code, problem["message"]) == (404, 'pods "shop-driver-0" not found'), "the API server's words"
 
 
 def test_a_reader_is_refused_by_name_and_changes_nothing(
@@ -169,6 +177,8 @@ def test_a_reader_is_refused_by_name_and_changes_nothing(
         {"verb": "stop", "snapshot": "again"},
         {"verb": "suspend"},
         {"verb": "shutDown"},
+        {"verb": "cut"},
+        {"verb": "dropCut", "cut": "noon"},
     ):
         code, preview = ask(shown, tokens["reader"], f"{SHOP}/actions", body | {"preview": True})
         assert code == 200 and preview["refused"].startswith(user) and "-n" in preview["command"]
@@ -190,7 +200,7 @@ def test_an_editors_actions_are_resources_made_with_its_own_token(
         return kube_api.kubectl("-n", SPACE, "get", *what.split(), "-o", f"jsonpath={{{path}}}")
 
     code, one = ask(shown, tokens["editor"], SHOP)
-    assert {r["verb"] for r in one["refused"]} == {"cut", "dropCut"}
+    assert one["refused"] == []
     made = act(verb="repair", tables=["public.a", "public.b"])
     assert made["command"] == f"kubectl tailrace snapshot -n {SPACE} shop --repair --tables public.a public.b"
     name = yaml.safe_load(made["manifest"])["metadata"]["name"]
@@ -214,8 +224,13 @@ def test_an_editors_actions_are_resources_made_with_its_own_token(
     assert (code, problem["name"]) == (409, "WrongSnapshot")
     code, problem = ask(shown, tokens["editor"], f"{SHOP}/actions", {"verb": "verify", "tables": ["orders"]})
     assert (code, problem["name"]) == (422, "InvalidManifest") and "write schema.table" in problem["message"]
+    code, planned = ask(shown, tokens["editor"], f"{SHOP}/actions", {"verb": "cut", "cut": "noon", "preview": True})
+    driver = f"-n {SPACE} shop-driver-0 -c tailrace -- tailrace"
+    assert code == 200 and planned["command"].startswith(f"kubectl exec {driver} cut -f"), planned
     code, problem = ask(shown, tokens["editor"], f"{SHOP}/actions", {"verb": "cut"})
-    assert code == 422 and f"kubectl -n {SPACE} exec shop-driver-0" in problem["fix"]
+    assert (code, problem["message"]) == (404, 'pods "shop-driver-0" not found')
+    code, problem = ask(shown, tokens["editor"], f"{SHOP}/actions", {"verb": "dropCut"})
+    assert (code, problem["name"]) == (422, "InvalidManifest")
 
 
 def test_a_right_that_is_taken_away_ends_at_the_next_action(
@@ -268,12 +283,14 @@ def test_the_page_takes_a_token_keeps_it_in_memory_and_marks_what_is_not_allowed
         expect(page.get_by_text("No driver answers the console")).to_be_visible()
         expect(page.get_by_text("Lagging True (Behind): 400 s behind")).to_be_visible()
         expect(page.get_by_role("region", name="1 event")).to_contain_text("1 table fails")
+        look.picture("cluster")
         page.get_by_role("button", name="Shut down, not allowed").click()
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("reader may not patch replicators.tailrace.dev")
         expect(dialog).to_contain_text("kind: Replicator")
         expect(dialog.get_by_role("button", name="Carry out")).to_be_disabled()
         assert look.obstacles() == []
+        look.picture("cluster-action")
         kept = "() => JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href])"
         assert tokens["reader"] not in page.evaluate(kept)
         page.reload()

@@ -123,7 +123,7 @@ class ConsoleApp:
         return EventList(events=self._one(caller, name).events(caller))
 
     def assessment(self, caller: str, name: str) -> ConsoleAssessment:
-        return self._one(caller, name).assessment()
+        return self._one(caller, name).assessment(caller)
 
     def trial(self, caller: str, body: SetupBody) -> SetupReport:
         return self.shown.trial(body)

@@ -1,7 +1,8 @@
-"""The actions of the console in a cluster: each writes a resource with the caller's own token, after the API server has
-said that its user may do so (SelfSubjectAccessReview)."""
+"""The actions of the console in a cluster: each writes a resource, or starts a command in the driver's pod, with the
+caller's own token, after the API server has said that its user may do so (SelfSubjectAccessReview)."""
 
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -10,6 +11,8 @@ import yaml
 from tailrace.cli.console.actions import REQUESTS as ASKED
 from tailrace.cli.console.actions import requested
 from tailrace.cli.console.cluster_api import ClusterApi, Document, Right
+from tailrace.cli.console.pod_commands import CONTAINER
+from tailrace.cli.console.refusal import ApiRefusal
 from tailrace.cli.console.watched import Plan
 from tailrace.cli.snapshot_choice import UNDER_WAY, WrongSnapshot
 from tailrace.contract.base import API_VERSION
@@ -31,8 +34,14 @@ NEEDED: dict[Verb, tuple[str, str]] = {
     "unsuspend": ("patch", REPLICATORS),
     "shutDown": ("patch", REPLICATORS),
     "startUp": ("patch", REPLICATORS),
+    "cut": ("create", "pods"),
+    "dropCut": ("create", "pods"),
 }
 """The right that an action needs."""
+CUTS: tuple[Verb, ...] = ("cut", "dropCut")
+NOT_OURS = dict.fromkeys(CUTS, ("", "exec"))
+"""API group and subresource of a right that is not about Tailrace's own resources."""
+PREFIX = ("kubectl", "exec")
 OPTIONS = {"snapshot": (), "verify": ("--verify",), "repair": ("--repair",), "resync": ("--resync",)}
 PATCHES: dict[Verb, tuple[str, str, dict[str, Any], str]] = {
     "suspend": (
@@ -68,35 +77,22 @@ class Changed(Protocol):
     def requests(self) -> Sequence[Document]: ...
 
 
-def in_pod(one: Changed, verb: str) -> str:
-    """The command that has it done in the driver's pod."""
-    return f"kubectl -n {one.namespace} exec {one.own}-driver-0 -c tailrace -- tailrace {verb} -f {MANIFEST}"
-
-
-def _cut_reason(one: Changed) -> str:
-    command = in_pod(one, "cut")
-    return f"no Kubernetes resource creates or drops a single cut: set spec.cuts of the Replicator, or run `{command}`"
-
-
 def refused(one: Changed, caller: str) -> tuple[RefusedAction, ...]:
     """The actions that the caller may not carry out."""
     said = {verb: reason for verb in NEEDED if (reason := _refusal(one, verb, caller, fresh=False)) is not None}
-    said |= {"cut": _cut_reason(one), "dropCut": _cut_reason(one)}
     return tuple(RefusedAction(verb=verb, why=why) for verb, why in said.items())
 
 
 def _refusal(one: Changed, verb: Verb, caller: str, *, fresh: bool) -> str | None:
-    right = Right(*NEEDED[verb], one.namespace)
+    right = Right(*NEEDED[verb], one.namespace, *NOT_OURS.get(verb, ()))
     return None if one.api.may(caller, right, fresh=fresh) else f"{one.api.user(caller)} may not {right}"
 
 
 def plan(one: Changed, body: ActionBody, caller: str, now: float) -> Plan:
     """Raises `InvalidManifest`, `WrongSnapshot`. Right before it acts, the API server is asked for the right."""
-    if body.verb in ("cut", "dropCut"):
-        drop = " --drop" if body.verb == "dropCut" else ""
-        fix = f"Set spec.cuts of the Replicator, or run `{in_pod(one, 'cut')}{drop} NAME`."
-        raise InvalidManifest("the console in a cluster cannot create or drop cuts", fix)
     why = _refusal(one, body.verb, caller, fresh=not body.preview)
+    if body.verb in CUTS:
+        return _cut(one, body, caller, why, now)
     if body.verb in PATCHES:
         return _patched(one, body.verb, caller, why)
     if body.verb in ("pause", "resume", "stop"):
@@ -110,6 +106,42 @@ def plan(one: Changed, body: ActionBody, caller: str, now: float) -> Plan:
 
     command = _kubectl(one, "snapshot", one.own, *OPTIONS[body.verb], "--tables", *body.tables)
     return ActionAnswer(done=False, message=ASKED[body.verb], command=command, manifest=manifest, refused=why), act
+
+
+def _cut(one: Changed, body: ActionBody, caller: str, why: str | None, now: float) -> Plan:
+    """No resource makes or drops a single cut: the command runs in the driver's pod."""
+    drop = body.verb == "dropCut"
+    if drop and body.cut is None:
+        raise InvalidManifest("dropCut needs the name of a cut", "`tailrace cuts` shows the names.")
+    name = body.cut or time.strftime("%Y%m%d_%H%M%S", time.gmtime(now))
+    words = ("cut", "--drop", name) if drop else ("cut", name, "--wait", "20s")
+
+    def act() -> str:
+        return in_driver(one, caller, *words).strip()
+
+    message = f"keeps, as cut {name}, the version of every table that holds the same moment of the source"
+    if drop:
+        message = f"no longer keeps the versions of cut {name}"
+    command = shlex.join(
+        [*PREFIX, "-n", one.namespace, f"{one.own}-driver-0", "-c", CONTAINER, "--", *_tailrace(words)]
+    )
+    return ActionAnswer(done=False, message=message, command=command, refused=why), act
+
+
+def in_driver(one: Changed, caller: str, *words: str) -> str:
+    """The output of a command of `tailrace` in the driver's pod, started with the caller's token."""
+    return one.api.execute(caller, one.namespace, f"{one.own}-driver-0", _tailrace(words))
+
+
+def _tailrace(words: Sequence[str]) -> list[str]:
+    return ["tailrace", words[0], "-f", MANIFEST, *words[1:]]
+
+
+def may_execute(one: Changed, caller: str) -> None:
+    """Raises `ApiRefusal` if the caller may not start commands in the driver's pod."""
+    right = Right("create", "pods", one.namespace, "", "exec")
+    if not one.api.may(caller, right, fresh=True):
+        raise ApiRefusal(403, "Forbidden", f"{one.api.user(caller)} may not {right}", "Ask for the right.")
 
 
 def _kubectl(one: Changed, *words: str) -> str:

@@ -11,16 +11,17 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from pydantic import BaseModel
 from typing_extensions import override
 
+from tailrace.cli.console import pod_commands
 from tailrace.cli.console.refusal import ApiRefusal
 from tailrace.contract.base import GROUP, VERSION
 from tailrace.driver.process.run_dir import NotRunning
@@ -30,6 +31,9 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """The folder in which a pod finds the token and the certificate of its ServiceAccount."""
 ANSWER_SECONDS = 10.0
 DRIVER_SECONDS = 5.0
+COMMAND_SECONDS = 60.0
+"""Seconds that a command in a driver's pod has."""
+MOST_LINE, MOST_HEADERS = 1 << 14, 100
 MOST_BYTES = 64 << 20
 """The limit for an answer of the API server: 500 Replicators with 20 failing tables each take 15 MiB."""
 PAGE = 250
@@ -56,10 +60,13 @@ class Right:
     resource: str
     namespace: str = ""
     group: str = GROUP
+    """Its API group; empty: the core's."""
+    subresource: str = ""
 
     @override
     def __str__(self) -> str:
         kind = f"{self.resource}.{self.group}" if self.group else self.resource
+        kind += f"/{self.subresource}" if self.subresource else ""
         place = f"in namespace {self.namespace}" if self.namespace else "in all namespaces"
         return f"{self.verb} {kind} {place}"
 
@@ -181,6 +188,7 @@ class ClusterApi:
         if now - at < RIGHTS_SECONDS and not fresh:
             return allowed
         about = {"verb": right.verb, "group": right.group, "resource": right.resource, "namespace": right.namespace}
+        about |= {"subresource": right.subresource} if right.subresource else {}
         body = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
@@ -200,11 +208,48 @@ class ClusterApi:
     def delete(self, caller: str, resource: str, namespace: str, name: str) -> None:
         self._called("DELETE", f"{_group(namespace)}/{resource}/{quote(name)}", caller)
 
+    def execute(self, caller: str, namespace: str, pod: str, command: Sequence[str]) -> str:
+        """The output of a command in a driver's pod. Raises `ApiRefusal` in the words of the command, or of the API
+        server."""
+        connection = http.client.HTTPSConnection(
+            self._host, self._port, context=self._context(), timeout=COMMAND_SECONDS
+        )
+        headers = {"Authorization": f"Bearer {_sendable(caller)}", **pod_commands.handshake()}
+        late = threading.Event()
+        watch: threading.Timer | None = None
+        try:
+            connection.connect()
+            watch = threading.Timer(COMMAND_SECONDS, _cut, [connection.sock, late])
+            watch.daemon = True
+            watch.start()
+            connection.request("GET", pod_commands.path_of(namespace, pod, command), None, headers)
+            stream = connection.sock.makefile("rwb", buffering=0)
+            with stream:
+                code, raw = _upgraded(stream)
+                if code != 101:
+                    self._refuse(code, _object(raw))
+                ended = pod_commands.conversation(stream, MOST_DRIVER_BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            why = f"takes more than {COMMAND_SECONDS:g} s" if late.is_set() else f"{type(error).__name__}: {error}"
+            raise Retry(
+                f"the command in pod {namespace}/{pod}: {why}", "Look whether it was done, and repeat it."
+            ) from error
+        finally:
+            if watch is not None:
+                watch.cancel()
+            connection.close()
+        if ended.code != 0:
+            raise pod_commands.refusal_of(ended)
+        return ended.output
+
     def _called(self, method: str, path: str, caller: str, body: Document | None = None) -> Document:
         code, answer = self._send(method, path, caller, body)
         if code < 300:
             self.changes += not path.startswith(REVIEWS)
             return answer
+        self._refuse(code, answer)
+
+    def _refuse(self, code: int, answer: Document) -> NoReturn:
         message = str(answer.get("message", "")) or f"the API server answered {code}"
         if code == 401:
             raise ApiRefusal(401, "Unauthorized", "the API server does not accept the token", TOKEN_FIX)
@@ -213,9 +258,7 @@ class ClusterApi:
         raise Retry(f"the API server: {message}", "Try again.")
 
     def _send(self, method: str, path: str, token: str, body: Document | None = None) -> tuple[int, Document]:
-        if not token.isascii() or not token.isprintable():
-            raise ApiRefusal(401, "Unauthorized", "the token has characters that no token has", TOKEN_FIX)
-        headers = {"Accept": "application/json", "Authorization": f"Bearer {token}"}
+        headers = {"Accept": "application/json", "Authorization": f"Bearer {_sendable(token)}"}
         if body is not None:
             headers["Content-Type"] = MERGE if method == "PATCH" else "application/json"
         connection = http.client.HTTPSConnection(
@@ -227,11 +270,7 @@ class ClusterApi:
             raise Retry(f"the API server does not answer: {type(error).__name__}: {error}", "Try again.") from error
         finally:
             connection.close()
-        try:
-            answer = json.loads(raw) if raw else {}
-        except ValueError:
-            answer = {}
-        return code, answer if isinstance(answer, dict) else {}
+        return code, _object(raw)
 
     # ---- drivers ----
 
@@ -285,6 +324,39 @@ MANAGER = "fieldManager=tailrace-console"
 def service(namespace: str, name: str) -> str:
     """The address of the headless Service that the operator gives each driver."""
     return f"http://{name}-driver.{namespace}.svc:8090"
+
+
+def _sendable(token: str) -> str:
+    if not token.isascii() or not token.isprintable():
+        raise ApiRefusal(401, "Unauthorized", "the token has characters that no token has", TOKEN_FIX)
+    return token
+
+
+def _object(raw: bytes) -> Document:
+    """The answer as an object; empty for anything else."""
+    try:
+        found = json.loads(raw) if raw else {}
+    except ValueError:
+        found = {}
+    return found if isinstance(found, dict) else {}
+
+
+def _upgraded(stream: socket.SocketIO) -> tuple[int, bytes]:
+    """Code and body of the answer to a handshake; 101 has no body, what follows is the conversation."""
+    line = stream.readline(MOST_LINE).split()
+    if len(line) < 2 or not line[0].startswith(b"HTTP/1.") or not line[1].isdigit():
+        raise http.client.BadStatusLine("no answer of HTTP")
+    length = 0
+    for _ in range(MOST_HEADERS):
+        name, _, value = stream.readline(MOST_LINE).partition(b":")
+        if not name.strip():
+            break
+        if name.strip().lower() == b"content-length" and value.strip().isdigit():
+            length = min(int(value), MOST_DRIVER_BYTES)
+    code, body = int(line[1]), bytearray()
+    while code != 101 and len(body) < length and (piece := stream.read(length - len(body))):
+        body += piece
+    return code, bytes(body)
 
 
 class AnswerTooLong(Exception):

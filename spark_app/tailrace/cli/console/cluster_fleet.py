@@ -27,7 +27,7 @@ from tailrace.contract.console import (
     SetupBody,
     SetupReport,
 )
-from tailrace.contract.driver import HISTORY, STATUS, TABLES, CutReport
+from tailrace.contract.driver import CUTS, HISTORY, STATUS, TABLES, CutList, CutReport
 from tailrace.contract.history import LastHour, TableView
 from tailrace.contract.status import Status
 from tailrace.driver.process.run_dir import NotRunning
@@ -95,6 +95,9 @@ class DriverMemory:
     def table(self, item: Document, table: str) -> TableView:
         path = f"{TABLES}/{quote(table, safe='')}"
         return self._ask(item, lambda space, own: self._api.driver(space, own, path, TableView), whole=False)
+
+    def cuts(self, item: Document) -> tuple[CutReport, ...]:
+        return self._ask(item, lambda space, own: self._api.driver(space, own, CUTS, CutList), whole=False).cuts
 
     def lags(self, item: Document) -> tuple[float | None, ...]:
         """Those that are known; they are asked for again meanwhile, so that nobody waits for a driver."""
@@ -196,8 +199,7 @@ class ClusterReplicator:
         return self.drivers.table(self.item, name)
 
     def cuts(self) -> tuple[CutReport, ...]:
-        command = cluster_actions.in_pod(self, "cuts")
-        raise ApiRefusal(409, "NotShown", "a driver lists its cuts only for its own token", f"Run `{command}`.")
+        return self.drivers.cuts(self.item)
 
     def events(self, caller: str) -> tuple[ReportedEvent, ...]:
         right = Right("list", "events", self.namespace, "")
@@ -208,11 +210,12 @@ class ClusterReplicator:
             found += self.api.events(self.namespace, "SnapshotRequest", request["metadata"]["name"])
         return tuple(sorted(map(resource_status.event, found), key=lambda e: -(e.at or 0.0))[:200])
 
-    def assessment(self) -> ConsoleAssessment:
-        command = f"kubectl tailrace doctor {self.own} -n {self.namespace}"
-        raise ApiRefusal(
-            409, "NotShown", "the console in a cluster reads no Secrets, so it cannot connect", f"Run `{command}`."
-        )
+    def assessment(self, caller: str) -> ConsoleAssessment:
+        """Doctor's report, from the driver's pod: this one reads no Secrets, and connects to no database."""
+        cluster_actions.may_execute(self, caller)
+        told = cluster_actions.in_driver(self, caller, "doctor", "--json")
+        include = resource_status.part(resource_status.part(self.item, "spec"), "tables").get("include", ())
+        return resource_status.assessment(told, include)
 
     def refused(self, caller: str) -> tuple[RefusedAction, ...]:
         return cluster_actions.refused(self, caller)

@@ -124,7 +124,7 @@ class LocalReplicator:
 
         return live_spec.kept(self._folder.path).spec
 
-    def assessment(self) -> ConsoleAssessment:
+    def assessment(self, caller: str) -> ConsoleAssessment:
         from tailrace.cli.console.assessed import assess  # brings the database client
 
         return assess(load(self.path).replicator(self.name))

@@ -1,12 +1,13 @@
 """Replicators and SnapshotRequests as the console's documents. Pure: from the API server's documents, whose status may
 lack any field or be of another version."""
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, get_args
 
 from tailrace.cli.console.watched import Described
-from tailrace.contract.console import FleetEntry, FleetState, ReportedEvent
+from tailrace.contract.console import ConsoleAssessment, FleetEntry, FleetState, ReportedEvent
 from tailrace.contract.status import (
     ApplyStatus,
     CaptureStatus,
@@ -18,6 +19,7 @@ from tailrace.contract.status import (
     TableState,
     TableStatus,
 )
+from tailrace.driver.process.run_dir import NotRunning
 
 Document = Mapping[str, Any]
 TROUBLE = {
@@ -205,6 +207,18 @@ def _table(found: Document) -> TableStatus:
         lag_seconds=found.get("lagSeconds"),
         fault=fault(found.get("fault")),
     )
+
+
+def assessment(told: str, include: Sequence[str]) -> ConsoleAssessment:
+    """The console's form of what `tailrace doctor --json` says."""
+    try:
+        found = json.loads(told)
+        document = {name: found[name] for name in ("ready", "lines", "tables")}
+        seconds_of = {"seconds": found["snapshot"]["seconds"], "include": list(include)}
+        return ConsoleAssessment.model_validate(document | seconds_of, extra="ignore")
+    except (ValueError, KeyError, TypeError) as error:
+        fix = "Run the console and the driver in the same version."
+        raise NotRunning("the driver is of another version: its report is not one of doctor", fix) from error
 
 
 def event(found: Document) -> ReportedEvent:

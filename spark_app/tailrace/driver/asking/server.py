@@ -115,14 +115,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, self.control.status())
         elif self.path == HISTORY:
             self._send(200, self.control.history())
-        elif self._path_below(TABLES):
+        elif self._path_below(TABLES) or self.path == CUTS:
             self._answered(self._get)
         elif self.path == METRICS:
             self._reply(200, metrics.render(self.control.status()), "text/plain; version=0.0.4; charset=utf-8")
         elif self.path == HEALTH:
             reason = self.control.unhealthy()
             self._reply(200 if reason is None else 503, (reason or "ok").encode(), "text/plain; charset=utf-8")
-        elif self._path_below(SNAPSHOTS) or self.path == CUTS:
+        elif self._path_below(SNAPSHOTS):
             self._guarded(self._get)
         else:
             self._problem(404, "NotFound", f"no such path: {self.path[:200]}")

@@ -191,9 +191,10 @@ def test_a_body_that_is_not_the_contract_s_is_refused_by_field(server: StatusSer
     assert call(server, "GET", "/nothing")[0] == 404
 
 
-def test_cuts_are_made_listed_and_dropped_with_the_token(server: StatusServer, fake: Fake) -> None:
-    assert call(server, "GET", "/cuts", token="wrong")[0] == 401
-    assert CutList.model_validate_json(call(server, "GET", "/cuts")[1]).cuts == (CUT,)
+def test_cuts_are_listed_without_and_made_and_dropped_with_the_token(server: StatusServer, fake: Fake) -> None:
+    assert call(server, "PUT", "/cuts/before_sale", {}, token="wrong")[0] == 401
+    assert call(server, "DELETE", "/cuts/noon", token="wrong")[0] == 401
+    assert CutList.model_validate_json(call(server, "GET", "/cuts", token="none")[1]).cuts == (CUT,)
     code, body = call(server, "PUT", "/cuts/before_sale", {})
     assert (code, CutReport.model_validate_json(body).name) == (200, "before_sale")
     assert call(server, "PUT", "/cuts/taken", {})[0] == 409

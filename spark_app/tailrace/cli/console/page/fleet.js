@@ -1,5 +1,6 @@
 // All Replicators, those with problems first.
-import { bytes, call, el, fill, grid, line, num, number, part, seconds, settle, sparkline, state, token } from "./dom.js";
+import { bytes, call, el, fill, grid, line, num, number, part, seconds, settle, sparkline, state, token }
+  from "./dom.js";
 
 const SCREENFUL = 30;
 const STEP = 150; // rows that are added at a time, so that keys are answered in between
