@@ -240,7 +240,7 @@ class Read(LogOf):
         registered = made_chunk(
             self.schema.table_id, number, path=written and written.path, rows=len(found), layout=self.form,
             size=written.size if written else 0,
-            replay_point=Seq(self.seq + 1),
+            replay_point=Seq(self.seq + 1), lower=(str(keys.start),), upper=(str(keys.stop),),
         )  # fmt: skip
         self._update(chunks=(*self.table.chunks, LoggedChunk(record=self.record, chunk=registered)))
 

@@ -19,6 +19,7 @@ from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import Key
 from tailrace.changelog.types import arrow_type
 from tailrace.fold.chunk_keys import KEY_ONLY, read_chunk_keys
+from tailrace.fold.concerned import named_words
 from tailrace.fold.decide import Folded, decide
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Columns, Ints, Mask
@@ -55,7 +56,8 @@ class _Batch:
 
     def apply(self) -> frozenset[Key]:
         part, server = self.work.slice, ServerRows()
-        chunks = StagedChunks(self.session, self.work, server)
+        named = named_words(self.work) if part.chunks else None
+        chunks = StagedChunks(self.session, self.work, server, named)
         finished = [chunk for finish in part.finished for chunk in finish.chunks]
         chunks.check({chunk.path: chunk for chunk in (*part.chunks, *finished)}.values())
         numbered = number_keys(self.work, 0, read_chunk_keys(self.work, 0, chunks))

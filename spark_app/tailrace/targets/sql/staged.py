@@ -21,8 +21,9 @@ from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import Key, TableSchema
 from tailrace.changelog.types import arrow_type
 from tailrace.errors import TailraceError
+from tailrace.fold.concerned import disjoint
 from tailrace.fold.fold_input import FoldInput
-from tailrace.fold.key_columns import Columns, Ints, typed
+from tailrace.fold.key_columns import Columns, Ints, taken, typed, words
 from tailrace.targets.api import ChunkLost, WrittenChunk
 from tailrace.targets.sql.session import NUMBER, Definitions, TargetSession, TargetSessions, UnfitValue, list_of
 from tailrace.targets.sql.state import SCHEMA
@@ -169,9 +170,12 @@ class StagedChunks:
     session: TargetSession
     work: FoldInput
     server: ServerRows
+    named: Ints | None = None
+    """The words of the keys that something besides chunks concerns (`fold.concerned`); None: all rows count."""
 
     def keys(self, chunk: ChunkRegistered) -> Iterator[tuple[Ints, Columns]]:
-        if chunk.path is None:
+        decided = self._words(chunk)
+        if chunk.path is None or (decided is not None and not len(decided)):
             return
         statement = f"SELECT row_keys FROM {SCHEMA}.keys_of_chunks WHERE path = %s ORDER BY piece"
         found = self.session.rows(statement, chunk.path)
@@ -182,8 +186,20 @@ class StagedChunks:
         with pa.ipc.open_stream(b"".join(piece for (piece,) in found)) as stream:
             for batch in stream:
                 positions = np.arange(at, at + batch.num_rows, dtype=np.int64)
-                yield positions, typed((batch.column(name) for name in wanted), self.work.key_types)
+                columns = typed((batch.column(name) for name in wanted), self.work.key_types)
                 at += batch.num_rows
+                if decided is not None:
+                    rows = np.flatnonzero(np.isin(words(columns), decided)).astype(np.int64)
+                    positions, columns = positions[rows], taken(columns, rows)
+                yield positions, columns
+
+    def _words(self, chunk: ChunkRegistered) -> Ints | None:
+        """The words of the keys that anything may decide besides this chunk; None: all of its rows may be decided."""
+        part = self.work.slice
+        others = (other for other in part.chunks if other is not chunk)
+        if part.emptied_at(chunk) is not None or not all(disjoint(chunk, other) for other in others):
+            return None
+        return self.named
 
     def rows(self, chunk: ChunkRegistered, positions: Ints) -> Iterator[pa.Table]:
         yield self.server.add(self.work, chunk, positions)

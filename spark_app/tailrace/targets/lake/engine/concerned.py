@@ -11,31 +11,25 @@ from itertools import combinations
 
 import numpy as np
 
-from tailrace.changelog.records.snapshots import ChunkRegistered
-from tailrace.fold.chunk_keys import requested
-from tailrace.fold.key_columns import Ints, joined, of_texts, taken, words
-from tailrace.fold.log_rows import first_needed, segment_rows
+from tailrace.fold.concerned import MANY, disjoint, named_words
+from tailrace.fold.key_columns import Ints, joined, taken, words
 from tailrace.targets.lake.engine.chunk_files import key_batches
 from tailrace.targets.lake.engine.part import ChunkKeyRows, PartInput
 from tailrace.targets.lake.files.index_cache import IndexCache
 from tailrace.targets.lake.files.locate import Span, apart, index_of, joint_span, key_span
 from tailrace.targets.lake.model import DataFile
 
-MANY = 100_000
-"""Rows of the log, or of the data files whose keys lie between a chunk's, above which the chunk's rows are all taken:
-finding out would cost as much."""
-
 
 def concerned_rows(work: PartInput, cache: IndexCache) -> dict[str, ChunkKeyRows]:
     """The rows by chunk file; one that is not named here counts with all its rows."""
     chunks = {chunk.path: chunk for chunk in work.slice.chunks if chunk.path is not None}
     alone = [path for path, chunk in chunks.items() if work.slice.emptied_at(chunk) is None]
-    if not alone or (named := _named(work)) is None:
+    if not alone or (named := named_words(work.fold, MANY)) is None:
         return {}
     spans = {path: key_span(work.lake, path, work.layout) for path in chunks}
     alone = [path for path in alone if spans[path] is not None]
     for one, other in combinations(spans, 2):
-        if not _disjoint(chunks[one], chunks[other]) and not _apart(spans[one], spans[other]):
+        if not disjoint(chunks[one], chunks[other]) and not _apart(spans[one], spans[other]):
             alone = [path for path in alone if path not in (one, other)]
     files = list(_meeting(joint_span([spans[path] for path in alone]), work.files, work))
     earlier = {chunk.path: chunk for chunk in work.slice.earlier}
@@ -43,32 +37,11 @@ def concerned_rows(work: PartInput, cache: IndexCache) -> dict[str, ChunkKeyRows
     cache.begin()
     for path in alone:
         near = _meeting(spans[path], files, work)
-        near = (file for file in near if not _disjoint(chunks[path], earlier.get(file.path, chunks[path])))
+        near = (file for file in near if not disjoint(chunks[path], earlier.get(file.path, chunks[path])))
         standing = _standing(work, list(near), cache)
         if standing is not None:
             out[path] = _having(work, path, np.union1d(named, standing))
     return out
-
-
-def _disjoint(one: ChunkRegistered, other: ChunkRegistered) -> bool:
-    """True for two ranges of one reading, which share no key. One that was lost and read again has a bound of the
-    former."""
-    ranges = one.snapshot_id == other.snapshot_id and one.keys is None and other.keys is None
-    return ranges and one.lower != other.lower and one.upper != other.upper
-
-
-def _named(work: PartInput) -> Ints | None:
-    """The words of all keys in the log, as far as it is needed, of holes and of chunks that are lists of keys; None:
-    there are many."""
-    first = first_needed(work.fold)
-    segments = [segment for segment in work.slice.segments if segment.last_seq >= first]
-    if sum(segment.rows for segment in segments) > MANY:
-        return None
-    lists = [block.filter(block.seq >= first).keys for block in segment_rows(work.fold, segments, False, False)]
-    lists += [requested(work.fold, chunk) for chunk in work.slice.chunks]
-    if work.slice.applied.holes:
-        lists.append(of_texts(sorted(work.slice.applied.holes), work.fold.key_types))
-    return np.unique(words(joined(lists, work.fold.key_types)))
 
 
 def _meeting(span: Span, files: Sequence[DataFile], work: PartInput) -> Iterator[DataFile]:
