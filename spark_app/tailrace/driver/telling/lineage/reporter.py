@@ -1,7 +1,7 @@
 """Reports of the driver about its tables as lineage events. `step` runs beside the main loop; `end` is the last word.
 
-Runs that are open are kept in the run directory, so that the next process there can end them (ABORT) if this one is
-killed. Nothing in here may stop the copy: what goes wrong with an event costs that event.
+Runs that are open are kept in the run directory, and those whose end the receiver has not got, so that the next process
+there can end them (ABORT). Nothing in here may stop the copy: what goes wrong with an event costs that event.
 """
 
 import json
@@ -21,7 +21,7 @@ from tailrace.contract.resources import Replicator
 from tailrace.contract.status import Fault, LineageStatus
 from tailrace.driver.telling.lineage import configuration, naming
 from tailrace.driver.telling.lineage.runs import Saying, SeenTable, TableRuns, new_run_id
-from tailrace.driver.telling.lineage.sender import Sender
+from tailrace.driver.telling.lineage.sender import CAPACITY, Sender
 from tailrace.driver.telling.status import fault_of_table
 from tailrace.errors import TableStop
 from tailrace.targets.api import Target
@@ -70,6 +70,8 @@ class LineageReporter:
         self._runs = TableRuns()
         self._kept: Mapping[str, str] = {}
         """The jobs of the runs that the file names."""
+        self._ending: dict[str, str] = {}
+        """The jobs of runs whose end was said, and has not arrived yet."""
         self._started = False
         self._seen: dict[int, tuple[TableLog, TableProgress, SeenTable]] = {}
         """The tables as last seen, by id, each behind the values that it was made of."""
@@ -81,8 +83,9 @@ class LineageReporter:
     def start(self) -> None:
         """The Replicator's own run begins, and those end that a killed process has left open."""
         now, left = self._clock(), self._left()
+        self._ending |= left
         for run_id, job in left.items():
-            self._put(partial(self._events.aborted, run_id, job, now))
+            self._put(partial(self._events.aborted, run_id, job, now), ends=run_id)
         self._kept, self._started = left, True
         self._keep()
         self._put(partial(self._events.of_replicator, "START", now))
@@ -95,6 +98,8 @@ class LineageReporter:
         seen = [self._table(state, table, known.get(table.table_id, NOTHING), target) for table in live]
         going = {dropped.place for dropped in state.dropped}
         self._say(self._runs.look(seen, self._clock(), lambda table: table.place in going))
+        if self._ending:
+            self._keep()
 
     def end(self, kind: Literal["COMPLETE", "ABORT"], fault: Fault | None = None, *, in_haste: bool = False) -> None:
         """The driver ends, by an error if there is a `fault`. Of tables that fail their own fault is told. `in_haste`:
@@ -104,10 +109,19 @@ class LineageReporter:
             sayings = self._runs.end(kind if fault is None else "FAIL", now, fault)
             self._say(sayings)
             failed = next((one.fault for one in sayings if one.kind == "FAIL"), fault)
-            self._put(partial(self._events.of_replicator, "FAIL" if failed is not None else kind, now, failed))
+            own = self._events.run_id
+            self._ending[own] = self._replicator
+            self._put(
+                partial(self._events.of_replicator, "FAIL" if failed is not None else kind, now, failed), ends=own
+            )
         self._sender.close(0.0 if in_haste else CLOSE_SECONDS)
-        with suppress(OSError):  # an end that is told twice is no harm
-            self._file.unlink(missing_ok=True)
+        if not self._started:
+            return
+        self._started = False
+        self._keep()
+        if not self._kept:
+            with suppress(OSError):  # an end that is told twice is no harm
+                self._file.unlink(missing_ok=True)
 
     def _table(self, state: LogState, table: TableLog, progress: TableProgress, target: Target) -> SeenTable:
         fault, before = fault_of_table(state, table, progress), self._seen.get(table.table_id)
@@ -131,26 +145,37 @@ class LineageReporter:
     def _say(self, sayings: list[Saying]) -> None:
         if not sayings:
             return
+        for one in sayings:
+            if one.kind not in ("START", "RUNNING"):
+                self._ending[one.run.run_id] = naming.job_of(self._replicator, one.run.place)
         # Before they are sent: dying here ends runs that nobody has heard of, which is no harm.
         self._keep()
         for saying in sayings:
             replaceable = saying.kind == "RUNNING" and saying.change is None
-            self._put(partial(self._events.of_table, saying), saying.run.run_id if replaceable else None)
+            run_id = saying.run.run_id
+            ends = run_id if run_id in self._ending else None
+            self._put(partial(self._events.of_table, saying), run_id if replaceable else None, ends)
 
-    def _put(self, make: Callable[[], Any], run_id: str | None = None) -> None:
+    def _put(self, make: Callable[[], Any], run_id: str | None = None, ends: str | None = None) -> None:
         try:
             event = make()
         except Exception as error:  # one event is less than the copy
             log.warning("a lineage event could not be made: %s", configuration.text_of(error))
             self._sender.drop()
             return
-        self._sender.put(event, run_id)
+        self._sender.put(event, run_id, ends)
 
-    # ---- the runs that are open, for the next process ----
+    # ---- the runs that are open, or whose end nobody has, for the next process ----
 
     def _keep(self) -> None:
+        for run_id in self._sender.take_ended():
+            self._ending.pop(run_id, None)
+        for run_id in list(self._ending)[:-CAPACITY]:
+            del self._ending[run_id]
         jobs = {run.run_id: naming.job_of(self._replicator, run.place) for run in self._runs.open.values()}
-        jobs[self._events.run_id] = self._replicator
+        jobs |= self._ending
+        if self._started:
+            jobs[self._events.run_id] = self._replicator
         if jobs == self._kept:
             return
         try:

@@ -30,6 +30,8 @@ class _Waiting:
     event: Any
     run_id: str | None
     """Set of a RUNNING: a newer one of the run says all that it says."""
+    ends: str | None = None
+    """The run that it ends."""
 
 
 class Sender:
@@ -45,6 +47,7 @@ class Sender:
         self._backoff = Backoff(longest_pause)
         self._closing = False
         self._sent = self._dropped = 0
+        self._ended: set[str] = set()
         self._fault: str | None = None
         self._thread = threading.Thread(target=self._run, name="lineage-sender", daemon=True)
 
@@ -56,14 +59,20 @@ class Sender:
         with self._changed:
             return LineageStatus(sent=self._sent, dropped=self._dropped, waiting=len(self._waiting), fault=self._fault)
 
-    def put(self, event: Any, run_id: str | None = None) -> None:
-        """`run_id`: of a RUNNING."""
+    def take_ended(self) -> set[str]:
+        """The runs whose end the receiver has, or has refused, since this was asked last."""
+        with self._changed:
+            ended, self._ended = self._ended, set()
+            return ended
+
+    def put(self, event: Any, run_id: str | None = None, ends: str | None = None) -> None:
+        """`run_id`: of a RUNNING; `ends`: of the run that it ends."""
         with self._changed:
             before = None if run_id is None else self._running.get(run_id)
             if before is not None:
                 before.event = event
                 return
-            waiting = _Waiting(event, run_id)
+            waiting = _Waiting(event, run_id, ends)
             self._waiting.append(waiting)
             if run_id is not None:
                 self._running[run_id] = waiting
@@ -127,6 +136,7 @@ class Sender:
         with self._changed:
             self._sent += 1
             self._remove(one)
+            self._end(one)
             back, self._fault = self._fault is not None, None
         self._backoff.reset()
         if back:
@@ -139,9 +149,14 @@ class Sender:
             known, self._fault = self._fault, text
             if refused:
                 self._dropped += self._remove(one)
+                self._end(one)
         if known is None:
             what = "a lineage event was refused" if refused else "lineage events cannot be delivered"
             log.warning("%s: %s. The copy continues; tailrace_lineage_events_total counts the losses", what, text)
+
+    def _end(self, one: _Waiting) -> None:
+        if one.ends is not None:
+            self._ended.add(one.ends)
 
     def _remove(self, one: _Waiting) -> int:
         """It may have been dropped meanwhile."""

@@ -112,6 +112,34 @@ def test_another_process_ends_the_runs_of_one_that_was_killed(tmp_path: Path, ca
     assert catalog.kinds("shop") == ["START", "ABORT", "START", "ABORT"]
 
 
+def test_runs_whose_end_no_receiver_got_are_ended_by_a_later_process(tmp_path: Path, catalog: Receiver) -> None:
+    copy = Told(tmp_path, catalog.url)
+    copy.start()
+    copy.level()
+    copy.kill()
+    reachable = copy.document["spec"]["lineage"]["configFile"]
+    (tmp_path / "away").mkdir()
+    away = lineage.configuration(tmp_path / "away", "http://127.0.0.1:1", retry={"total": 0}, timeout=5)
+    copy.document["spec"]["lineage"]["configFile"] = str(away)
+    for _ in range(2):  # the ends of the killed one's runs, and its own, arrive nowhere
+        told = open_lineage(copy.replicator, None, tmp_path)
+        assert told is not None
+        told.start()
+        told.end("ABORT", in_haste=True)
+    assert catalog.kinds(ONE) == catalog.kinds(TWO) == ["START", "RUNNING"]
+    copy.document["spec"]["lineage"]["configFile"] = reachable
+    told = open_lineage(copy.replicator, None, tmp_path)
+    assert told is not None
+    told.start()
+    told.end("ABORT")
+    for event in catalog.events:  # of the replicator's runs in between nobody has heard a START
+        lineage.check(event)
+    assert catalog.kinds(ONE) == catalog.kinds(TWO) == ["START", "RUNNING", "ABORT"]
+    assert len({event["run"]["runId"] for event in catalog.of(ONE)}) == 1
+    assert catalog.kinds("shop") == ["START", "ABORT", "ABORT", "ABORT", "START", "ABORT"]
+    assert not (tmp_path / reporter.FILE).exists()
+
+
 def test_a_table_that_is_stopped_has_failed_and_one_that_is_no_longer_captured_is_complete(
     tmp_path: Path, catalog: Receiver
 ) -> None:
