@@ -5,6 +5,8 @@ To a target a copy with `Changes` is a table without a key that has more columns
 the unit knows the source's table alone.
 """
 
+import re
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 
 from tailrace.changelog.records.terms import Column, TableSchema
@@ -49,6 +51,40 @@ def taken_name(schema: TableSchema) -> str | None:
     """A column of the source that would clash with an added one: readers of a lake do not tell `_OP` from `_op`."""
     names = {column.name for column in added(schema)}
     return next((column.name for column in schema.columns if column.name.lower() in names), None)
+
+
+_LENGTH = re.compile(r"\((\d+)\)")
+_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "integer", "bigint")
+
+
+def retypes(before: TableSchema, after: TableSchema, number: Callable[[Column], Hashable]) -> bool:
+    """True if the source gave a column another type (`retyped`), and the copy's history is to be kept. `number`: what a
+    column is known by in both."""
+    if before.history is None or before.history != after.history:
+        return False
+    now = {number(column): column for column in after.columns}
+    return any(retyped(column, now.get(number(column), column)) for column in before.columns)
+
+
+def retyped(before: Column, after: Column) -> bool:
+    """True if a copy cannot be sure to keep the values that the source no longer has when the column gets this type:
+    nobody can read them again."""
+    one, other = before.source_type, after.source_type
+    return one != other and not (before.type == after.type and _holds(one, other))
+
+
+def _holds(before: str, after: str) -> bool:
+    """True if each value of a type of the source is one of another, both copied as one type."""
+    if before.startswith("enum("):
+        return after.startswith(f"{before[:-1]},")
+    kind, length = _LENGTH.sub("", before), _LENGTH.search(before)
+    other, most = _LENGTH.sub("", after), _LENGTH.search(after)
+    if kind.split()[0] in _INTEGERS and other.split()[0] in _INTEGERS:
+        wider = _INTEGERS.index(kind.split()[0]) <= _INTEGERS.index(other.split()[0])
+        return wider and kind.split()[1:] == other.split()[1:]
+    if kind != other:
+        return (kind, other) == ("character varying", "text")
+    return most is None or (length is not None and int(length[1]) <= int(most[1]))
 
 
 def is_stored(schema: TableSchema) -> bool:

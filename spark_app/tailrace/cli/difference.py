@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from tailrace.changelog.history import retypes
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract.change import Effect, effect, refusal
 from tailrace.contract.resources import Replicator, ReplicatorSpec, TablesSpec
 from tailrace.driver.asking.live_spec import differences, of_chunks
@@ -138,13 +140,17 @@ def table_changes(
             yield TableChange(name, "stops", what, table.stop.fix)
 
 
+def _goes_on(was: TableSchema, now: TableSchema, after: ReplicatorSpec) -> bool:
+    return evolves(now, after) and not retypes(was, now, lambda column: column.name)
+
+
 def _continued(session: Session, after: ReplicatorSpec, was: Table, now: Table) -> Iterator[TableChange]:
     stop = session.unfollowed(was, now)
     known = {column.id for column in was.schema.columns}
     added = [column.name for column in now.schema.columns if column.id not in known]
     if stop is None and added:
         yield TableChange(now.name, "readAgain", f"all rows are read again, for the columns {', '.join(added)}")
-    elif stop is not None and now.stop is None and evolves(now.schema, after):
+    elif stop is not None and now.stop is None and _goes_on(was.schema, now.schema, after):
         how = "starts over by itself and all rows are read into a new copy, unless it can be followed in place"
         if hides(was.schema, now.schema) or not known <= {column.id for column in now.schema.columns}:
             how = "starts over by itself: since it shows what is to be hidden, it is emptied at once; all rows are read"

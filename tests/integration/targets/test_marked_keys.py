@@ -20,6 +20,15 @@ def rows(server: PostgresServer, columns: str) -> list[tuple[Any, ...]]:
     return sorted(found, key=repr)
 
 
+def stops_by_name(copy: Pipeline, what: str) -> None:
+    copy.until(lambda state: any(table.stopped is not None for table in state.tables.values()), work=True)
+    for _ in range(20):  # looks at the catalog, at none of which it starts over by itself
+        copy.turn()
+    (table,) = copy.state.tables.values()
+    assert table.stopped is not None and table.stopped.error == "SchemaChangeUnsupported"
+    assert what in table.stopped.message
+
+
 def test_a_key_that_changes_its_spelling_is_a_marked_row_and_a_live_one(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
@@ -57,6 +66,13 @@ def test_a_collation_s_one_key_is_a_marked_row_and_a_live_one_in_mysql(tmp_path:
             settle(copy)
             found = server.execute("SELECT k, _is_deleted FROM copies.t")
             assert sorted((key, bool(deleted)) for key, deleted in found) == [("Bob", 0), ("amy", 0), ("bob", 1)]
+            server.script("DELETE FROM shop.t WHERE k = 'amy'", "ALTER TABLE shop.t MODIFY v bigint")
+            server.script("INSERT INTO shop.t VALUES ('new', 3)")
+            stops_by_name(copy, "'v' of shop.t changed its type from int to bigint")
+            found = server.execute("SELECT k, v, _is_deleted FROM copies.t")
+            assert sorted((key, v, bool(deleted)) for key, v, deleted in found) == [
+                ("Bob", 1, 0), ("amy", 2, 1), ("bob", 1, 1),
+            ]  # fmt: skip
 
 
 def test_a_mark_that_is_null_in_a_table_that_was_taken_over_is_none(postgres: PostgresServer, tmp_path: Path) -> None:
@@ -69,6 +85,25 @@ def test_a_mark_that_is_null_in_a_table_that_was_taken_over_is_none(postgres: Po
         postgres.execute("TRUNCATE shop.t")
         settle(copy)
         assert rows(postgres, "k, _is_deleted, _deleted_at IS NULL") == [(1, True, False), (2, True, False)]
+
+
+def test_a_type_that_would_shorten_a_marked_row_stops_the_table(postgres: PostgresServer, tmp_path: Path) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute("CREATE SCHEMA shop; CREATE TABLE shop.t (k int PRIMARY KEY, v varchar(20), n int)")
+    postgres.execute("INSERT INTO shop.t VALUES (1, 'twelve signs', 1), (2, 'b', 2)")
+    with (copy := marked(begin(postgres.source(), postgres, tmp_path))).running():
+        settle(copy)
+        postgres.execute("DELETE FROM shop.t WHERE k = 1; ALTER TABLE shop.t ALTER v TYPE varchar(40)")
+        postgres.execute("INSERT INTO shop.t VALUES (3, repeat('w', 30), 3)")
+        settle(copy)
+        there = [(1, "twelve signs", 1, True), (2, "b", 2, False), (3, "w" * 30, 3, False)]
+        assert rows(postgres, "k, v, n, _is_deleted") == there
+        postgres.execute(
+            "DELETE FROM shop.t WHERE k = 3; ALTER TABLE shop.t ALTER v TYPE varchar(5), ALTER n TYPE bigint"
+        )
+        postgres.execute("INSERT INTO shop.t VALUES (4, 'd', 4)")
+        stops_by_name(copy, "'v' of shop.t changed its type from character varying(40) to character varying(5)")
+        assert rows(postgres, "k, v, n, _is_deleted") == [*there[:2], (3, "w" * 30, 3, True)]
 
 
 def test_types_that_somebody_altered_in_a_copy_get_the_values(postgres: PostgresServer, tmp_path: Path) -> None:

@@ -5,11 +5,15 @@ import pytest
 from support.journals import table_schema
 from support.resources import replicator
 from support.states import table_log
-from tailrace.changelog.records.terms import Seq
+from tailrace.changelog.records.terms import Column, Seq, TableSchema
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import Replicator
 from tailrace.errors import NoKey, SchemaChangeUnsupported, TableStop, ValueUnsupported, met_at
 from tailrace.sources.stops import is_mended, not_awaited, stands_still, starts_over, stopped
+
+
+def by_name(column: Column) -> str:
+    return column.name
 
 
 def test_a_stopped_table_says_where_its_error_was_met_and_the_source_if_nobody_has() -> None:
@@ -56,7 +60,45 @@ def table(error: TableStop | None) -> TableLog:
 def test_only_a_change_of_form_makes_a_table_start_over_where_that_is_asked_for(
     spec: dict[str, Any], error: TableStop | None, expected: bool
 ) -> None:
-    assert starts_over(table(error), Replicator.model_validate(replicator(**spec)).spec) is expected
+    stopped = table(error)
+    assert starts_over(stopped, Replicator.model_validate(replicator(**spec)).spec, stopped.schema, by_name) is expected
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "kept"),
+    [
+        (("character varying(20)", "string"), ("character varying(20)", "string"), True),
+        (("character varying(20)", "string"), ("character varying(40)", "string"), True),
+        (("character varying(20)", "string"), ("text", "string"), True),
+        (("character varying(20)", "string"), ("character varying(5)", "string"), False),
+        (("text", "string"), ("character varying(20)", "string"), False),
+        (("timestamp without time zone", "timestamp"), ("timestamp(3) without time zone", "timestamp"), False),
+        (("smallint", "int32"), ("integer", "int32"), True),
+        (("integer", "int32"), ("smallint", "int32"), False),
+        (("integer", "int32"), ("bigint", "int64"), False),
+        (("int(11) unsigned", "int64"), ("int(4) unsigned", "int64"), True),
+        (("mediumint", "int32"), ("mediumint unsigned", "int32"), False),
+        (("enum('a','b')", "string"), ("enum('a','b','c')", "string"), True),
+        (("enum('a','b')", "string"), ("enum('a','c')", "string"), False),
+        (("longtext", "string"), ("text", "string"), False),
+    ],
+)
+def test_a_type_that_may_cost_values_of_a_history_is_for_a_resync_to_decide(
+    before: tuple[str, str], now: tuple[str, str], kept: bool
+) -> None:
+    def with_type(found: TableLog, kind: tuple[str, str], history: str | None) -> TableSchema:
+        column = Column(name="v", id=9, source_type=kind[0], type=kind[1])
+        return found.schema.model_copy(update={"columns": (*found.schema.columns, column), "history": history})
+
+    error, spec = SchemaChangeUnsupported("s.t", "m"), Replicator.model_validate(replicator()).spec
+    known = table(error)
+    for history in (None, "SoftDelete", "Changes"):
+        schemas = known.schemas[-1].model_copy(update={"table": with_type(known, before, history)})
+        stopped = known.model_copy(update={"schemas": (schemas,)})
+        after = with_type(known, now, history)
+        assert starts_over(stopped, spec, after, by_name) is (kept or history is None)
+        # The user's own choice ends the history.
+        assert starts_over(stopped, spec, with_type(known, now, "Changes" if history is None else None), by_name)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tailrace.changelog.records import Event
 from tailrace.changelog.records.tables import CopyRemoval, SchemaChanged, TableAdded, TableFingerprint, TableRemoved
 from tailrace.changelog.records.terms import Position, Seq, TableSchema
+from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import Replicator
 from tailrace.databases.mysql.connect import Connection, source_errors
 from tailrace.errors import LogIncomplete, ReadRefused, TableStop
@@ -250,14 +251,17 @@ class CatalogPoll:
 
     def _starting_over(self, found: Found) -> list[int]:
         """Stopped tables whose form changed, once all that was written before a look showed their new one is behind."""
-        state, spec = self._sink.state, self._replicator.spec
+        state = self._sink.state
         stops = [i for i, known in self._tables.known.items() if known.stopped and i in state.tables and i in found]
-        due = [i for i in stops if found[i].stop is None and starts_over(state.tables[i], spec)]
+        due = [i for i in stops if found[i].stop is None and self._starts_over(state.tables[i], found[i])]
         for i in due:
             if i not in self._forms or self._forms[i][0] != found[i].schema:
                 self._forms[i] = found[i].schema, self._progress.end()
         self._forms = {i: self._forms[i] for i in due}
         return [i for i in due if self._progress.position() >= self._forms[i][1]]
+
+    def _starts_over(self, table: TableLog, now: MysqlTable) -> bool:
+        return starts_over(table, self._replicator.spec, now.schema, lambda column: column.name)
 
     def _compared(self, table_id: int, now: MysqlTable | None) -> list[Event]:
         del self._since[table_id]

@@ -8,6 +8,7 @@ the catalog behind it (docs/decisions/0085-columns-of-mysql-in-place.md).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tailrace.changelog.history import retyped
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.selection.filters import filter_columns
 from tailrace.sources.mysql.log.statements import ColumnAction, NewType
@@ -27,6 +28,8 @@ class Step:
     reread: bool
     additive: bool
     """No column was dropped, renamed or given another type in the copy."""
+    retyped: bool = False
+    """A column got a type that a history cannot follow (`changelog.history.retyped`)."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def step(schema: TableSchema, before: MysqlTable, now: MysqlTable, actions: Sequ
     if typed and any(c.generated for c in now.columns):
         return None  # it may have other values by it
     there = {c.name: c for c in now.schema.columns}
-    kept, added, reread = dict[str, Column](), list[Column](), False
+    kept, added, reread, lost = dict[str, Column](), list[Column](), False, False
     for column in now.columns:
         origin = origins[column.name]
         if origin.column is None:
@@ -79,12 +82,13 @@ def step(schema: TableSchema, before: MysqlTable, now: MysqlTable, actions: Sequ
             number = number_in(column.name, schema.version + 1) if fresh else was.id
             kept[was.name] = there[column.name].model_copy(update={"id": number})
             reread |= found != _SAME
+            lost |= retyped(was, there[column.name])
     columns = (*(kept[c.name] for c in schema.columns if c.name in kept), *added)
     if columns == schema.columns:
-        return Step(schema, reread, additive=True)
+        return Step(schema, reread, additive=True, retyped=lost)
     remain = {(c.id, c.name) for c in columns}
     additive = all((c.id, c.name) in remain for c in schema.columns)
-    return Step(schema.model_copy(update={"version": schema.version + 1, "columns": columns}), reread, additive)
+    return Step(schema.model_copy(update={"version": schema.version + 1, "columns": columns}), reread, additive, lost)
 
 
 def _origins(before: MysqlTable, now: MysqlTable, actions: Sequence[ColumnAction]) -> Mapping[str, _Origin] | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from typing_extensions import override
 
+from tailrace.changelog.history import retyped
 from tailrace.changelog.logged import LoggedSchema, TableLog
 from tailrace.changelog.records.tables import Parts
 from tailrace.changelog.records.terms import Column, Position, TableSchema
@@ -183,6 +184,8 @@ class CapturedTables(StreamTables[Captured]):
     def allows(self, known: Captured, step: Step) -> bool:
         """True if the table's policy does."""
         if len(step.schema.columns) > len(known.schema.columns) and self._stands_still(known.schema):
+            return False
+        if known.schema.history is not None and step.retyped:
             return False
         return step.additive or self._evolves(known.schema)
 
@@ -371,6 +374,8 @@ def followed(schema: TableSchema, now: MysqlTable, only: Collection[str] | None 
     there = {c.name: c for c in now.schema.columns}
     for column in schema.columns:
         _check(schema.name, column, there.get(column.name))
+        if schema.history is not None and retyped(column, there[column.name]):
+            raise _otherwise_typed(schema.name, column, there[column.name])
     known = {c.name for c in schema.columns}
     added = [
         c.model_copy(update={"id": number_in(c.name, schema.version + 1)})
@@ -386,6 +391,11 @@ def followed(schema: TableSchema, now: MysqlTable, only: Collection[str] | None 
     return schema.model_copy(update={"version": schema.version + 1, "columns": columns})
 
 
+def _otherwise_typed(table: str, column: Column, now: Column) -> SchemaChangeUnsupported:
+    what = f"column {column.name!r} of {table} changed its type from {column.source_type} to {now.source_type}"
+    return SchemaChangeUnsupported(table, what, STOP_FIX)
+
+
 def _check(table: str, column: Column, now: Column | None) -> None:
     if now is None:
         what = f"column {column.name!r} of {table} was dropped or renamed"
@@ -393,7 +403,7 @@ def _check(table: str, column: Column, now: Column | None) -> None:
         before, after = described(column.type, column.mask), described(now.type, now.mask)
         what = f"column {column.name!r} of {table} is to be copied as {after}, not as {before}"
     elif now.type != column.type:
-        what = f"column {column.name!r} of {table} changed its type from {column.source_type} to {now.source_type}"
+        raise _otherwise_typed(table, column, now)
     elif now.key != column.key:
         what = f"the key of {table} changed at column {column.name!r}"
     else:

@@ -10,6 +10,7 @@ comes back. Where that leaves one possibility, it is the proof; where it leaves 
 
 from collections.abc import Collection, Mapping, Sequence
 
+from tailrace.changelog.history import retyped as retyped_in_history
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.selection.as_types import requested
 from tailrace.selection.filters import filter_columns
@@ -46,20 +47,26 @@ def as_in_catalog(
 
 def with_types(schema: TableSchema, now: PgTable, types: Mapping[int, str]) -> TableSchema | None:
     """The version with the types that its columns have by now: `types`, by number, in the log or the catalog. None: one
-    of the key or of the row filter has another, or the catalog no longer shows how one in the log is copied. A value of
-    the old type is no value of the new one, so a column with another logical type is another column; what it had, its
-    rows are read again for. (Whether rows of the same logical type have been rewritten, the table's file says.)"""
+    of the key or of the row filter has another, or one by which a history would lose values, or the catalog no longer
+    shows how one in the log is copied. A value of the old type is no value of the new one, so a column with another
+    logical type is another column; what it had, its rows are read again for. (Whether rows of the same logical type
+    have been rewritten, the table's file says.)"""
     there, columns = {c.id: c for c in now.schema.columns}, list[Column]()
     held = {c.name for c in schema.key_columns} | filter_columns(schema)
     for column in schema.columns:
         found, sent = there.get(number(column)), types.get(number(column), column.source_type)
         if sent == column.source_type:
             columns.append(column)
-        elif column.name in held or found is None or found.source_type != sent or found.mask != column.mask:
+        elif column.name in held or found is None or found.source_type != sent or not _fits(schema, column, found):
             return None
         else:
             columns.append(retyped(column, found.model_copy(update={"name": column.name})))
     return schema.model_copy(update={"columns": tuple(columns)})
+
+
+def _fits(schema: TableSchema, column: Column, found: Column) -> bool:
+    """True if the column can be followed as the catalog has it now."""
+    return found.mask == column.mask and (schema.history is None or not retyped_in_history(column, found))
 
 
 def as_sent(
