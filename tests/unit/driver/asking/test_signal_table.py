@@ -3,21 +3,31 @@
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from support.journals import table_schema
+from support.killed import killed_at
+from support.origins import origin
 from support.states import keyed, log_state, snapshot, table_log
+from support.transactions import numbered
 from tailrace.capture.client import CaptureClient
+from tailrace.changelog.journal import JournalReader, read_record
 from tailrace.changelog.records.signals import SignalAnswered, SignalReceived
 from tailrace.changelog.records.snapshots import PlannedRewind, SnapshotEnded, SnapshotPlanned, SnapshotSuspended
-from tailrace.changelog.records.terms import RecordNumber, Seq
+from tailrace.changelog.records.tables import TableAdded
+from tailrace.changelog.records.terms import Position, RecordNumber, Seq
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LoggedSignal, LogState
+from tailrace.changelog.writer import JournalWriter
+from tailrace.contract.resources import StorageLocation
 from tailrace.driver.asking.control import DriverControl
 from tailrace.driver.asking.signal_acts import SignalNotices
 from tailrace.driver.asking.signal_table import TableSignals, open_signals
 from tailrace.errors import Retry
+from tailrace.storage.store import Storage
 
 
 class Died(BaseException):
@@ -123,6 +133,63 @@ def test_a_process_that_dies_or_waits_carries_each_signal_out_once(failure: Base
     assert [p.tables for p in log.plans] == [(7,), (8,)]
     assert [s.ended and s.ended.outcome for s in log.state.snapshots.values()] == ["stopped", None]
     assert len(log.records) == 3 and open_signals(log.state) == []
+
+
+class Written:
+    """A real journal with signals, and capture's end of it in the process that claims it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.place = StorageLocation(location=folder.as_uri())
+        self.writer = JournalWriter.create(Storage.open(self.place), origin("log"), Position(1), "capture")
+        tables = [TableAdded(table=table_schema(number), edge="5") for number in (7, 8)]
+        self.append([*tables])
+        data = [json.dumps({"data-collections": [f"public.t{7 + number % 2}"]}) for number in range(6)]
+        first = self.writer.state.last_seq + 1
+        made = [
+            SignalReceived(seq=Seq(first + number), id=f"s{number}", type="execute-snapshot", data=text)
+            for number, text in enumerate(data)
+        ]
+        made.append(SignalReceived(seq=Seq(first + len(made)), id="stop", type="stop-snapshot", data="{}"))
+        seqs = tuple(received.seq for received in made)
+        self.writer.append(
+            Position(2),
+            seqs[-1],
+            transactions=numbered(tuple(1000 + seq for seq in seqs), seqs),
+            events=tuple(made),
+            commit_time=(1, 2),
+        )
+
+    def append(self, events: list[Any]) -> int:
+        return self.writer.append(self.writer.state.position, events=tuple(events)).number
+
+    def life(self) -> None:
+        self.writer = JournalWriter.claim(Storage.open(self.place), "another capture")
+        control, clock = DriverControl("shop"), [0.0]
+        control.journal = SharedJournal(JournalReader.open(Storage.open(self.place)))
+        control.client = cast(CaptureClient, self)
+        table = TableSignals("postgres", SignalNotices(), lambda: clock[0])
+        for _ in range(3):
+            clock[0] += 10
+            control.journal.look()
+            table.step(control)
+
+
+def test_processes_that_are_killed_carry_each_signal_out_once(tmp_path: Path) -> None:
+    """SIGKILL right before and right after the record of each signal is durable."""
+    log = Written(tmp_path / "log")
+    for turn in range(12):
+        # Its first record claims the journal. One that dies behind a record has carried out one signal.
+        killed_at(("journal.before-create", "journal.after-create")[turn % 2], log.life, visit=2)
+    assert len(open_signals(JournalReader.open(Storage.open(log.place)).state)) == 1
+    log.life()
+    storage, state = Storage.open(log.place), log.writer.state
+    records = [read_record(storage, RecordNumber(number)) for number in range(state.number + 1)]
+    events = [event for record in records for event in record.events]
+    answers = [event for event in events if isinstance(event, SignalAnswered)]
+    assert len(answers) == 7 and {event.seq for event in answers} == set(state.signals)
+    plans = [event for event in events if isinstance(event, SnapshotPlanned)]
+    assert [(plan.request, plan.tables) for plan in plans] == [(f"s{n}", (7 + n % 2,)) for n in range(6)]
+    assert open_signals(state) == [] and all(event.outcome == "done" for event in answers)
 
 
 def test_snapshots_are_paused_and_resumed_in_the_order_of_the_log() -> None:

@@ -4,10 +4,13 @@ import base64
 import hashlib
 import hmac
 import json
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -16,6 +19,7 @@ from typing_extensions import override
 
 from support.journals import table_schema
 from support.origins import origin
+from support.waiting import until
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.journal import JournalReader, read_record
 from tailrace.changelog.records import Event, Record
@@ -108,6 +112,11 @@ class World:
         self.control = DriverControl("shop")
         self.control.journal, self.control.client = journal, cast(CaptureClient, self)
         self.sender = Notifications("shop", self.spec, key_path(self.spec, None), monotonic=lambda: self.now)
+
+    def reborn(self) -> None:
+        """Another process, capture included."""
+        self.writer = JournalWriter.claim(Storage.open(self._place), f"capture of {os.getpid()}")
+        self.life()
 
     def append(self, events: list[Event]) -> RecordNumber:
         return self.writer.append(self.writer.state.position, events=tuple(events)).number
@@ -252,6 +261,49 @@ def test_a_receiver_that_is_away_while_much_happens_gets_the_rest_later_and_afte
     told = [e["subject"] for e in receiver.events]
     assert told == [name for number in range(8) for name in (f"n{number}", f"m{number}")]
     assert world.sender.status().dropped == 0
+
+
+def killed_life(world: World, receiver: Receiver, more: int) -> None:
+    """A process that SIGKILL ends as soon as the receiver has so many events more."""
+    wanted = len(receiver.got) + more
+    pid = os.fork()
+    if pid == 0:
+        try:
+            world.reborn()
+            while True:
+                world.turn(seconds=4.0)
+        finally:
+            os._exit(1)
+    try:
+        until(lambda: len(receiver.got) >= wanted, "events", 30)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
+def test_processes_that_are_killed_lose_no_event_and_change_no_id(
+    world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifications, "AT_ONCE", 2)
+    names = [f"n{number}" for number in range(24)]
+    for at in range(0, len(names), 2):
+        world.has(*(CutMade(name=name) for name in names[at : at + 2]))
+    random = Random()
+    while len({e["subject"] for e in receiver.events}) < len(names):
+        killed_life(world, receiver, random.randint(1, 9))
+    world.reborn()
+    world.turn(20)
+    told = [(e["subject"], e["id"]) for e in receiver.events]
+    first = list(dict.fromkeys(told))
+    assert [name for name, _ in first] == names  # so each name had one id
+    assert len({identity for _, identity in first}) == len(names)
+    assert len(told) > len(names), "no process was killed between sending and recording"
+    assert world.control.journal is not None and world.control.journal.look().notified is not None
+    told_before = len(receiver.got)
+    world.reborn()
+    world.turn(3)
+    assert len(receiver.got) == told_before
 
 
 @pytest.mark.parametrize(
