@@ -6,8 +6,12 @@ from random import Random
 import pytest
 
 from support.conforming import Subject
+from support.killed import killed_at
 from support.random_log import KeyOf, first_schema
-from support.soft_deletes import SoftLog, SoftTable, marks_of, shown, texts
+from support.soft_deletes import EVERYTHING, SoftLog, SoftTable, following, marks_of, shown, texts
+from tailrace.batch.limits import batch_end
+from tailrace.batch.slice import cut
+from tailrace.batch.soft_delete import ends_before
 from tailrace.changelog.history import stored
 from tailrace.changelog.records.terms import RecordNumber
 
@@ -35,6 +39,37 @@ def test_deleted_rows_stay_with_their_last_values_and_the_time(subject: Subject,
     equal(subject, log, table)
     assert {change.op for change, _ in log.history} == {"I", "U", "D", "M", "T"}
     assert len(log.chunks) > 5 and len(log.finishes) > 0 and table.batches > 5 and len(log.table.schemas) > 1
+
+
+@pytest.mark.parametrize("subject", ["delta"], indirect=True)
+def test_drivers_that_are_killed_around_their_commits_lose_no_mark(subject: Subject, tmp_path: Path) -> None:
+    """SIGKILL of a fork that applies a batch, right before or right after its commit; another driver follows."""
+    rnd = Random(4)
+    schema = first_schema(composite=True).model_copy(update={"history": "SoftDelete"})
+    keys: list[KeyOf] = [("r" * (n % 3), n) for n in range(9)]
+    table = SoftTable(subject, stored(schema))
+    log = SoftLog(rnd, tmp_path, schema, keys, table)
+    killed, marked = list[bool](), False
+    for turn in range(6):
+        for _ in range(2):
+            log.grow()
+        log.grow_by_changes(5)
+        table.covered = max(table.covered, table.applied.applied_record)
+        end, part = table.covered, None
+        while part is None:
+            end = batch_end([(log.table, end)], log.record, EVERYTHING, ends_before(log.table))
+            part = cut(log.state, table.schema.table_id, table.applied, end)
+        seam = ("apply.before-commit", "apply.after-commit")[turn % 2]
+        killed_at(seam, lambda: table.bring(log, log.record))
+        table.restart()
+        killed.append(table.applied.applied_record == part.through_record)
+        if killed[-1]:
+            table.wanted = following(table.wanted, log, part)
+        table.bring(log, log.record)
+        equal(subject, log, table)
+        marked |= any(row[-2] for row in table.wanted.rows.values())
+    assert killed == [False, True] * 3
+    assert marked
 
 
 def equal(subject: Subject, log: SoftLog, table: SoftTable) -> None:
