@@ -330,7 +330,7 @@ def _look_at_it(console: Console) -> None:
     assert code == 200 and made["done"] and "noon" in made["message"], made
     assert [cut["name"] for cut in console.get(f"{path}/cuts")["cuts"]] == ["noon"]
     code, again = act("cut")
-    assert (code, again["name"]) == (409, "Conflict") and "noon" in again["message"], "the command's own words"
+    assert (code, again["message"]) == (409, "Conflict: there is a cut 'noon'"), "the command's own words"
     assert act("dropCut")[1]["message"] == "noon: dropped"
     assert console.get(f"{path}/cuts")["cuts"] == []
 
