@@ -27,13 +27,16 @@ from tailrace.contract.history import (
 from tailrace.contract.status import (
     ApplyStatus,
     CaptureStatus,
+    ComparedRows,
     Fault,
     ObjectiveStatus,
+    SignalReport,
     SnapshotStatus,
     SnapshotTableProgress,
     Status,
     TableCounters,
     TableStatus,
+    Verification,
 )
 
 HOUR = tuple(1_800_000_000.0 + 10 * n for n in range(360))
@@ -73,8 +76,11 @@ def failing() -> Shown:
     tables = [TableStatus(name=f"sales.t{n:04}", state="REPLICATING", lag_seconds=0.5) for n in range(4998)]
     tables += [TableStatus(name="sales.orders", state="STOPPED", fault=fault)]
     reading = TableStatus(
-        name="sales.lines", state="SNAPSHOTTING", lag_seconds=2.5, counters=TableCounters(snapshot_rows=70)
-    )
+        name="sales.lines", state="SNAPSHOTTING", lag_seconds=2.5, counters=TableCounters(snapshot_rows=70),
+        verified=Verification(
+            snapshot="verify-1", at=HOUR[5], record=7, compared=ComparedRows(rows=500, undecided=3)
+        ),
+    )  # fmt: skip
     progress = SnapshotTableProgress(name="sales.lines", chunks_done=7, rows_done=70, rows_estimated=160)
     snapshot = SnapshotStatus(
         id="initial-1", reason="initial", state="Running", tables_total=1, rows_done=70, rows_estimated=160,
@@ -84,6 +90,10 @@ def failing() -> Shown:
         name="sales", state="Failing", message="1 of 5000 tables fail", started_at=1, updated_at=HOUR[-1],
         tables=(*tables, reading), tables_total=5000, tables_replicating=4998, tables_failing=1,
         snapshots=(snapshot,),
+        signals=(
+            SignalReport(sequence=1, id="s-1", type="execute-snapshot", state="Done", received=HOUR[0]),
+            SignalReport(sequence=2, id="s-2", type="log", state="Ignored", received=HOUR[1], message="no such signal"),
+        ),
         objective=ObjectiveStatus(within_seconds=5, percent=99, met_percent=97.5, remaining=-1.5),
         capture=CaptureStatus(
             alive=True, lag_seconds=0.4, record=812, position="0/16B3748", rows_per_second=1200, retained_bytes=3 << 30
@@ -193,6 +203,10 @@ def test_one_replicator_with_five_thousand_tables(look: Look, documents: Console
     tables = page.get_by_role("region", name="of 5,000 tables")
     expect(tables.locator("tbody tr").nth(0)).to_contain_text("Fix: Set as: {price: text}.")
     expect(tables.locator("tbody tr")).to_have_count(100)
+    signals = page.get_by_role("region", name="2 signals, the newest first").locator("tbody tr")
+    expect(signals.nth(0)).to_contain_text("s-2")
+    expect(signals.nth(0)).to_contain_text("no such signal")
+    expect(tables.locator("tbody tr").nth(1)).to_contain_text("3 rows undecided")
     assert look.obstacles() == []
     look.picture("replicator")
     page.get_by_label("State").select_option("SNAPSHOTTING")
@@ -207,6 +221,13 @@ def test_one_replicator_with_five_thousand_tables(look: Look, documents: Console
     expect(dialog.get_by_role("button", name="Carry out")).to_be_disabled()
     assert look.obstacles() == []
     look.picture("action")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Verify …").click()
+    dialog.get_by_label("Tables").fill("orders")
+    dialog.get_by_label("Tables").press("Tab")
+    expect(dialog).to_contain_text("write schema.table")  # as the command says it
+    assert all("422" in text for text in look.wrong)
+    look.wrong.clear()
 
 
 def test_one_table_has_a_map_of_its_chunks(chromium: Browser, documents: Console) -> None:
@@ -236,6 +257,23 @@ def test_the_set_up_shows_what_doctor_says_and_the_tables_for_the_manifest(look:
     expect(page.locator("#manifest")).to_contain_text('- "hr.staff"')
     page.get_by_label("copy hr.staff").uncheck()
     expect(page.locator("#manifest")).not_to_contain_text("hr.staff")
+    assert look.obstacles() == []
+
+
+@pytest.mark.parametrize("path", ["setup", "r/hr/setup", "r/r001", "r/sales/t/sales.lines"])
+def test_every_control_of_a_view_is_reached_by_the_tab_key(look: Look, documents: Console, path: str) -> None:
+    opened(look, documents, path)
+    expect(look.page.locator("main h1")).not_to_have_text("Fleet")
+    expect(look.page.locator("main button:not([disabled])").first).to_be_visible()
+    look.page.wait_for_load_state("networkidle")
+    look.page.locator("#skip").focus()
+    controls = look.page.locator("a[href], button:not([disabled]), input, select, [tabindex='0']")
+    wanted = controls.evaluate_all("all => all.map((e, i) => { e.dataset.seen = i; return String(i); })")
+    seen = []
+    for _ in wanted:
+        seen.append(look.page.evaluate("() => document.activeElement.dataset.seen"))
+        look.page.keyboard.press("Tab")
+    assert seen == wanted
     assert look.obstacles() == []
 
 
@@ -273,5 +311,10 @@ def test_a_snapshot_of_a_running_copy_is_asked_for_and_watched(chromium: Browser
             page.get_by_role("link", name="shop").click()
             expect(page.get_by_text("All tables replicate.")).to_be_visible()
             assert look.obstacles() == []
+
+            copy.manifest.write_text(copy.manifest.read_text().replace("host", "hots", 1))
+            page.get_by_role("link", name="Check source and tables (doctor)").click()
+            expect(page.locator("#notice")).to_contain_text("InvalidManifest")
+            expect(page.locator("#notice")).to_contain_text("hots")
             look.close()
-            assert all("503" in text for text in look.wrong)  # cuts: this copy keeps none
+            assert all("503" in text or "422" in text for text in look.wrong)  # cuts: this copy keeps none

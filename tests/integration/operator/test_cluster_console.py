@@ -290,7 +290,6 @@ def test_the_page_takes_a_token_keeps_it_in_memory_and_marks_what_is_not_allowed
         expect(dialog).to_contain_text("kind: Replicator")
         expect(dialog.get_by_role("button", name="Carry out")).to_be_disabled()
         assert look.obstacles() == []
-        look.picture("cluster-action")
         kept = "() => JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href])"
         assert tokens["reader"] not in page.evaluate(kept)
         page.reload()
