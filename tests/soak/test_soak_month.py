@@ -46,6 +46,8 @@ FASTER = 125
 """An hour becomes 29 seconds: five seconds become 0.04."""
 ROWS, KEYS = 5_000, 10
 TENTHS, LOOKS = 10, 5
+OF_OTHERS = "lake", "log"
+"""Folders that are target and change log; the rest of a run's folder is its own."""
 GROWN = 1.3
 """The last tenth may have so many times what the second one has."""
 
@@ -63,6 +65,9 @@ class Measure:
     data_bytes: int
     journal_files: int
     journal_bytes: int
+    run_files: int
+    """Of the run directory: what capture and driver keep beside target and log."""
+    run_bytes: int
     memory: int
     """Bytes, this process."""
     jvm_memory: int
@@ -108,6 +113,7 @@ class Month:
         number = database.commit(*(Change("U", t, key, v) for t in range(1, self.tables + 1) for key in keys))
         while (state := self.copy.turn()).position < number or not self.copy.driver.level(state):
             pass
+        database.log[number - 1] = []  # the source's own memory is not to be measured
         self.reporter.report(state)
 
     def _cpu(self) -> tuple[float, float]:
@@ -121,8 +127,10 @@ class Month:
         logs = [size for path, size in found.items() if log in path.parts]
         data = [size for path, size in found.items() if log not in path.parts]
         journal = sizes(self.copy.folder / "log").values()
+        beside = sizes(self.copy.folder)
+        run = [size for path, size in beside.items() if path.relative_to(self.copy.folder).parts[0] not in OF_OTHERS]
         memory = self.here.memory_info().rss, self.jvm.memory_info().rss
-        return len(logs), sum(logs), len(data), sum(data), len(journal), sum(journal), *memory
+        return len(logs), sum(logs), len(data), sum(data), len(journal), sum(journal), len(run), sum(run), *memory
 
     def _read(self) -> float:
         """Of one table, whose rows must be those of the source."""

@@ -1,11 +1,14 @@
 """The product as a user runs it, with many tables: what a start, a steady stream of small changes and idleness cost.
 
     PYTHONPATH=tools python -m bench.product [--tables 200] [--seconds 60] [--freshness 5s] [--formats delta,iceberg]
+    PYTHONPATH=tools python -m bench.product --tables 1 --rows 100000 --rate 1000 [--freshness 1s]
 
-Each table has ten rows; one of them is updated every second, in a transaction of its own. Counted is the CPU of all of
-the product's processes (driver, JVM, capture, workers), not the source's. The lag of a change is the time from its
-statement to the data file that holds it; the commit follows within milliseconds. Printed beside it is PostgreSQL's own
-logical replication of the same tables under the same writes, and the figures that are kept in `product.json`.
+Each table has ten rows (or `--rows`); one of them is updated every second, in a transaction of its own, or `--rate`
+rows a second in all tables together. Counted is the CPU of all of the product's processes (driver, JVM, capture,
+workers), not the source's. The lag of a change is the time from its statement to the data file that holds it; the
+commit follows within milliseconds. Commits are those of all tables in the time that is measured. Printed beside it is
+PostgreSQL's own logical replication of the same tables under the same writes, and the figures that are kept in
+`product.json`.
 """
 
 import argparse
@@ -29,43 +32,45 @@ from tailrace.cli.client import DriverClient
 from tailrace.contract.resources import Replicator
 from tailrace.driver.process.run_dir import NotRunning, RunFolder
 
-from .measure import Watch, cpu_seconds, machine, until
+from .measure import Watch, cpu_seconds, cpu_times, machine, until
 
 KEPT = Path(__file__).with_name("product.json")
 """Figures of earlier states by what was measured: `[cores, lag p95 in seconds, seconds until all replicate, CPU s]`."""
-ROWS, IDLE, SETTLED = 10, 20.0, 10.0
-"""Rows a table; seconds that idleness is measured, and those before."""
+IDLE, SETTLED = 20.0, 10.0
+"""Seconds that idleness is measured, and those before."""
 
 
 def names(tables: int) -> list[str]:
     return [f"t{number:04}" for number in range(tables)]
 
 
-def create(server: PostgresServer, tables: int) -> None:
+def create(server: PostgresServer, tables: int, rows: int) -> None:
     server.execute("CREATE SCHEMA many")
     made = "CREATE TABLE many.{t} (id int PRIMARY KEY, n int, at timestamptz)"
     for name in names(tables):
         server.execute(
-            f"{made.format(t=name)}; INSERT INTO many.{name} SELECT g, 0, now() FROM generate_series(1, {ROWS}) g"
+            f"{made.format(t=name)}; INSERT INTO many.{name} SELECT g, 0, now() FROM generate_series(1, {rows}) g"
         )
 
 
-def write(server: PostgresServer, tables: int, ending: threading.Event) -> None:
-    """A row a second in each table, in an even flow."""
+def write(server: PostgresServer, options: argparse.Namespace, ending: threading.Event) -> None:
+    """So many rows a second, each in the next table, in an even flow."""
+    tables, rate = options.tables, options.rate or options.tables
     with server.connect() as connection:
         begun = time.monotonic()
         for number in range(10**9):
-            if ending.wait(max(0.0, begun + number / tables - time.monotonic())):
+            if ending.wait(max(0.0, begun + number / rate - time.monotonic())):
                 return
             name = f"t{number % tables:04}"
-            change = f"UPDATE many.{name} SET n = n + 1, at = clock_timestamp() WHERE id = {random.randint(1, ROWS)}"
+            key = random.randint(1, options.rows)
+            change = f"UPDATE many.{name} SET n = n + 1, at = clock_timestamp() WHERE id = {key}"
             connection.execute(change.encode())
 
 
 @contextmanager
-def writing(server: PostgresServer, tables: int) -> Iterator[None]:
+def writing(server: PostgresServer, options: argparse.Namespace) -> Iterator[None]:
     ending = threading.Event()
-    thread = threading.Thread(target=write, args=(server, tables, ending))
+    thread = threading.Thread(target=write, args=(server, options, ending))
     thread.start()
     try:
         yield
@@ -94,6 +99,22 @@ def running(server: PostgresServer, folder: Path, format: str, freshness: str) -
     finally:
         process.terminate()
         process.wait(120)
+
+
+def parts(pid: int) -> dict[str, float]:
+    """CPU seconds of the driver, the JVM, capture, and all others, so far."""
+    found = dict.fromkeys(("driver", "JVM", "capture", "workers"), 0.0)
+    for process, (own, ended) in cpu_times(pid).items():
+        command = " ".join(process.cmdline())
+        of = "capture" if "tailrace.capture" in command else "JVM" if "java" in command.split(" ")[0] else "workers"
+        found["driver" if process.pid == pid else of] += own if process.pid == pid else own + ended
+    return found
+
+
+def commits(lake: Path, since: float, to: float) -> int:
+    """Of all tables in that time."""
+    files = [*lake.rglob("_delta_log/*.json"), *lake.rglob("metadata/*.metadata.json")]
+    return sum(since <= path.stat().st_mtime <= to for path in files)
 
 
 def all_replicate(folder: RunFolder, tables: int) -> bool:
@@ -125,27 +146,27 @@ def tailrace(server: PostgresServer, folder: Path, format: str, options: argpars
     with running(server, folder, format, options.freshness) as (pid, run):
         until(lambda: all_replicate(run, options.tables), "all tables replicate", 600, 0.5)
         started, start_cpu = time.monotonic() - begun, cpu_seconds(pid)
-        with writing(server, options.tables):
+        with writing(server, options):
             time.sleep(SETTLED)
-            since = time.time()
+            since, before = time.time(), parts(pid)
             with Watch([pid]) as busy:
                 time.sleep(options.seconds)
-            to, cores = time.time(), busy.cpu / busy.wall
+            to, cores, after = time.time(), busy.cpu / busy.wall, parts(pid)
+            made = commits(folder / "lake", since, to)
             time.sleep(SETTLED)
         late = lags(folder / "lake", since, to)
         time.sleep(SETTLED)
         with Watch([pid]) as quiet:
             time.sleep(IDLE)
         idle = quiet.cpu / quiet.wall
-    expected = options.seconds * options.tables
+    expected = options.seconds * (options.rate or options.tables)
     assert len(late) > 0.8 * expected, f"{len(late)} of {expected} changes were found in the lake"
     p50, p95 = late[len(late) // 2], late[len(late) * 95 // 100]
     earlier = json.loads(KEPT.read_text()).get(f"{format} {options.tables} {options.freshness}")
     ratio = f"{cores / earlier[0]:.2f} of {earlier[0]}" if earlier else ""
-    print(
-        f"| {format} | {started:.1f} | {start_cpu:.1f} | {cores:.2f} | {p50:.1f} | {p95:.1f} | {idle:.3f} | {ratio} |",
-        flush=True,
-    )
+    shares = ", ".join(f"{after[name] / busy.wall - before[name] / busy.wall:.2f}" for name in after)
+    figures = f"{started:.1f} | {start_cpu:.1f} | {cores:.2f} | {shares} | {made / busy.wall:.1f}"
+    print(f"| {format} | {figures} | {p50:.1f} | {p95:.1f} | {idle:.3f} | {ratio} |", flush=True)
     return cores, p95, started, start_cpu
 
 
@@ -162,34 +183,40 @@ def neighbour(server: PostgresServer, options: argparse.Namespace) -> None:
         query = "SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'"
         until(lambda: other.execute(query) == [(0,)], "all tables are copied", 600)
         started, start_cpu = time.monotonic() - begun, cpu_seconds(other.pid) - before
-        with writing(server, options.tables):
+        with writing(server, options):
             time.sleep(SETTLED)
             with Watch([other.pid]) as busy:
                 time.sleep(options.seconds)
             cores = busy.cpu / busy.wall
         other.execute("DROP SUBSCRIPTION neighbour")
-        print(f"| PostgreSQL's own | {started:.1f} | {start_cpu:.1f} | {cores:.2f} | | | | |", flush=True)
+        print(f"| PostgreSQL's own | {started:.1f} | {start_cpu:.1f} | {cores:.2f} | | | | | | |", flush=True)
 
 
-HEADER = "| target | s until all replicate | CPU s | cores | lag p50 s | p95 s | idle cores | cores, ratio to earlier |"
+HEADER = (
+    "| target | s until all replicate | CPU s | cores | driver, JVM, capture, workers | commits a second |"
+    " lag p50 s | p95 s | idle cores | cores, ratio to earlier |"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bench.product", description=__doc__)
     parser.add_argument("--tables", type=int, default=200)
+    parser.add_argument("--rows", type=int, default=10, help="of each table")
+    parser.add_argument("--rate", type=int, help="rows a second in all tables together; default: one in each")
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--freshness", default="5s")
     parser.add_argument("--formats", default="delta,iceberg")
     options = parser.parse_args(arguments)
-    print(f"{machine()}\n{options.tables} tables, a row a second in each, freshness {options.freshness}\n\n{HEADER}")
-    print("|---|" + "---:|" * 7)
+    work = f"{options.rate} rows a second in all" if options.rate else "a row a second in each"
+    print(f"{machine()}\n{options.tables} tables, {work}, freshness {options.freshness}\n\n{HEADER}")
+    print("|---|" + "---:|" * 9)
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as place:
         for format in options.formats.split(","):
             with PostgresServer(18) as server:
-                create(server, options.tables)
+                create(server, options.tables, options.rows)
                 tailrace(server, Path(place) / format, format, options)
         with PostgresServer(18) as server:
-            create(server, options.tables)
+            create(server, options.tables, options.rows)
             neighbour(server, options)
 
 

@@ -56,6 +56,8 @@ class Timing:
     read_seconds: float = 0.05
     step: float = 0.1
     """Longest wait of a step."""
+    gather: float = 0.005
+    """From a message to the next read: a step costs as much as the messages of many small transactions."""
 
     def between_looks(self, took: float) -> float:
         """Seconds. With thousands of tables or partitions a look costs the source so much that looks become rarer."""
@@ -106,7 +108,8 @@ class Capture:
 
     def _turn(self) -> None:
         stream = self._stream
-        readable(stream.fileno(), self._inbox.fileno(), seconds=0 if self._behind else self._wait())
+        if not self._behind and readable(stream.fileno(), self._inbox.fileno(), seconds=self._wait()):
+            readable(self._inbox.fileno(), seconds=self._timing.gather)
         self._behind = not stream.read(self._timing.read_bytes, self._timing.read_seconds)
         for item in self._inbox.take():
             self._requests.serve(item)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from tailrace.changelog.records.terms import Position
 from tailrace.sources.log.blocks import BlockBuilder
-from tailrace.sources.postgresql.log import pgoutput
+from tailrace.sources.postgresql.log import fast_path, pgoutput
 from tailrace.sources.postgresql.log.blocks import MessageBlock
 from tailrace.sources.postgresql.log.spill import Spill, StreamedTransaction
 
@@ -134,6 +134,32 @@ class Assembler:
         self.markers: list[bytes] = []
         """Contents of our own transactional messages whose transaction is finished; the reader takes them away."""
         self._open_markers: list[bytes] = []
+
+    def feed_many(self, messages: list[bytes]) -> None:
+        """Does the work of `feed` for each, at a lower cost."""
+        at = 0
+        for run in fast_path.runs(messages):
+            self._feed_each(messages[at : run.first])
+            if not self._take(run):
+                self._feed_each(messages[run.first : run.behind])
+            at = run.behind
+        self._feed_each(messages[at:])
+
+    def _feed_each(self, messages: list[bytes]) -> None:
+        for message in messages:
+            self.feed(message)
+
+    def _take(self, run: fast_path.Run) -> bool:
+        """Whole transactions, if none is open, and the block has room for their rows."""
+        builder, before = self.builder, len(self.builder.block.items)
+        if self._mode is not Mode.IDLE or builder.divided or self._open_markers or self._relations.crowded:
+            return False
+        if not builder.block.extend(run.rows, builder.limit):
+            return False
+        builder.block.marks += run.marks(before, self._extend_xid)
+        builder.close()
+        self.position = max(self.position, Position(run.end_lsn))
+        return True
 
     def feed(self, message: bytes) -> None:
         kind = message[0]

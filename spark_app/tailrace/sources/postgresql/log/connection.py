@@ -81,13 +81,18 @@ class LogConnection:
         return self._pgconn.socket
 
     def read(
-        self, data: Callable[[bytes], None], keepalive: Callable[[Position], None], max_bytes: int, max_seconds: float
+        self,
+        data: Callable[[list[bytes]], None],
+        keepalive: Callable[[Position], None],
+        max_bytes: int,
+        max_seconds: float,
     ) -> bool:
-        """Hand over what is there, at most so much: `data` gets each payload, `keepalive` the server's sent
+        """Hand over what is there, at most so much, in order: `data` gets payloads, `keepalive` the server's sent
         position. True: the server has nothing more to send right now."""
         # In local variables: this runs once per message, and so does nothing else in here.
         count = size = 0
         ended = False
+        payloads: list[bytes] = []
         get = self._pgconn.get_copy_data
         deadline = time.monotonic() + max_seconds
         while True:
@@ -99,8 +104,10 @@ class LogConnection:
                 count += 1
                 size += length
                 if view[0] == DATA:
-                    data(bytes(view[DATA_HEADER:]))
+                    payloads.append(bytes(view[DATA_HEADER:]))
                 else:
+                    data(payloads)
+                    payloads = []
                     self._keepalive(bytes(view), keepalive)
                 if size >= max_bytes or (count & 1023 == 0 and time.monotonic() > deadline):
                     break
@@ -109,7 +116,9 @@ class LogConnection:
                     ended = True
                     break
             else:
+                data(payloads)
                 self._ended()
+        data(payloads)
         now = time.monotonic()
         if count:
             self._heard = now

@@ -88,7 +88,7 @@ class PgStream(LogStream[LogConnection]):
 
     def read(self, most_bytes: int, most_seconds: float) -> bool:
         assembler = self._assembler
-        ended = self._connected.read(assembler.feed, assembler.observe, most_bytes, most_seconds)
+        ended = self._connected.read(assembler.feed_many, assembler.observe, most_bytes, most_seconds)
         if not self.in_transaction:
             self._act_on_markers()
         return ended

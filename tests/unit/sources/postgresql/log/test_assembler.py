@@ -130,8 +130,12 @@ def test_it_agrees_with_a_naive_interpreter_whatever_the_limits(seed: int, limit
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("tailrace.sources.postgresql.log.spill.MEMORY_LIMIT", in_memory)
         assembler = Assembler(sink, Spill(Path(folder) / "spill"), lambda xid: xid, limit)
-        for message in script.messages:
-            assembler.feed(message)
+        rest = script.messages
+        while rest:
+            # As a read brings them: some are taken as runs of whole transactions, some one by one.
+            many = chance.choice([1, 2, 5, len(rest)])
+            assembler.feed_many(rest[:many])
+            rest = rest[many:]
             if chance.random() < 0.05:
                 assembler.builder.cut()
         assembler.builder.cut()
@@ -169,13 +173,15 @@ def test_spilled_files_go_when_their_transaction_is_decided(tmp_path: Path) -> N
         [pg.STREAM_STOP],
         [pg.begin(1), pg.stream_commit(1, 50)],
         [pg.begin(1), b"Q"],
+        [pg.begin(1), row(1), pg.commit(50)[:-1]],
+        [pg.begin(1)[:-1], row(1), pg.commit(50)],
+        [pg.begin(1), row(1), pg.commit(50), row(2)],
     ],
 )
 def test_an_unknown_or_misplaced_message_stops_capture(messages: list[bytes], tmp_path: Path) -> None:
     assembler = Assembler(Collect(), Spill(tmp_path / "spill"), lambda xid: xid, 1000)
     with pytest.raises(SourceRefused, match="replication stream"):
-        for message in messages:
-            assembler.feed(message)
+        assembler.feed_many(messages)
 
 
 def test_a_position_seen_inside_a_transaction_does_not_count(tmp_path: Path) -> None:
