@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
@@ -105,14 +106,17 @@ def parts(pid: int) -> dict[str, float]:
     """CPU seconds of the driver, the JVM, capture, and all others, so far."""
     found = dict.fromkeys(("driver", "JVM", "capture", "workers"), 0.0)
     for process, (own, ended) in cpu_times(pid).items():
-        command = " ".join(process.cmdline())
+        try:
+            command = " ".join(process.cmdline())
+        except psutil.NoSuchProcess:
+            continue  # it has just ended
         of = "capture" if "tailrace.capture" in command else "JVM" if "java" in command.split(" ")[0] else "workers"
         found["driver" if process.pid == pid else of] += own if process.pid == pid else own + ended
     return found
 
 
 def commits(lake: Path, since: float, to: float) -> int:
-    """Of all tables in that time."""
+    """The number of all tables' commits in that time."""
     files = [*lake.rglob("_delta_log/*.json"), *lake.rglob("metadata/*.metadata.json")]
     return sum(since <= path.stat().st_mtime <= to for path in files)
 

@@ -57,7 +57,7 @@ class Timing:
     step: float = 0.1
     """Longest wait of a step."""
     gather: float = 0.005
-    """From a message to the next read: a step costs as much as the messages of many small transactions."""
+    """Seconds from a message to the next read: a step costs as much as the messages of many small transactions."""
 
     def between_looks(self, took: float) -> float:
         """Seconds. With thousands of tables or partitions a look costs the source so much that looks become rarer."""

@@ -27,6 +27,7 @@ from tailrace.targets.lake.engine.soft_delete import build_marked
 from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.compact import CompactionLimits, compact
 from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.lake.files.locate import forget
 from tailrace.targets.lake.kept import HISTORY_SECONDS, KeptChunks
 from tailrace.targets.lake.look import Compare, LakeLook
 from tailrace.targets.lake.model import FileTable, FormatTable, TableCommit, always
@@ -113,7 +114,14 @@ class LakeTable:
         self._table.commit(change)
         # Dying here loses nothing: the applied state moved with the data; status and retention hear of it next time.
         seam("apply.after-commit")
+        self._forget_dead(change)
         return change.applied
+
+    def _forget_dead(self, change: TableCommit) -> None:
+        """A file whose last row was marked has left the table."""
+        if change.marks:
+            live = {file.path for file in self._table.files()}
+            forget([path for path in change.marks if path not in live])
 
     def chunk_writer(self, schema: TableSchema) -> LakeChunkWriter:
         return LakeChunkWriter(self._layout(schema), self._table.location, self._lake)

@@ -6,7 +6,7 @@ absolute URIs. A chunk file that has gone missing shows as `tailrace.storage.sto
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -60,6 +60,13 @@ class FooterCache:
             self._size += footer.serialized_size
             while self._size > self._limit:
                 self._size -= self._footers.popitem(last=False)[1].serialized_size
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """A table no longer has these files."""
+        with self._lock:
+            for path in paths:
+                if (footer := self._footers.pop(path, None)) is not None:
+                    self._size -= footer.serialized_size
 
 
 FOOTERS = FooterCache()

@@ -15,6 +15,7 @@ from tailrace.changelog.parquet_batches import batch_rows
 from tailrace.seams import seam
 from tailrace.targets.lake.files.access import FileAccess, parquet
 from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.lake.files.locate import forget
 from tailrace.targets.lake.files.write import FILE_BYTES, write_physical
 from tailrace.targets.lake.kept import NO_CHUNKS, KeptChunks
 from tailrace.targets.lake.model import DataFile, FileTable, TableCommit
@@ -72,6 +73,7 @@ def compact(
     new = [written.file for written in write_physical(access, table.location, schema, batches)]
     seam("compact.before-commit")
     table.commit(TableCommit(applied, new, data_change=False, remove=[file.path for file in chosen]))
+    forget([file.path for file in chosen])
     return len(chosen)
 
 

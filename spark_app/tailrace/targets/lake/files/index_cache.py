@@ -2,6 +2,7 @@
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable
 
 from tailrace.targets.lake.files.index import FileIndex, WantedKeys
 from tailrace.targets.lake.files.key_files import KeyFiles
@@ -20,6 +21,8 @@ class IndexCache:
         """Indexes of large files; None: they are in memory, too."""
         self._too_large: OrderedDict[str, None] = OrderedDict()
         self._entries: OrderedDict[str, tuple[FileIndex, int]] = OrderedDict()
+        self._names: dict[str, list[str]] = {}
+        """The entries of each data file: by what it was indexed."""
         self._size = self._pinned = 0
         """Bytes of all entries, and of those of the present pass: these stand behind all others."""
         self._pass = 0
@@ -95,10 +98,30 @@ class IndexCache:
             if path in self._entries or self._pinned + size > self._limit:
                 return index
             while self._size + size > self._limit:
-                oldest, (other, _) = self._entries.popitem(last=False)
-                self._size -= other.size
-                self._unproven.discard(oldest)
+                self._drop(next(iter(self._entries)))
             self._entries[path] = index, self._pass
+            self._names.setdefault(_file_of(path), []).append(path)
             self._size += size
             self._pinned += size
         return index
+
+    def forget(self, files: Iterable[str]) -> None:
+        """A table no longer has these data files. (An older version, which may still be read, is read as if anew.)"""
+        with self._lock:
+            for name in [name for file in files for name in self._names.get(file, ())]:
+                self._drop(name)
+
+    def _drop(self, path: str) -> None:
+        index, used = self._entries.pop(path)
+        self._size -= index.size
+        self._pinned -= index.size if used == self._pass else 0
+        self._unproven.discard(path)
+        names = self._names[_file_of(path)]
+        names.remove(path)
+        if not names:
+            del self._names[_file_of(path)]
+
+
+def _file_of(path: str) -> str:
+    """The data file of an entry, whose name has a line for what it was indexed by, too."""
+    return path.partition("\n")[0]

@@ -24,7 +24,7 @@ from tailrace.errors import RESYNC, TargetChanged
 from tailrace.fold.key_columns import typed
 from tailrace.fold.key_words import canonical
 from tailrace.storage.store import NotFound
-from tailrace.targets.lake.files.access import FileAccess, parquet
+from tailrace.targets.lake.files.access import FOOTERS, FileAccess, parquet
 from tailrace.targets.lake.files.index import NO_ROWS, FileIndex, Matches, WantedKeys, search_once
 from tailrace.targets.lake.files.index_cache import IndexCache
 from tailrace.targets.lake.files.key_files import KeyFiles, identity_of, is_large
@@ -135,6 +135,13 @@ def note_keys(path: str, layout: Layout, keys: Sequence[pa.Array], cache: IndexC
     few = len(keys[0]) <= NOTED and sum(column.nbytes for column in keys) <= cache.most
     if few and cache.admits(len(keys[0]) * _ROW_BYTES):
         cache.note(path + _form(layout), FileIndex.build(keys))
+
+
+def forget(files: Sequence[str]) -> None:
+    """The present version of a table no longer has these data files: what memory holds of them is let go. Of a table
+    that changes all the time they would be most of what is kept."""
+    CACHE.forget(files)
+    FOOTERS.forget(files)
 
 
 def _prove(access: FileAccess, file: DataFile, name: str, cache: IndexCache) -> None:
