@@ -175,7 +175,7 @@ class RandomLog:
             [
                 pa.array([change.seq for change in changes], pa.int64()),
                 pa.array([change.op for change in changes]),
-                pa.array([change.seq for change in changes], pa.timestamp("us", "UTC")),
+                pa.array([self.moment(change.seq) for change in changes], pa.timestamp("us", "UTC")),
                 pa.array(unchanged, pa.list_(pa.int16())),
                 *columns,
             ],
@@ -196,6 +196,10 @@ class RandomLog:
             first_seq=Seq(changes[0].seq), last_seq=Seq(changes[-1].seq), unchanged=any(unchanged),
             moves=any(change.op == "M" for change in changes),
         )  # fmt: skip
+
+    def moment(self, seq: int) -> int:
+        """The time of the commit with this change, microseconds since the Unix epoch."""
+        return seq
 
     def _truncate(self) -> None:
         self._add("T", None)

@@ -290,6 +290,7 @@ class ScriptedStream:
 
     def _changes(self, numbers: Sequence[int]) -> api.Changes:
         seq, now = self.context.sink.next_seq, int(time.time() * 1e6)
+        self.source.database.times.update(dict.fromkeys(numbers, now))
         rows: dict[int, list[dict[str, object]]] = {}
         events: list[Event] = []
         firsts: dict[int, int] = {}

@@ -87,6 +87,8 @@ class Database:
     """Tables of which the catalog shows, at the next look, that their rows must be read again."""
     numbered: bool = False
     """Tables have a third column, `n`."""
+    times: dict[int, int] = field(default_factory=dict)
+    """The time of each transaction that was read, as the reader has told it: microseconds since the Unix epoch."""
     bells: set[int] = field(default_factory=set)
     """Event counters that rise with every commit: who waits for the log reads them."""
 

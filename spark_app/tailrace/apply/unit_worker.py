@@ -22,6 +22,7 @@ from tailrace.batch.history import require_history, stored_slice
 from tailrace.batch.limits import BatchLimits, batch_end
 from tailrace.batch.slice import TableSlice, cut
 from tailrace.batch.soft_delete import ends_before
+from tailrace.batch.versions import version_ends
 from tailrace.changelog import cuts
 from tailrace.changelog.history import stored
 from tailrace.changelog.logged import LoggedCut, place_of
@@ -263,7 +264,7 @@ class UnitWorker:
         held = (copy.applied.applied_record for copy, _ in present if copy.applied is not None)
         last = min(min((record for record in held if record > lowest), default=through), through)
         made = [cut.record for cut in state.cuts.values()]
-        made += [record for table, _ in covered for record in ends_before(table)]
+        made += [record for table, _ in covered for record in (*ends_before(table), *version_ends(table))]
         return batch_end([(table, record) for table, record in covered if record < last], last, self._limits, made)
 
     def _publish(self, state: LogState, present: Sequence[Present], whole: Sequence[Present]) -> None:

@@ -1,7 +1,8 @@
 """The columns that a copy has beside the source's (`options[].history`). Pure.
 
 To a target a copy with `Changes` is a table without a key that has more columns than the source's, one with
-`SoftDelete` a table with the source's key and more columns: `stored`. Everything between the source and the worker of
+`SoftDelete` or `Versions` a table with the source's key and more columns: `stored`. With `Versions` a key has many
+rows, one of which, at most, is open. Everything between the source and the worker of
 the unit knows the source's table alone.
 """
 
@@ -25,13 +26,20 @@ MARKS = (
     Column(name=DELETED_AT, id=-6, source_type="timestamp with time zone", type="timestamptz"),
 )
 """The columns behind the source's of a table whose deleted rows stay, marked."""
+VALID_FROM, VALID_TO, IS_CURRENT = "_valid_from", "_valid_to", "_is_current"
+VALIDITY = (
+    Column(name=VALID_FROM, id=-7, source_type="timestamp with time zone", type="timestamptz"),
+    Column(name=VALID_TO, id=-8, source_type="timestamp with time zone", type="timestamptz"),
+    Column(name=IS_CURRENT, id=-9, source_type="boolean", type="bool"),
+)
+"""The columns behind the source's of a table all of whose versions stay."""
 
 
 def added(schema: TableSchema) -> tuple[Column, ...]:
     """The columns that the copy has beside the source's."""
     if schema.history is None:
         return ()
-    return MARKS if schema.history == "SoftDelete" else ADDED
+    return {"SoftDelete": MARKS, "Versions": VALIDITY}.get(schema.history, ADDED)
 
 
 def stored(schema: TableSchema) -> TableSchema:
@@ -41,8 +49,8 @@ def stored(schema: TableSchema) -> TableSchema:
 
 @lru_cache(maxsize=1024)
 def _stored(schema: TableSchema) -> TableSchema:
-    if schema.history == "SoftDelete":
-        return schema.model_copy(update={"columns": (*schema.columns, *MARKS)})
+    if schema.history != "Changes":
+        return schema.model_copy(update={"columns": (*schema.columns, *added(schema))})
     columns = [column.model_copy(update={"key": None, "nullable": True}) for column in schema.columns]
     return schema.model_copy(update={"columns": (*columns, *ADDED), "keyless": True})
 
@@ -94,6 +102,11 @@ def is_stored(schema: TableSchema) -> bool:
 def is_marked(schema: TableSchema) -> bool:
     """True of the form, in the target, of a table whose deleted rows stay, marked."""
     return schema.history == "SoftDelete" and is_stored(schema)
+
+
+def is_versioned(schema: TableSchema) -> bool:
+    """True of the form, in the target, of a table all of whose versions stay."""
+    return schema.history == "Versions" and is_stored(schema)
 
 
 def logged(schema: TableSchema) -> TableSchema:

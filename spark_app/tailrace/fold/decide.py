@@ -5,7 +5,7 @@ slow ones) are worked by the plain rule (`fold.moved_keys`). Rows underneath the
 keys have one, and, of the slow keys alone, their values.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -61,6 +61,10 @@ class Folded:
     """The tables that `rows` points into: the log's rows, then those that were read for the slow keys."""
     overruled: Mask
     """True, by row of `ChunkKeys`, for a chunk's row that another chunk, a later change or a TRUNCATE overrules."""
+    slow: Mask
+    """True, by key number, if the key was worked by the plain rule."""
+    under: Mapping[int, int]
+    """The pool rows of the target's own rows of the slow keys, by key number."""
 
 
 def decide(work: FoldInput, numbered: NumberedKeys, base: BaseRows, chunks: ChunkRows) -> Folded:
@@ -69,7 +73,7 @@ def decide(work: FoldInput, numbered: NumberedKeys, base: BaseRows, chunks: Chun
     plain = newest(KeyedRows(numbered.key, changes.op, changes.unchanged, len(work.names)), counts)
     slow = _slow_keys(work, numbered, plain)
     rows, holes = _plain_rows(numbered, plain, slow, _has_base(numbered, base))
-    pool = _Pool(changes.rows)
+    pool, under = _Pool(changes.rows), Underneath({}, {})
     if slow.any():
         under = Underneath(_of_target(pool, slow, base), _of_chunks(work, pool, numbered, slow, chunks))
         solved = apply_rule(work, numbered, slow, under)
@@ -79,7 +83,7 @@ def decide(work: FoldInput, numbered: NumberedKeys, base: BaseRows, chunks: Chun
         rows = OutputRows(np.concatenate([rows.key, held]), values)
         holes[slow] = False
         holes[np.fromiter(solved.holes, np.int64, len(solved.holes))] = True
-    return Folded(rows, holes, pool.tables, _overruled(numbered, slow))
+    return Folded(rows, holes, pool.tables, _overruled(numbered, slow), slow, under.target)
 
 
 class _Pool:

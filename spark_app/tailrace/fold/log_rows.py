@@ -12,7 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.changelog.history import DELETED, DELETED_AT, MARKS, is_marked
+from tailrace.changelog.history import (
+    DELETED,
+    DELETED_AT,
+    IS_CURRENT,
+    MARKS,
+    VALID_FROM,
+    VALID_TO,
+    VALIDITY,
+    is_marked,
+    is_versioned,
+)
 from tailrace.changelog.paths import is_bundle
 from tailrace.changelog.records import Segment
 from tailrace.changelog.records.terms import Seq, TableSchema
@@ -21,7 +31,7 @@ from tailrace.changelog.types import arrow_type
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Columns, Ints, Mask, cast, flat, joined, typed, words
 
-_MARK_NAMES = {column.id: column.name for column in MARKS}
+_MARK_NAMES = {column.id: column.name for column in (*MARKS, *VALIDITY)}
 
 JOINED = 256
 """Segments that are read as one at most; each has a few kilobytes."""
@@ -88,7 +98,7 @@ def segment_rows(
         version, keys = work.slice.versions[segment.schema_version], key_names(work, segment)
         wanted = ["_seq", "_op", *more, *(["_unchanged"] if unchanged and segment.unchanged else []), *keys]
         wanted += [c.name for c in version.columns if columns and c.id > 0 and c.name not in keys]
-        wanted += [COMMIT_TS] if columns and is_marked(version) else []
+        wanted += [COMMIT_TS] if columns and (is_marked(version) or is_versioned(version)) else []
         tables = (rows for one in alike for rows in segment_batches(work.log, one, wanted))
         for rows in tables if len(alike) == 1 else (pa.concat_tables(tables).combine_chunks(),):
             block = SegmentRows.of(work, segment, rows)
@@ -201,7 +211,7 @@ def promoted(work: FoldInput, kept: list[SegmentRows]) -> RowChanges:
 
 def _column(block: SegmentRows, work: FoldInput, column_id: int) -> pa.ChunkedArray:
     """The column by its identity: it may have had another name, or not have been there."""
-    if column_id in _MARK_NAMES and is_marked(work.slice.schema):
+    if column_id in _MARK_NAMES:
         return _marks(block, _MARK_NAMES[column_id])
     kind = next(work.types[c.name] for c in work.slice.schema.columns if c.id == column_id)
     version = work.slice.versions[block.segment.schema_version]
@@ -211,7 +221,13 @@ def _column(block: SegmentRows, work: FoldInput, column_id: int) -> pa.ChunkedAr
 
 
 def _marks(block: SegmentRows, name: str) -> pa.ChunkedArray:
-    """The values of a column that says of each row whether, and when, it was deleted."""
+    """The values of a column that says of each row whether, and when, it was deleted; or since when it is valid."""
+    if name == VALID_FROM:
+        return pa.chunked_array([flat(block.table[COMMIT_TS]).cast(arrow_type("timestamptz"))])
+    if name == IS_CURRENT:
+        return pa.chunked_array([pa.array(np.ones(len(block.seq), np.bool_))])
+    if name == VALID_TO:
+        return pa.chunked_array([pa.nulls(len(block.seq), arrow_type("timestamptz"))])
     deleted = np.equal(block.op, DELETE)
     if name == DELETED:
         return pa.chunked_array([pa.array(deleted)])
@@ -222,9 +238,9 @@ def _marks(block: SegmentRows, name: str) -> pa.ChunkedArray:
 
 def _unchanged(block: SegmentRows, work: FoldInput, column_id: int) -> Mask:
     """Rows that do not carry the column; an update from before the column was added says nothing about it."""
+    if column_id in _MARK_NAMES:
+        return np.zeros(len(block.seq), np.bool_)
     if is_marked(work.slice.schema):
-        if column_id < 0:
-            return np.zeros(len(block.seq), np.bool_)
         keys = work.slice.schema.key_columns
         if len(keys) == len(work.slice.schema.columns) - len(MARKS) or all(c.id != column_id for c in keys):
             return _not_carried(block, work, column_id) | np.equal(block.op, DELETE)

@@ -78,7 +78,7 @@ def apply_rule(work: FoldInput, numbered: NumberedKeys, chosen: Mask, under: Und
     """The rule over the chosen keys (by number). Values are pool rows; the result has the rows and the holes."""
     columns = len(work.names)
     rows = np.flatnonzero(chosen[numbered.key])
-    history = [_change(numbered.changes, int(row), int(numbered.key[row]), columns) for row in rows]
+    history = [logged_change(numbered.changes, int(row), int(numbered.key[row]), columns) for row in rows]
     history += [Change(seq, "T") for seq in work.slice.truncates]
     history.sort(key=lambda change: change.seq)
     chunks = [_chunk(work, number, numbered, chosen, under) for number in range(len(work.slice.chunks))]
@@ -92,7 +92,7 @@ def apply_rule(work: FoldInput, numbered: NumberedKeys, chosen: Mask, under: Und
     return ApplyRule[int](columns).apply(target, batch)
 
 
-def _change(changes: RowChanges, row: int, key: int, columns: int) -> Change[int]:
+def logged_change(changes: RowChanges, row: int, key: int, columns: int) -> Change[int]:
     letter: Op = "D" if changes.deletes[row] else chr(changes.op[row])  # type: ignore[assignment]  # only these letters
     if changes.op[row] == DELETE:
         return Change(int(changes.seq[row]), letter, key)

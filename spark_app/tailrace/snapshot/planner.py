@@ -29,6 +29,12 @@ REPAIR_PAUSE = 100
 
 
 STOPPED = "stopped by request"
+_MORE = {
+    "Changes": "a row for each change",
+    "SoftDelete": "rows that its source has deleted",
+    "Versions": "earlier versions of its rows",
+}
+"""What a copy has beside its source's rows, by its history."""
 NAMED = 20
 """Tables that one line of the log names."""
 
@@ -214,11 +220,10 @@ def request_plan(
         # A pattern passes over what cannot be compared.
         compared = [t for t in tables if t.schema.history is None or t.schema.name in body.spec.tables]
         tables = compared or tables
-    kept = next((t.schema for t in tables if t.schema.history is not None), None)
+    kept = next(((t.schema, t.schema.history) for t in tables if t.schema.history is not None), None)
     if kept is not None and body.spec.mode != "Read":
-        more = "a row for each change" if kept.history == "Changes" else "rows that its source has deleted"
         raise InvalidManifest(
-            f"the copy of {kept.name} has {more} (options[].history) and is not compared with its source",
+            f"the copy of {kept[0].name} has {_MORE[kept[1]]} (options[].history) and is not compared with its source",
             "Name only tables with history: Current.",
         )
     if keys is not None:

@@ -64,7 +64,7 @@ def is_none(value: object) -> bool:
     return value is None
 
 
-History = Literal["Changes", "SoftDelete"]
+History = Literal["Changes", "SoftDelete", "Versions"]
 Choice = tuple[str | None, History | None]
 """The row filter and the history of a table."""
 Form = tuple[frozenset[tuple[int, str, str, str | None]], Choice]
@@ -88,7 +88,8 @@ class TableSchema(Closed):
     """No column is a key: a row is all its values, and as many rows are copied as the source has of each. The log has
     an update as `D` of the whole old row and `M` of the whole new one. Absent in the record where it is false."""
     history: History | None = Field(default=None, exclude_if=is_none)
-    """`Changes`: the copy has a row for each change; `SoftDelete`: its deleted rows stay, marked (`changelog.history`).
+    """`Changes`: the copy has a row for each change; `SoftDelete`: its deleted rows stay, marked; `Versions`: all
+    versions of its rows stay (`changelog.history`).
     None: it has the rows as they are; absent in the record then, as in all older ones."""
 
     @property

@@ -5,12 +5,13 @@ what.
 """
 
 import logging
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
-from tailrace.changelog.history import is_marked
+from tailrace.changelog.history import is_marked, is_versioned
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.errors import RESYNC, Fenced, TailraceError, TargetChanged, foreign
@@ -24,6 +25,7 @@ from tailrace.targets.lake.engine.changes import build_changes
 from tailrace.targets.lake.engine.keyless import build_keyless
 from tailrace.targets.lake.engine.part import PartInput
 from tailrace.targets.lake.engine.soft_delete import build_marked
+from tailrace.targets.lake.engine.versions import build_versions
 from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.compact import CompactionLimits, compact
 from tailrace.targets.lake.files.layout import Layout
@@ -214,6 +216,8 @@ class LakeTable:
         files = () if part.clear else tuple(self._table.files())
         work = PartInput(FoldInput(part, layout.types, self._log), layout, self._lake, self._table.location, files)
         try:
+            if is_versioned(part.schema):
+                return build_versions(work, self._spread, time.time())
             if part.schema.history is not None:
                 return build_marked(work, self._spread) if is_marked(part.schema) else build_changes(work)
             return build_keyless(work) if part.schema.keyless else build(work, self._spread)

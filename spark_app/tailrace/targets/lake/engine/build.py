@@ -6,7 +6,7 @@ are worked in the driver or, above bounds of rows and bytes, by Spark tasks (`en
 results.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,17 +18,17 @@ from tailrace.changelog import keys
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import Key
 from tailrace.fold.chunk_keys import read_chunk_keys
-from tailrace.fold.decide import decide
+from tailrace.fold.decide import OutputRows, decide
 from tailrace.fold.fold_input import MovedKeys
-from tailrace.fold.key_columns import flat
+from tailrace.fold.key_columns import Ints, flat
 from tailrace.fold.log_rows import unpacked_size
 from tailrace.fold.moved_keys import find_moved_keys
-from tailrace.fold.numbered import number_keys
+from tailrace.fold.numbered import NumberedKeys, number_keys
 from tailrace.targets.lake.engine.chunk_files import ChunkFiles
 from tailrace.targets.lake.engine.concerned import concerned_rows
 from tailrace.targets.lake.engine.divide import ShuffledKeys
 from tailrace.targets.lake.engine.marks import base_rows, dead_rows, locate_rows
-from tailrace.targets.lake.engine.output import write_rows
+from tailrace.targets.lake.engine.output import Base, write_rows
 from tailrace.targets.lake.engine.part import PartInput, PartResult
 from tailrace.targets.lake.engine.snapshot_end import Candidates, ScannedKeys, find_deletions
 from tailrace.targets.lake.files.index_cache import IndexCache
@@ -125,9 +125,22 @@ def do_part(work: PartInput, part: int, cache: IndexCache = CACHE, divided: Shuf
         source = ScannedKeys(work, part) if divided is None else divided
         gone = find_deletions(work, source, Candidates(numbered.keys(rows.key), numbered.keys(holes)), dead)
         rows, holes, dead = rows.filter(~gone.rows), holes[~gone.holes], gone.dead
+    return write_part(work, numbered, (rows, base, folded.pool), (holes, dead), cache)
+
+
+def write_part(
+    work: PartInput,
+    numbered: NumberedKeys,
+    found: tuple[OutputRows, Sequence[Base], Sequence[pa.Table]],
+    gone: tuple[Ints, Mapping[str, BitMap64]],
+    cache: IndexCache = CACHE,
+) -> PartResult:
+    """Write the rows, in the order of their keys. `found`: them, what is underneath, and the pool; `gone`: the numbers
+    of keys that are withheld, and positions to mark."""
+    (rows, base, pool), (holes, dead) = found, gone
     written = pa.table(numbered.keys(rows.key), names=work.fold.key)
     order = np.asarray(pc.sort_indices(written, sort_keys=[(name, "ascending") for name in written.column_names]))
-    added = write_rows(work, rows.filter(order), base, folded.pool) if len(order) else ()
+    added = write_rows(work, rows.filter(order), base, pool) if len(order) else ()
     if len(added) == 1 and not base:
         note_keys(added[0].path, work.layout, [flat(column).take(pa.array(order)) for column in written.columns], cache)
     return PartResult({p: d for p, d in dead.items() if len(d)}, added, frozenset(keys.keys(numbered.keys(holes))))

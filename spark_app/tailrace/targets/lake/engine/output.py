@@ -48,7 +48,7 @@ class _Output:
     def __init__(self, work: PartInput, rows: OutputRows, pool: Sequence[pa.Table]) -> None:
         self._work, self._rows = work, rows
         self._kinds = [work.layout.fields[name].type for name in work.fold.names]
-        self._pool = [_joined(pool, place, kind) for place, kind in enumerate(self._kinds)]
+        self._pool = [joined_pool(pool, place, kind) for place, kind in enumerate(self._kinds)]
         self._over = rows.over
         size = sum(column.nbytes // max(1, len(column)) for column in self._pool)
         self._step = max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, size)))
@@ -95,7 +95,7 @@ class _Output:
         return cast(self._pool[place].take(rows), self._kinds[place])
 
 
-def _joined(pool: Sequence[pa.Table], place: int, kind: pa.DataType) -> pa.Array:
+def joined_pool(pool: Sequence[pa.Table], place: int, kind: pa.DataType) -> pa.Array:
     """A column of the pool as one array."""
     chunks = [chunk for table in pool for chunk in table.column(place).chunks]
     if sum(chunk.nbytes for chunk in chunks) > WIDE_BYTES:

@@ -119,8 +119,8 @@ def _json_type(logical: str, inner: Sequence[int]) -> str | dict[str, Any]:
 
 
 def identifier(schema: TableSchema) -> tuple[Column, ...]:
-    """The key, where Iceberg can have it as the table's identifier fields."""
-    key = schema.key_columns
+    """The key, where Iceberg can have it as the table's identifier fields: one row has each."""
+    key = () if schema.history == "Versions" else schema.key_columns
     return () if any(column.type in _NO_IDENTIFIER for column in key) else key
 
 

@@ -1,0 +1,282 @@
+"""One batch of a table all of whose versions stay (`batch.versions`), into one commit.
+
+Called by `LakeTable` instead of `engine.build`. Of the rows that are there, the engine sees only the open ones: at most
+one for each key, as of any table. What it ends is marked, and written again with its end. Ended rows are never touched
+again; another program's compaction may put them into one file with open ones.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from tailrace.batch.versions import VersionStage, version_stages
+from tailrace.changelog.history import IS_CURRENT, VALID_FROM, VALID_TO, VALIDITY
+from tailrace.changelog.parquet_batches import BATCH_ROWS
+from tailrace.changelog.records.terms import Key
+from tailrace.fold.chunk_keys import gathered
+from tailrace.fold.decide import OutputRows, decide
+from tailrace.fold.key_columns import Ints, flat, typed
+from tailrace.fold.log_rows import unpacked_size
+from tailrace.fold.moved_keys import find_moved_keys
+from tailrace.fold.newest import FROM_BASE
+from tailrace.fold.numbered import number_keys
+from tailrace.fold.row_digests import digests
+from tailrace.fold.versions import NO_CHANGE, EndedVersions, ended_versions
+from tailrace.targets.lake.engine.build import Spread, build, held_size, merge, parts_for, write_part
+from tailrace.targets.lake.engine.chunk_files import ChunkFiles
+from tailrace.targets.lake.engine.marks import LocatedRows, base_rows, dead_rows, locate_rows
+from tailrace.targets.lake.engine.output import joined_pool
+from tailrace.targets.lake.engine.part import PartInput, PartResult
+from tailrace.targets.lake.files.access import FileAccess, footer_of, parquet
+from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.lake.files.locate import CACHE, locate, read_rows
+from tailrace.targets.lake.files.write import write_files
+from tailrace.targets.lake.model import DataFile, NewFile, TableCommit
+
+TIME = pa.timestamp("us", "UTC")
+KEPT_FILES = 4096
+"""Files whose ended rows are remembered: a number for each run of them."""
+
+
+def build_versions(work: PartInput, spread: Spread | None, now: float) -> TableCommit:
+    """`work`: of a slice that `stored_slice` has made. `now`: seconds since the Unix epoch; what a reading no longer
+    finds ends then, since the log does not say when it went."""
+    part, holes = work.slice, work.slice.applied.holes
+    ended = {file.path: ended_rows(work.lake, file, work.layout) for file in work.files}
+    first = {file.path: replace(file, dead=file.dead | ended[file.path]) for file in work.files}
+    joint = _Joint({path: file for path, file in first.items() if len(file.dead) < file.rows})
+    for stage in version_stages(part):
+        holes = _stage(joint, work, stage.over(holes), spread, round(now * 1_000_000))
+    return TableCommit(
+        part.applied_after(holes),
+        [
+            *(NewFile(file.path, file.rows, file.size, file.dead)
+              for path, file in joint.files.items() if path not in first and len(file.dead) < file.rows),
+            *joint.ended,
+        ],
+        {path: joint.files[path].dead - ended[path] for path, file in first.items()
+         if path in joint.files and joint.files[path].dead != file.dead},
+        evolve=part.evolve,
+        before=part.before,
+    )  # fmt: skip
+
+
+@dataclass
+class _Joint:
+    """The files that the table would have."""
+
+    files: dict[str, DataFile]
+    """Those with open rows; all others of their rows count as dead."""
+    ended: list[NewFile] = field(default_factory=list)
+
+    def add(self, commit: TableCommit) -> None:
+        for path, dead in commit.marks.items():
+            self.files[path] = replace(self.files[path], dead=dead)
+        for new in commit.add:
+            self.files[new.path] = DataFile(new.path, new.rows, new.size, new.dead)
+
+    def end(self, work: PartInput, rows: Iterable[pa.Table]) -> None:
+        """Write rows that have an end."""
+        self.ended += [new.file for new in write_files(work.lake, work.location, work.layout, rows)]
+
+
+def _stage(joint: _Joint, work: PartInput, stage: VersionStage, spread: Spread | None, now: int) -> frozenset[Key]:
+    """Bring the files forward; returns the holes that are left."""
+    own = replace(work, fold=replace(work.fold, slice=stage.slice), files=tuple(joint.files.values()))
+    if stage.reads:
+        return _read(joint, own, spread, now)
+    holes = _changed(joint, own)
+    if not stage.truncated:
+        return holes
+    for path, file in list(joint.files.items()):
+        open_rows = np.array(sorted(BitMap64(range(file.rows)) - file.dead), np.int64)
+        at = now if stage.truncated_at is None else stage.truncated_at
+        joint.end(own, (_ended(rows, np.full(rows.num_rows, at)) for rows in _whole(own, path, open_rows)))
+        joint.files[path] = replace(file, dead=BitMap64(range(file.rows)))
+    return frozenset()
+
+
+def _changed(joint: _Joint, work: PartInput) -> frozenset[Key]:
+    """Take the log's changes."""
+    new = work.slice.new_segments
+    moved_keys = find_moved_keys(work.fold)
+    size = unpacked_size(work.fold, new) + held_size(work, moved_keys)
+    parts = parts_for(sum(segment.rows for segment in new), size)
+    work = replace(work, fold=replace(work.fold, parts=parts, moved_keys=moved_keys))
+    results = list[PartResult]()
+    for part in range(parts):
+        numbered = number_keys(work.fold, part, gathered(work.fold, []))
+        located = locate_rows(work, numbered, CACHE, None)
+        folded = decide(work.fold, numbered, located, ChunkFiles(work))
+        ended = ended_versions(work.fold, numbered, folded, located.present())
+        joint.end(work, _ended_rows(work, located, ended, folded.pool))
+        base, dead = base_rows(work, numbered, folded, located), dead_rows(work, numbered, folded, located)
+        holes = np.flatnonzero(folded.holes).astype(np.int64)
+        results.append(write_part(work, numbered, (folded.rows, base, folded.pool), (holes, dead)))
+    commit = merge(work, results)
+    joint.add(commit)
+    return commit.applied.holes
+
+
+def _ended_rows(
+    work: PartInput, located: LocatedRows, ended: EndedVersions, pool: Sequence[pa.Table]
+) -> Iterator[pa.Table]:
+    """The target's rows that the changes have ended, and the versions that began and ended in the batch."""
+    columns = [joined_pool(pool, at, work.layout.fields[name].type) for at, name in enumerate(work.fold.names)]
+    over = ended.rows.over
+    for start in range(0, int((~over).sum()), BATCH_ROWS):
+        at = np.flatnonzero(~over)[start : start + BATCH_ROWS]
+        values = (
+            pool_column.take(pa.array(rows[at])) for pool_column, rows in zip(columns, ended.rows.values, strict=True)
+        )
+        yield _ended(pa.table(list(values), names=work.fold.names), ended.ends[at])
+    lacking = np.flatnonzero(over)
+    lacking = lacking[np.argsort(ended.rows.key[lacking], kind="stable")]
+    for path, hits in located.files.items():
+        for before, rows in read_rows(work.lake, path, hits.positions, work.layout, work.fold.names):
+            keys = hits.keys[before : before + rows.num_rows]
+            yield _ended(rows, ended.first[keys])
+            yield from _over(work, ended, lacking, (keys, rows), columns)
+
+
+def _over(
+    work: PartInput, ended: EndedVersions, lacking: Ints, below: tuple[Ints, pa.Table], pool: Sequence[pa.Array]
+) -> Iterator[pa.Table]:
+    """Versions over these rows of the target, which have the values that the log did not carry. `lacking`: their
+    places, by key."""
+    keys = ended.rows.key[lacking]
+    lows, highs = np.searchsorted(keys, below[0], "left"), np.searchsorted(keys, below[0], "right")
+    counts = highs - lows
+    if not counts.any():
+        return
+    under = np.repeat(np.arange(len(counts)), counts)
+    at = lacking[np.repeat(lows, counts) + np.arange(len(under)) - np.repeat(np.cumsum(counts) - counts, counts)]
+    for start in range(0, len(at), BATCH_ROWS):
+        some, rows = at[start : start + BATCH_ROWS], below[1].take(pa.array(under[start : start + BATCH_ROWS]))
+        yield _ended(_joined(work, OutputRows(ended.rows.key, ended.rows.values).filter(some), rows, pool),
+                     ended.ends[some])  # fmt: skip
+
+
+def _joined(work: PartInput, rows: OutputRows, below: pa.Table, pool: Sequence[pa.Array]) -> pa.Table:
+    columns = []
+    for at, name in enumerate(work.fold.names):
+        missing = rows.values[at] == FROM_BASE
+        column = pool[at].take(pa.array(rows.values[at], mask=missing))
+        if missing.any():
+            column = pc.if_else(pa.array(missing), flat(below.column(name)).cast(column.type), column)
+        columns.append(column)
+    return pa.table(columns, names=work.fold.names)
+
+
+def _ended(rows: pa.Table, ends: Ints) -> pa.Table:
+    """The rows with their ends. One of no change, or that began at the very time at which it ends, is left out: the
+    last change of a time counts. A clock that went back makes no end before the beginning."""
+    begins = np.asarray(flat(rows.column(VALID_FROM)).cast(TIME).cast(pa.int64())).astype(np.int64)
+    kept = (ends != NO_CHANGE) & (ends != begins)
+    rows, ends = rows.filter(pa.array(kept)), np.maximum(ends, begins)[kept]
+    for name, values in ((VALID_TO, pa.array(ends, TIME)), (IS_CURRENT, pa.repeat(False, len(ends)))):
+        rows = rows.set_column(rows.column_names.index(name), name, values.cast(rows.schema.field(name).type))
+    return rows
+
+
+def _read(joint: _Joint, work: PartInput, spread: Spread | None, now: int) -> frozenset[Key]:
+    """Take what was read: a row that is as it was adds nothing, and any other ends the row before."""
+    commit = build(work, spread)
+    before = {path: joint.files[path].dead for path in commit.marks}
+    joint.add(commit)
+    new = [joint.files[file.path] for file in commit.add]
+    for path, dead in commit.marks.items():
+        gone = np.array(sorted(dead - before[path]), np.int64)
+        joint.end(work, _replaced(joint, work, (path, gone), new, now))
+    return commit.applied.holes
+
+
+def _replaced(
+    joint: _Joint, work: PartInput, gone: tuple[str, Ints], new: Sequence[DataFile], now: int
+) -> Iterator[pa.Table]:
+    """Yields the rows at these places of a file that have ended; those that are as they were stay open, and their new
+    rows go."""
+    path, positions = gone
+    for before, rows in read_rows(work.lake, path, positions, work.layout, work.fold.names):
+        ends, same = np.full(rows.num_rows, now), np.zeros(rows.num_rows, np.bool_)
+        old = _digests(rows)
+        there = [joint.files[file.path] for file in new]
+        keys = pa.table(typed((rows.column(name) for name in work.fold.key), work.fold.key_types), names=work.fold.key)
+        for other, hits in locate(work.lake, there, work.layout, keys, CACHE).items():
+            found = pa.concat_tables(_whole(work, other, hits.positions))
+            begins = np.asarray(flat(found.column(VALID_FROM)).cast(TIME).cast(pa.int64())).astype(np.int64)
+            equal = np.logical_and(*(one[hits.keys] == two for one, two in zip(old, _digests(found), strict=True)))
+            ends[hits.keys], same[hits.keys] = begins, equal
+            dead = BitMap64(hits.positions[equal])
+            joint.files[other] = replace(joint.files[other], dead=joint.files[other].dead | dead)
+        kept = BitMap64(positions[before + np.flatnonzero(same)])
+        joint.files[path] = replace(joint.files[path], dead=joint.files[path].dead - kept)
+        changed = np.flatnonzero(~same)
+        yield _ended(rows.take(pa.array(changed)), ends[changed])
+
+
+def _digests(rows: pa.Table) -> tuple[Ints, Ints]:
+    """Of the source's columns."""
+    own = {column.name for column in VALIDITY}
+    return digests([rows.column(name) for name in rows.column_names if name not in own])
+
+
+def _whole(work: PartInput, path: str, positions: Ints) -> Iterator[pa.Table]:
+    return (rows for _, rows in read_rows(work.lake, path, positions, work.layout, work.fold.names))
+
+
+class _EndedCache:
+    """The ended rows of files, which never change."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, BitMap64] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, path: str) -> BitMap64 | None:
+        with self._lock:
+            if path in self._known:
+                self._known.move_to_end(path)
+            return self._known.get(path)
+
+    def put(self, path: str, rows: BitMap64) -> BitMap64:
+        with self._lock:
+            self._known[path] = rows
+            if len(self._known) > KEPT_FILES:
+                self._known.popitem(last=False)
+        return rows
+
+
+_ENDED = _EndedCache()
+
+
+def ended_rows(access: FileAccess, file: DataFile, layout: Layout) -> BitMap64:
+    """The positions of rows that have an end. Most files have only such rows or none, and say so in their footers."""
+    known = _ENDED.get(file.path)
+    if known is not None:
+        return known - file.dead
+    name = layout.fields[VALID_TO].name
+    footer = footer_of(access, file.path)
+    at = next((number for number, column in enumerate(footer.schema.names) if column == name), None)
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    stats = [None if at is None else group.column(at).statistics for group in groups]
+    nulls = [None if one is None or not one.has_null_count else one.null_count for one in stats]
+    if nulls == [group.num_rows for group in groups]:
+        return BitMap64()
+    if any(count != 0 for count in nulls):
+        return _ENDED.put(file.path, _read_ended(access, file.path, name)) - file.dead
+    return BitMap64(range(file.rows)) - file.dead
+
+
+def _read_ended(access: FileAccess, path: str, name: str) -> BitMap64:
+    found, start = BitMap64(), 0
+    with parquet(access, path) as opened:
+        for batch in opened.iter_batches(BATCH_ROWS, columns=[name]):
+            found |= BitMap64(np.flatnonzero(np.asarray(batch.column(0).is_valid())) + start)
+            start += batch.num_rows
+    return found
