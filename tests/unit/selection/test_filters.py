@@ -125,8 +125,14 @@ def test_deleted_rows_stay_of_a_table_with_a_key_and_with_a_filter_too() -> None
         assert filtered(clashing, options(None, history="Changes"), texts=())[1] is None
 
 
-def test_a_history_with_a_filter_and_one_that_is_not_built_are_refused_in_the_manifest() -> None:
+def test_a_history_of_changes_with_a_filter_is_refused_in_the_manifest() -> None:
     with pytest.raises(ValueError, match="where would leave some out"):
         options("id > 5", history="Changes")
-    with pytest.raises(ValueError, match="'Current', 'SoftDelete' or 'Changes'"):
-        options(None, history="Versions")
+    assert options("id > 5", history="Versions").where == "id > 5"
+
+
+def test_a_column_with_the_name_of_one_that_versions_add_is_refused() -> None:
+    taken = Column(name="_Valid_To", id=7, source_type="date", type="date")
+    clashing = SCHEMA.model_copy(update={"columns": (ID, taken)})
+    _, refused = filtered(clashing, options(None, history="Versions"), texts=())
+    assert refused is not None and "of s.t cannot be Versions: it has a column _Valid_To" in str(refused)
