@@ -34,7 +34,7 @@ _MORE = {
     "SoftDelete": "rows that its source has deleted",
     "Versions": "earlier versions of its rows",
 }
-"""What a copy has beside its source's rows, by its history."""
+"""The content of a copy beside its source's rows, by its history."""
 NAMED = 20
 """Tables that one line of the log names."""
 

@@ -222,7 +222,7 @@ def _replaced(
 
 
 def _digests(rows: pa.Table) -> tuple[Ints, Ints]:
-    """Of the source's columns."""
+    """Digests of the source's columns."""
     own = {column.name for column in VALIDITY}
     return digests([rows.column(name) for name in rows.column_names if name not in own])
 
