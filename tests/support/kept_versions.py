@@ -80,7 +80,8 @@ class Versions:
     def follow(self, part: TableSlice, chunk_times: dict[int, int], now: int) -> None:
         """`now`: what a reading no longer finds ends then."""
         columns = len(part.schema.columns)
-        self.ended = [((*values, *[None] * (columns - len(values))), *times) for values, *times in self.ended]  # type: ignore[misc]
+        ended = [((*values, *[None] * (columns - len(values))), begun, end) for values, begun, end in self.ended]
+        self.ended = ended
         rows = {key: (*row, *[None] * (columns - len(row))) for key, row in self.target.rows.items()}
         self.target = replace(self.target, rows=rows)
         history = [(change, version) for change, version in self.log.history if change.seq <= part.through_seq]
