@@ -21,4 +21,10 @@ OVERDUE = Gauge(
     "How long the oldest due object has been waiting, in seconds",
     registry=REGISTRY,
 )
+REFUSED = Gauge(
+    "tailrace_operator_refused_namespaces",
+    "1: the API server refuses to list something in this watched namespace",
+    ["namespace"],
+    registry=REGISTRY,
+)
 LEADER = Gauge("tailrace_operator_leader", "1: this process holds the lease", registry=REGISTRY)

@@ -55,14 +55,19 @@ class Events:
             log.warning("event %s of %s/%s not written: %s", event.reason, key.namespace, key.name, error.message)
 
     async def _write_home(self, key: ObjectKey, event: EmitEvent, now: float) -> None:
-        elsewhere = replace(event, message=bounded(f"{key.kind} {key.namespace}/{key.name}: {event.message}"))
+        where = f"{key.kind} {key.namespace}/{key.name}"
+        await self.report(replace(event, message=f"{where}: {event.message}"), now)
+
+    async def report(self, event: EmitEvent, now: float) -> None:
+        """On the Lease, what is about no object, or about one whose namespace takes no events."""
+        elsewhere = replace(event, message=bounded(event.message))
         try:
             lease = await self._kube.call("GET", self._home)
             head = lease["metadata"]
             about = _Object("coordination.k8s.io/v1", "Lease", head["namespace"], head["name"], head["uid"])
             await self._write(about, elsewhere, now)
         except TailraceError as error:
-            log.warning("event %s of %s/%s not written: %s", event.reason, key.namespace, key.name, error.message)
+            log.warning("event %s not written: %s (%s)", event.reason, error.message, elsewhere.message)
 
     async def _write(self, meta: _Object, event: EmitEvent, now: float) -> None:
         digest = hashlib.sha256(f"{meta.uid}{event.type}{event.reason}{event.message}".encode()).hexdigest()[:16]

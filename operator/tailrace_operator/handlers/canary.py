@@ -3,15 +3,17 @@ it misses something: this does, heals the index, and lets the liveness probe fai
 """
 
 import asyncio
-import time
+import logging
 from collections.abc import Callable, Sequence
 
 from tailrace.errors import TailraceError
 from tailrace_operator.handlers.watching import PLURALS, list_all
-from tailrace_operator.kube import ApiNotFound, Kube, Where
+from tailrace_operator.kube import ApiNotFound, ApiRefused, Kube, Where
 from tailrace_operator.observe.index import Index
+from tailrace_operator.observe.mistakes import passed_over
 from tailrace_operator.observe.model import ObjectKey
 
+log = logging.getLogger(__name__)
 EVERY_SECONDS = 120.0
 STALE_ROUNDS = 3
 """Rounds in a row with something missing, after which the watches count as dead."""
@@ -19,12 +21,13 @@ STALE_ROUNDS = 3
 
 class Canary:
     def __init__(
-        self, kube: Kube, index: Index, namespaces: Sequence[str | None], clock: Callable[[], float] = time.monotonic
+        self, kube: Kube, index: Index, namespaces: Sequence[str | None], behind: Callable[[str, str | None], None]
     ) -> None:
+        """`behind` is told the kind and the namespace of a list that is refused."""
         self._kube = kube
         self._index = index
         self._namespaces = namespaces
-        self._clock = clock
+        self._behind = behind
         self._late: dict[ObjectKey, str] = {}
         self._rounds = 0
 
@@ -45,22 +48,30 @@ class Canary:
         """One comparison. What is late twice in a row, in the same version, the watches have missed."""
         late: dict[ObjectKey, str] = {}
         for kind in PLURALS:
-            before = set(self._index.keys(kind))
-            alive: set[ObjectKey] = set()
             for namespace in self._namespaces:
-                for document in await list_all(self._kube, kind, namespace, metadata_only=True):
-                    head = document["metadata"]
-                    key = ObjectKey(kind, head["namespace"], head["name"])
-                    alive.add(key)
-                    if self._version(key) != head["resourceVersion"]:
-                        late[key] = head["resourceVersion"]
-            for key in before - alive:
-                late[key] = "gone"
+                try:
+                    late |= await self._late_in(kind, namespace)
+                except ApiRefused as error:
+                    # That namespace, or that definition, alone: it says nothing about the watches of the others.
+                    self._behind(kind, namespace)
+                    log.info("%ss cannot be compared: %s", kind, error.message)
         missed = [key for key, version in late.items() if self._late.get(key) == version]
         self._late = late
         self._rounds = self._rounds + 1 if missed else 0
         for key in missed:
             await self._heal(key)
+
+    async def _late_in(self, kind: str, namespace: str | None) -> dict[ObjectKey, str]:
+        """The versions that the watches have not brought."""
+        late: dict[ObjectKey, str] = {}
+        before = {key for key in self._index.keys(kind) if namespace in (None, key.namespace)}
+        for document in await list_all(self._kube, kind, namespace, metadata_only=True):
+            head = document["metadata"]
+            key = ObjectKey(kind, head["namespace"], head["name"])
+            before.discard(key)
+            if self._version(key) != head["resourceVersion"]:
+                late[key] = head["resourceVersion"]
+        return late | dict.fromkeys(before, "gone")
 
     def _version(self, key: ObjectKey) -> str | None:
         known = self._index.get(key)
@@ -68,6 +79,8 @@ class Canary:
 
     async def _heal(self, key: ObjectKey) -> None:
         try:
-            self._index.put(key.kind, await self._kube.call("GET", Where(key.kind, key.namespace, key.name)))
+            document = await self._kube.call("GET", Where(key.kind, key.namespace, key.name))
+            with passed_over(key.kind, document):
+                self._index.put(key.kind, document)
         except ApiNotFound:
             self._index.remove(key.kind, key.namespace, key.name)

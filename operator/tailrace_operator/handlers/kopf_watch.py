@@ -2,14 +2,17 @@
 kopf writes no annotations, no finalizers and no status.
 
 kopf runs in a thread with a loop of its own, because when it ends, it ends all tasks of its loop. It ends when a list
-is answered with 404, while a definition is away; it is started again as soon as both resources can be listed. That list
+is answered with 404, while a definition is away; it is started again as soon as Replicators can be listed. That list
 also takes out of the index what was deleted meanwhile, which kopf does not report.
+
+A namespace whose lists are refused, and a missing definition of SnapshotRequests, are waited for beside the others.
 """
 
 import asyncio
 import itertools
 import logging
 import random
+import re
 import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -21,61 +24,134 @@ from tailrace.contract.resources import GROUP, VERSION
 from tailrace.errors import TailraceError
 from tailrace_operator import metrics
 from tailrace_operator.handlers.watching import PLURALS, list_all
-from tailrace_operator.kube import Kube
+from tailrace_operator.kube import ApiNotFound, ApiRefused, Kube
+from tailrace_operator.observe.access import Access
 from tailrace_operator.observe.index import Index
-from tailrace_operator.observe.watch import FIRST_PAUSE, LONGEST_PAUSE, PAGE, SHORT, SILENCE, Document
+from tailrace_operator.observe.mistakes import passed_over
+from tailrace_operator.observe.model import ObjectKey
+from tailrace_operator.observe.watch import FIRST_PAUSE, FORBIDDEN, LONGEST_PAUSE, PAGE, SHORT, SILENCE, Document
 
 log = logging.getLogger(__name__)
+REPLICATOR = "Replicator"
 LOOK_SECONDS = 10.0
 """Seconds in which kopf finds the definitions. What it does not find at its start it never watches."""
 
 
 class KopfWatch:
-    def __init__(self, kube: Kube, index: Index, namespaces: Sequence[str | None], kubeconfig: str | None) -> None:
+    def __init__(
+        self, kube: Kube, index: Index, namespaces: Sequence[str | None], kubeconfig: str | None, access: Access
+    ) -> None:
         """`kubeconfig` None: the pod's service account."""
         self._kube = kube
         self._index = index
         self._namespaces = namespaces
         self._kubeconfig = kubeconfig
-        self.synced = asyncio.Event()
+        self._access = access
+        self._behind = set(itertools.product(PLURALS, namespaces))
+        """The lists that are still to be taken into the index."""
+        self._missing: set[str] = set()
+        """Kinds without a definition."""
+        self._watched: list[str] = []
+        """Kinds that kopf watches."""
+        self._stop = threading.Event()
+        self.listed = {namespace: asyncio.Event() for namespace in namespaces}
+        """Set when what is in the namespace is in the index."""
+        access.on_return(self._returned)
 
     async def run(self) -> None:
         while True:
             await self._list()
-            self.synced.set()
-            log.warning("kopf has ended (%r); listing and watching again", await self._follow())
+            async with asyncio.TaskGroup() as group:
+                catching_up = group.create_task(self._catch_up())
+                ended = await self._follow()
+                catching_up.cancel()
+            log.warning("kopf has ended (%r); listing and watching again", ended)
             await asyncio.sleep(SHORT)
+
+    def behind(self, kind: str, namespace: str | None) -> None:
+        """Its list is to be taken again."""
+        self._behind.add((kind, namespace))
 
     # ---- the list ----
 
     async def _list(self) -> None:
-        """Lists both resources into the index, with endless attempts: the definitions may come after the operator."""
+        """Lists all that may be listed, with endless attempts: the definitions may come after the operator."""
         pause = FIRST_PAUSE
         while True:
             try:
-                for kind, namespace in itertools.product(PLURALS, self._namespaces):
-                    metrics.WATCH_STARTS.labels(kind).inc()
-                    self._listed(kind, namespace, await list_all(self._kube, kind, namespace))
+                self._watched = [kind for kind in PLURALS if await self._list_kind(kind)]
+                if REPLICATOR in self._watched:
+                    return
+                why = f"there is no definition of {REPLICATOR}s"
             except TailraceError as error:
-                log.warning("listing %ss: %s; retrying in %.1f s", kind, error.message, pause)
-                await asyncio.sleep(pause * random.uniform(0.7, 1.3))
-                pause = min(pause * 2, LONGEST_PAUSE)
-            else:
-                return
+                why = error.message
+            log.warning("listing: %s; retrying in %.1f s", why, pause)
+            await asyncio.sleep(pause * random.uniform(0.7, 1.3))
+            pause = min(pause * 2, LONGEST_PAUSE)
 
-    def _listed(self, kind: str, namespace: str | None, documents: list[Document]) -> None:
+    async def _list_kind(self, kind: str) -> bool:
+        """False: it has no definition."""
+        for namespace in self._namespaces:
+            try:
+                await self._take(kind, namespace)
+            except ApiNotFound:
+                self._missing.add(kind)
+                self._behind |= {(kind, namespace) for namespace in self._namespaces}
+                log.warning("there is no definition of %ss; looking for it", kind)
+                return False
+        return True
+
+    async def _take(self, kind: str, namespace: str | None) -> None:
+        """Takes a list into the index, or remembers that it is refused."""
+        metrics.WATCH_STARTS.labels(kind).inc()
+        # What comes from kopf while the list is under way is newer than the list.
+        before = [key for key in self._index.keys(kind) if namespace in (None, key.namespace)]
+        try:
+            documents = await list_all(self._kube, kind, namespace)
+        except ApiRefused as error:
+            if error.code != FORBIDDEN:
+                raise
+            self._behind.add((kind, namespace))
+            self._access.refused(namespace, kind, error.message)
+            return
+        self._put(kind, documents, before)
+        self._missing.discard(kind)
+        self._access.granted(namespace, kind)
+        self._behind.discard((kind, namespace))
+        if all(kind in self._missing and kind != REPLICATOR for kind, place in self._behind if place == namespace):
+            self.listed[namespace].set()
+
+    def _put(self, kind: str, documents: list[Document], before: list[ObjectKey]) -> None:
         alive = {(d["metadata"]["namespace"], d["metadata"]["name"]) for d in documents}
-        for key in self._index.keys(kind):
-            if namespace in (None, key.namespace) and (key.namespace, key.name) not in alive:
-                self._index.remove(kind, key.namespace, key.name)
+        for key in before:
+            if (key.namespace, key.name) not in alive:
+                with passed_over(kind, {"metadata": {"namespace": key.namespace, "name": key.name}}):
+                    self._index.remove(kind, key.namespace, key.name)
         for document in documents:
-            self._index.put(kind, document)
+            with passed_over(kind, document):
+                self._index.put(kind, document)
+
+    async def _catch_up(self) -> None:
+        """Beside kopf: it reports what rights that came show, and not what was deleted before they came."""
+        while True:
+            await asyncio.sleep(LONGEST_PAUSE * random.uniform(0.7, 1.3))
+            for kind, namespace in list(self._behind):
+                try:
+                    await self._take(kind, namespace)
+                except TailraceError as error:
+                    log.info("listing %ss: %s", kind, error.message)
+            if not set(PLURALS) - self._missing <= set(self._watched):
+                self._stop.set()  # its definition has come
+
+    def _returned(self, namespace: str | None) -> None:
+        self._behind |= {(kind, namespace) for kind in PLURALS}
 
     # ---- kopf ----
 
     async def _follow(self) -> object:
         """Runs kopf until it ends; returns its error, if it had one."""
         stop, loop = threading.Event(), asyncio.get_running_loop()
+        self._stop = stop
         try:
             thread = asyncio.to_thread(asyncio.run, self._kopf(stop, loop))
             return (await asyncio.gather(thread, return_exceptions=True))[0]
@@ -108,13 +184,13 @@ class KopfWatch:
         """Stops kopf if it does not watch all that it should."""
         while not stop.is_set():
             await asyncio.sleep(LOOK_SECONDS)
-            if watches_of_kopf() < len(PLURALS) * len(self._namespaces):
+            if watches_of_kopf() < len(self._watched) * len(self._namespaces):
                 stop.set()
 
     def _registry(self, home: asyncio.AbstractEventLoop) -> kopf.OperatorRegistry:
         found = kopf.OperatorRegistry()
-        for kind, plural in PLURALS.items():
-            self._register(found, kind, plural, home)
+        for kind in self._watched:
+            self._register(found, kind, PLURALS[kind], home)
 
         @kopf.on.login(registry=found)
         def log_in(**kwargs: Any) -> kopf.ConnectionInfo | None:
@@ -131,11 +207,13 @@ class KopfWatch:
         kopf.on.event(GROUP, VERSION, plural, registry=found, id=f"index-{plural}")(on_event)
 
     def _event(self, kind: str, event: Document) -> None:
-        head = event["object"]["metadata"]
-        if event["type"] == "DELETED":
-            self._index.remove(kind, head["namespace"], head["name"], head["uid"])
-        else:
-            self._index.put(kind, event["object"])
+        document = event["object"]
+        head = document["metadata"]
+        with passed_over(kind, document):
+            if event["type"] == "DELETED":
+                self._index.remove(kind, head["namespace"], head["name"], head["uid"])
+            else:
+                self._index.put(kind, document)
 
 
 def watches_of_kopf() -> int:
@@ -178,3 +256,7 @@ logging.getLogger("kopf.objects").setLevel(logging.WARNING)
 # ends, which `run` tells in a line.
 for _name in ("running", "orchestration"):
     logging.getLogger(f"kopf._core.reactor.{_name}").setLevel(logging.CRITICAL)
+
+_AGAIN = re.compile(r"Request attempt #([2-9]|\d\d)")
+# A right that is missing is told in one line, not in one for each attempt.
+logging.getLogger("kopf._cogs.clients.watching").addFilter(lambda record: not _AGAIN.match(record.getMessage()))

@@ -6,7 +6,7 @@ import logging
 import signal
 import time
 from collections.abc import AsyncIterator, Coroutine
-from typing import Any
+from typing import Any, Literal
 
 import aiohttp
 from typing_extensions import override
@@ -17,6 +17,7 @@ from tailrace_operator.act.events import Events
 from tailrace_operator.act.lease import Lease
 from tailrace_operator.act.perform import Performer
 from tailrace_operator.act.status import StatusWriter
+from tailrace_operator.decide.model import EmitEvent
 from tailrace_operator.handlers import watching
 from tailrace_operator.handlers.canary import Canary
 from tailrace_operator.handlers.gauges import Gauges
@@ -26,10 +27,12 @@ from tailrace_operator.handlers.scheduler import WORKERS, Scheduler
 from tailrace_operator.handlers.server import STUCK_SECONDS, ProbeServer
 from tailrace_operator.handlers.turns import Turns
 from tailrace_operator.kube import Kube, Where
+from tailrace_operator.observe.access import Access
 from tailrace_operator.observe.drivers import Drivers
 from tailrace_operator.observe.gather import Gatherer
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.memory import Memory
+from tailrace_operator.observe.model import ObjectKey
 from tailrace_operator.settings import OperatorSettings
 
 log = logging.getLogger(__name__)
@@ -61,9 +64,16 @@ class _Process:
         self._settings = settings
         self._kube = kube
         self.scheduler = Scheduler()
-        self.index = Index(self.scheduler.wake)
+        self.index = Index(self._wake)
         self.lease = Lease(kube, settings.lease_namespace, settings.lease, settings.identity)
-        self.canary = Canary(kube, self.index, settings.namespaces)
+        self.access = Access(settings.namespaces)
+        self.access.on_return(self._wake_all)
+        # Ours first: of what belongs to them only what names one that is known is kept.
+        self.ours = KopfWatch(kube, self.index, settings.namespaces, settings.kubeconfig, self.access)
+        self.canary = Canary(kube, self.index, settings.namespaces, self.ours.behind)
+        self.events = Events(kube, settings.identity, Where("Lease", settings.lease_namespace, settings.lease))
+        self._known: set[str | None] = set()
+        """Namespaces of which everything is in the index."""
         memory = Memory(time.time)
         gatherer = Gatherer(self.index, kube, Drivers(session), memory, time.time)
         self.reconciler = Reconciler(
@@ -73,14 +83,14 @@ class _Process:
                 gatherer=gatherer,
                 writer=StatusWriter(kube, settings.status_writes),
                 performer=Performer(kube, session, self.index, gatherer, memory),
-                events=Events(kube, settings.identity, Where("Lease", settings.lease_namespace, settings.lease)),
+                events=self.events,
                 memory=memory,
                 limits=settings.limits,
                 turns=Turns(self.index, settings.limits.rollout),
             )
         )
         metrics.REGISTRY.register(Gauges(self.index))
-        self.probes = ProbeServer(self.health_problem, self.measure)
+        self.probes = ProbeServer(self.health_problem, self.readiness, self.measure)
         self._leads = self._working = False
 
     async def run(self) -> None:
@@ -88,20 +98,46 @@ class _Process:
         self._leads = True
         async with asyncio.TaskGroup() as group:
             group.create_task(_endless("the lease", self.lease.keep()))
-            # Ours first: of what belongs to them only what names one that is known is kept.
-            ours = KopfWatch(self._kube, self.index, self._settings.namespaces, self._settings.kubeconfig)
-            group.create_task(_endless("kopf", ours.run()))
-            await ours.synced.wait()
-            watches = watching.watches(self._kube, self._settings.namespaces, self.index)
-            for watch in watches:
-                group.create_task(_endless("a watch", watch.run()))
-            # Nothing is decided before everything is known: a child that is not listed yet would be made again.
-            for watch in watches:
-                await watch.synced.wait()
-            log.info("listed %d Replicators", len(self.index.keys("Replicator")))
+            group.create_task(_endless("kopf", self.ours.run()))
+            for namespace in self._settings.namespaces:
+                group.create_task(self._know(group, namespace))
+            group.create_task(_endless("what is refused", self._tell()))
             group.create_task(_endless("the canary", self.canary.run()))
             group.create_task(_endless("the queue", self.scheduler.run(self.reconciler.round)))
             self._working = True
+
+    async def _know(self, group: asyncio.TaskGroup, namespace: str | None) -> None:
+        """Nothing there is decided before everything is known: a child that is not listed yet would be made again. One
+        namespace does not wait for another."""
+        await self.ours.listed[namespace].wait()
+        watches = watching.watches(self._kube, namespace, self.index, self.access)
+        for watch in watches:
+            group.create_task(_endless("a watch", watch.run()))
+        for watch in watches:
+            await watch.synced.wait()
+        self._known.add(namespace)
+        self._wake_all(namespace)
+        where = namespace or "all namespaces"
+        log.info("listed %d Replicators in %s", self.index.count("Replicator"), where)
+
+    def _wake(self, key: ObjectKey) -> None:
+        if None in self._known or key.namespace in self._known:
+            self.scheduler.wake(key)
+
+    def _wake_all(self, namespace: str | None) -> None:
+        for kind in watching.PLURALS:
+            for key in self.index.keys(kind):
+                if namespace in (None, key.namespace):
+                    self._wake(key)
+
+    async def _tell(self) -> None:
+        """Events of namespaces that lose their rights, or get them."""
+        while True:
+            turned = await self.access.turned.get()
+            lost = bool(turned.refusal)
+            level: Literal["Warning", "Normal"] = "Warning" if lost else "Normal"
+            event = EmitEvent(level, "NamespaceRefused" if lost else "NamespaceWatched", turned.text)
+            await self.events.report(event, time.time())
 
     async def close(self) -> None:
         if self._leads:
@@ -116,6 +152,12 @@ class _Process:
         if self.canary.stale:
             return "the watches miss changes"
         return None
+
+    def readiness(self) -> tuple[int, str]:
+        """Not ready is who may look after nothing. One namespace of several is named only: a roll-out that waits for
+        readiness would otherwise wait for all of them."""
+        problem = self.access.problem()
+        return (503 if problem and self.access.everywhere else 200, f"ok, but {problem}" if problem else "ok")
 
     def measure(self) -> None:
         metrics.QUEUE.set(self.scheduler.length())

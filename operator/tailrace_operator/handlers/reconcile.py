@@ -17,6 +17,7 @@ from tailrace_operator.kube import ApiNotFound, Kube, Where
 from tailrace_operator.observe.gather import Gatherer
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.memory import Memory
+from tailrace_operator.observe.mistakes import MISTAKES
 from tailrace_operator.observe.model import ObjectKey, ObservedReplicator, ObservedRequest
 from tailrace_operator.status.models import ReplicatorStatus, SnapshotRequestStatus
 
@@ -40,10 +41,10 @@ class Undecided(TailraceError):
 
 @contextmanager
 def _assessing(key: ObjectKey) -> Iterator[None]:
-    """Decisions are pure: what one of them cannot cope with is that object's trouble, not the end of the operator."""
+    """What a round cannot cope with is that object's trouble, not the end of the operator."""
     try:
         yield
-    except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, AssertionError) as error:
+    except MISTAKES as error:
         log.error("%s %s/%s cannot be assessed", key.kind, key.namespace, key.name, exc_info=error)
         raise Undecided(f"a mistake in the operator: {error!r}", "Report it with the log's traceback.") from error
 
@@ -80,13 +81,14 @@ class Reconciler:
 
     async def round(self, key: ObjectKey) -> float | None:
         """Seconds until the next round; None: the object is gone."""
-        try:
-            return await (self._replicator(key) if key.kind == REPLICATOR else self._request(key))
-        except ApiNotFound as error:
-            # Its status has nowhere to go: it may be deleted, and the watch has not shown it yet.
-            if not await self._gone(key):
-                raise error
-            return None
+        with _assessing(key):
+            try:
+                return await (self._replicator(key) if key.kind == REPLICATOR else self._request(key))
+            except ApiNotFound as error:
+                # Its status has nowhere to go: it may be deleted, and the watch has not shown it yet.
+                if not await self._gone(key):
+                    raise error
+                return None
 
     async def _replicator(self, key: ObjectKey) -> float | None:
         observed = await self._parts.gatherer.replicator(key)
@@ -94,8 +96,7 @@ class Reconciler:
             self._forget(key)
             return None
         turns = self._parts.turns
-        with _assessing(key):
-            decision = replicator.decide(replace(observed, turn=turns.free(key)), self._parts.limits)
+        decision = replicator.decide(replace(observed, turn=turns.free(key)), self._parts.limits)
         turns.note(key, decision.status.rollout_since is not None and not observed.meta.deleting)
         decision = replace(decision, again=self._pace(key, decision))
         return await self._carry_out(key, observed, decision, observed.meta.name)
@@ -115,8 +116,7 @@ class Reconciler:
         if observed is None:
             self._forget(key)
             return None
-        with _assessing(key):
-            decision = request.decide(observed, self._parts.limits)
+        decision = request.decide(observed, self._parts.limits)
         decision = replace(decision, again=self._pace(key, decision))
         return await self._carry_out(key, observed, decision, str(observed.spec.get("replicator", "")))
 

@@ -1,4 +1,7 @@
-"""`/healthz`, `/readyz` and `/metrics` of the operator. Health means that work gets done, not that a port answers."""
+"""`/healthz`, `/readyz` and `/metrics` of the operator. Health means that work gets done, not that a port answers.
+
+Readiness says more: what another start would not mend.
+"""
 
 from collections.abc import Callable
 
@@ -12,14 +15,20 @@ STUCK_SECONDS = 180.0
 
 
 class ProbeServer:
-    """`health_problem`: why the process should be restarted, None: it is well."""
+    """`health_problem`: why the process should be restarted, None: it is well. `readiness`: code and text if so."""
 
-    def __init__(self, health_problem: Callable[[], str | None], before_scrape: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        health_problem: Callable[[], str | None],
+        readiness: Callable[[], tuple[int, str]],
+        before_scrape: Callable[[], None],
+    ) -> None:
         self._ailment = health_problem
+        self._readiness = readiness
         self._before_scrape = before_scrape
         app = web.Application()
         app.add_routes(
-            [web.get("/healthz", self._health), web.get("/readyz", self._health), web.get("/metrics", self._metrics)]
+            [web.get("/healthz", self._health), web.get("/readyz", self._ready), web.get("/metrics", self._metrics)]
         )
         self._runner = web.AppRunner(app, access_log=None)
 
@@ -33,6 +42,12 @@ class ProbeServer:
     async def _health(self, request: web.Request) -> web.Response:
         health_problem = self._ailment()
         return web.Response(status=200 if health_problem is None else 503, text=health_problem or "ok")
+
+    async def _ready(self, request: web.Request) -> web.Response:
+        if self._ailment() is not None:
+            return await self._health(request)
+        status, text = self._readiness()
+        return web.Response(status=status, text=text)
 
     async def _metrics(self, request: web.Request) -> web.Response:
         self._before_scrape()

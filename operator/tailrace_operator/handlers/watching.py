@@ -2,11 +2,13 @@
 resources themselves are kopf's to watch (`handlers.kopf_watch`).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
 from tailrace_operator.kube import Kube, Where
+from tailrace_operator.observe.access import Access
 from tailrace_operator.observe.index import Index
+from tailrace_operator.observe.mistakes import passed_over
 from tailrace_operator.observe.watch import PAGE, Document, Watch, WatchSink
 from tailrace_operator.resources.names import SELECTOR
 
@@ -24,36 +26,46 @@ OWNED = (
 )
 
 
-def watches(kube: Kube, namespaces: Iterable[str | None], index: Index) -> list[Watch]:
-    """Watches of everything that Replicators own, of all Secrets and ConfigMaps that their specs may name, and of
+def watches(kube: Kube, namespace: str | None, index: Index, access: Access) -> list[Watch]:
+    """Watches of everything that Replicators own there, of all Secrets and ConfigMaps that their specs may name, and of
     events about pods that could not be created, or were evicted."""
-    found = []
-    for namespace in namespaces:
-        for kind in OWNED:
-            found.append(Watch(kube, kind, namespace, _owned(index, kind, namespace), selector=SELECTOR))
-        # The drivers' own Secrets are ours and among all Secrets: one watch feeds both.
-        both = _both(_data(index, "Secret", namespace), _owned(index, "Secret", namespace))
-        found.append(Watch(kube, "Secret", namespace, both, metadata_only=True))
-        found.append(Watch(kube, "ConfigMap", namespace, _data(index, "ConfigMap", namespace), metadata_only=True))
-        # Of a pod that its StatefulSet or Job cannot make (a quota, an admission rule) nothing else tells why.
-        found.append(Watch(kube, "Event", namespace, _refusals(index, namespace), fields="reason=FailedCreate"))
-        # A driver that ends in time leaves a pod that succeeded: only this says that its node took it away.
-        evicted = WatchSink(partial(_each, index.put_evicted), index.put_evicted, lambda _: None)
-        found.append(Watch(kube, "Event", namespace, evicted, fields="reason=Evicted"))
+    watch = partial(Watch, kube, access=access)
+    found = [watch(kind, namespace, _owned(index, kind, namespace), selector=SELECTOR) for kind in OWNED]
+    # The drivers' own Secrets are ours and among all Secrets: one watch feeds both.
+    both = _both(_data(index, "Secret", namespace), _owned(index, "Secret", namespace))
+    found.append(watch("Secret", namespace, both, metadata_only=True))
+    found.append(watch("ConfigMap", namespace, _data(index, "ConfigMap", namespace), metadata_only=True))
+    # Of a pod that its StatefulSet or Job cannot make (a quota, an admission rule) nothing else tells why.
+    found.append(watch("Event", namespace, _refusals(index, namespace), fields="reason=FailedCreate"))
+    # A driver that ends in time leaves a pod that succeeded: only this says that its node took it away.
+    put = _safe("Event", index.put_evicted)
+    found.append(
+        watch("Event", namespace, WatchSink(partial(_each, put), put, lambda _: None), fields="reason=Evicted")
+    )
     return found
 
 
+def _safe(kind: str, take: Callable[[Document], None]) -> Callable[[Document], None]:
+    def taken(document: Document) -> None:
+        with passed_over(kind, document):
+            take(document)
+
+    return taken
+
+
 def _owned(index: Index, kind: str, namespace: str | None) -> WatchSink:
+    put = _safe(kind, partial(index.put_owned, kind))
+    gone = _safe(kind, partial(index.remove_owned, kind))
+
     def listed(documents: list[Document]) -> None:
         alive = {d["metadata"]["uid"] for d in documents}
         for known in index.all_owned(kind):
             head = known["metadata"]
             if namespace in (None, head["namespace"]) and head["uid"] not in alive:
-                index.remove_owned(kind, known)
-        for document in documents:
-            index.put_owned(kind, document)
+                gone(known)
+        _each(put, documents)
 
-    return WatchSink(listed, lambda d: index.put_owned(kind, d), lambda d: index.remove_owned(kind, d))
+    return WatchSink(listed, put, gone)
 
 
 def _data(index: Index, kind: str, namespace: str | None) -> WatchSink:
@@ -77,12 +89,13 @@ def _data(index: Index, kind: str, namespace: str | None) -> WatchSink:
 
 
 def _refusals(index: Index, namespace: str | None) -> WatchSink:
+    put = _safe("Event", index.put_refused)
+
     def listed(documents: list[Document]) -> None:
         index.forget_refused(namespace)
-        for document in documents:
-            index.put_refused(document)
+        _each(put, documents)
 
-    return WatchSink(listed, index.put_refused, lambda _: None)
+    return WatchSink(listed, put, lambda _: None)
 
 
 def _each(put: Callable[[Document], None], documents: list[Document]) -> None:

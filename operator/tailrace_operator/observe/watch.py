@@ -19,6 +19,7 @@ import aiohttp
 from tailrace.errors import TailraceError
 from tailrace_operator import metrics
 from tailrace_operator.kube import ApiRefused, Kube, Where
+from tailrace_operator.observe.access import Access
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ MAX_LINE = 16 << 20
 """Bytes of one event. etcd takes objects of 1.5 MiB; quotes in them, and in annotations, come escaped."""
 SHORT = 1.0
 """Minimum seconds between two starts of a watch, so that a server that closes watches is not flooded."""
+FORBIDDEN = 403
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 6.0
 """Seconds between attempts. A definition that comes back, or a right, is noticed within ten."""
 Document = dict[str, Any]
@@ -61,14 +63,16 @@ class Watch:
         selector: str = "",
         fields: str = "",
         metadata_only: bool = False,
+        access: Access | None = None,
     ) -> None:
-        """`selector` chooses by labels, `fields` by fields."""
+        """`selector` chooses by labels, `fields` by fields. `access` is told what the API server refuses."""
         self._kube = kube
         self._where = Where(kind, namespace)
         self._sink = sink
         chosen = {"labelSelector": selector, "fieldSelector": fields}
         self._selector = {name: value for name, value in chosen.items() if value}
         self._as = "as=PartialObjectMetadata{};g=meta.k8s.io;v=v1" if metadata_only else ""
+        self._access = access or Access([namespace])
         self.synced = asyncio.Event()
 
     async def run(self) -> None:
@@ -87,11 +91,19 @@ class Watch:
             except Expired:
                 version = None
             except TailraceError as error:
-                log.warning("watching %s: %s; retrying in %.1f s", self._where.kind, error.message, pause)
                 if isinstance(error, ApiRefused):
                     version = None
+                if not self._told(error):
+                    log.warning("watching %s: %s; retrying in %.1f s", self._where.kind, error.message, pause)
                 await asyncio.sleep(pause * random.uniform(0.7, 1.3))
                 pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _told(self, error: TailraceError) -> bool:
+        """True if it need not be logged: the namespace is known to lack a right, and says so once."""
+        if not isinstance(error, ApiRefused) or error.code != FORBIDDEN:
+            return False
+        self._access.refused(self._where.namespace, self._where.kind, error.message)
+        return True
 
     async def _list(self) -> str:
         metrics.WATCH_STARTS.labels(self._where.kind).inc()
@@ -126,6 +138,7 @@ class Watch:
         query: dict[str, str | int] = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": seconds}
         query |= {"resourceVersion": version, **self._selector}
         response = await self._kube.open("GET", self._where, query=query, accept=self._accept(""), timeout=seconds + 60)
+        self._access.granted(self._where.namespace, self._where.kind)
         try:
             while True:
                 async with asyncio.timeout(SILENCE):

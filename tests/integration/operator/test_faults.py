@@ -121,6 +121,13 @@ def test_resources_are_watched_again_when_their_definitions_went_and_came_back(t
             place.apply(lacking("before"))
             place.until_reason("repl/before", "SecretNotFound")
             place.kubectl("delete", "repl", "before", "--timeout=30s")
+            # Without the one definition the other's objects are looked after, by a new process, too.
+            kube.kubectl("delete", "crd", "snapshotrequests.tailrace.dev", "--timeout=30s")
+            process.kill()
+            process.start()
+            place.apply(lacking("between"))
+            place.until_reason("repl/between", "SecretNotFound")
+            place.kubectl("delete", "repl", "between", "--timeout=30s")
             kube.kubectl("delete", "crd", "--all", "--timeout=30s")
             time.sleep(5)  # long enough for a watch to fail, and for the pauses to grow
             install_crds(kube)

@@ -226,7 +226,7 @@ def replicator(name: str, version: str) -> Document:
 def test_watches_that_miss_changes_are_healed_and_make_the_probe_fail() -> None:
     async def history() -> None:
         api, index = MemoryApi(), Index(lambda key: None)
-        canary = Canary(cast(Kube, api), index, ["team"])
+        canary = Canary(cast(Kube, api), index, ["team"], lambda kind, namespace: None)
         index.put("Replicator", replicator("a", "1"))
         index.put("Replicator", replicator("gone", "1"))
         for number in range(2, 6):
@@ -244,7 +244,7 @@ def test_watches_that_miss_changes_are_healed_and_make_the_probe_fail() -> None:
 def test_watches_that_stay_deaf_are_told_by_the_probe() -> None:
     async def history() -> None:
         api, index = MemoryApi(), Index(lambda key: None)
-        canary = Canary(cast(Kube, api), index, ["team"])
+        canary = Canary(cast(Kube, api), index, ["team"], lambda kind, namespace: None)
         for number in range(5):
             # Healing one, another is missed: every round finds something that was missing the round before.
             for name in (f"n{number}", f"n{number + 1}"):

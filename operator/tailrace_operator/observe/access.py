@@ -1,0 +1,83 @@
+"""What of the watched may not be listed at present, by namespace: one without rights is named, and waited for alone.
+
+Rights come and go while the operator runs: a namespace that does not exist yet, or is being deleted, has none either.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tailrace_operator import metrics
+
+log = logging.getLogger(__name__)
+EVERYWHERE = "*"
+"""In place of a name, where all namespaces are watched as one."""
+
+
+@dataclass(frozen=True)
+class Turned:
+    """A namespace that lost its rights, or got them."""
+
+    namespace: str | None
+    refusal: str
+    """In the API server's words. Empty: there is none any longer."""
+
+    @property
+    def text(self) -> str:
+        where = "all namespaces" if self.namespace is None else f"namespace {self.namespace}"
+        if not self.refusal:
+            return f"{where}: watched again"
+        return f"{where}: not watched, because {self.refusal.rstrip('.')}"
+
+
+class Access:
+    def __init__(self, namespaces: Sequence[str | None]) -> None:
+        self._namespaces = namespaces
+        self._refused: dict[str | None, dict[str, str]] = defaultdict(dict)
+        """The API server's words by the kind that it does not show."""
+        self._on_return: list[Callable[[str | None], None]] = []
+        self.turned: asyncio.Queue[Turned] = asyncio.Queue()
+
+    def on_return(self, call: Callable[[str | None], None]) -> None:
+        """Called with a namespace as soon as nothing there is refused any longer."""
+        self._on_return.append(call)
+
+    def refused(self, namespace: str | None, kind: str, message: str) -> None:
+        kinds = self._refused[namespace]
+        first = not kinds
+        kinds[kind] = message
+        if first:
+            metrics.REFUSED.labels(namespace or EVERYWHERE).set(1)
+            self._turn(Turned(namespace, message))
+
+    def granted(self, namespace: str | None, kind: str) -> None:
+        kinds = self._refused.get(namespace)
+        if kinds is None or kinds.pop(kind, None) is None or kinds:
+            return
+        del self._refused[namespace]
+        metrics.REFUSED.remove(namespace or EVERYWHERE)
+        self._turn(Turned(namespace, ""))
+        for call in self._on_return:
+            call(namespace)
+
+    def bars(self, namespace: str | None, kind: str) -> bool:
+        """True if the kind is known to be refused there."""
+        return kind in self._refused.get(namespace, {})
+
+    @property
+    def everywhere(self) -> bool:
+        """True if there is no watched namespace without a refusal."""
+        return len(self._refused) == len(self._namespaces)
+
+    def problem(self) -> str:
+        """Empty: everything may be listed."""
+        return "; ".join(Turned(namespace, next(iter(kinds.values()))).text for namespace, kinds in self._sorted())
+
+    def _sorted(self) -> list[tuple[str | None, dict[str, str]]]:
+        return sorted(self._refused.items(), key=lambda item: item[0] or "")
+
+    def _turn(self, turned: Turned) -> None:
+        log.log(logging.WARNING if turned.refusal else logging.INFO, turned.text)
+        self.turned.put_nowait(turned)
