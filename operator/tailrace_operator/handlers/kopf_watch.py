@@ -81,6 +81,7 @@ class KopfWatch:
             try:
                 self._watched = [kind for kind in PLURALS if await self._list_kind(kind)]
                 if REPLICATOR in self._watched:
+                    self._open()
                     return
                 why = f"there is no definition of {REPLICATOR}s"
             except TailraceError as error:
@@ -118,8 +119,13 @@ class KopfWatch:
         self._missing.discard(kind)
         self._access.granted(namespace, kind)
         self._behind.discard((kind, namespace))
-        if all(kind in self._missing and kind != REPLICATOR for kind, place in self._behind if place == namespace):
-            self.listed[namespace].set()
+
+    def _open(self) -> None:
+        """A namespace waits for its Replicators, and for SnapshotRequests if there are such."""
+        behind = {(kind, namespace) for kind, namespace in self._behind if kind not in self._missing}
+        for namespace, listed in self.listed.items():
+            if not any((kind, namespace) in behind for kind in PLURALS):
+                listed.set()
 
     def _put(self, kind: str, documents: list[Document], before: list[ObjectKey]) -> None:
         alive = {(d["metadata"]["namespace"], d["metadata"]["name"]) for d in documents}
@@ -140,6 +146,7 @@ class KopfWatch:
                     await self._take(kind, namespace)
                 except TailraceError as error:
                     log.info("listing %ss: %s", kind, error.message)
+            self._open()
             if not set(PLURALS) - self._missing <= set(self._watched):
                 self._stop.set()  # its definition has come
 

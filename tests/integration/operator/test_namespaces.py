@@ -50,12 +50,11 @@ class Rights:
     def give(self, namespace: str) -> None:
         head = {"name": "operator", "namespace": namespace}
         group = "rbac.authorization.k8s.io"
-        role = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": head, "rules": [EVERYTHING]}
+        base: Json = {"apiVersion": f"{group}/v1", "metadata": head}
+        role = {**base, "kind": "Role", "rules": [EVERYTHING]}
         subject = {"kind": "User", "name": self._account, "apiGroup": group}
-        binding = {
-            **{"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": head},
-            **{"roleRef": {"apiGroup": group, "kind": "Role", "name": "operator"}, "subjects": [subject]},
-        }
+        to = {"apiGroup": group, "kind": "Role", "name": "operator"}
+        binding = {**base, "kind": "RoleBinding", "roleRef": to, "subjects": [subject]}
         self._kube.apply(role, binding)
 
     def take(self, namespace: str) -> None:
