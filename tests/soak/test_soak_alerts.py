@@ -93,6 +93,9 @@ CASES = (
     Case("TailraceOperatorBehind", {'tailrace_operator_overdue_seconds{pod="a"}': "5x9 61x100"}, {
         "14m": (), "16m": ("warning",),
     }),
+    Case("TailraceNamespaceRefused", {'tailrace_operator_refused_namespaces{namespace="shop"}': "0x9 1x100"}, {
+        "14m": (), "16m": ("warning",),
+    }),
     # A fifth of all changes is late, 20 times what is allowed: the hour is over its 14.4 after 43 minutes, ...
     Case(BURNS, changes("0x120 0+20x60 1200x200", "0+100x120 12000+80x60 16800+100x200"), {
         "2h": (), "130m": (), "160m": (), "170m": ("critical",),

@@ -220,6 +220,7 @@ def test_thousands_of_objects_cost_what_is_documented(tmp_path: Path) -> None:
                     found |= first_actions(api, place, f"probe{count}-")
                     print(json.dumps(figures), flush=True)
                 figures["restart"] = restart(process, api, place)
+                print(json.dumps(figures["restart"]), flush=True)
                 begun = time.time()
                 assert process.stop(60) == 0
                 figures["restart"]["end_seconds"] = round(time.time() - begun, 2)
