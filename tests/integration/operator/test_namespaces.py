@@ -140,11 +140,12 @@ def test_an_object_that_nobody_can_read_stops_no_other(kube_api: KubeApi, tmp_pa
             crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = free
             kube_api.apply(crd)
         head = {"namespace": "strange"}
-        base = {"apiVersion": API_VERSION}
-        strange = [
+        base: Json = {"apiVersion": API_VERSION}
+        forms: dict[str, Json] = {"text": {"spec": "text"}, "list": {"spec": {"apply": ["x"]}, "status": [1]}}
+        strange: list[Json] = [
             {**base, "kind": kind, "metadata": {**head, "name": f"{form}-{kind.lower()}"}, **content}
             for kind in ("Replicator", "SnapshotRequest")
-            for form, content in (("text", {"spec": "text"}), ("list", {"spec": {"apply": ["x"]}, "status": [1]}))
+            for form, content in forms.items()
         ]
         until(lambda: "validate" not in create(kube_api, strange), "they are stored")
         install_crds(kube_api)
