@@ -322,6 +322,45 @@ def test_a_rewind_is_stopped_before_its_tables_are_touched_or_is_carried_out_and
         refused(copy, r"carried out before, to cut noon", "c", toCut="noon")
 
 
+@pytest.mark.parametrize("format", turns("delta", "iceberg"))
+def test_a_rewind_whose_end_was_not_recorded_is_completed_though_apply_goes_on_at_the_next_start(
+    spark: SparkSession, tmp_path: Path, format: str
+) -> None:
+    copy = Rewindable(filled("giro", "savings"), tmp_path, format, spark)
+    with copy.running():
+        copy.cut("noon")
+        write(copy.database, 0)
+        copy.level()
+        requests, present = copy.requests(), copy.source_rows()
+        copy.driver.control.suspended = True
+        asked(copy, "a", toCut="noon")
+        requests._client = CaptureClient(tmp_path / "nobody", 1)
+        requests.step()
+        assert told(copy, "a").state == "Pending" and copy.copied_rows() == copy.held["noon"] != present
+    with copy.running():
+        requests, control = copy.requests(), copy.driver.control
+        for _ in range(5):
+            copy.turn()
+        assert copy.copied_rows() == copy.held["noon"], "nothing is applied before the rewind was looked at"
+        requests.step()
+        assert told(copy, "a").state == "Completed"
+        copy.level()
+        assert copy.copied_rows() == present
+        control.suspended = True
+        refused(copy, r"carried out before, to cut noon", "b", toCut="noon")
+        assert asked(copy, "c", name="other", toCut="noon").state == "Pending"
+    half = copy.rewind(cut="noon")
+    next(half), next(half)
+    assert copy.copied_rows() == [copy.held["noon"][0], present[1]]
+    with copy.running():
+        requests = copy.requests()
+        requests.step()
+        late = told(copy, "c")
+        assert late.state == "Failed" and late.fault is not None and "before all tables had gone" in late.fault.message
+        copy.level()
+        assert copy.copied_rows() == present
+
+
 TABLES = """
 CREATE TABLE public.plain (id int PRIMARY KEY, v int);
 CREATE TABLE public.long (id int PRIMARY KEY, v text);

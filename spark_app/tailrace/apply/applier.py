@@ -150,6 +150,8 @@ class Applier:
         self._stopping = False
         self._standing = False
         """Nothing is begun, because somebody else changes tables."""
+        self.held = False
+        """No batch is begun: a rewind of the process before is to be looked at first."""
         self._fatal: Exception | None = None
         self.last_step_at = time.monotonic()
         self._pool = ThreadPoolExecutor(threads, "apply")
@@ -175,7 +177,7 @@ class Applier:
         self._raise_fatal()
         self.last_step_at = time.monotonic()
         with self._lock:
-            if self._standing:
+            if self._standing or self.held:
                 return
             self._through = max(self._through, self._bounded(through))
             for unit in {entry.unit: None for entry in self._due(self._through)}:
@@ -191,7 +193,7 @@ class Applier:
         """True if a table has to be entered now to hold record `number` in time. Tables to which it brings nothing are
         covered here."""
         with self._lock:
-            return not self._standing and bool(self._due(self._bounded(number)))
+            return not self._standing and not self.held and bool(self._due(self._bounded(number)))
 
     def _bounded(self, number: RecordNumber) -> RecordNumber:
         return number if self._until is None else min(number, self._until)

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from tailrace.apply.progress import Progress
+from tailrace.changelog.state import LogState
 from tailrace.contract.pace import AT_ONCE
 from tailrace.driver import launch
 from tailrace.targets.api import Runtime
@@ -29,7 +30,7 @@ def test_a_target_can_have_itself_compared_with_the_source_before_it_is_written_
         driver=SimpleNamespace(scratch="2Gi"),
     )
     live = SimpleNamespace(spec=spec)
-    nothing = cast(Any, SimpleNamespace(session=None))
+    nothing = cast(Any, SimpleNamespace(session=None, state=LogState()))
     parts = launch.parts(
         cast(Any, live),
         cast(Any, folder),

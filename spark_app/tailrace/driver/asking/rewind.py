@@ -170,12 +170,10 @@ def _lack(table: TableLog, cut: LoggedCut) -> str | None:
 def restore(
     state: LogState, cut: LoggedCut, tables: Sequence[tuple[TableLog, int]], rewinding: Rewinding, retention: float
 ) -> Iterator[LoggedCut | Rewound]:
-    assert state.origin is not None
     oldest = int((time.time() - retention) * 1e6)
-    log_id, found = state.origin.log_id, list[tuple[TableLog, int, FormerVersion]]()
+    found = list[tuple[TableLog, int, FormerVersion]]()
     for table, version in tables:
-        generation = Generation(table.generation, table.begin_seq, keeps=not table.must_hide)
-        former = rewinding.find(Opening(stored(table.schemas[0].table), generation), log_id, version)
+        former = _former(state, table, version, rewinding)
         if not is_there(former):
             require_replay(table, cut, former, oldest)
         found.append((table, version, former))
@@ -187,6 +185,17 @@ def restore(
             # Dying here leaves some tables rewound: the command, repeated, finds them so.
             seam("rewind.after-table")
         yield Rewound(table.schema.name, version, already, table.table_id, former.former)
+
+
+def are_back(state: LogState, cut: LoggedCut, tables: Sequence[tuple[TableLog, int]], rewinding: Rewinding) -> bool:
+    """True if all of them are there; touches none."""
+    return all(is_there(_former(state, table, version, rewinding)) for table, version in tables)
+
+
+def _former(state: LogState, table: TableLog, version: int, rewinding: Rewinding) -> FormerVersion:
+    assert state.origin is not None
+    generation = Generation(table.generation, table.begin_seq, keeps=not table.must_hide)
+    return rewinding.find(Opening(stored(table.schemas[0].table), generation), state.origin.log_id, version)
 
 
 def is_there(found: FormerVersion) -> bool:

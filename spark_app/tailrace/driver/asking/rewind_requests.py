@@ -4,7 +4,8 @@
 
 The status server's threads plan, a loop of its own carries out. Capture goes on, and so does the change log: the tables
 are brought forward again once `apply.suspend` is false. Dying between the plan and the end is safe: the next driver
-carries it out again, passing over tables that are there.
+carries it out again, passing over tables that are there. If `apply.suspend` is false by then, that one applies nothing
+before it has seen whether all of them were.
 """
 
 import logging
@@ -25,7 +26,16 @@ from tailrace.contract.faults import fault_of
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.status import Fault
 from tailrace.contract.units import counted, seconds
-from tailrace.driver.asking.rewind import Rewound, WantedCut, choose, require_lake, restore, versions_at, versions_of
+from tailrace.driver.asking.rewind import (
+    Rewound,
+    WantedCut,
+    are_back,
+    choose,
+    require_lake,
+    restore,
+    versions_at,
+    versions_of,
+)
 from tailrace.errors import Retry, RewindRefused, Stop, TableStop, TailraceError
 from tailrace.errors.backoff import Backoff
 from tailrace.places import Places
@@ -63,6 +73,9 @@ class RewindRequests:
         """The rewind whose tables are going back."""
         self._gone_back = set[str]()
         """Rewinds whose tables have gone back, which is not recorded yet."""
+        self._inherited = {i for i, s in journal.state.snapshots.items() if s.plan.rewind is not None and _is_open(s)}
+        """Those of the process before, whose tables may have gone back."""
+        applier.held = bool(self._inherited)
         self.waits_for: Fault | None = None
         """The obstacle that the last attempt met, and that may go."""
 
@@ -90,6 +103,14 @@ class RewindRequests:
             wanted = snapshot.plan.rewind
             if wanted is not None and _is_open(snapshot) and not self._backoff.is_waiting(self._monotonic()):
                 self._carry_out(snapshot_id, wanted)
+        self._let_apply()
+
+    def _let_apply(self) -> None:
+        """Lets batches begin once each rewind of the process before has ended, is paused, or has its tables back."""
+        snapshots = self._journal.state.snapshots
+        unsure = {i for i in self._inherited - self._gone_back if i in snapshots and _is_open(snapshots[i])}
+        self._inherited &= unsure
+        self._applier.held = bool(self._inherited)
 
     @contextmanager
     def not_beginning(self, snapshot_id: str) -> Iterator[None]:
@@ -136,7 +157,7 @@ class RewindRequests:
                 if not self._begun(snapshot_id):
                     return None
                 seam("rewind.before-tables")
-                done = self._rewind(wanted)
+                done = self._rewind(wanted, inherited=snapshot_id in self._inherited)
                 # From here on it is done, whatever becomes of apply.suspend before that is recorded.
                 self._gone_back.add(snapshot_id)
         except (RewindRefused, TableStop) as refused:
@@ -148,14 +169,11 @@ class RewindRequests:
         log.info("%s back at cut %s, record %d", tables, wanted.cut, wanted.record)
         return _completed(snapshot_id)
 
-    def _rewind(self, wanted: PlannedRewind) -> int:
+    def _rewind(self, wanted: PlannedRewind, *, inherited: bool) -> int:
         """The number of tables. Everything stands still."""
         spec, state = self._spec(), self._journal.refresh()
-        if not spec.apply.suspend:
-            raise RewindRefused(
-                "apply.suspend was set to false before all tables had gone back",
-                f"{SUSPEND}, then create another request.",
-            )
+        if not spec.apply.suspend and not inherited:
+            raise _resumed()
         cut = state.cuts.get(wanted.cut)
         if cut is None or cut.record != wanted.record:
             raise RewindRefused(f"cut {wanted.cut} was dropped before the tables had gone back", "Name another.")
@@ -163,6 +181,10 @@ class RewindRequests:
         rewinding = self._rewinding()
         assert rewinding is not None, "a lake keeps versions"
         tables, kept = versions_of(state, cut, known), seconds(spec.retention.time)
+        if not spec.apply.suspend:  # only the record is missing, or some tables never went
+            if not are_back(state, cut, tables, rewinding):
+                raise _resumed()
+            return len(tables)
         for done in restore(state, cut, tables, rewinding, kept):
             if isinstance(done, Rewound):
                 self._opened_again(done, wanted.record)
@@ -183,6 +205,13 @@ class RewindRequests:
             seam("rewind.before-end")
             self._client.append([end])
             self._journal.refresh()
+
+
+def _resumed() -> RewindRefused:
+    return RewindRefused(
+        "apply.suspend was set to false before all tables had gone back",
+        f"{SUSPEND}, then create another request.",
+    )
 
 
 def _completed(snapshot_id: str) -> SnapshotEnded:
