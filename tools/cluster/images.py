@@ -6,8 +6,8 @@ get them, Spark's jars are those that `make setup` fetched. An image whose sourc
 
 import hashlib
 import os
+import shutil
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +28,10 @@ NAMES = {
     "operator": f"localhost/tailrace-operator:{__version__}",
     "spark": f"localhost/tailrace-spark:{__version__}",
 }
+LABEL = "tailrace.dev/sources-of-{}"
+"""The label of one of NAMES in containerd; its value is the digest of what the image was built from."""
+CLASSES = "opt/tailrace/cache/classes-*"
+"""The archive of classes in the image `spark`, without the slash before it."""
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
@@ -46,10 +50,12 @@ def build(name: str) -> None:
     else:
         _base()
         _from_dockerfile(name)
+    if name == "spark":
+        _keep_classes()
     stamp.unlink(missing_ok=True)
     archive.unlink(missing_ok=True)
-    # Not compressed: the archive goes no further than to the containerd of this machine.
-    _buildah("push", "-q", "-D", NAMES[name], f"oci-archive:{archive}:{NAMES[name]}")
+    # Docker's format is not compressed (OCI's always is): the archive is only for the containerd of this machine.
+    _buildah("push", "-q", NAMES[name], f"docker-archive:{archive}:{NAMES[name]}")
     stamp.write_text(wanted)
     _buildah("rmi", "--prune")  # layers of former sources, 100 MB and more each time
 
@@ -67,11 +73,10 @@ def load(ctr: Callable[..., subprocess.CompletedProcess[str]], names: Sequence[s
     """Hand the archives to containerd through `ctr`, its command line; an image that it has already is passed over."""
     listed = ctr("images", "ls").stdout
     for name in names:
-        with tarfile.open(archive_of(name)) as archive:
-            index = archive.extractfile("index.json")
-            digest = index.read().decode().partition("sha256:")[2][:64] if index else ""
-        if f"sha256:{digest}" not in listed:
+        label = f"{LABEL.format(name)}={_stamp_of(name).read_text()}"
+        if label not in listed:
             ctr("images", "import", str(archive_of(name)))
+            ctr("images", "label", NAMES[name], label)
 
 
 def _digest(name: str) -> str:
@@ -140,15 +145,30 @@ def _from_dockerfile(target: str) -> None:
 
 @contextmanager
 def _jars() -> Iterator[Path]:
-    """A folder `jars` with links to what `make setup` fetched: it replaces the stage of the Dockerfile that fetches."""
+    """A folder `jars` with links to what `make setup` fetched, and to the last build's archive of classes: it replaces
+    the stage of the Dockerfile that fetches."""
     with tempfile.TemporaryDirectory(dir=places.images_dir()) as scratch:
-        for name in artifacts.JAR_SETS:
-            source = artifacts.jar_set_dir(name)
+        for source in (*map(artifacts.jar_set_dir, artifacts.JAR_SETS), *_kept_classes().glob("*")):
             into = Path(scratch) / "jars" / source.name
             into.mkdir(parents=True)
             for path in source.iterdir():
                 (into / path.name).hardlink_to(path)
         yield Path(scratch)
+
+
+def _kept_classes() -> Path:
+    return places.images_dir() / "classes"
+
+
+def _keep_classes() -> None:
+    """Keep the image's archive of classes for the next build: to make it costs as much as all else. The build makes it
+    again if Java or Spark's jars have changed."""
+    container = _buildah("from", NAMES["spark"]).strip()
+    folder = Path(_buildah("mount", container).strip())
+    shutil.rmtree(_kept_classes(), ignore_errors=True)
+    for made in folder.glob(CLASSES):
+        shutil.copytree(made, _kept_classes() / made.name)
+    _buildah("rm", container)
 
 
 def _pip_settings(wheels: Sequence[Path]) -> str:

@@ -21,7 +21,7 @@ from tailrace.places import Places
 from tailrace.spark import artifacts, session
 
 ARCHIVE, MADE_FOR = "classes.jsa", "spark-home"
-"""The archive, and the name of the folder whose jars it was made from."""
+"""The archive, and the note of what it was made from: Spark's folder, and a digest of the files in it and in Java's."""
 DUMP_SECONDS = 300.0
 
 
@@ -30,16 +30,17 @@ def main() -> int:
     if target is None:
         print("no Java found to create a class archive for; drivers start without it")
         return 0
-    if (target / ARCHIVE).exists():
+    if (target / ARCHIVE).exists() and (target / MADE_FOR).read_text() == _made_for():
         print(f"{target / ARCHIVE} already exists")
         return 0
     _forget_others(target.parent)
+    shutil.rmtree(target, ignore_errors=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".classes-", dir=target.parent) as scratch:
         made = Path(scratch) / target.name
         made.mkdir(mode=0o755)
         _make(made / ARCHIVE, Path(scratch))
-        (made / MADE_FOR).write_text(spark_home())
+        (made / MADE_FOR).write_text(_made_for())
         try:
             made.rename(target)
         except OSError:  # another run was quicker
@@ -51,9 +52,8 @@ def main() -> int:
 
 def folder() -> Path | None:
     """The path of the archive of this Java and this Spark, which may not exist; None: the Java is not known."""
-    java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if "JAVA_HOME" in os.environ else shutil.which("java")
     try:
-        release = (Path(java or "").resolve().parents[1] / "release").read_text()
+        release = (_java_home() / "release").read_text()
     except (OSError, IndexError):
         return None
     key = "\n".join((release, pyspark.__version__, spark_home(), str(artifacts.no_spark_settings())))
@@ -71,10 +71,25 @@ def java_options() -> str:
     return f'"-XX:SharedArchiveFile={place / ARCHIVE}"' if place is not None and (place / ARCHIVE).exists() else ""
 
 
+def _java_home() -> Path:
+    java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if "JAVA_HOME" in os.environ else shutil.which("java")
+    return Path(java or "").resolve().parents[1]
+
+
+def _made_for() -> str:
+    """The note beside an archive. The JVM compares sizes and times of the jars on its classpath and the archive that it
+    has of its own classes: with jars that were installed again it would refuse an older archive."""
+    found = hashlib.sha256()
+    for path in (*sorted(Path(spark_home(), "jars").glob("*.jar")), _java_home() / "lib" / "server" / ARCHIVE):
+        if path.exists():
+            found.update(f"{path}\0{path.stat().st_size}\0{int(path.stat().st_mtime)}\n".encode())
+    return f"{spark_home()}\n{found.hexdigest()}\n"
+
+
 def _forget_others(cache: Path) -> None:
     """Archives whose Spark is no longer installed."""
     for note in cache.glob(f"classes-*/{MADE_FOR}"):
-        if not Path(note.read_text()).exists():
+        if not Path(note.read_text().partition("\n")[0]).exists():
             shutil.rmtree(note.parent, ignore_errors=True)
 
 

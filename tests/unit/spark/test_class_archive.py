@@ -1,5 +1,6 @@
 """Which archive of classes a driver's JVM is started with."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def archive() -> Path:
     folder = class_archive.folder()
     assert folder is not None
     folder.mkdir(parents=True)
-    (folder / class_archive.MADE_FOR).write_text(class_archive.spark_home())
+    (folder / class_archive.MADE_FOR).write_text(f"{class_archive.spark_home()}\nof jars that were there once\n")
     (folder / class_archive.ARCHIVE).touch()
     return folder / class_archive.ARCHIVE
 
@@ -60,3 +61,18 @@ def test_an_archive_is_made_once_and_those_of_removed_sparks_go(java: Path, monk
     monkeypatch.setattr(class_archive, "_make", lambda archive, scratch: pytest.fail("made twice"))
     assert class_archive.main() == 0
     assert class_archive.java_options() == made
+
+
+def test_an_archive_of_jars_that_were_installed_again_is_made_again(
+    java: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (java.parent / "jars").mkdir()
+    monkeypatch.setenv("SPARK_HOME", str(java.parent))
+    jar = java.parent / "jars" / "spark.jar"
+    jar.touch()
+    made = list[Path]()
+    monkeypatch.setattr(class_archive, "_make", lambda archive, scratch: archive.touch() or made.append(archive))
+    for modified in (1, 1, 2):
+        os.utime(jar, (modified, modified))
+        assert class_archive.main() == 0
+    assert len(made) == 2
