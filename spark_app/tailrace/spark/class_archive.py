@@ -30,6 +30,7 @@ def main() -> int:
     if target is None:
         print("no Java found to create a class archive for; drivers start without it")
         return 0
+    artifacts.no_spark_settings().mkdir(parents=True, exist_ok=True)  # without it the JVM refuses the archive
     if (target / ARCHIVE).exists() and (target / MADE_FOR).read_text() == _made_for():
         print(f"{target / ARCHIVE} already exists")
         return 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.spark import class_archive
+from tailrace.spark import artifacts, class_archive
 
 
 @pytest.fixture
@@ -76,3 +76,4 @@ def test_an_archive_of_jars_that_were_installed_again_is_made_again(
         os.utime(jar, (modified, modified))
         assert class_archive.main() == 0
     assert len(made) == 2
+    assert artifacts.no_spark_settings().is_dir(), "on the classpath for which it is made"
