@@ -41,11 +41,11 @@ lint types imports unit integration soak bench bench-product: $(READY)
 demo: $(READY_DEMO)
 
 # Only tests and the one-node cluster need the S3 server, MySQL and Kubernetes' programs: builds of minutes, once per version.
-.PHONY: s3 mysql kubernetes node browser azurite
+.PHONY: s3 mysql kubernetes node browser azurite duckdb-readers
 integration soak: s3 mysql kubernetes node browser
-soak: azurite
-azurite: $(READY)
-	@$(PYTHON) tools/bootstrap.py azurite
+soak: azurite duckdb-readers
+azurite duckdb-readers: $(READY)
+	@$(PYTHON) tools/bootstrap.py $@
 
 s3: $(READY)
 	@$(PYTHON) tools/bootstrap.py s3

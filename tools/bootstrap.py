@@ -47,6 +47,7 @@ from tailrace.spark import artifacts  # noqa: E402  # as above
 VENV = ROOT / ".venv"
 STAMP = VENV / ".tailrace-setup"
 """Holds the digest of what the environment was made from."""
+DUCKDB_PACKAGES = ("", "-extension-avro", "-extension-delta", "-extension-iceberg")
 LAST_LINES = 30
 """Lines of a failed command's output that are shown."""
 
@@ -267,6 +268,17 @@ def make_azurite() -> bool:
     return install(servers.azurite_dir(), fetch)
 
 
+def make_duckdb_readers() -> bool:
+    """DuckDB's extensions for Delta and Iceberg, for the long tests: packages of an older DuckDB than ours."""
+
+    def fetch(folder: Path) -> None:
+        run([sys.executable, "-m", "venv", str(folder)])
+        names = [f"duckdb{name}=={servers.DUCKDB_READERS_VERSION}" for name in DUCKDB_PACKAGES]
+        run([str(folder / "bin" / "python"), "-m", "pip", "install", "-q", *names, "pyarrow"])
+
+    return install(servers.duckdb_readers_dir(), fetch)
+
+
 def make_kubernetes() -> bool:
     """The programs of a one-node cluster, built from their Go modules."""
     return install(places.kubernetes_dir(), lambda folder: build_programs(folder, run))
@@ -329,6 +341,7 @@ PARTS: dict[str, Callable[[], bool]] = {
     "classes": make_classes,
     "s3": make_s3,
     "azurite": make_azurite,
+    "duckdb-readers": make_duckdb_readers,
     "kubernetes": make_kubernetes,
     "node": make_node,
     "browser": make_browser,

@@ -18,6 +18,7 @@ VERSITYGW_VERSION = "v1.8.0"
 
 
 AZURITE_VERSION = "3.37.0"
+DUCKDB_READERS_VERSION = "1.5.5"
 
 
 def postgres_dir(major: int) -> Path:
@@ -55,6 +56,16 @@ def versitygw_path() -> Path:
 def versitygw() -> Path:
     """The S3 server's program (tests and demo only)."""
     return artifacts.present(versitygw_path().parent) / "versitygw"
+
+
+def duckdb_readers_dir() -> Path:
+    """The folder of the environment with DuckDB's extensions for Delta and Iceberg, whether or not it is there."""
+    return artifacts.cache_dir() / f"duckdb-readers-{DUCKDB_READERS_VERSION}"
+
+
+def duckdb_readers() -> Path:
+    """Its Python."""
+    return duckdb_readers_dir() / "bin" / "python"
 
 
 def azurite_dir() -> Path:
