@@ -25,11 +25,11 @@ from tailrace.errors import TailraceError
 from tailrace_operator import metrics
 from tailrace_operator.handlers.watching import PLURALS, list_all
 from tailrace_operator.kube import ApiNotFound, ApiRefused, Kube
-from tailrace_operator.observe.access import Access
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.mistakes import passed_over
 from tailrace_operator.observe.model import ObjectKey
 from tailrace_operator.observe.watch import FIRST_PAUSE, FORBIDDEN, LONGEST_PAUSE, PAGE, SHORT, SILENCE, Document
+from tailrace_operator.observe.watch_rights import WatchRights
 
 log = logging.getLogger(__name__)
 REPLICATOR = "Replicator"
@@ -39,7 +39,7 @@ LOOK_SECONDS = 10.0
 
 class KopfWatch:
     def __init__(
-        self, kube: Kube, index: Index, namespaces: Sequence[str | None], kubeconfig: str | None, access: Access
+        self, kube: Kube, index: Index, namespaces: Sequence[str | None], kubeconfig: str | None, access: WatchRights
     ) -> None:
         """`kubeconfig` None: the pod's service account."""
         self._kube = kube

@@ -27,12 +27,12 @@ from tailrace_operator.handlers.scheduler import WORKERS, Scheduler
 from tailrace_operator.handlers.server import STUCK_SECONDS, ProbeServer
 from tailrace_operator.handlers.turns import Turns
 from tailrace_operator.kube import Kube, Where
-from tailrace_operator.observe.access import Access
 from tailrace_operator.observe.drivers import Drivers
 from tailrace_operator.observe.gather import Gatherer
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.memory import Memory
 from tailrace_operator.observe.model import ObjectKey
+from tailrace_operator.observe.watch_rights import WatchRights
 from tailrace_operator.settings import OperatorSettings
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class _Process:
         self.scheduler = Scheduler()
         self.index = Index(self._wake)
         self.lease = Lease(kube, settings.lease_namespace, settings.lease, settings.identity)
-        self.access = Access(settings.namespaces)
+        self.access = WatchRights(settings.namespaces)
         self.access.on_return(self._wake_all)
         # Ours first: of what belongs to them only what names one that is known is kept.
         self.ours = KopfWatch(kube, self.index, settings.namespaces, settings.kubeconfig, self.access)

@@ -41,7 +41,7 @@ class Undecided(TailraceError):
 
 @contextmanager
 def _assessing(key: ObjectKey) -> Iterator[None]:
-    """What a round cannot cope with is that object's trouble, not the end of the operator."""
+    """A guard around a round: what it cannot cope with is that object's trouble, not the end of the operator."""
     try:
         yield
     except MISTAKES as error:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 
 from tailrace_operator.kube import Kube, Where
-from tailrace_operator.observe.access import Access
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.mistakes import passed_over
 from tailrace_operator.observe.watch import PAGE, Document, Watch, WatchSink
+from tailrace_operator.observe.watch_rights import WatchRights
 from tailrace_operator.resources.names import SELECTOR
 
 PLURALS = {"Replicator": "replicators", "SnapshotRequest": "snapshotrequests"}
@@ -26,7 +26,7 @@ OWNED = (
 )
 
 
-def watches(kube: Kube, namespace: str | None, index: Index, access: Access) -> list[Watch]:
+def watches(kube: Kube, namespace: str | None, index: Index, access: WatchRights) -> list[Watch]:
     """Watches of everything that Replicators own there, of all Secrets and ConfigMaps that their specs may name, and of
     events about pods that could not be created, or were evicted."""
     watch = partial(Watch, kube, access=access)

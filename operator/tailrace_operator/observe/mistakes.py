@@ -1,4 +1,4 @@
-"""What code raises about a value that it does not expect: with one object, it is that object's trouble alone."""
+"""Errors about a value that the code does not expect: with one object, they are that object's trouble alone."""
 
 import logging
 from collections.abc import Iterator, Mapping

@@ -19,7 +19,7 @@ import aiohttp
 from tailrace.errors import TailraceError
 from tailrace_operator import metrics
 from tailrace_operator.kube import ApiRefused, Kube, Where
-from tailrace_operator.observe.access import Access
+from tailrace_operator.observe.watch_rights import WatchRights
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Watch:
         selector: str = "",
         fields: str = "",
         metadata_only: bool = False,
-        access: Access | None = None,
+        access: WatchRights | None = None,
     ) -> None:
         """`selector` chooses by labels, `fields` by fields. `access` is told what the API server refuses."""
         self._kube = kube
@@ -72,7 +72,7 @@ class Watch:
         chosen = {"labelSelector": selector, "fieldSelector": fields}
         self._selector = {name: value for name, value in chosen.items() if value}
         self._as = "as=PartialObjectMetadata{};g=meta.k8s.io;v=v1" if metadata_only else ""
-        self._access = access or Access([namespace])
+        self._access = access or WatchRights([namespace])
         self.synced = asyncio.Event()
 
     async def run(self) -> None:

@@ -71,7 +71,12 @@ def test_an_archive_of_jars_that_were_installed_again_is_made_again(
     jar = java.parent / "jars" / "spark.jar"
     jar.touch()
     made = list[Path]()
-    monkeypatch.setattr(class_archive, "_make", lambda archive, scratch: archive.touch() or made.append(archive))
+
+    def make(archive: Path, scratch: Path) -> None:
+        archive.touch()
+        made.append(archive)
+
+    monkeypatch.setattr(class_archive, "_make", make)
     for modified in (1, 1, 2):
         os.utime(jar, (modified, modified))
         assert class_archive.main() == 0

@@ -22,12 +22,12 @@ from tailrace_operator.handlers.scheduler import WORKERS, Scheduler
 from tailrace_operator.handlers.server import STUCK_SECONDS
 from tailrace_operator.handlers.turns import Turns
 from tailrace_operator.kube import CALLS, ApiConflict, ApiNotFound, Document, Kube, Where
-from tailrace_operator.observe.access import Access
 from tailrace_operator.observe.drivers import ANSWER_SECONDS
 from tailrace_operator.observe.gather import Gatherer
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.memory import Memory
 from tailrace_operator.observe.model import Child, ObjectKey, ObservedReplicator
+from tailrace_operator.observe.watch_rights import WatchRights
 from tailrace_operator.resources import names
 from tailrace_operator.resources.driver import service
 
@@ -246,7 +246,7 @@ def test_many_rounds_do_not_storm_the_api_server_and_the_lease_goes_past_them(mo
 
 
 def test_watches_of_many_namespaces_leave_connections_for_everything_else(tmp_path: Path) -> None:
-    held = 20 * len(watching.watches(cast(Kube, None), "team", Index(lambda key: None), Access(["team"])))
+    held = 20 * len(watching.watches(cast(Kube, None), "team", Index(lambda key: None), WatchRights(["team"])))
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = await reader.readline()

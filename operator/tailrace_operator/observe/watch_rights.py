@@ -1,4 +1,4 @@
-"""What of the watched may not be listed at present, by namespace: one without rights is named, and waited for alone.
+"""Rights to list what is watched, by namespace: one without them is named, and waited for alone.
 
 Rights come and go while the operator runs: a namespace that does not exist yet, or is being deleted, has none either.
 """
@@ -13,7 +13,7 @@ from tailrace_operator import metrics
 
 log = logging.getLogger(__name__)
 EVERYWHERE = "*"
-"""In place of a name, where all namespaces are watched as one."""
+"""A word in place of a name, where all namespaces are watched as one."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Turned:
 
     namespace: str | None
     refusal: str
-    """In the API server's words. Empty: there is none any longer."""
+    """The API server's words. Empty: there is none any longer."""
 
     @property
     def text(self) -> str:
@@ -32,7 +32,7 @@ class Turned:
         return f"{where}: not watched, because {self.refusal.rstrip('.')}"
 
 
-class Access:
+class WatchRights:
     def __init__(self, namespaces: Sequence[str | None]) -> None:
         self._namespaces = namespaces
         self._refused: dict[str | None, dict[str, str]] = defaultdict(dict)
