@@ -14,6 +14,7 @@ from support.ddl.lake import QuickTable
 from support.scripted_database import Change, Database, Seen, toasted
 from support.scripted_runs import Copy, change, filled
 from support.states import log_state, table_log
+from tailrace.apply import applier
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.history import require_history, stored_slice
 from tailrace.batch.slice import cut
@@ -21,7 +22,7 @@ from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.history import ADDED, logged, stored
 from tailrace.changelog.logged import LoggedCascade, LoggedTruncate
 from tailrace.changelog.records.terms import Column, RecordNumber, Seq, TableSchema
-from tailrace.errors import InvalidManifest, LogTrimmed, ReadRefused, Retry
+from tailrace.errors import InvalidManifest, LogTrimmed, ReadRefused, Retry, backoff
 from tailrace.targets.lake.model import TableCommit
 
 COLUMNS = (
@@ -40,6 +41,8 @@ def history_of(folder: Path, database: Database, history: str = "Changes") -> Co
 
 def failing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Commits that fail before or after they took effect, as one does whose answer is lost; returns those tried."""
+    monkeypatch.setattr(applier, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(backoff, "FIRST_PAUSE", 0.05)
     commit, broken = QuickTable.commit, list[int]()
 
     def sometimes(table: QuickTable, change: TableCommit) -> None:
