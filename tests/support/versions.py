@@ -6,6 +6,7 @@ that all come up within a few commits. The run prints its turn; `TAILRACE_TURN=<
 """
 
 import os
+import random
 import subprocess
 import zlib
 from collections.abc import Iterable
@@ -108,6 +109,14 @@ def one_of(cases: Iterable[Version], name: str) -> Version:
     """The case of this turn for a test's or a file's name."""
     cases = list(cases)
     return cases[((turn() or 0) + zlib.crc32(name.encode())) % len(cases)]
+
+
+def seeds(count: int) -> list[int]:
+    """Seeds of a random test: others in each turn (three times as many where all cases run), and one drawn by chance.
+    The test prints them."""
+    number = turn()
+    given = range(3 * count) if number is None else range(number * count, (number + 1) * count)
+    return [*given, random.SystemRandom().randrange(2**32)]
 
 
 def turn() -> int | None:

@@ -10,6 +10,7 @@ from support.folder_lake import FolderTable
 from support.kept_versions import FolderVersionLog, Versions, slices
 from support.random_log import KeyOf, first_schema
 from support.soft_deletes import texts
+from support.versions import seeds
 from tailrace.batch.history import stored_slice
 from tailrace.changelog.history import stored
 from tailrace.changelog.records.terms import RecordNumber
@@ -45,7 +46,7 @@ def test_the_engine_does_what_the_rule_says(composite: bool, part_rows: int, mon
     """Several changes of a key in one batch and in one commit, moves, TRUNCATEs, values that the log does not carry,
     late chunks, lists of keys, ends of snapshots, evolving columns, clocks that go back."""
     monkeypatch.setattr(engine, "PART_ROWS", part_rows)
-    for seed in [*range(8), random.SystemRandom().randrange(2**32)]:
+    for seed in seeds(3):
         print(f"seed {seed}")
         with tempfile.TemporaryDirectory() as folder:
             check(seed, Path(folder), composite)
