@@ -7,7 +7,6 @@ the unit knows the source's table alone.
 """
 
 import re
-from collections.abc import Callable, Hashable
 from functools import lru_cache
 
 from tailrace.changelog.records.terms import Column, TableSchema
@@ -62,16 +61,14 @@ def taken_name(schema: TableSchema) -> str | None:
 
 
 _LENGTH = re.compile(r"\((\d+)\)")
+_TIMES = ("datetime", "time", "timestamp")
+"""Types of MySQL that keep whole seconds if no number of digits is given. (PostgreSQL's have further words.)"""
 _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "integer", "bigint")
 
 
-def retypes(before: TableSchema, after: TableSchema, number: Callable[[Column], Hashable]) -> bool:
-    """True if the source gave a column another type (`retyped`), and the copy's history is to be kept. `number`: what a
-    column is known by in both."""
-    if before.history is None or before.history != after.history:
-        return False
-    now = {number(column): column for column in after.columns}
-    return any(retyped(column, now.get(number(column), column)) for column in before.columns)
+def is_kept(before: TableSchema, after: TableSchema) -> bool:
+    """True if the copy has a history that is still wanted: only a resync may end it."""
+    return before.history is not None and before.history == after.history
 
 
 def retyped(before: Column, after: Column) -> bool:
@@ -90,6 +87,8 @@ def _holds(before: str, after: str) -> bool:
     if kind.split()[0] in _INTEGERS and other.split()[0] in _INTEGERS:
         wider = _INTEGERS.index(kind.split()[0]) <= _INTEGERS.index(other.split()[0])
         return wider and kind.split()[1:] == other.split()[1:]
+    if kind == other and kind in _TIMES:
+        return int(length[1] if length else 0) <= int(most[1] if most else 0)
     if kind != other:
         return (kind, other) == ("character varying", "text")
     return most is None or (length is not None and int(length[1]) <= int(most[1]))

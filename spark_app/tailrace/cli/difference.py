@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tailrace.changelog.history import retypes
+from tailrace.changelog.history import is_kept
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract.change import Effect, effect, refusal
 from tailrace.contract.resources import Replicator, ReplicatorSpec, TablesSpec
@@ -141,7 +141,7 @@ def table_changes(
 
 
 def _goes_on(was: TableSchema, now: TableSchema, after: ReplicatorSpec) -> bool:
-    return evolves(now, after) and not retypes(was, now, lambda column: column.name)
+    return evolves(now, after) and not is_kept(was, now)
 
 
 def _continued(session: Session, after: ReplicatorSpec, was: Table, now: Table) -> Iterator[TableChange]:

@@ -1,11 +1,11 @@
 """Tables that cannot be captured, or no longer: what is the same for every product."""
 
 import logging
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Iterable
 
-from tailrace.changelog.history import retypes, taken_name
+from tailrace.changelog.history import is_kept, taken_name
 from tailrace.changelog.records.tables import TableStopped
-from tailrace.changelog.records.terms import Column, Seq, TableSchema
+from tailrace.changelog.records.terms import Seq, TableSchema
 from tailrace.changelog.segments import LOG_COLUMNS
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import OnSchemaChange, ReplicatorSpec
@@ -60,12 +60,12 @@ def is_mended(table: TableLog, now: TableStop | None) -> bool:
     return table.stopped is not None and now is None and table.stopped.error in _MENDABLE
 
 
-def starts_over(table: TableLog, spec: ReplicatorSpec, now: TableSchema, number: Callable[[Column], Hashable]) -> bool:
+def starts_over(table: TableLog, spec: ReplicatorSpec, now: TableSchema) -> bool:
     """True if the table is stopped by a change of its form after which it is to be captured in the new form, which is
-    `now`. Where that would cost the values of a history, only a resync decides it. `number`: as in `retypes`."""
+    `now`. Where that would cost a history, only a resync decides it."""
     if table.stopped is None or table.stopped.error != SchemaChangeUnsupported.__name__:
         return False
-    return evolves(table.schema, spec) and not retypes(table.schema, now, number)
+    return evolves(table.schema, spec) and not is_kept(table.schema, now)
 
 
 def evolves(schema: TableSchema, spec: ReplicatorSpec) -> bool:

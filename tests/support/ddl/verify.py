@@ -19,7 +19,7 @@ from tailrace.changelog.state import LogState, TableLog
 from tailrace.sources.patterns import options_of, selected
 from tailrace.sources.postgresql import publication
 from tailrace.sources.postgresql.catalog import discover
-from tailrace.sources.postgresql.model import PgTable, number
+from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.stops import starts_over
 
 TABLES = """
@@ -75,9 +75,7 @@ def verify(in_process: InProcess, state: LogState) -> Verdict:
         said = _said(in_process, table, log)
         if said is not None and in_process.copies is not None and said.startswith("TargetRefused:"):
             wrong.append(f"{table.name} has not followed its source: {said}")
-        elif (
-            said is not None and log is not None and table.oid in fit and starts_over(log, spec, fit[table.oid], number)
-        ):
+        elif said is not None and log is not None and table.oid in fit and starts_over(log, spec, fit[table.oid]):
             wrong.append(f"{table.name} does not start over: {said}")
         elif said is not None:
             stopped[table.name] = said

@@ -5,15 +5,12 @@ import pytest
 from support.journals import table_schema
 from support.resources import replicator
 from support.states import table_log
-from tailrace.changelog.records.terms import Column, Seq, TableSchema
+from tailrace.changelog.history import retyped
+from tailrace.changelog.records.terms import Column, Seq
 from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import Replicator
 from tailrace.errors import NoKey, SchemaChangeUnsupported, TableStop, ValueUnsupported, met_at
 from tailrace.sources.stops import is_mended, not_awaited, stands_still, starts_over, stopped
-
-
-def by_name(column: Column) -> str:
-    return column.name
 
 
 def test_a_stopped_table_says_where_its_error_was_met_and_the_source_if_nobody_has() -> None:
@@ -61,7 +58,7 @@ def test_only_a_change_of_form_makes_a_table_start_over_where_that_is_asked_for(
     spec: dict[str, Any], error: TableStop | None, expected: bool
 ) -> None:
     stopped = table(error)
-    assert starts_over(stopped, Replicator.model_validate(replicator(**spec)).spec, stopped.schema, by_name) is expected
+    assert starts_over(stopped, Replicator.model_validate(replicator(**spec)).spec, stopped.schema) is expected
 
 
 @pytest.mark.parametrize(
@@ -81,24 +78,30 @@ def test_only_a_change_of_form_makes_a_table_start_over_where_that_is_asked_for(
         (("enum('a','b')", "string"), ("enum('a','b','c')", "string"), True),
         (("enum('a','b')", "string"), ("enum('a','c')", "string"), False),
         (("longtext", "string"), ("text", "string"), False),
+        (("datetime", "timestamp"), ("datetime(6)", "timestamp"), True),
+        (("datetime(6)", "timestamp"), ("datetime", "timestamp"), False),
+        (("time(3)", "string"), ("time(2)", "string"), False),
     ],
 )
-def test_a_type_that_may_cost_values_of_a_history_is_for_a_resync_to_decide(
+def test_a_type_that_may_cost_values_of_a_history_is_known(
     before: tuple[str, str], now: tuple[str, str], kept: bool
 ) -> None:
-    def with_type(found: TableLog, kind: tuple[str, str], history: str | None) -> TableSchema:
-        column = Column(name="v", id=9, source_type=kind[0], type=kind[1])
-        return found.schema.model_copy(update={"columns": (*found.schema.columns, column), "history": history})
+    one, other = (Column(name="v", id=9, source_type=kind[0], type=kind[1]) for kind in (before, now))
+    assert retyped(one, other) is not kept
 
+
+def test_what_would_end_a_history_is_for_a_resync_to_decide() -> None:
     error, spec = SchemaChangeUnsupported("s.t", "m"), Replicator.model_validate(replicator()).spec
     known = table(error)
-    for history in (None, "SoftDelete", "Changes"):
-        schemas = known.schemas[-1].model_copy(update={"table": with_type(known, before, history)})
-        stopped = known.model_copy(update={"schemas": (schemas,)})
-        after = with_type(known, now, history)
-        assert starts_over(stopped, spec, after, by_name) is (kept or history is None)
-        # The user's own choice ends the history.
-        assert starts_over(stopped, spec, with_type(known, now, "Changes" if history is None else None), by_name)
+    wider = Column(name="v", id=9, source_type="bigint", type="int64")
+    for history in (None, "SoftDelete", "Changes", "Versions"):
+        was = known.schema.model_copy(update={"history": history})
+        stopped = known.model_copy(update={"schemas": (known.schemas[-1].model_copy(update={"table": was}),)})
+        for columns in (was.columns, was.columns[:-1], (*was.columns, wider)):
+            now = was.model_copy(update={"columns": columns})
+            assert starts_over(stopped, spec, now) is (history is None)
+            # The user's own choice ends the history.
+            assert starts_over(stopped, spec, now.model_copy(update={"history": None if history else "Changes"}))
 
 
 @pytest.mark.parametrize(

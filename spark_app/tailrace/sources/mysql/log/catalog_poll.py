@@ -261,7 +261,7 @@ class CatalogPoll:
         return [i for i in due if self._progress.position() >= self._forms[i][1]]
 
     def _starts_over(self, table: TableLog, now: MysqlTable) -> bool:
-        return starts_over(table, self._replicator.spec, now.schema, lambda column: column.name)
+        return starts_over(table, self._replicator.spec, now.schema)
 
     def _compared(self, table_id: int, now: MysqlTable | None) -> list[Event]:
         del self._since[table_id]

@@ -51,7 +51,7 @@ def rejoins(
 
 
 def _starts_over(table: TableLog, now: PgTable, spec: ReplicatorSpec) -> bool:
-    return starts_over(table, spec, now.schema, number) and not bares(table.schema, now)
+    return starts_over(table, spec, now.schema) and not bares(table.schema, now)
 
 
 def bares(before: TableSchema, now: PgTable) -> bool:
