@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from pyroaring import BitMap64
 
 from tailrace.batch.versions import VersionStage, version_stages
 from tailrace.changelog.history import IS_CURRENT, VALID_FROM, VALID_TO, VALIDITY
-from tailrace.changelog.parquet_batches import BATCH_ROWS
+from tailrace.changelog.parquet_batches import BATCH_BYTES, BATCH_ROWS
 from tailrace.changelog.records.terms import Key
 from tailrace.fold.chunk_keys import gathered
 from tailrace.fold.decide import OutputRows, decide
@@ -34,14 +35,19 @@ from tailrace.targets.lake.engine.marks import LocatedRows, base_rows, dead_rows
 from tailrace.targets.lake.engine.output import joined_pool
 from tailrace.targets.lake.engine.part import PartInput, PartResult
 from tailrace.targets.lake.files.access import FileAccess, footer_of, parquet
+from tailrace.targets.lake.files.index_cache import IndexCache
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.files.locate import CACHE, locate, read_rows
 from tailrace.targets.lake.files.write import write_files
 from tailrace.targets.lake.model import DataFile, NewFile, TableCommit
 
 TIME = pa.timestamp("us", "UTC")
-KEPT_FILES = 4096
-"""Files whose ended rows are remembered: a number for each run of them."""
+KEPT_BYTES = 64 << 20
+"""Memory for what is known of the ended rows of files: a number for each run of them, or a bit for each row."""
+SMALL_BYTES = 100
+"""What an entry of it takes beside."""
+WIDTH = 16
+"""Bytes that are counted for a value of a fixed size."""
 
 
 def build_versions(work: PartInput, spread: Spread | None, now: float) -> TableCommit:
@@ -94,12 +100,20 @@ def _stage(joint: _Joint, work: PartInput, stage: VersionStage, spread: Spread |
     holes = _changed(joint, own)
     if not stage.truncated:
         return holes
-    for path, file in list(joint.files.items()):
-        open_rows = np.array(sorted(BitMap64(range(file.rows)) - file.dead), np.int64)
-        at = now if stage.truncated_at is None else stage.truncated_at
-        joint.end(own, (_ended(rows, np.full(rows.num_rows, at)) for rows in _whole(own, path, open_rows)))
-        joint.files[path] = replace(file, dead=BitMap64(range(file.rows)))
+    at = now if stage.truncated_at is None else stage.truncated_at
+    joint.end(own, (_ended(rows, np.full(rows.num_rows, at)) for rows in _open_rows(joint, own)))
+    joint.files = {path: replace(file, dead=BitMap64(range(file.rows))) for path, file in joint.files.items()}
     return frozenset()
+
+
+def _open_rows(joint: _Joint, work: PartInput) -> Iterator[pa.Table]:
+    for path, file in joint.files.items():
+        yield from _whole(work, path, _places(BitMap64(range(file.rows)) - file.dead))
+
+
+def _places(rows: BitMap64) -> Ints:
+    """Without a Python number for each: a file may have millions of rows."""
+    return np.array(rows.to_array(), np.int64)
 
 
 def _changed(joint: _Joint, work: PartInput) -> frozenset[Key]:
@@ -129,9 +143,10 @@ def _ended_rows(
 ) -> Iterator[pa.Table]:
     """The target's rows that the changes have ended, and the versions that began and ended in the batch."""
     columns = [joined_pool(pool, at, work.layout.fields[name].type) for at, name in enumerate(work.fold.names)]
-    over = ended.rows.over
-    for start in range(0, int((~over).sum()), BATCH_ROWS):
-        at = np.flatnonzero(~over)[start : start + BATCH_ROWS]
+    over, sizes = ended.rows.over, [_sizes(column) for column in columns]
+    whole = np.flatnonzero(~over)
+    for some in _pieces(_sum_of_sizes(sizes, [rows[whole] for rows in ended.rows.values])):
+        at = whole[some]
         values = (
             pool_column.take(pa.array(rows[at])) for pool_column, rows in zip(columns, ended.rows.values, strict=True)
         )
@@ -142,14 +157,18 @@ def _ended_rows(
         for before, rows in read_rows(work.lake, path, hits.positions, work.layout, work.fold.names):
             keys = hits.keys[before : before + rows.num_rows]
             yield _ended(rows, ended.first[keys])
-            yield from _over(work, ended, lacking, (keys, rows), columns)
+            yield from _over(work, ended, lacking, (keys, rows), (columns, sizes))
 
 
 def _over(
-    work: PartInput, ended: EndedVersions, lacking: Ints, below: tuple[Ints, pa.Table], pool: Sequence[pa.Array]
+    work: PartInput,
+    ended: EndedVersions,
+    lacking: Ints,
+    below: tuple[Ints, pa.Table],
+    pool: tuple[Sequence[pa.Array], Sequence[Ints]],
 ) -> Iterator[pa.Table]:
     """Versions over these rows of the target, which have the values that the log did not carry. `lacking`: their
-    places, by key."""
+    places, by key. `pool`: its columns, and the sizes of their values."""
     keys = ended.rows.key[lacking]
     lows, highs = np.searchsorted(keys, below[0], "left"), np.searchsorted(keys, below[0], "right")
     counts = highs - lows
@@ -157,10 +176,41 @@ def _over(
         return
     under = np.repeat(np.arange(len(counts)), counts)
     at = lacking[np.repeat(lows, counts) + np.arange(len(under)) - np.repeat(np.cumsum(counts) - counts, counts)]
-    for start in range(0, len(at), BATCH_ROWS):
-        some, rows = at[start : start + BATCH_ROWS], below[1].take(pa.array(under[start : start + BATCH_ROWS]))
-        yield _ended(_joined(work, OutputRows(ended.rows.key, ended.rows.values).filter(some), rows, pool),
+    size = _sum_of_sizes(pool[1], [rows[at] for rows in ended.rows.values])
+    size += sum(_sizes(flat(column)) for column in below[1].columns)[under]
+    for piece in _pieces(size):  # many versions of one key repeat its long values
+        some, rows = at[piece], below[1].take(pa.array(under[piece]))
+        yield _ended(_joined(work, OutputRows(ended.rows.key, ended.rows.values).filter(some), rows, pool[0]),
                      ended.ends[some])  # fmt: skip
+
+
+def _sizes(values: pa.Array) -> Ints:
+    """The bytes of each value, roughly."""
+    kind, types = values.type, pa.types
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+        return np.asarray(pc.fill_null(pc.binary_length(values), 0)).astype(np.int64) + WIDTH
+    nested = values.nbytes // max(1, len(values)) if types.is_nested(kind) else 0
+    return np.full(len(values), nested + WIDTH, np.int64)
+
+
+def _sum_of_sizes(sizes: Sequence[Ints], rows: Sequence[Ints]) -> Ints:
+    """The bytes of output rows, of whose columns each has the place of its value in the pool; `FROM_BASE`: none."""
+    total = np.zeros(len(rows[0]), np.int64)
+    for size, places in zip(sizes, rows, strict=True):
+        own = places != FROM_BASE
+        total[own] += size[places[own]]
+    return total
+
+
+def _pieces(sizes: Ints) -> Iterator[slice]:
+    """Runs of rows that are neither too many nor too large together; a row is never divided."""
+    through, start = np.cumsum(sizes), 0
+    while start < len(sizes):
+        before = through[start - 1] if start else 0
+        end = int(np.searchsorted(through, before + BATCH_BYTES, "right"))
+        end = min(max(end, start + 1), start + BATCH_ROWS)
+        yield slice(start, end)
+        start = end
 
 
 def _joined(work: PartInput, rows: OutputRows, below: pa.Table, pool: Sequence[pa.Array]) -> pa.Table:
@@ -190,25 +240,30 @@ def _read(joint: _Joint, work: PartInput, spread: Spread | None, now: int) -> fr
     commit = build(work, spread)
     before = {path: joint.files[path].dead for path in commit.marks}
     joint.add(commit)
-    new = [joint.files[file.path] for file in commit.add]
-    for path, dead in commit.marks.items():
-        gone = np.array(sorted(dead - before[path]), np.int64)
-        joint.end(work, _replaced(joint, work, (path, gone), new, now))
+    new = _NewRows([joint.files[file.path] for file in commit.add], IndexCache(CACHE.most))
+    gone = {path: _places(dead - before[path]) for path, dead in commit.marks.items()}
+    joint.end(work, chain.from_iterable(_replaced(joint, work, places, new, now) for places in gone.items()))
     return commit.applied.holes
 
 
-def _replaced(
-    joint: _Joint, work: PartInput, gone: tuple[str, Ints], new: Sequence[DataFile], now: int
-) -> Iterator[pa.Table]:
+@dataclass
+class _NewRows:
+    """What a reading brought. The indexes of these files are no part of those that are kept of the whole table."""
+
+    files: Sequence[DataFile]
+    indexes: IndexCache
+
+
+def _replaced(joint: _Joint, work: PartInput, gone: tuple[str, Ints], new: _NewRows, now: int) -> Iterator[pa.Table]:
     """Yields the rows at these places of a file that have ended; those that are as they were stay open, and their new
     rows go."""
     path, positions = gone
     for before, rows in read_rows(work.lake, path, positions, work.layout, work.fold.names):
         ends, same = np.full(rows.num_rows, now), np.zeros(rows.num_rows, np.bool_)
         old = _digests(rows)
-        there = [joint.files[file.path] for file in new]
+        there = [joint.files[file.path] for file in new.files]
         keys = pa.table(typed((rows.column(name) for name in work.fold.key), work.fold.key_types), names=work.fold.key)
-        for other, hits in locate(work.lake, there, work.layout, keys, CACHE).items():
+        for other, hits in locate(work.lake, there, work.layout, keys, new.indexes).items():
             found = pa.concat_tables(_whole(work, other, hits.positions))
             begins = np.asarray(flat(found.column(VALID_FROM)).cast(TIME).cast(pa.int64())).astype(np.int64)
             equal = np.logical_and(*(one[hits.keys] == two for one, two in zip(old, _digests(found), strict=True)))
@@ -235,20 +290,26 @@ class _EndedCache:
     """The ended rows of files, which never change."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, BitMap64] = OrderedDict()
+        self._known: OrderedDict[str, tuple[BitMap64, int]] = OrderedDict()
+        self._bytes = 0
         self._lock = threading.Lock()
 
     def get(self, path: str) -> BitMap64 | None:
         with self._lock:
-            if path in self._known:
-                self._known.move_to_end(path)
-            return self._known.get(path)
+            if path not in self._known:
+                return None
+            self._known.move_to_end(path)
+            return self._known[path][0]
 
     def put(self, path: str, rows: BitMap64) -> BitMap64:
+        rows.run_optimize()
+        size = len(path) + len(rows.serialize()) + SMALL_BYTES
         with self._lock:
-            self._known[path] = rows
-            if len(self._known) > KEPT_FILES:
-                self._known.popitem(last=False)
+            if path not in self._known:
+                self._known[path] = rows, size
+                self._bytes += size
+            while self._bytes > KEPT_BYTES:
+                self._bytes -= self._known.popitem(last=False)[1][1]
         return rows
 
 
@@ -267,10 +328,12 @@ def ended_rows(access: FileAccess, file: DataFile, layout: Layout) -> BitMap64:
     stats = [None if at is None else group.column(at).statistics for group in groups]
     nulls = [None if one is None or not one.has_null_count else one.null_count for one in stats]
     if nulls == [group.num_rows for group in groups]:
-        return BitMap64()
-    if any(count != 0 for count in nulls):
-        return _ENDED.put(file.path, _read_ended(access, file.path, name)) - file.dead
-    return BitMap64(range(file.rows)) - file.dead
+        ended = BitMap64()
+    elif any(count != 0 for count in nulls):
+        ended = _read_ended(access, file.path, name)
+    else:
+        ended = BitMap64(range(file.rows))
+    return _ENDED.put(file.path, ended) - file.dead
 
 
 def _read_ended(access: FileAccess, path: str, name: str) -> BitMap64:

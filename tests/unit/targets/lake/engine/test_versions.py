@@ -4,6 +4,8 @@ import random
 import tempfile
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from support.folder_lake import FolderTable
@@ -14,7 +16,9 @@ from support.versions import seeds
 from tailrace.batch.history import stored_slice
 from tailrace.changelog.history import stored
 from tailrace.changelog.records.terms import RecordNumber
+from tailrace.fold.newest import FROM_BASE
 from tailrace.targets.lake.engine import build as engine
+from tailrace.targets.lake.engine import versions
 from tailrace.targets.lake.engine.versions import build_versions
 
 
@@ -46,7 +50,17 @@ def test_the_engine_does_what_the_rule_says(composite: bool, part_rows: int, mon
     """Several changes of a key in one batch and in one commit, moves, TRUNCATEs, values that the log does not carry,
     late chunks, lists of keys, ends of snapshots, evolving columns, clocks that go back."""
     monkeypatch.setattr(engine, "PART_ROWS", part_rows)
+    monkeypatch.setattr(versions, "BATCH_BYTES", 50 * part_rows)
     for seed in seeds(3):
         print(f"seed {seed}")
         with tempfile.TemporaryDirectory() as folder:
             check(seed, Path(folder), composite)
+
+
+def test_versions_that_repeat_a_long_value_are_written_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "BATCH_BYTES", 1000)
+    pool = [pa.array(["x" * 400, None, "y" * 5000]), pa.array([1, 2, 3])]
+    rows = [np.array([0, 0, 0, 0, 1, 2, FROM_BASE, 0]), np.array([0, 1, 2, 0, 1, 2, 0, 1])]
+    sizes = versions._sum_of_sizes([versions._sizes(column) for column in pool], rows)
+    assert sizes.tolist() == [432, 432, 432, 432, 32, 5032, 16, 432]
+    assert [(some.start, some.stop) for some in versions._pieces(sizes)] == [(0, 2), (2, 5), (5, 6), (6, 8)]
