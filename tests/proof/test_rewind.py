@@ -342,6 +342,12 @@ def test_a_rewind_whose_end_was_not_recorded_is_completed_though_apply_goes_on_a
         for _ in range(5):
             copy.turn()
         assert copy.copied_rows() == copy.held["noon"], "nothing is applied before the rewind was looked at"
+        own, requests._client = requests._client, CaptureClient(tmp_path / "nobody", 1)
+        requests.step()
+        for _ in range(5):
+            copy.turn()
+        assert copy.copied_rows() == copy.held["noon"], "nor before its end is recorded"
+        requests._client, requests._backoff.due = own, 0.0
         requests.step()
         assert told(copy, "a").state == "Completed"
         copy.level()

@@ -173,8 +173,9 @@ class OnDemand:
             self._session.set_exception(error)
 
     def session(self) -> SparkSession:
-        """The session, which is waited for. Raises what `start` raised."""
-        self.begin()
+        """The session, which is waited for. Raises what `start` raised. A commit under way at the run's end may ask."""
+        if not self._session.done():
+            self.begin()
         return self._session.result()
 
     def started(self, seconds: float = 0.0) -> SparkSession | None:

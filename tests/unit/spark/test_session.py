@@ -92,6 +92,8 @@ def test_a_session_is_started_by_the_first_who_asks_and_by_nobody_once_the_run_e
         go_on.set()
         assert [one.result(20) for one in waiting] == [made, made]
     assert (spark.started(), asked) == (made, [1])
+    spark.abandon(None)
+    assert spark.session() is made, "for a commit under way when the run ends"
     assert never.started() is None
     never.abandon(None)
     never.stop()

@@ -106,11 +106,12 @@ class RewindRequests:
         self._let_apply()
 
     def _let_apply(self) -> None:
-        """Lets batches begin once each rewind of the process before has ended, is paused, or has its tables back."""
+        """Lets batches begin once each rewind of the process before, and each whose tables are back, has ended in the
+        journal or is paused: a process that does not know the end would find the tables away from the cut."""
         snapshots = self._journal.state.snapshots
-        unsure = {i for i in self._inherited - self._gone_back if i in snapshots and _is_open(snapshots[i])}
+        unsure = {i for i in self._inherited | self._gone_back if i in snapshots and _is_open(snapshots[i])}
         self._inherited &= unsure
-        self._applier.held = bool(self._inherited)
+        self._applier.held = bool(unsure)
 
     @contextmanager
     def not_beginning(self, snapshot_id: str) -> Iterator[None]:

@@ -125,6 +125,8 @@ class NotificationQueue:
         """The state behind it."""
         self._behind: RecordNumber | None = RecordNumber(0)
         """The first record whose notices are to be read from the journal, with all that follow. None: there is none."""
+        self._most = QUEUE - 1
+        """As many may be waiting when that record is read."""
 
     def begin(self, first: RecordNumber, state: LogState) -> None:
         """Records from `first` on are to be sent. `state`: that before the first record that is heard."""
@@ -144,7 +146,7 @@ class NotificationQueue:
     def next(self) -> RecordNumber | None:
         """The record that is to be read from the journal now. None: there is none, or no place."""
         with self._lock:
-            return None if len(self._waiting) >= QUEUE else self._behind
+            return None if len(self._waiting) > self._most else self._behind
 
     def read(self, record: Record | None) -> None:
         """The record that `next` asked for. None: retention has removed it."""
@@ -158,6 +160,7 @@ class NotificationQueue:
         """False: they do not fit. Those of one record stay together, even if they alone are too many."""
         found = list(notices(self._name, record, state))
         fits = not self._waiting or len(self._waiting) + len(found) <= QUEUE
+        self._most = QUEUE - 1 if fits else max(0, QUEUE - len(found))
         if fits:
             self._waiting.extend(found)
         return fits

@@ -263,6 +263,29 @@ def test_a_receiver_that_is_away_while_much_happens_gets_the_rest_later_and_afte
     assert world.sender.status().dropped == 0
 
 
+def test_a_record_that_does_not_fit_is_not_read_again_before_it_may(
+    world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifications, "QUEUE", 4)
+    asked = list[int]()
+
+    def counted(storage: Storage, number: RecordNumber) -> Record:
+        asked.append(number)
+        return read_record(storage, number)
+
+    monkeypatch.setattr(notifications, "read_record", counted)
+    world.turn()
+    receiver.stop()
+    world.has(*(CutMade(name=f"n{number}") for number in range(3)))
+    world.has(*(CutMade(name=f"m{number}") for number in range(2)))
+    asked.clear()
+    world.turn(5, seconds=0.1)
+    assert len(asked) <= 1 and len(world.sender._queue) == 3
+    receiver.start()
+    world.turn(9)
+    assert [e["subject"] for e in receiver.events] == ["n0", "n1", "n2", "m0", "m1"]
+
+
 def killed_life(world: World, receiver: Receiver, more: int) -> None:
     """A process that SIGKILL ends as soon as the receiver has so many events more."""
     wanted = len(receiver.got) + more

@@ -153,7 +153,7 @@ class LineageReporter:
         for saying in sayings:
             replaceable = saying.kind == "RUNNING" and saying.change is None
             run_id = saying.run.run_id
-            ends = run_id if run_id in self._ending else None
+            ends = run_id if saying.kind not in ("START", "RUNNING") else None
             self._put(partial(self._events.of_table, saying), run_id if replaceable else None, ends)
 
     def _put(self, make: Callable[[], Any], run_id: str | None = None, ends: str | None = None) -> None:

@@ -166,6 +166,30 @@ def test_a_table_that_is_stopped_has_failed_and_one_that_is_no_longer_captured_i
     assert catalog.of(TWO)[-1]["run"]["facets"]["errorMessage"]["message"] == "NoKey: no key. Fix: Add one."
 
 
+def test_a_run_whose_start_arrived_and_whose_end_did_not_is_ended_by_a_later_process(
+    tmp_path: Path, catalog: Receiver
+) -> None:
+    copy = Told(tmp_path, catalog.url)
+    stop = TableStopped(table_id=1, seq=Seq(1), error="NoKey", message="no key", fix="Add one.", where="source")
+    stopped = table_log(keyed(1, "one", "main")).model_copy(update={"stopped": stop})
+    told = open_lineage(copy.replicator, None, tmp_path)
+    assert told is not None
+    told.start()
+    until(lambda: catalog.kinds("shop") == ["START"], "the driver's run", 20)
+    catalog.statuses += [201, *[503] * 9]
+    told.step(log_state(stopped), Progress(), Places(copy.replicator.spec).target)
+    until(lambda: len(catalog.statuses) < 9, "both were sent", 20)
+    told.step(log_state(stopped), Progress(), Places(copy.replicator.spec).target)
+    told._sender.close(1)
+    catalog.statuses.clear()
+    assert catalog.kinds(ONE) == ["START"]
+    told = open_lineage(copy.replicator, None, tmp_path)
+    assert told is not None
+    told.start()
+    told.end("ABORT")
+    assert catalog.kinds(ONE) == ["START", "ABORT"]
+
+
 def test_a_receiver_that_is_down_or_silent_changes_nothing_for_the_copy(tmp_path: Path, catalog: Receiver) -> None:
     catalog.released.clear()
     copy = Told(tmp_path, catalog.url)
