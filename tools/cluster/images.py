@@ -165,9 +165,11 @@ def _keep_classes() -> None:
     again if Java or Spark's jars have changed."""
     container = _buildah("from", NAMES["spark"]).strip()
     folder = Path(_buildah("mount", container).strip())
-    shutil.rmtree(_kept_classes(), ignore_errors=True)
-    for made in folder.glob(CLASSES):
-        shutil.copytree(made, _kept_classes() / made.name)
+    with tempfile.TemporaryDirectory(dir=places.images_dir()) as scratch:
+        for made in sorted(folder.glob(CLASSES), key=lambda one: one.stat().st_mtime)[-1:]:  # not an older Java's
+            shutil.copytree(made, Path(scratch) / "classes" / made.name)
+            shutil.rmtree(_kept_classes(), ignore_errors=True)
+            (Path(scratch) / "classes").rename(_kept_classes())
     _buildah("rm", container)
 
 

@@ -62,7 +62,7 @@ def taken_name(schema: TableSchema) -> str | None:
 
 _LENGTH = re.compile(r"\((\d+)\)")
 _TIMES = ("datetime", "time", "timestamp")
-"""Types of MySQL that keep whole seconds if no number of digits is given. (PostgreSQL's have further words.)"""
+"""Types that keep whole seconds if no number of digits is given; those that keep six have further words."""
 _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "integer", "bigint")
 
 

@@ -3,12 +3,13 @@
 The OpenAPI document (docs/console-api.json) is made from these models and those of the driver's interface.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, StringConstraints
 
 from tailrace.contract.base import Model
 from tailrace.contract.driver import Problem
+from tailrace.contract.resources import CUT
 from tailrace.contract.status import Fault, Many, ObjectiveStatus, State, Status, TableStatus
 
 Realm = Literal["tailrace", "kubernetes"]
@@ -125,7 +126,7 @@ class ActionBody(Model):
     """Patterns of tables."""
     snapshot: str | None = None
     """Its id."""
-    cut: str | None = None
+    cut: Annotated[str, StringConstraints(pattern=CUT, max_length=63)] | None = None
     """The name of the cut."""
     preview: bool = False
     """Do nothing: only answer with the command and the manifest."""

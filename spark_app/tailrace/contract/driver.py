@@ -23,8 +23,8 @@
                                        request its data, or releases the change log and drops nothing. 200 with a
                                        DropAnswer at once; ask again until `done`. The driver then waits to be ended
 
-All but these, and status, metrics and health, need `Authorization: Bearer <token>`; 401 without. Errors are `Problem`
-documents.
+Paths with `no token` need none, nor does /healthz; all others need `Authorization: Bearer <token>`; 401 without. Errors
+are `Problem` documents.
 """
 
 import json

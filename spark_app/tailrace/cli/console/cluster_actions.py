@@ -11,7 +11,7 @@ import yaml
 from tailrace.cli.console.actions import REQUESTS as ASKED
 from tailrace.cli.console.actions import requested
 from tailrace.cli.console.cluster_api import ClusterApi, Document, Right
-from tailrace.cli.console.pod_commands import CONTAINER
+from tailrace.cli.console.pod_commands import CONTAINER, CommandEnd, refusal_of
 from tailrace.cli.console.refusal import ApiRefusal
 from tailrace.cli.console.watched import Plan
 from tailrace.cli.snapshot_choice import UNDER_WAY, WrongSnapshot
@@ -39,7 +39,6 @@ NEEDED: dict[Verb, tuple[str, str]] = {
 }
 """The right that an action needs."""
 CUTS: tuple[Verb, ...] = ("cut", "dropCut")
-NOT_OURS = dict.fromkeys(CUTS, ("", "exec"))
 """API group and subresource of a right that is not about Tailrace's own resources."""
 PREFIX = ("kubectl", "exec")
 OPTIONS = {"snapshot": (), "verify": ("--verify",), "repair": ("--repair",), "resync": ("--resync",)}
@@ -84,8 +83,9 @@ def refused(one: Changed, caller: str) -> tuple[RefusedAction, ...]:
 
 
 def _refusal(one: Changed, verb: Verb, caller: str, *, fresh: bool) -> str | None:
-    right = Right(*NEEDED[verb], one.namespace, *NOT_OURS.get(verb, ()))
-    return None if one.api.may(caller, right, fresh=fresh) else f"{one.api.user(caller)} may not {right}"
+    rights = exec_rights(one) if verb in CUTS else (Right(*NEEDED[verb], one.namespace),)
+    lacking = next((right for right in rights if not one.api.may(caller, right, fresh=fresh)), None)
+    return None if lacking is None else f"{one.api.user(caller)} may not {lacking}"
 
 
 def plan(one: Changed, body: ActionBody, caller: str, now: float) -> Plan:
@@ -117,7 +117,10 @@ def _cut(one: Changed, body: ActionBody, caller: str, why: str | None, now: floa
     words = ("cut", "--drop", name) if drop else ("cut", name, "--wait", "20s")
 
     def act() -> str:
-        return in_driver(one, caller, *words).strip()
+        ended = in_driver(one, caller, *words)
+        if ended.code != 0:
+            raise refusal_of(ended)
+        return ended.output.strip()
 
     message = f"keeps, as cut {name}, the version of every table that holds the same moment of the source"
     if drop:
@@ -128,8 +131,8 @@ def _cut(one: Changed, body: ActionBody, caller: str, why: str | None, now: floa
     return ActionAnswer(done=False, message=message, command=command, refused=why), act
 
 
-def in_driver(one: Changed, caller: str, *words: str) -> str:
-    """The output of a command of `tailrace` in the driver's pod, started with the caller's token."""
+def in_driver(one: Changed, caller: str, *words: str) -> CommandEnd:
+    """The end of a command of `tailrace` in the driver's pod, started with the caller's token."""
     return one.api.execute(caller, one.namespace, f"{one.own}-driver-0", _tailrace(words))
 
 
@@ -139,9 +142,15 @@ def _tailrace(words: Sequence[str]) -> list[str]:
 
 def may_execute(one: Changed, caller: str) -> None:
     """Raises `ApiRefusal` if the caller may not start commands in the driver's pod."""
-    right = Right("create", "pods", one.namespace, "", "exec")
-    if not one.api.may(caller, right, fresh=True):
-        raise ApiRefusal(403, "Forbidden", f"{one.api.user(caller)} may not {right}", "Ask for the right.")
+    for right in exec_rights(one):
+        if not one.api.may(caller, right, fresh=True):
+            raise ApiRefusal(403, "Forbidden", f"{one.api.user(caller)} may not {right}", "Ask for the right.")
+
+
+def exec_rights(one: Changed) -> tuple[Right, ...]:
+    """A command is asked for by a WebSocket, which is a GET; since 1.35 the API server wants the right to `create`,
+    too."""
+    return tuple(Right(verb, "pods", one.namespace, "", "exec") for verb in ("create", "get"))
 
 
 def _kubectl(one: Changed, *words: str) -> str:

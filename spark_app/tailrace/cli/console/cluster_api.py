@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from typing_extensions import override
 
 from tailrace.cli.console import pod_commands
+from tailrace.cli.console.pod_commands import CommandEnd
 from tailrace.cli.console.refusal import ApiRefusal
 from tailrace.contract.base import GROUP, VERSION
 from tailrace.driver.process.run_dir import NotRunning
@@ -103,8 +104,12 @@ class ClusterApi:
 
     def _trusted(self) -> tuple[bytes, ssl.SSLContext]:
         """The authorities of the account's file, and what checks a certificate by them."""
-        found = (self._account / "ca.crt").read_bytes()
-        return found, ssl.create_default_context(cadata=found.decode("ascii", "replace"))
+        file = self._account / "ca.crt"
+        found, context = file.read_bytes(), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cafile=file)
+        if not context.cert_store_stats()["x509_ca"]:
+            raise ssl.SSLError("there is no authority in it")
+        return found, context
 
     def _context(self) -> ssl.SSLContext:
         """The kubelet replaces the file when the cluster gets another authority. An unreadable file, or half of one,
@@ -208,9 +213,8 @@ class ClusterApi:
     def delete(self, caller: str, resource: str, namespace: str, name: str) -> None:
         self._called("DELETE", f"{_group(namespace)}/{resource}/{quote(name)}", caller)
 
-    def execute(self, caller: str, namespace: str, pod: str, command: Sequence[str]) -> str:
-        """The output of a command in a driver's pod. Raises `ApiRefusal` in the words of the command, or of the API
-        server."""
+    def execute(self, caller: str, namespace: str, pod: str, command: Sequence[str]) -> CommandEnd:
+        """How a command in a driver's pod ended. Raises `ApiRefusal` in the words of the API server."""
         connection = http.client.HTTPSConnection(
             self._host, self._port, context=self._context(), timeout=COMMAND_SECONDS
         )
@@ -228,7 +232,7 @@ class ClusterApi:
                 code, raw = _upgraded(stream)
                 if code != 101:
                     self._refuse(code, _object(raw))
-                ended = pod_commands.conversation(stream, MOST_DRIVER_BYTES)
+                return pod_commands.conversation(stream, MOST_DRIVER_BYTES)
         except (OSError, http.client.HTTPException) as error:
             why = f"takes more than {COMMAND_SECONDS:g} s" if late.is_set() else f"{type(error).__name__}: {error}"
             raise Retry(
@@ -238,9 +242,6 @@ class ClusterApi:
             if watch is not None:
                 watch.cancel()
             connection.close()
-        if ended.code != 0:
-            raise pod_commands.refusal_of(ended)
-        return ended.output
 
     def _called(self, method: str, path: str, caller: str, body: Document | None = None) -> Document:
         code, answer = self._send(method, path, caller, body)

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from tailrace.cli.console import cluster_actions, resource_status, summary
 from tailrace.cli.console.cluster_api import TOKEN_FIX, ClusterApi, Document, Right
+from tailrace.cli.console.pod_commands import refusal_of
 from tailrace.cli.console.refusal import ApiRefusal
 from tailrace.cli.console.watched import Described, Plan, Watched
 from tailrace.contract.console import (
@@ -213,9 +214,11 @@ class ClusterReplicator:
     def assessment(self, caller: str) -> ConsoleAssessment:
         """Doctor's report, from the driver's pod: this one reads no Secrets, and connects to no database."""
         cluster_actions.may_execute(self, caller)
-        told = cluster_actions.in_driver(self, caller, "doctor", "--json")
+        ended = cluster_actions.in_driver(self, caller, "doctor", "--json")
+        if ended.code != 0 and not ended.output.lstrip().startswith("{"):  # with a report, the code says what is in it
+            raise refusal_of(ended)
         include = resource_status.part(resource_status.part(self.item, "spec"), "tables").get("include", ())
-        return resource_status.assessment(told, include)
+        return resource_status.assessment(ended.output, include)
 
     def refused(self, caller: str) -> tuple[RefusedAction, ...]:
         return cluster_actions.refused(self, caller)

@@ -126,7 +126,7 @@ class NotificationQueue:
         self._behind: RecordNumber | None = RecordNumber(0)
         """The first record whose notices are to be read from the journal, with all that follow. None: there is none."""
         self._most = QUEUE - 1
-        """As many may be waiting when that record is read."""
+        """The number that may be waiting when that record is read."""
 
     def begin(self, first: RecordNumber, state: LogState) -> None:
         """Records from `first` on are to be sent. `state`: that before the first record that is heard."""

@@ -101,10 +101,12 @@ def test_a_new_authority_of_the_cluster_is_trusted_without_a_restart(
     server.serve_with(new)
     with pytest.raises(Retry, match="CERTIFICATE_VERIFY_FAILED"):
         api.may("a caller", right, fresh=True)
-    (tmp_path / "ca.crt").write_text("half a fi")  # it is being replaced
-    with pytest.raises(Retry, match="CERTIFICATE_VERIFY_FAILED"):
-        api.may("a caller", right, fresh=True)
-    (tmp_path / "ca.crt").write_bytes((new / "ca.crt").read_bytes())
+    for half in (b"half a fi", b""):  # it is being replaced
+        (tmp_path / "ca.crt").write_bytes(half)
+        with pytest.raises(Retry, match="CERTIFICATE_VERIFY_FAILED"):
+            api.may("a caller", right, fresh=True)
+        assert len(api._context().get_ca_certs()) == 1
+    (tmp_path / "ca.crt").write_bytes("# Autorité\n".encode() + (new / "ca.crt").read_bytes())
     assert api.may("a caller", right, fresh=True) is False
 
 

@@ -10,7 +10,10 @@ from contextlib import suppress
 
 import pytest
 
+from tailrace.cli.console import cluster_actions
+from tailrace.cli.console.cluster_fleet import ClusterReplicator
 from tailrace.cli.console.pod_commands import CommandEnd, conversation, path_of, refusal_of
+from tailrace.cli.console.refusal import ApiRefusal
 
 
 def frame(payload: bytes, kind: int = 2, *, final: bool = True) -> bytes:
@@ -104,3 +107,25 @@ def test_the_words_are_the_commands_own() -> None:
     path = path_of("shop", "a-driver-0", ["tailrace", "cut", "a b"])
     assert path.startswith("/api/v1/namespaces/shop/pods/a-driver-0/exec?container=tailrace&stdout=true")
     assert path.endswith("&command=tailrace&command=cut&command=a+b")
+
+
+@pytest.mark.parametrize(
+    ("ended", "ready"),
+    [
+        (CommandEnd(0, '{"ready": true, "lines": [], "tables": [], "snapshot": {"seconds": 1}}', ""), True),
+        (CommandEnd(3, '{"ready": false, "lines": [], "tables": [], "snapshot": {"seconds": 1}}', ""), False),
+        (CommandEnd(1, "", "tailrace: InvalidManifest: no such file. Fix: Write it."), None),
+    ],
+)
+def test_a_report_of_doctor_is_shown_whatever_is_in_it(
+    ended: CommandEnd, ready: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_actions, "may_execute", lambda one, caller: None)
+    monkeypatch.setattr(cluster_actions, "in_driver", lambda one, caller, *words: ended)
+    one = object.__new__(ClusterReplicator)
+    one.item = {"spec": {"tables": {"include": ["a.*"]}}}
+    if ready is None:
+        with pytest.raises(ApiRefusal, match="no such file"):
+            one.assessment("a caller")
+    else:
+        assert one.assessment("a caller").ready is ready

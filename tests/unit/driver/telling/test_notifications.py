@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+import itertools
 import json
 import os
 import signal
@@ -19,7 +20,6 @@ from typing_extensions import override
 
 from support.journals import table_schema
 from support.origins import origin
-from support.waiting import until
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.journal import JournalReader, read_record
 from tailrace.changelog.records import Event, Record
@@ -38,6 +38,7 @@ from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import NotificationsSpec, StorageLocation
 from tailrace.driver.asking.control import DriverControl
 from tailrace.driver.telling import notifications
+from tailrace.driver.telling.notices import Notice
 from tailrace.driver.telling.notifications import Notifications, key_path, signature, signing_key
 from tailrace.errors import InvalidManifest, Retry
 from tailrace.storage.store import Storage
@@ -286,22 +287,31 @@ def test_a_record_that_does_not_fit_is_not_read_again_before_it_may(
     assert [e["subject"] for e in receiver.events] == ["n0", "n1", "n2", "m0", "m1"]
 
 
-def killed_life(world: World, receiver: Receiver, more: int) -> None:
-    """A process that SIGKILL ends as soon as the receiver has so many events more."""
-    wanted = len(receiver.got) + more
+def told(receiver: Receiver) -> set[str]:
+    return {event["subject"] for event in receiver.events}
+
+
+def killed_life(world: World, more: int, seconds: float) -> None:
+    """A process that SIGKILL ends right behind its attempt of this number, or when there is nothing more to send.
+    `seconds`: between its steps; it records what it has sent every few."""
     pid = os.fork()
     if pid == 0:
         try:
             world.reborn()
-            while True:
-                world.turn(seconds=4.0)
+            attempt, attempts = world.sender._attempt, itertools.count(1)
+
+            def last(notice: Notice, now: float) -> bool:
+                sent = attempt(notice, now)
+                if next(attempts) == more:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return sent
+
+            world.sender._attempt = last  # type: ignore[method-assign]  # in this process alone
+            world.turn(60, seconds)
+            os.kill(os.getpid(), signal.SIGKILL)
         finally:
             os._exit(1)
-    try:
-        until(lambda: len(receiver.got) >= wanted, "events", 30)
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        _, status = os.waitpid(pid, 0)
+    _, status = os.waitpid(pid, 0)
     assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
@@ -313,15 +323,16 @@ def test_processes_that_are_killed_lose_no_event_and_change_no_id(
     for at in range(0, len(names), 2):
         world.has(*(CutMade(name=name) for name in names[at : at + 2]))
     random = Random()
-    while len({e["subject"] for e in receiver.events}) < len(names):
-        killed_life(world, receiver, random.randint(1, 9))
+    killed_life(world, 5, 0.1)  # of these it has recorded two
+    while len(told(receiver)) < len(names):
+        killed_life(world, random.randint(1, 9), random.choice([0.1, 4.0]))
     world.reborn()
     world.turn(20)
-    told = [(e["subject"], e["id"]) for e in receiver.events]
-    first = list(dict.fromkeys(told))
+    found = [(e["subject"], e["id"]) for e in receiver.events]
+    first = list(dict.fromkeys(found))
     assert [name for name, _ in first] == names  # so each name had one id
     assert len({identity for _, identity in first}) == len(names)
-    assert len(told) > len(names), "no process was killed between sending and recording"
+    assert len(found) > len(names), "no process was killed between sending and recording"
     assert world.control.journal is not None and world.control.journal.look().notified is not None
     told_before = len(receiver.got)
     world.reborn()

@@ -45,7 +45,7 @@ TIME = pa.timestamp("us", "UTC")
 KEPT_BYTES = 64 << 20
 """Memory for what is known of the ended rows of files: a number for each run of them, or a bit for each row."""
 SMALL_BYTES = 100
-"""What an entry of it takes beside."""
+"""Bytes that an entry of it takes beside."""
 WIDTH = 16
 """Bytes that are counted for a value of a fixed size."""
 
@@ -177,7 +177,8 @@ def _over(
     under = np.repeat(np.arange(len(counts)), counts)
     at = lacking[np.repeat(lows, counts) + np.arange(len(under)) - np.repeat(np.cumsum(counts) - counts, counts)]
     size = _sum_of_sizes(pool[1], [rows[at] for rows in ended.rows.values])
-    size += sum(_sizes(flat(column)) for column in below[1].columns)[under]
+    for column in below[1].columns:
+        size += _sizes(flat(column))[under]
     for piece in _pieces(size):  # many versions of one key repeat its long values
         some, rows = at[piece], below[1].take(pa.array(under[piece]))
         yield _ended(_joined(work, OutputRows(ended.rows.key, ended.rows.values).filter(some), rows, pool[0]),
@@ -248,7 +249,7 @@ def _read(joint: _Joint, work: PartInput, spread: Spread | None, now: int) -> fr
 
 @dataclass
 class _NewRows:
-    """What a reading brought. The indexes of these files are no part of those that are kept of the whole table."""
+    """Rows that a reading brought. The indexes of these files are no part of those that are kept of the whole table."""
 
     files: Sequence[DataFile]
     indexes: IndexCache
