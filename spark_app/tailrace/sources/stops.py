@@ -82,7 +82,7 @@ def not_awaited(schema: TableSchema, added: Iterable[str]) -> SchemaChangeUnsupp
     """The error of a table that `stands_still`, when it has these new columns."""
     names = ", ".join(repr(name) for name in added)
     what = f"{schema.name} has the new column {names}, and onSchemaChange is Stop"
-    fix = f"{STOP_FIX} Or set onSchemaChange: Evolve, which does so by itself."
+    fix = STOP_FIX if schema.history else f"{STOP_FIX} Or set onSchemaChange: Evolve, which does so by itself."
     return SchemaChangeUnsupported(schema.name, what, fix)
 
 

@@ -125,3 +125,5 @@ def test_a_table_stands_still_where_that_is_asked_for(spec: dict[str, Any], stil
     assert stands_still(table_schema(7), Replicator.model_validate(replicator(**spec)).spec) is still
     told = not_awaited(table_schema(7), ["c", "d"])
     assert "new column 'c', 'd', and onSchemaChange is Stop" in told.message and "Evolve" in told.fix
+    kept = table_schema(7).model_copy(update={"history": "Versions"})
+    assert "Evolve" not in not_awaited(kept, ["c"]).fix, "it would not start over"
