@@ -25,6 +25,7 @@ from tailrace import __version__
 from tailrace.cli.client import DriverRefused
 from tailrace.cli.console import openapi, summary
 from tailrace.cli.console.endpoints import API, ENDPOINTS, MOST_TABLES, OPENAPI, Endpoint
+from tailrace.cli.console.places import AnswerPlaces
 from tailrace.cli.console.refusal import ApiRefusal
 from tailrace.cli.console.watched import Fleet, Watched, problem_of
 from tailrace.cli.snapshot_choice import WrongSnapshot
@@ -38,6 +39,7 @@ from tailrace.contract.console import (
     SetupBody,
     SetupReport,
     TablePage,
+    Verb,
 )
 from tailrace.contract.driver import CutList, Problem
 from tailrace.contract.history import LastHour, TableView
@@ -63,8 +65,8 @@ HEALTH = "/healthz"
 REFUSED_FIX = "Ask for the right, or have someone who has it run the command."
 MOST_DIGITS = 9
 """The limit for a number in a query."""
-MOST_ANSWERS = 40
-"""Answers under way at the same time."""
+COMMANDS: tuple[Verb, ...] = ("cut", "dropCut")
+"""The actions that may take as long as a command does; they are commands in a cluster."""
 Json = dict[str, Any]
 
 
@@ -160,7 +162,7 @@ def _number(query: Json, name: str, default: int) -> int:
 
 
 def application(console: ConsoleApp) -> Starlette:
-    places = asyncio.Semaphore(MOST_ANSWERS)
+    places = AnswerPlaces()
     routes: list[BaseRoute] = [_route(console, endpoint, places) for endpoint in ENDPOINTS]
     routes += [Route(OPENAPI, lambda _: JSONResponse(openapi.document()))]
     routes += [Route(HEALTH, lambda _: Response("ok", media_type="text/plain"))]
@@ -175,15 +177,16 @@ def _unknown(request: Request) -> Response:
     return _refused(404, Problem(name="NotFound", message=f"no such path: {request.url.path[:200]}"))
 
 
-def _route(console: ConsoleApp, endpoint: Endpoint, places: asyncio.Semaphore) -> Route:
+def _route(console: ConsoleApp, endpoint: Endpoint, places: AnswerPlaces) -> Route:
     async def answer(request: Request) -> Response:
         try:
             arguments: list[Any] = [bearer(request.scope), *request.path_params.values()]
             if endpoint.queries:
                 arguments.append(dict(request.query_params))
-            if endpoint.body is not None:
-                arguments.append(await _body(request, endpoint.body))
-            async with places:
+            body = await _body(request, endpoint.body) if endpoint.body is not None else None
+            if body is not None:
+                arguments.append(body)
+            async with places.of(request.path_params.get("replicator"), command=_is_command(endpoint, body)):
                 document = await _on_thread(getattr(console, endpoint.act), *arguments)
             return Response(document.model_dump_json(by_alias=True), media_type="application/json")
         except ApiRefusal as refusal:
@@ -193,6 +196,10 @@ def _route(console: ConsoleApp, endpoint: Endpoint, places: asyncio.Semaphore) -
 
     # Names of tables may have slashes.
     return Route(endpoint.path.replace("{table}", "{table:path}"), answer, methods=[endpoint.method])
+
+
+def _is_command(endpoint: Endpoint, body: BaseModel | None) -> bool:
+    return endpoint.command or (isinstance(body, ActionBody) and body.verb in COMMANDS and not body.preview)
 
 
 async def _on_thread(act: Callable[..., BaseModel], *arguments: object) -> BaseModel:

@@ -284,6 +284,7 @@ class ClusterApi:
         assert place.hostname is not None
         connection = http.client.HTTPConnection(place.hostname, place.port or 80, timeout=DRIVER_SECONDS)
         try:
+            connection.sock = _reached(connection.host, connection.port, DRIVER_SECONDS)
             code, raw = _exchange(
                 connection, "GET", path, {"Accept": "application/json"}, most=most, seconds=DRIVER_SECONDS
             )
@@ -380,7 +381,8 @@ def _exchange(
     seconds: float,
 ) -> tuple[int, bytes]:
     """Code and body. The connection is cut after `seconds`: who answers may send its headers a byte at a time."""
-    connection.connect()
+    if connection.sock is None:
+        connection.connect()
     found, late = bytearray(), threading.Event()
     watch = threading.Timer(seconds, _cut, [connection.sock, late])
     watch.daemon = True
@@ -400,6 +402,20 @@ def _exchange(
     if late.is_set():
         raise AnswerTooLong(f"the answer takes more than {seconds:g} s")
     return answer.status, bytes(found)
+
+
+def _reached(host: str, port: int, seconds: float) -> socket.socket:
+    """A connection. All addresses of the name share the time: a tenant says how many there are."""
+    end = time.monotonic() + seconds
+    error: OSError = TimeoutError()
+    for *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        if (left := end - time.monotonic()) <= 0:
+            break
+        try:
+            return socket.create_connection(address[:2], timeout=left)
+        except OSError as found:
+            error = found
+    raise error
 
 
 def _cut(connection: socket.socket, late: threading.Event) -> None:

@@ -44,6 +44,8 @@ class Endpoint:
     method: Literal["GET", "POST"] = "GET"
     body: type[BaseModel] | None = None
     queries: tuple[QueryField, ...] = ()
+    command: bool = False
+    """The answer may take as long as a command does."""
 
 
 ONE = f"{API}/replicators/{{replicator}}"
@@ -71,6 +73,7 @@ ENDPOINTS = (
         f"{ONE}/assessment",
         "The report of `tailrace doctor` on the manifest as its file is now.",
         ConsoleAssessment,
+        command=True,
     ),
     Endpoint(
         "trial",
@@ -80,6 +83,7 @@ ENDPOINTS = (
         SetupReport,
         "POST",
         SetupBody,
+        command=True,
     ),
     Endpoint(
         "act",

@@ -66,3 +66,20 @@ def test_an_answer_without_end_is_cut(pieces: list[bytes]) -> None:
 def test_what_another_service_says_is_not_told() -> None:
     with answering([b"SECRET of another service\r\n"], 0.05) as address:
         assert asked(address) == "the driver of shop/orders does not answer the console: BadStatusLine"
+
+
+@pytest.mark.usefixtures("no_authority")
+def test_many_addresses_of_one_driver_have_its_time_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The addresses of its Service are those of a tenant's pods; none of these answers."""
+    tried: list[float] = []
+
+    def connect(address: object, timeout: float) -> socket.socket:
+        tried.append(timeout)
+        threading.Event().wait(timeout)
+        raise TimeoutError
+
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"192.0.2.{n}", 8090)) for n in range(1, 50)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(socket, "create_connection", connect)
+    assert asked("http://orders-driver.shop.svc:8090").endswith("TimeoutError")
+    assert sum(tried) < 0.5
