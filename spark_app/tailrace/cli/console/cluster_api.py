@@ -412,7 +412,7 @@ def _reached(host: str, port: int, seconds: float) -> socket.socket:
         if (left := end - time.monotonic()) <= 0:
             break
         try:
-            return socket.create_connection(address[:2], timeout=left)
+            return socket.create_connection((str(address[0]), port), timeout=left)
         except OSError as found:
             error = found
     raise error
