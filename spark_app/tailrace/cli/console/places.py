@@ -59,7 +59,7 @@ class AnswerPlaces:
 
 
 class _Shares:
-    """At most so many of each name; the others wait."""
+    """Places for each name; who finds none waits."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -79,5 +79,5 @@ class _Shares:
 
 
 def _namespace(name: str) -> str:
-    """Of `namespace:name`. Outside of a cluster each Replicator stands for itself."""
+    """The namespace of `namespace:name`. Outside of a cluster each Replicator stands for itself."""
     return name.partition(":")[0]
