@@ -46,7 +46,7 @@ def replicator(folder: Path, format: str) -> Replicator:
     source = {"type": "postgresql", "host": "127.0.0.1", "database": "postgres", "username": "postgres"}
     return Replicator.model_validate({
         "apiVersion": "tailrace.dev/v1alpha1", "kind": "Replicator", "metadata": {"name": "bench"},
-        "spec": {"source": source, "tables": {"include": ["*.*"]}, "storage": {"location": f"{folder.as_uri()}/log"},
+        "spec": {"source": source, "tables": {"include": ["*.*"]}, "storage": {"location": f"{folder.as_uri()}-log"},
                  "target": {"type": format, "location": folder.as_uri()}},
     })  # fmt: skip
 

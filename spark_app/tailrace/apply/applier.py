@@ -144,6 +144,8 @@ class Applier:
         self._through = RecordNumber(-1)
         self._level: tuple[LogState, RecordNumber] | None = None
         """The state at which all tables held that record: as long as there is no other one, none is due."""
+        self._next_due = math.inf
+        """The monotonic time at which the next table is due, as `_due` found it: of those that were not due."""
         self._cuts: tuple[LogState | None, Mapping[int, Sequence[LoggedCut]]] = None, {}
         """The cuts that each table is awaited at, and the state that says so."""
         self._lock = Lock()
@@ -190,10 +192,15 @@ class Applier:
             self._tidying.add_done_callback(self._ended)
 
     def is_due(self, number: RecordNumber) -> bool:
-        """True if a table has to be entered now to hold record `number` in time. Tables to which it brings nothing are
-        covered here."""
+        return self.due_in(number) <= 0
+
+    def due_in(self, number: RecordNumber) -> float:
+        """Seconds until a table has to be entered to hold record `number` in time; 0: one has to be now; infinity: as
+        far as is known, none. Tables to which it brings nothing are covered here."""
         with self._lock:
-            return not self._standing and not self.held and bool(self._due(self._bounded(number)))
+            if self._standing or self.held:
+                return math.inf
+            return 0.0 if self._due(self._bounded(number)) else max(0.0, self._next_due - self._monotonic())
 
     def _bounded(self, number: RecordNumber) -> RecordNumber:
         return number if self._until is None else min(number, self._until)
@@ -201,7 +208,7 @@ class Applier:
     def _due(self, number: RecordNumber) -> list[_Entry]:
         """Tables that have to be entered now: those that nothing is gained by letting wait, and of the others as many
         of the oldest as must be begun so that all are committed in time. (Earliest deadline first.)"""
-        state = self._journal.state
+        state, self._next_due = self._journal.state, math.inf
         if self._level is not None and self._level[0] is state and number <= self._level[1]:
             return []
         live = self._live()
@@ -215,8 +222,11 @@ class Applier:
         for place, (deadline, entry) in enumerate(timed, 1):
             busy += 0.0 if entry.unit in counted else entry.unit.took / self._threads
             counted.add(entry.unit)
-            if deadline - busy <= now:
+            begin = deadline - busy
+            if begin <= now:
                 due = place
+            else:
+                self._next_due = min(self._next_due, begin)
         return [entry for _, entry in timed[:due]]
 
     def _holds(self, table: TableLog, number: RecordNumber) -> bool:

@@ -1,5 +1,6 @@
 """The applier lets changes wait for others as long as a promise allows, and begins early enough to keep it."""
 
+import math
 from collections.abc import Callable
 from typing import cast
 
@@ -95,6 +96,22 @@ def test_changes_wait_for_others_until_the_promise_calls_for_them(follow: Callab
     one.loop.offer(RecordNumber(11), patience=5)
     assert one.commits() == [2, 1] and one.targets[7].applied[-1].applied_record == 11
     assert not one.loop.is_due(RecordNumber(11))
+    one.loop.stop()
+
+
+def test_the_time_until_a_table_is_due_is_known_exactly(follow: Callable[..., Followed]) -> None:
+    one = follow(7, 8)
+    assert one.loop.due_in(RecordNumber(9)) == math.inf, "nothing waits"
+    one.bring(10, table(7, 3, 10), table(8, 3))
+    first = one.loop.due_in(RecordNumber(10))
+    assert HOLD - 1 < first <= HOLD
+    one.now += 1
+    one.bring(11, table(7, 3, 10), table(8, 3, 11))
+    assert one.loop.due_in(RecordNumber(11)) == pytest.approx(first - 1), "the older one counts"
+    one.now += first - 1.01
+    assert not one.loop.is_due(RecordNumber(11))
+    one.now += 0.02
+    assert one.loop.due_in(RecordNumber(11)) == 0.0
     one.loop.stop()
 
 

@@ -11,12 +11,19 @@ from tailrace.contract.pace import MARGIN, Pace
 def test_the_steps_of_a_change_s_way_take_less_time_than_was_promised(freshness: float) -> None:
     pace = Pace.of(freshness)
     assert min(pace.record, pace.look, pace.hold) > 0
-    assert pace.record + 2 * pace.look + pace.hold <= freshness * (1 - MARGIN) + 1e-9
+    assert pace.record + pace.look + pace.hold <= freshness * (1 - MARGIN) + 1e-9
 
 
 @pytest.mark.parametrize(
-    ("freshness", "record", "look", "hold"), [(0.5, 0.1, 0.05, 0.25), (5.0, 1.0, 0.25, 3.0), (60.0, 1.0, 0.25, 52.5)]
+    ("freshness", "record", "look", "hold"), [(0.5, 0.135, 0.05, 0.29), (5.0, 1.35, 0.25, 3.15), (60.0, 1.35, 0.25, 55.4)]
 )
 def test_a_longer_promise_holds_changes_for_longer(freshness: float, record: float, look: float, hold: float) -> None:
     pace = Pace.of(freshness)
     assert (pace.record, pace.look, pace.hold) == pytest.approx((record, look, hold))
+
+
+@given(st.floats(0.3, 3600.0))
+def test_two_further_records_arrive_well_before_a_table_is_due(freshness: float) -> None:
+    """If one arrives at just that moment, chance decides whether each record or every other one is a commit."""
+    pace = Pace.of(freshness)
+    assert pace.hold >= 2.1 * pace.record
