@@ -15,7 +15,8 @@ def test_the_steps_of_a_change_s_way_take_less_time_than_was_promised(freshness:
 
 
 @pytest.mark.parametrize(
-    ("freshness", "record", "look", "hold"), [(0.5, 0.135, 0.05, 0.29), (5.0, 1.35, 0.25, 3.15), (60.0, 1.35, 0.25, 55.4)]
+    ("freshness", "record", "look", "hold"),
+    [(0.5, 0.135, 0.05, 0.29), (5.0, 1.35, 0.25, 3.15), (60.0, 1.35, 0.25, 55.4)],
 )
 def test_a_longer_promise_holds_changes_for_longer(freshness: float, record: float, look: float, hold: float) -> None:
     pace = Pace.of(freshness)
