@@ -77,10 +77,14 @@ crds: $(READY) ## Write the CRDs from the models, the reference, the page of typ
 manifests: crds kubernetes ## Write the CRDs and, from the chart, the plain manifests
 	@PYTHONPATH=spark_app:operator:tools $(VENV)/python tools/make_manifests.py
 
+check: QUICK := --quick
+check: checked ## The quick loop: ruff, mypy, import contract, and the unit tests without the dearest files
+
 # Mypy has one thread: it and the import contracts run beside the unit tests, and tell their results at the end.
-check: lint ## Ruff, mypy, import contract and unit tests
+.PHONY: checked
+checked: lint
 	@told=$$(mktemp); $(MAKE) --no-print-directory --keep-going types imports >$$told 2>&1 & beside=$$!; trap 'kill $$beside' INT TERM; \
-	$(MAKE) --no-print-directory unit; status=$$?; \
+	$(MAKE) --no-print-directory unit QUICK=$(QUICK); status=$$?; \
 	wait $$beside || status=1; cat $$told; rm $$told; exit $$status
 
 lint: ## Ruff: rules and format
@@ -101,9 +105,9 @@ endif
 IN_MEMORY = $(VENV)/python tools/in_memory.py
 # Three processes on two cores, as some tests wait; the longest files first, each in one process (support/costs.py).
 unit: ## Tests without servers
-	$(IN_MEMORY) 2 env $(PYTEST) tests/unit -n 3 --dist loadfile --no-loadscope-reorder
+	$(IN_MEMORY) 2 env $(PYTEST) tests/unit -n 3 --dist loadfile --no-loadscope-reorder $(QUICK)
 
-test: check integration ## Everything: check, then tests against PostgreSQL, Spark, S3 and Kubernetes
+test: checked integration ## Everything: the checks with all unit tests, then tests against PostgreSQL, Spark, S3 and Kubernetes
 
 # Three files at a time on two cores, the longest first (support/costs.py): a proof leaves much of the machine idle while
 # it waits for a state. A whole cluster waits for pods most of its time: its tests run beside all others, and tell their

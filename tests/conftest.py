@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 
 from support import halves
-from support.costs import Costs
+from support.costs import Costs, Quick
 from support.postgres import PostgresServer
 from support.s3 import S3Server
 from support.versions import deselect_others, major_for, turn
@@ -38,10 +38,17 @@ hypothesis.settings.load_profile("tailrace")
 logs.silence_pyspark()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--quick`, for `make check`."""
+    parser.addoption("--quick", action="store_true", help="leave out the files that are dear by tests/durations.json")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Measure what each file costs; the turn is settled before processes are started, which inherit it."""
     turn()
     config.pluginmanager.register(Costs(config))
+    if config.getoption("quick"):
+        config.pluginmanager.register(Quick())
     if halves.wanted(config):
         config.pluginmanager.register(halves.Backwards())
 

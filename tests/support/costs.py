@@ -1,7 +1,8 @@
 """What each file of tests costs: CPU seconds of its process and of all processes below it, and its wall time.
 
 At the end a run prints each lane's sum beside its budget (`tests/budget.json`, CPU minutes) and the dearest files.
-`TAILRACE_RECORD=1` writes the times to `tests/durations.json`, by which files are begun: the longest first.
+`TAILRACE_RECORD=1` writes the times to `tests/durations.json`, by which files are begun: the longest first. With
+`--quick`, as `make check` runs the unit tests, files that were dear when recorded are left out; `make test` runs all.
 """
 
 import json
@@ -18,6 +19,8 @@ DURATIONS = TESTS / "durations.json"
 BUDGET = TESTS / "budget.json"
 TICKS = os.sysconf("SC_CLK_TCK")
 DEAREST = 20
+QUICK = 1.5
+"""CPU seconds: a file that takes longer is left out of a quick run."""
 LANES = {
     "tests/unit": "unit",
     "tests/integration/sources": "sources",
@@ -44,6 +47,21 @@ def recorded() -> dict[str, Cost]:
     """File -> its cost when it was last recorded."""
     costs: dict[str, Cost] = json.loads(DURATIONS.read_text())
     return costs
+
+
+class Quick:
+    """A pytest plugin that leaves out the files whose recorded cost is above `QUICK`, before they are imported."""
+
+    def __init__(self) -> None:
+        self._dear = {TESTS.parent / file for file, cost in recorded().items() if cost["cpu"] > QUICK}
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """True: not collected; None: as others decide."""
+        return collection_path in self._dear or None
+
+    def pytest_report_header(self) -> str:
+        """What such a run does not say."""
+        return f"quick: without the files that take more than {QUICK} CPU seconds (`make unit` runs all)"
 
 
 class Costs:

@@ -1,4 +1,4 @@
-"""Syntax trees of source files for the tests that read code; each file is parsed once in a process."""
+"""Syntax trees for the tests that read code: each file is parsed, and each tree walked, once in a process."""
 
 import ast
 from functools import cache
@@ -9,3 +9,9 @@ from pathlib import Path
 def tree(path: Path) -> ast.Module:
     """The file's syntax tree. It is shared: nobody changes it."""
     return ast.parse(path.read_text("utf-8"))
+
+
+@cache
+def walk(node: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes of a tree of `tree`, or of a part of it: many tests look at all of them."""
+    return tuple(ast.walk(node))

@@ -12,7 +12,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from typing_extensions import override
 
 import tailrace
-from support.syntax import tree
+from support.syntax import tree, walk
 from tailrace.contract.faults import fault_of
 from tailrace.errors import TailraceError, privacy
 from tailrace.targets.lake.delta.log import DeltaLog, DeltaSnapshot
@@ -256,7 +256,7 @@ def _caught(handler: ast.ExceptHandler) -> set[str]:
 
 def _told(handler: ast.ExceptHandler) -> Iterator[int]:
     """Lines that put the caught exception itself into a text."""
-    for node in ast.walk(handler):
+    for node in walk(handler):
         given: list[ast.expr] = []
         if isinstance(node, ast.FormattedValue):
             given = [node.value]
@@ -272,7 +272,7 @@ def test_nobody_tells_a_foreign_exception_s_text_by_himself() -> None:
         f"{path.relative_to(root)}:{line}"
         for path in sorted(root.rglob("*.py"))
         if path.name not in WITHOUT_ROWS | THE_TELLERS and "demo" not in path.parts
-        for handler in ast.walk(tree(path))
+        for handler in walk(tree(path))
         if isinstance(handler, ast.ExceptHandler) and _caught(handler) & FOREIGN
         for line in _told(handler)
     ]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.syntax import tree
+from support.syntax import tree, walk
 
 ROOT = Path(__file__).parents[3]
 REFUSED = re.compile(r"(Of|By|As|What|Whether|Where|Who|Whose|From|In|For|Likewise|The same)\b")
@@ -20,7 +20,7 @@ ROOMS = ("operator/tailrace_operator", "spark_app/tailrace", "tools")
 
 def docstrings(module: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and text of each docstring: modules, classes, functions, attributes."""
-    for node in ast.walk(module):
+    for node in walk(module):
         body = getattr(node, "body", None)
         statements: list[ast.stmt] = body if isinstance(body, list) else []
         for number, statement in enumerate(statements):

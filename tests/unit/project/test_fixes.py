@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import tailrace
-from support.syntax import tree
+from support.syntax import tree, walk
 from tailrace.contract.base import Model
 from tailrace.contract.places import SourceSpec, StorageSpec, TargetSpec
 
@@ -25,9 +25,9 @@ def immutable() -> set[str]:
 def texts(path: Path) -> Iterator[tuple[int, str]]:
     """String literals, docstrings left out; values of f-strings as `{}`."""
     parsed = tree(path)
-    plain = {node.value for node in ast.walk(parsed) if isinstance(node, ast.Expr)}
-    inner = {part for node in ast.walk(parsed) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(parsed):
+    plain = {node.value for node in walk(parsed) if isinstance(node, ast.Expr)}
+    inner = {part for node in walk(parsed) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in walk(parsed):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in plain | inner:
             yield node.lineno, node.value
         elif isinstance(node, ast.JoinedStr):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support import seam_names
-from support.syntax import tree
+from support.syntax import tree, walk
 
 TESTS = Path(__file__).resolve().parents[2]
 NAME = re.compile(r"([a-z]+)\.[a-z]+(-[a-z]+)+")
@@ -20,7 +20,7 @@ def strings() -> dict[str, set[str]]:
     named = re.compile(rf"\b({'|'.join(sorted(areas))})\.[a-z]+-")  # most files have none: they are not parsed
     files = (path for path in TESTS.rglob("*.py") if path != Path(__file__))
     for path in (path for path in files if named.search(path.read_text())):
-        for node in ast.walk(tree(path)):
+        for node in walk(tree(path)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 for item in node.value.split(","):
                     match = NAME.fullmatch(item.strip().partition("=")[0])

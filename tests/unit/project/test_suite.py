@@ -66,3 +66,23 @@ def test_a_worker_that_collects_from_the_end_has_the_same_tests_in_the_same_orde
     (forwards, plain), (backwards, same) = collected(), collected(halves.Backwards())
     assert len(plain) == 8 and same == plain
     assert backwards == forwards[::-1]
+
+
+def test_a_quick_run_leaves_out_what_was_dear_alone(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file without a recorded cost is run."""
+    for name in ("dear", "cheap", "unknown"):
+        (pytester.path / f"test_{name}.py").write_text("def test_one(): ...\n")
+    known = {"test_dear.py": {"cpu": costs.QUICK + 0.1}, "test_cheap.py": {"cpu": costs.QUICK}}
+    monkeypatch.setattr(costs, "TESTS", pytester.path / "tests")
+    monkeypatch.setattr(costs, "recorded", lambda: known)
+    run = pytester.inline_run("--import-mode=importlib", str(pytester.path), plugins=[costs.Quick()])
+    ran = [report.fspath for report in run.getreports("pytest_runtest_logreport") if report.when == "call"]
+    assert sorted(ran) == ["test_cheap.py", "test_unknown.py"]
+
+
+def test_a_quick_run_has_most_of_the_unit_tests() -> None:
+    """Else `make check` would say little."""
+    unit = [str(path.relative_to(ROOT)) for path in (ROOT / "tests/unit").rglob("test_*.py")]
+    known = costs.recorded()
+    dear = [file for file in unit if file in known and known[file]["cpu"] > costs.QUICK]
+    assert 0 < len(dear) < len(unit) / 5

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import tailrace_operator
 from support import error_names
-from support.syntax import tree
+from support.syntax import tree, walk
 from tailrace.errors import Retry, TableStop, TailraceError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -72,9 +72,9 @@ def modules() -> list[Module]:
     found = []
     for path in sorted(path for package in PACKAGES for path in package.rglob("*.py")):
         module = Module(path, tree(path))
-        for function in ast.walk(module.tree):
+        for function in walk(module.tree):
             if isinstance(function, ast.FunctionDef):
-                module.owner |= dict.fromkeys(ast.walk(function), function)
+                module.owner |= dict.fromkeys(walk(function), function)
         found.append(module)
     return found
 
@@ -106,11 +106,11 @@ def places() -> Iterator[Raised]:
     for module in modules():
         within = {
             call: node.name
-            for node in ast.walk(module.tree)
+            for node in walk(module.tree)
             if isinstance(node, ast.ClassDef) and node.name in kinds()
-            for call in ast.walk(node)
+            for call in walk(node)
         }
-        for call in ast.walk(module.tree):
+        for call in walk(module.tree):
             if not isinstance(call, ast.Call):
                 continue
             inherited = name_of(call.func) == "__init__" and ast.unparse(call.func) == "super().__init__"
@@ -172,9 +172,9 @@ def part(value: ast.expr, module: Module, depth: int) -> str:
 def origins(node: ast.expr, module: Module) -> Iterator[tuple[Module, ast.expr]]:
     """Where a name gets its value, or what a function of this module returns."""
     if isinstance(node, ast.Call):
-        for called in ast.walk(module.tree):
+        for called in walk(module.tree):
             if isinstance(called, ast.FunctionDef) and called.name == name_of(node.func):
-                returned = (n.value for n in ast.walk(called) if isinstance(n, ast.Return) and n.value is not None)
+                returned = (n.value for n in walk(called) if isinstance(n, ast.Return) and n.value is not None)
                 yield from ((module, value) for value in returned)
         return
     name, function = name_of(node), module.owner.get(node)
@@ -187,7 +187,7 @@ def origins(node: ast.expr, module: Module) -> Iterator[tuple[Module, ast.expr]]
 
 
 def values(name: str, inside: ast.AST, deep: bool = True) -> Iterator[ast.expr]:
-    for node in ast.walk(inside) if deep else ast.iter_child_nodes(inside):
+    for node in walk(inside) if deep else ast.iter_child_nodes(inside):
         match node:
             case ast.Assign(targets=[ast.Name(id=found)], value=value) if found == name:
                 yield value
@@ -201,7 +201,7 @@ def values(name: str, inside: ast.AST, deep: bool = True) -> Iterator[ast.expr]:
 
 
 def imported(name: str, module: Module) -> Iterator[Module]:
-    for node in ast.walk(module.tree):
+    for node in walk(module.tree):
         if isinstance(node, ast.ImportFrom) and any(alias.name == name for alias in node.names):
             ending = "/".join((node.module or "").split("."))
             wanted = (f"/{ending}.py", f"/{ending}/__init__.py")
@@ -252,7 +252,7 @@ FINDINGS = {"Finding": (2, 3), "Line": (2, 3)}
 def findings() -> Iterator[tuple[str, str, str]]:
     """Place, kind (`message` or `fix`) and text of everything that `doctor` can say of its own."""
     for module in modules():
-        for call in ast.walk(module.tree):
+        for call in walk(module.tree):
             if not isinstance(call, ast.Call) or name_of(call.func) not in FINDINGS:
                 continue
             named = {keyword.arg: keyword.value for keyword in call.keywords}
@@ -293,12 +293,12 @@ def strings() -> Iterator[tuple[str, str]]:
         described = "/contract/" in module.path.as_posix() or "/status/" in module.path.as_posix()
         documents = {
             statement.value
-            for holder in ast.walk(module.tree)
+            for holder in walk(module.tree)
             if not (described and isinstance(holder, ast.ClassDef))
             for statement in ast.iter_child_nodes(holder)
             if isinstance(statement, ast.Expr)
         }
-        for node in ast.walk(module.tree):
+        for node in walk(module.tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documents:
                 yield f"{module.where}:{node.lineno}", node.value
 
