@@ -326,11 +326,11 @@ class TableOptions(Model):
     history: Literal["Current", "SoftDelete", "Versions", "Changes"] = "Current"
     """The rows that the copy has. `Current`: those of the source, as they are. `SoftDelete`: also deleted ones, with
     their last values; the columns `_is_deleted` and `_deleted_at` mark them. `Versions`: every version of each row,
-    with the columns `_valid_from`, `_valid_to` (NULL: it still is) and `_is_current`; for Delta and Iceberg only.
-    `Changes`: one for each change, which are only ever added, with the columns `_op` (`r` read by a snapshot, `c`
-    insert, `u` update, `d` delete, `t` truncate), `_seq`, `_commit_time` and `_unchanged`; takes no `where`. All but
-    the first need a key. Once a table is captured, a change of this has it start over (`onSchemaChange`), which ends
-    the history and begins another."""
+    with the columns `_valid_from`, `_valid_to` (NULL: it still is) and `_is_current`. `Changes`: one for each
+    change, which are only ever added, with the columns `_op` (`r` read by a snapshot, `c` insert, `u` update, `d`
+    delete, `t` truncate), `_seq`, `_commit_time` and `_unchanged`; takes no `where`. All but the first need a key.
+    Once a table is captured, a change of this has it start over (`onSchemaChange`), which ends the history and begins
+    another."""
     on_schema_change: OnSchemaChange | None = None
     """Overrides `spec.onSchemaChange` for these tables."""
     on_table_drop: OnTableDrop | None = None
@@ -390,7 +390,6 @@ _SHOWN = "showValues would show what options[].mask hides: remove one of them"
 _MASKS = "has(self.options) && self.options.exists(o, has(o.mask) && "
 
 
-_VERSIONS_IN_LAKES = "options[].history: Versions needs a target of type delta or iceberg: use SoftDelete or Changes"
 _NOT_APART = (
     "target.location and storage.location are the same folder, or one is inside the other:"
     " give each its own, side by side"
@@ -420,11 +419,6 @@ class ReplicatorSpec(Model):
         (f"has(self.maskKey) || !({_MASKS}o.mask.exists(m, m.method == 'Hash')))", _NO_MASK_KEY),
         (_APART_RULE, _NOT_APART),
         (f"!has(self.showValues) || !self.showValues || !({_MASKS}size(o.mask) > 0))", _SHOWN),
-        (
-            "self.target.type in ['delta', 'iceberg'] || !has(self.options)"
-            " || !self.options.exists(o, has(o.history) && o.history == 'Versions')",
-            _VERSIONS_IN_LAKES,
-        ),
     )
 
     source: SourceSpec
@@ -537,12 +531,6 @@ class ReplicatorSpec(Model):
             one, other = f"{target}/", f"{storage}/"
             if one.startswith(other) or other.startswith(one):
                 raise ValueError(_NOT_APART)
-        return self
-
-    @model_validator(mode="after")
-    def _versions_in_lakes(self) -> "ReplicatorSpec":
-        if self.target.is_database and any(options.history == "Versions" for options in self.options):
-            raise ValueError(_VERSIONS_IN_LAKES)
         return self
 
     @model_validator(mode="after")

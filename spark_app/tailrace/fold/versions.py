@@ -35,6 +35,13 @@ class EndedVersions:
     """The time of the first change, by key number, which ends the target's row; `NO_CHANGE`: there is none."""
 
 
+def real_ends(begins: Ints, ends: Ints) -> tuple[Mask, Ints]:
+    """The rows that end with their ends, and those ends. One of no change, or that began at the very time at which it
+    ends, is not there: the last change of a time counts. A clock that went back makes no end before the beginning."""
+    kept = (ends != NO_CHANGE) & (ends != begins)
+    return kept, np.maximum(ends, begins)[kept]
+
+
 def ended_versions(work: FoldInput, numbered: NumberedKeys, folded: Folded, present: Ints) -> EndedVersions:
     """`work`: of a slice of changes alone. `present`: the keys that have a row in the target."""
     times = _times(work, numbered)

@@ -1,8 +1,11 @@
-"""Deleted rows that stay in a database: keys that a type or a collation takes for one, tables of keys alone; and types
+"""Deleted and ended rows that stay in a database: keys that a type or a collation takes for one, tables of keys alone; and types
 that somebody altered in a copy."""
 
 from pathlib import Path
 from typing import Any
+
+import pytest
+from psycopg.errors import UniqueViolation
 
 from support.database_copies import begin, place_of, settle
 from support.mysql import MYSQL, MysqlServer
@@ -12,6 +15,11 @@ from support.postgres import PostgresServer
 
 def marked(copy: Pipeline, **more: object) -> Pipeline:
     copy.document["spec"]["options"] = [{"match": "shop.*", "history": "SoftDelete", **more}]
+    return copy
+
+
+def kept(copy: Pipeline) -> Pipeline:
+    copy.document["spec"]["options"] = [{"match": "shop.*", "history": "Versions"}]
     return copy
 
 
@@ -116,3 +124,56 @@ def test_types_that_somebody_altered_in_a_copy_get_the_values(postgres: Postgres
         postgres.execute("INSERT INTO shop.t VALUES (2, 2, 2)")
         settle(copy)
         assert rows(postgres, "k, v::text, w::text") == [(2, "2", "2")]
+
+
+def test_a_key_that_changes_its_spelling_ends_a_version_and_begins_another(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """A second current row of a key is refused by the copy's index; one that is read again and is as it was adds none."""
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute("CREATE SCHEMA shop; CREATE TABLE shop.t (k numeric PRIMARY KEY, v text)")
+    postgres.execute("INSERT INTO shop.t VALUES (1.0, 'a'), (2, 'b')")
+    with (copy := kept(begin(postgres.source(), postgres, tmp_path))).running():
+        settle(copy)
+        postgres.execute("UPDATE shop.t SET k = 1.00 WHERE k = 1; UPDATE shop.t SET v = 'c' WHERE k = 2")
+        settle(copy)
+        there = [("1.0", "a", False), ("1.00", "a", True), ("2", "b", False), ("2", "c", True)]
+        assert rows(postgres, "k::text, v, _is_current") == there
+        assert copy.driver.ask("again", ["shop.t"])
+        settle(copy)
+        assert rows(postgres, "k::text, v, _is_current") == there
+        with pytest.raises(UniqueViolation):
+            postgres.execute("INSERT INTO shop.t SELECT * FROM shop.t WHERE _is_current", dbname="copy")
+
+
+def test_a_collation_s_one_key_ends_a_version_and_begins_another_in_mysql(tmp_path: Path) -> None:
+    """A text key may take all bytes of an index, and the copy's has the end of the version beside it."""
+    with MysqlServer(MYSQL) as server:
+        server.script("CREATE DATABASE shop", "CREATE TABLE shop.t (k varchar(768) PRIMARY KEY, v int)")
+        server.script("CREATE TABLE shop.b (k varbinary(3072) PRIMARY KEY, v int)")
+        server.script("INSERT INTO shop.t VALUES ('bob', 1), ('amy', 2)", "INSERT INTO shop.b VALUES ('x', 1)")
+        with (copy := kept(begin(place_of(server), server, tmp_path, schema="copies"))).running():
+            settle(copy)
+            server.script("UPDATE shop.t SET k = 'Bob' WHERE k = 'bob'", "UPDATE shop.b SET v = 2")
+            settle(copy)
+            found = server.execute("SELECT k, v, _is_current FROM copies.t ORDER BY k")
+            assert found == [("Bob", 1, 1), ("amy", 2, 1), ("bob", 1, 0)]
+            assert server.execute("SELECT v, _valid_to IS NULL FROM copies.b ORDER BY v") == [(1, 0), (2, 1)]
+
+
+def test_a_table_that_is_taken_over_with_all_versions_has_no_primary_key(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute("CREATE SCHEMA shop; CREATE TABLE shop.t (k int PRIMARY KEY, v text)")
+    postgres.execute("INSERT INTO shop.t VALUES (1, 'a')")
+    times = "_valid_from timestamptz, _valid_to timestamptz, _is_current boolean"
+    postgres.execute(f"CREATE SCHEMA shop; CREATE TABLE shop.t (k int PRIMARY KEY, v text, {times})", dbname="copy")
+    with (copy := kept(begin(postgres.source(), postgres, tmp_path, adopt=True))).running():
+        copy.until(lambda state: copy.driver.faults(), work=True)
+        assert copy.driver.faults() == {"shop.t": "TargetRefused"}
+        postgres.execute("ALTER TABLE shop.t DROP CONSTRAINT t_pkey", dbname="copy")
+        settle(copy)
+        postgres.execute("UPDATE shop.t SET v = 'b'")
+        settle(copy)
+        assert rows(postgres, "k, v, _is_current") == [(1, "a", False), (1, "b", True)]

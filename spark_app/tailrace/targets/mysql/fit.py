@@ -55,7 +55,11 @@ def misfits(
     if key != sorted(wanted):
         steps = ["DROP PRIMARY KEY"] if key else []
         steps += [f"ADD PRIMARY KEY ({list_of(session, wanted)})"] if wanted else []
-        what = f"the source's key is {', '.join(wanted)}" if wanted else "the source's table has no key"
+        what = (
+            f"the source's key is {', '.join(wanted)}"
+            if wanted
+            else "it has a primary key, which a copy of this table must not have"
+        )
         yield what, f"ALTER TABLE {name} {', '.join(steps)}"
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pymysql
 
+from tailrace.changelog.history import VALID_TO
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.databases.counters import Counter
 from tailrace.databases.extras import Extra
@@ -172,10 +173,10 @@ class MysqlTargetSession:
         if self._source != "mysql":
             return None
         columns = schema.key_columns if column.key is not None else (column,)
-        if schema.history == "SoftDelete" and any(
+        if schema.history in ("SoftDelete", "Versions") and any(
             c.key is not None and types.COLLATE in (c.behind or "") for c in columns
         ):
-            return None  # a marked row and a live one may have keys that the source's collation takes for one
+            return None  # a marked or ended row and a live one may have keys that the source's collation takes for one
         kinds = [types.own_type(each) for each in columns]
         return types.own_type(column) if all(kind is not None and self._has(kind) for kind in kinds) else None
 
@@ -290,18 +291,30 @@ class MysqlTargetSession:
         marks = ((str(name), _MARK.fullmatch(str(comment))) for name, comment in found)
         return {int(mark[1]): (name, mark[2]) for name, mark in marks if mark}
 
-    def create(self, place: Place, definitions: str, note: Callable[[int], None], *, keyed: bool) -> None:
+    def create(
+        self, place: Place, definitions: str, note: Callable[[int], None], *, keyed: bool, opened: Definitions
+    ) -> None:
         number = secrets.randbits(62) | 1
         note(number)
         comment = literal(f"Tailrace copy {number}")
-        self.run(f"CREATE TABLE {table(self, place)} ({definitions}) {self._options} COMMENT={comment}")
+        defined = ", ".join([definitions, *types.open_index(opened, self.quote(VALID_TO))])
+        self.run(f"CREATE TABLE {table(self, place)} ({defined}) {self._options} COMMENT={comment}")
 
     def misfits(self, place: Place, columns: Sequence[WantedColumn]) -> Iterator[tuple[str, str]]:
         return fit.misfits(self, place, columns, self._options)
 
-    def adopt(self, place: Place, marks: Mapping[str, str], note: Callable[[int], None], *, keyed: bool) -> None:
+    def adopt(
+        self,
+        place: Place,
+        marks: Mapping[str, str],
+        note: Callable[[int], None],
+        *,
+        keyed: bool,
+        opened: Definitions,
+    ) -> None:
         number = secrets.randbits(62) | 1
         clauses = [*fit.marking(self, place, marks), *([] if keyed else [f"ADD COLUMN {self.row_key}"])]
+        clauses += [f"ADD {index}" for index in types.open_index(opened, self.quote(VALID_TO))]
         note(number)
         comment = literal(f"Tailrace copy {number}")
         # Its columns keep their character sets: those that do not name them have the table's.

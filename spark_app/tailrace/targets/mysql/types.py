@@ -1,6 +1,7 @@
 """The types of columns in MySQL and MariaDB: the nearest that holds every value of a logical type exactly. Pure."""
 
 import re
+from collections.abc import Sequence
 
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.changelog.types import decimal_parts
@@ -25,6 +26,8 @@ MOST_SCALE = 30
 """Digits behind the point that MySQL's decimals have."""
 KEY_BYTES = 3072
 """InnoDB's limit of a primary key."""
+INDEX_BYTES = 3000
+"""Bytes of these that a key has in an index with a time behind it."""
 FIXED_BYTES = 20
 """No other type takes more in a key."""
 CHARACTER_BYTES = 4
@@ -51,6 +54,23 @@ def type_of(schema: TableSchema, column: Column) -> str:
 def word(kind: str) -> str:
     """The type's name alone."""
     return re.split(r"[ (]", kind, maxsplit=1)[0]
+
+
+def open_index(key: Sequence[tuple[str, str]], end: str) -> list[str]:
+    """The index by which the open rows are found where all versions stay, as parts of a table's definition. `key`: the
+    columns and their types, quoted; `end`: the column that is NULL in open rows. A key may take all of the space that
+    an index has: of long texts it has the beginning."""
+    if not key:
+        return []
+    most = INDEX_BYTES // len(key) // CHARACTER_BYTES
+    names = (f"{name}({most})" if _length(kind) > most else name for name, kind in key)
+    return [f"KEY _tailrace_open ({', '.join([*names, end])})"]
+
+
+def _length(kind: str) -> int:
+    """The characters or bytes of a text's type; 0: it is none."""
+    found = re.match(r"(?:var)?(?:char|binary)\((\d+)\)", kind)
+    return int(found[1]) if found else 0
 
 
 def own_type(column: Column) -> str | None:

@@ -63,7 +63,11 @@ def misfits(session: TargetSession, place: Place, columns: Sequence[WantedColumn
     if sorted(key or ()) != sorted(wanted):
         steps = [] if key_name is None else [f"DROP CONSTRAINT {session.quote(key_name)}"]
         steps += [f"ADD PRIMARY KEY ({list_of(session, wanted)})"] if wanted else []
-        what = f"the source's key is {', '.join(wanted)}" if wanted else "the source's table has no key"
+        what = (
+            f"the source's key is {', '.join(wanted)}"
+            if wanted
+            else "it has a primary key, which a copy of this table must not have"
+        )
         yield what, f"ALTER TABLE {name} {', '.join(steps)}"
     for column in columns:  # after the key, which asks for it
         if column.nullable and not column.key and column.name in found and found[column.name].required:

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 
+from tailrace.changelog.history import VALID_TO
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.databases.counters import Counter
 from tailrace.databases.extras import Extra
@@ -169,8 +170,8 @@ class PgTargetSession:
 
     def type_of(self, schema: TableSchema, column: Column) -> str:
         wanted = types.own_type(column) if self._source == "postgresql" else None
-        if schema.history == "SoftDelete" and column.key is not None and wanted in _MANY_TEXTS:
-            wanted = None  # a marked row and a live one may have keys that the type takes for one
+        if schema.history in ("SoftDelete", "Versions") and column.key is not None and wanted in _MANY_TEXTS:
+            wanted = None  # a marked or ended row and a live one may have keys that the type takes for one
         if wanted is not None and self._exists(wanted):
             return wanted
         return types.general_type(column.type)
@@ -274,19 +275,36 @@ class PgTargetSession:
     def columns(self, place: Place) -> None:
         return None
 
-    def create(self, place: Place, definitions: str, note: Callable[[int], None], *, keyed: bool) -> None:
+    def create(
+        self, place: Place, definitions: str, note: Callable[[int], None], *, keyed: bool, opened: Definitions
+    ) -> None:
         self.run(f"CREATE TABLE {table(self, place)} ({definitions})")
         self._take(place, note, keyed=keyed)
+        self._index(place, opened)
 
     def misfits(self, place: Place, columns: Sequence[WantedColumn]) -> Iterator[tuple[str, str]]:
         return fit.misfits(self, place, columns)
 
-    def adopt(self, place: Place, marks: Mapping[str, str], note: Callable[[int], None], *, keyed: bool) -> None:
+    def adopt(
+        self,
+        place: Place,
+        marks: Mapping[str, str],
+        note: Callable[[int], None],
+        *,
+        keyed: bool,
+        opened: Definitions,
+    ) -> None:
         name = table(self, place)
         self.run(f"LOCK TABLE {name} IN SHARE ROW EXCLUSIVE MODE")
         if not self.keeps_rows and self.rows(f"SELECT 1 FROM {name} LIMIT 1"):
             raise Retry(f"table {'.'.join(place)} of the target has been written to just now")
         self._take(place, note, keyed=keyed)
+        self._index(place, opened)
+
+    def _index(self, place: Place, opened: Definitions) -> None:
+        if opened:
+            names = ", ".join(name for name, _ in opened)
+            self.run(f"CREATE UNIQUE INDEX ON {table(self, place)} ({names}) WHERE {self.quote(VALID_TO)} IS NULL")
 
     def _take(self, place: Place, note: Callable[[int], None], *, keyed: bool) -> None:
         if not keyed:  # somebody may have a publication for all tables: no row could be deleted

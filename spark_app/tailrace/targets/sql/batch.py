@@ -5,9 +5,10 @@ The driver never reads a row of the target: where the fold needs one underneath 
 a key that moved), it is copied from table to table on the server.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from tailrace.changelog.records.terms import Key
 from tailrace.changelog.types import arrow_type
 from tailrace.fold.chunk_keys import KEY_ONLY, read_chunk_keys
 from tailrace.fold.concerned import named_words
-from tailrace.fold.decide import Folded, decide
+from tailrace.fold.decide import Folded, OutputRows, decide
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Columns, Ints, Mask
 from tailrace.fold.log_rows import segment_rows
@@ -43,16 +44,31 @@ def apply_keyed(session: TargetSession, log: ObjectAccess, part: TableSlice, tab
     """Bring the table's rows forward; its columns are the batch's already. Returns the holes that it leaves."""
     work = fold_input(part, log)
     work = replace(work, moved_keys=find_moved_keys(work))
-    return _Batch(session, work, table, Staging(session, work)).apply()
+    return KeyedBatch(session, work, table, Staging(session, work)).apply()
+
+
+@dataclass(frozen=True)
+class Decided:
+    """The result of the fold, and where the rows are that it has not seen."""
+
+    numbered: NumberedKeys
+    folded: Folded
+    server: ServerRows
+    chunks: StagedChunks
 
 
 @dataclass
-class _Batch:
+class KeyedBatch:
     session: TargetSession
     work: FoldInput
     table: str
     """The copy, as statements call it."""
     staging: Staging
+
+    @property
+    def present(self) -> str:
+        """The rows that are there, as statements read them: at most one for each key."""
+        return self.table
 
     def apply(self) -> frozenset[Key]:
         part, server = self.work.slice, ServerRows()
@@ -61,46 +77,58 @@ class _Batch:
         finished = [chunk for finish in part.finished for chunk in finish.chunks]
         chunks.check({chunk.path: chunk for chunk in (*part.chunks, *finished)}.values())
         numbered = number_keys(self.work, 0, read_chunk_keys(self.work, 0, chunks))
-        folded = decide(self.work, numbered, _LiveRows(self, numbered, server), chunks)
-        written = self._written(folded)
-        lacking = _Lacking.of(folded.rows.values, folded.pool[0].num_rows, numbered, folded.rows.key)
-        completed = self._completed(written, lacking, server, numbered, chunks) if len(lacking.row) else None
-        self._delete(numbered, chunks)
-        for number, chunk in enumerate(part.chunks):
-            self._adopt(number, chunk, numbered, folded.overruled, chunks)
-        names = list_of(self.session, self.work.names)
-        if completed is not None:
-            self.session.run(f"INSERT INTO {self.table} ({names}) SELECT {names} FROM {completed}")
-        elif written.num_rows:
-            self.session.load(self.table, definitions(self.session, part.schema), [written])
+        folded = decide(self.work, numbered, LiveRows(self, numbered, server), chunks)
+        self.move(Decided(numbered, folded, server, chunks))
         holes = frozenset(keys.keys(numbered.keys(np.flatnonzero(folded.holes).astype(np.int64))))
         for finish in part.finished:
             holes = self._finish(finish, chunks, holes)
         self.staging.drop()
         return holes
 
+    def move(self, decided: Decided) -> None:
+        """Write what was decided."""
+        numbered, chunks = decided.numbered, decided.chunks
+        rows = self.rows(decided, decided.folded.rows)
+        self._delete(numbered, chunks)
+        for number in range(len(self.work.slice.chunks)):
+            self.adopt(number, decided, self.table)
+        self.insert(rows, self.table)
+
     # ---- rows to write ----
 
-    def _written(self, folded: Folded) -> pa.Table:
-        """The rows that the fold writes, with the log's values; the others are on the server."""
-        logged = folded.pool[0]
+    def rows(
+        self, decided: Decided, rows: OutputRows, given: Mapping[str, pa.Array] = MappingProxyType({})
+    ) -> str | pa.Table:
+        """The rows with the log's values; or, if it lacks some, a temporary table of the rows, completed out of rows on
+        the server, before these are deleted. `given`: other values, by the column's name."""
+        logged, own = decided.folded.pool[0], [name in given for name in self.work.names]
         values = [
-            logged.column(at).take(pa.array(places, mask=(places < 0) | (places >= logged.num_rows)))
-            for at, places in enumerate(folded.rows.values)
+            given[name]
+            if name in given
+            else logged.column(at).take(pa.array(places, mask=(places < 0) | (places >= logged.num_rows)))
+            for at, (name, places) in enumerate(zip(self.work.names, rows.values, strict=True))
         ]
-        return pa.table(values, names=self.work.names)
+        wanted = [np.zeros_like(places) if ours else places for places, ours in zip(rows.values, own, strict=True)]
+        written = pa.table(values, names=self.work.names)
+        lacking = _Lacking.of(wanted, logged.num_rows, rows.key)
+        return self._completed(written, lacking, decided) if len(lacking.row) else written
 
-    def _completed(
-        self, written: pa.Table, lacking: "_Lacking", server: ServerRows, numbered: NumberedKeys, chunks: StagedChunks
-    ) -> str:
-        """A temporary table of the rows, completed out of rows on the server, before these are deleted."""
+    def insert(self, rows: str | pa.Table, into: str) -> None:
+        names = list_of(self.session, self.work.names)
+        if isinstance(rows, str):
+            self.session.run(f"INSERT INTO {into} ({names}) SELECT {names} FROM {rows}")
+        elif rows.num_rows:
+            self.session.load(into, definitions(self.session, self.work.slice.schema), [rows])
+
+    def _completed(self, written: pa.Table, lacking: "_Lacking", decided: Decided) -> str:
+        numbered, chunks = decided.numbered, decided.chunks
         quote, names = self.session.quote, self.work.names
         columns = definitions(self.session, self.work.slice.schema, NUMBERED)
         rows = self.staging.empty("rows", columns, (NUMBER,))
         staged = written.add_column(0, NUMBER, pa.array(np.arange(written.num_rows)))
         self.session.load(rows, columns, [staged])
         pool = self.staging.empty("pool", columns, (NUMBER,))
-        for chunk, numbers, labels in lacking.sources(server, numbered, self.work):
+        for chunk, numbers, labels in lacking.sources(decided.server, numbered, self.work):
             source = (
                 self._of_target(numbered.keys(numbers), labels)
                 if chunk is None
@@ -128,7 +156,7 @@ class _Batch:
         staged = self.staging.keys(wanted, labels)
         rows = list_of(self.session, self.work.names, "t.")
         on = equal(self.session, self.work.key)
-        return f"SELECT u.{NUMBER}, {rows} FROM {self.table} t JOIN {staged} u ON {on}"
+        return f"SELECT u.{NUMBER}, {rows} FROM {self.present} t JOIN {staged} u ON {on}"
 
     def _of_chunk(self, chunk: ChunkRegistered, chunks: StagedChunks, positions: Ints, labels: Ints) -> str:
         """A query for a chunk's rows at these positions, under labels."""
@@ -144,33 +172,46 @@ class _Batch:
         if self.work.slice.clear:
             self.session.run(f"DELETE FROM {self.table}")
             return
-        held = np.zeros(numbered.count, np.bool_)
-        held[numbered.chunk_key[numbered.chunk_keys.position != KEY_ONLY]] = True
-        for chunk in (chunk for chunk in self.work.slice.chunks if chunk.path is not None):
-            names = chunks.key_names(chunk)
-            first, place = self.session.quote(names[0]), f"{SCHEMA}.{self.session.quote(str(chunk.path))}"
-            column = f"t.{self.session.quote(self.work.key[0])}"
-            # The bounds keep the server from reading a whole table for each chunk of it.
-            low, high = (f"(SELECT {first} FROM {place} ORDER BY {first}{way} LIMIT 1)" for way in ("", " DESC"))
-            within = f"{column} >= {low} AND {column} <= {high}"
-            if self.session.rows(f"SELECT 1 FROM {self.table} t WHERE {within} LIMIT 1"):  # not in a first copy
+        for chunk in self.work.slice.chunks:
+            within = self.within(chunk, chunks)
+            if within is not None:
+                names, place = chunks.key_names(chunk), f"{SCHEMA}.{self.session.quote(str(chunk.path))}"
                 self.session.delete_using(
                     self.table, place, f"{equal(self.session, self.work.key, names)} AND {within}"
                 )
-        alone = np.flatnonzero(numbered.touched & ~held).astype(np.int64)
+        alone = self.alone(numbered)
         if len(alone):
             staged = self.staging.keys(numbered.keys(alone), alone)
             self.session.delete_using(self.table, staged, equal(self.session, self.work.key))
 
-    def _adopt(
-        self, number: int, chunk: ChunkRegistered, numbered: NumberedKeys, overruled: Mask, chunks: StagedChunks
-    ) -> None:
-        """Move a chunk's rows into the table, but for those that something overrules."""
+    def within(self, chunk: ChunkRegistered, chunks: StagedChunks) -> str | None:
+        """A condition of the rows that are there among which those of the chunk are, which keeps the server from
+        reading a whole table for each chunk of it; None: none are, as in a first copy."""
+        if chunk.path is None:
+            return None
+        first, place = (
+            self.session.quote(chunks.key_names(chunk)[0]),
+            f"{SCHEMA}.{self.session.quote(str(chunk.path))}",
+        )
+        column = f"t.{self.session.quote(self.work.key[0])}"
+        low, high = (f"(SELECT {first} FROM {place} ORDER BY {first}{way} LIMIT 1)" for way in ("", " DESC"))
+        within = f"{column} >= {low} AND {column} <= {high}"
+        return within if self.session.rows(f"SELECT 1 FROM {self.present} t WHERE {within} LIMIT 1") else None
+
+    def alone(self, numbered: NumberedKeys) -> Ints:
+        """Touched keys of which no chunk has a row."""
+        held = np.zeros(numbered.count, np.bool_)
+        held[numbered.chunk_key[numbered.chunk_keys.position != KEY_ONLY]] = True
+        return np.flatnonzero(numbered.touched & ~held).astype(np.int64)
+
+    def adopt(self, number: int, decided: Decided, into: str) -> None:
+        """Move a chunk's rows into a table, but for those that something overrules."""
+        chunk, chunks, numbered = self.work.slice.chunks[number], decided.chunks, decided.numbered
         if chunk.path is None:
             return
         names, place = list_of(self.session, self.work.names), f"{SCHEMA}.{self.session.quote(chunk.path)}"
-        statement = f"INSERT INTO {self.table} ({names}) SELECT {chunks.selected(chunk)} FROM {place} c"
-        gone = numbered.chunk_keys.position[overruled & (numbered.chunk_keys.chunk == number)]
+        statement = f"INSERT INTO {into} ({names}) SELECT {chunks.selected(chunk)} FROM {place} c"
+        gone = numbered.chunk_keys.position[decided.folded.overruled & (numbered.chunk_keys.chunk == number)]
         if len(gone):
             staged = self.staging.numbers("overruled", gone)
             statement += f" WHERE NOT EXISTS (SELECT 1 FROM {staged} g WHERE g.{NUMBER} = c.{NUMBER})"
@@ -184,13 +225,17 @@ class _Batch:
             return holes
         kept = keys_of(finish, self.staging, chunks)
         there = f"SELECT 1 FROM {kept} u WHERE {equal(self.session, self.work.key)}"
-        self.session.delete(self.table, f"NOT EXISTS ({there})")
+        self.remove(f"NOT EXISTS ({there})")
         if not holes:
             return holes
         listed = sorted(holes)
         staged = self.staging.keys(keys.columns(listed, self.work.key_types), np.arange(len(listed)))
         left = self.session.rows(f"SELECT t.{NUMBER} FROM {staged} t WHERE EXISTS ({there})")
         return frozenset(listed[int(number)] for (number,) in left)
+
+    def remove(self, where: str) -> None:
+        """Remove rows (as `t`) that a complete snapshot no longer found."""
+        self.session.delete(self.table, where)
 
     def _has_others(self, finish: FinishedSnapshot, chunks: StagedChunks) -> bool:
         """True unless the table has just as many rows, besides those that have changed since, as the chunks have: each
@@ -202,7 +247,7 @@ class _Batch:
         first = next(later, None)
         read = [chunk for chunk in finish.chunks if chunk.path is not None]
         if first is None:
-            return self._count(self.table) != sum(chunk.rows for chunk in read)
+            return self._count(self.present) != sum(chunk.rows for chunk in read)
         names = [self.session.quote(name) for name in self.work.key]
         changed = self.staging.empty("changed", self.staging.key_columns(), names)
         self.session.load(changed, self.staging.key_columns(), chain((first,), later))
@@ -210,7 +255,7 @@ class _Batch:
             self._count(f"{SCHEMA}.{self.session.quote(str(chunk.path))}", changed, chunks.key_names(chunk))
             for chunk in read
         )
-        return self._count(self.table, changed, self.work.key) != sum(expected)
+        return self._count(self.present, changed, self.work.key) != sum(expected)
 
     def _count(self, table: str, but: str | None = None, key: Sequence[str] = ()) -> int:
         """The rows of a table; `but`: without those whose key is in this one."""
@@ -241,10 +286,10 @@ def _changed_since(work: FoldInput, finish: FinishedSnapshot) -> Iterator[pa.Tab
 
 
 @dataclass(frozen=True)
-class _LiveRows:
+class LiveRows:
     """See `fold.decide.BaseRows`."""
 
-    batch: _Batch
+    batch: KeyedBatch
     numbered: NumberedKeys
     server: ServerRows
 
@@ -266,7 +311,7 @@ class _LiveRows:
         session = self.batch.session
         staged = self.batch.staging.keys(self.numbered.keys(asked), asked)
         on = equal(session, self.batch.work.key)
-        found = session.rows(f"SELECT u.{NUMBER} FROM {self.batch.table} t JOIN {staged} u ON {on}")
+        found = session.rows(f"SELECT u.{NUMBER} FROM {self.batch.present} t JOIN {staged} u ON {on}")
         return np.sort(np.array([int(number) for (number,) in found], np.int64))
 
 
@@ -281,7 +326,7 @@ class _Lacking:
     """True by pair and column."""
 
     @classmethod
-    def of(cls, values: list[Ints], logged: int, numbered: NumberedKeys, key: Ints) -> "_Lacking":
+    def of(cls, values: list[Ints], logged: int, key: Ints) -> "_Lacking":
         rows, sources, places = [], [], []
         for at, column in enumerate(values):
             found = np.flatnonzero((column == FROM_BASE) | (column >= logged))

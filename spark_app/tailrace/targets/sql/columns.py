@@ -3,20 +3,41 @@ so that a renamed one keeps its values and another one under an old name does no
 
 from collections.abc import Callable
 
+from tailrace.changelog.history import is_versioned
 from tailrace.changelog.records.terms import Column, TableSchema
-from tailrace.targets.sql.session import Alteration, AlteredColumn, Place, TargetSession, WantedColumn, list_of
+from tailrace.targets.sql.session import (
+    Alteration,
+    AlteredColumn,
+    Definitions,
+    Place,
+    TargetSession,
+    WantedColumn,
+    list_of,
+)
 
 
 def create(session: TargetSession, place: Place, schema: TableSchema, note: Callable[[int], None]) -> None:
     """Create the table, with the source's primary key; nothing else of the source's constraints."""
-    columns = [_definition(session, schema, column) for column in schema.columns]
-    if schema.key_columns:
+    columns, keyed = [_definition(session, schema, column) for column in schema.columns], is_unique(schema)
+    if keyed:
         columns.append(_primary_key(session, schema))
     elif session.row_key:
         columns.append(session.row_key)
     session.alone()
     session.create_schema(place[0])
-    session.create(place, ", ".join(columns), note, keyed=bool(schema.key_columns))
+    session.create(place, ", ".join(columns), note, keyed=keyed, opened=_opened(session, schema))
+
+
+def is_unique(schema: TableSchema) -> bool:
+    """True if the source's key is the copy's: of a table all of whose versions stay, it has many rows."""
+    return bool(schema.key_columns) and not is_versioned(schema)
+
+
+def _opened(session: TargetSession, schema: TableSchema) -> Definitions:
+    """The key by which the open rows are looked for among all versions."""
+    if not is_versioned(schema):
+        return ()
+    return [(session.quote(column.name), session.type_of(schema, column)) for column in schema.key_columns]
 
 
 def wanted(session: TargetSession, schema: TableSchema) -> list[WantedColumn]:
@@ -26,7 +47,7 @@ def wanted(session: TargetSession, schema: TableSchema) -> list[WantedColumn]:
             column.name,
             session.type_of(schema, column),
             column.nullable,
-            column.key is not None,
+            column.key is not None and is_unique(schema),
             _definition(session, schema, column),
         )
         for column in schema.columns
@@ -37,7 +58,7 @@ def adopt(session: TargetSession, place: Place, schema: TableSchema, note: Calla
     """Make a copy out of a table that fits (`obstacles.misfits`)."""
     session.alone()
     marks = {column.name: session.mark(column, session.type_of(schema, column)) for column in schema.columns}
-    session.adopt(place, marks, note, keyed=bool(schema.key_columns))
+    session.adopt(place, marks, note, keyed=is_unique(schema), opened=_opened(session, schema))
 
 
 def _definition(session: TargetSession, schema: TableSchema, column: Column) -> str:

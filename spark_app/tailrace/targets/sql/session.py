@@ -167,16 +167,27 @@ class TargetSession(Protocol):
         """Name and type of each column of a copy by its id; None: they are those of the copy's record, which has been
         written in the same transaction."""
 
-    def create(self, place: Place, definitions: str, note: Callable[[int], None], *, keyed: bool) -> None:
-        """Create a copy. `note`: keeps its `relation`; called so that no copy is ever there without it."""
+    def create(
+        self, place: Place, definitions: str, note: Callable[[int], None], *, keyed: bool, opened: Definitions
+    ) -> None:
+        """Create a copy. `note`: keeps its `relation`; called so that no copy is ever there without it. `opened`: the
+        key, by which rows without `_valid_to` are looked for, of a copy that has all versions; empty: it has none."""
 
     def misfits(self, place: Place, columns: Sequence[WantedColumn]) -> Iterable[tuple[str, str]]:
         """The differences of a table that Tailrace has not created from what a copy must be, each with the statement
         that removes it (empty: it has to be left out). Where it has rows, that is the only one: the statements for
         others may change them."""
 
-    def adopt(self, place: Place, marks: Mapping[str, str], note: Callable[[int], None], *, keyed: bool) -> None:
-        """Make a copy out of an empty table that has no misfits. `marks`: of its columns, by name; `note` as in
+    def adopt(
+        self,
+        place: Place,
+        marks: Mapping[str, str],
+        note: Callable[[int], None],
+        *,
+        keyed: bool,
+        opened: Definitions,
+    ) -> None:
+        """Make a copy out of an empty table that has no misfits. `marks`: of its columns, by name; the rest as in
         `create`."""
 
     def alter(self, place: Place, change: Alteration, admit: Callable[[], None]) -> None:

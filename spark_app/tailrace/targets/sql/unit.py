@@ -5,6 +5,7 @@ driver knows, and ends only if they are still what it read: whatever another dri
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,7 @@ from tailrace.targets.sql.session import Place, TargetSession, TargetSessions, U
 from tailrace.targets.sql.soft_delete import apply_marked
 from tailrace.targets.sql.staged import SqlChunkWriter
 from tailrace.targets.sql.state import Group, StoredCopy
+from tailrace.targets.sql.versions import apply_versions
 
 log = logging.getLogger(__name__)
 
@@ -330,6 +332,8 @@ class SqlUnit:
         elif part.schema.keyless:
             apply_keyless(session, self.units.run.log, part, name)
             applied = part.applied_after(frozenset())
+        elif part.schema.history == "Versions":
+            applied = part.applied_after(apply_versions(session, self.units.run.log, part, name, time.time()))
         else:
             bring = apply_keyed if part.schema.history is None else apply_marked
             applied = part.applied_after(bring(session, self.units.run.log, part, name))

@@ -28,7 +28,7 @@ from tailrace.fold.moved_keys import find_moved_keys
 from tailrace.fold.newest import FROM_BASE
 from tailrace.fold.numbered import number_keys
 from tailrace.fold.row_digests import digests
-from tailrace.fold.versions import NO_CHANGE, EndedVersions, ended_versions
+from tailrace.fold.versions import EndedVersions, ended_versions, real_ends
 from tailrace.targets.lake.engine.build import Spread, build, held_size, merge, parts_for, write_part
 from tailrace.targets.lake.engine.chunk_files import ChunkFiles
 from tailrace.targets.lake.engine.marks import LocatedRows, base_rows, dead_rows, locate_rows
@@ -226,11 +226,10 @@ def _joined(work: PartInput, rows: OutputRows, below: pa.Table, pool: Sequence[p
 
 
 def _ended(rows: pa.Table, ends: Ints) -> pa.Table:
-    """The rows with their ends. One of no change, or that began at the very time at which it ends, is left out: the
-    last change of a time counts. A clock that went back makes no end before the beginning."""
+    """The rows with their ends, without those that `real_ends` leaves out."""
     begins = np.asarray(flat(rows.column(VALID_FROM)).cast(TIME).cast(pa.int64())).astype(np.int64)
-    kept = (ends != NO_CHANGE) & (ends != begins)
-    rows, ends = rows.filter(pa.array(kept)), np.maximum(ends, begins)[kept]
+    kept, ends = real_ends(begins, ends)
+    rows = rows.filter(pa.array(kept))
     for name, values in ((VALID_TO, pa.array(ends, TIME)), (IS_CURRENT, pa.repeat(False, len(ends)))):
         rows = rows.set_column(rows.column_names.index(name), name, values.cast(rows.schema.field(name).type))
     return rows
