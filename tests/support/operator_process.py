@@ -148,6 +148,8 @@ class DriverDouble:
         self.bodies: dict[str, SnapshotBody] = {}
         self.snapshots: dict[str, SnapshotStatus] = {}
         self.asked: list[str] = []
+        self.looks = 0
+        """The number of questions for its status."""
         self.dropped = DropAnswer(done=False, message="the driver finishes its work first")
         self._server = StatusServer(self, ip, 8090, token)
         self._server.start()
@@ -161,6 +163,7 @@ class DriverDouble:
         return SpecAnswer(changed=())
 
     def status(self) -> Status:
+        self.looks += 1
         return self.document.model_copy(update={"snapshots": tuple(self.snapshots.values()), "updated_at": time.time()})
 
     def history(self) -> LastHour:

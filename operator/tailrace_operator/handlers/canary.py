@@ -4,14 +4,15 @@ it misses something: this does, heals the index, and lets the liveness probe fai
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tailrace.errors import TailraceError
-from tailrace_operator.handlers.watching import PLURALS, list_all
+from tailrace_operator.handlers.watching import PLURALS, list_all, try_watch
 from tailrace_operator.kube import ApiNotFound, ApiRefused, Kube, Where
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.mistakes import passed_over
 from tailrace_operator.observe.model import ObjectKey
+from tailrace_operator.observe.watch_rights import WatchRights
 
 log = logging.getLogger(__name__)
 EVERY_SECONDS = 120.0
@@ -21,12 +22,12 @@ STALE_ROUNDS = 3
 
 class Canary:
     def __init__(
-        self, kube: Kube, index: Index, namespaces: Sequence[str | None], behind: Callable[[str, str | None], None]
+        self, kube: Kube, index: Index, access: WatchRights, behind: Callable[[str, str | None], None]
     ) -> None:
-        """`behind` is told the kind and the namespace of a list that is refused."""
+        """`behind` is told the kind and the namespace of a list or a watch that is refused."""
         self._kube = kube
         self._index = index
-        self._namespaces = namespaces
+        self._access = access
         self._behind = behind
         self._late: dict[ObjectKey, str] = {}
         self._rounds = 0
@@ -48,18 +49,26 @@ class Canary:
         """One comparison. What is late twice in a row, in the same version, the watches have missed."""
         late: dict[ObjectKey, str] = {}
         for kind in PLURALS:
-            for namespace in self._namespaces:
-                try:
-                    late |= await self._late_in(kind, namespace)
-                except ApiRefused as error:
-                    # That namespace, or that definition, alone: it says nothing about the watches of the others.
-                    self._behind(kind, namespace)
-                    log.info("%ss cannot be compared: %s", kind, error.message)
+            for namespace in self._access.namespaces:
+                if not self._access.bars(namespace, kind):
+                    late |= await self._late_if_watched(kind, namespace)
         missed = [key for key, version in late.items() if self._late.get(key) == version]
         self._late = late
         self._rounds = self._rounds + 1 if missed else 0
         for key in missed:
             await self._heal(key)
+
+    async def _late_if_watched(self, kind: str, namespace: str | None) -> dict[ObjectKey, str]:
+        try:
+            late = await self._late_in(kind, namespace)
+            if any(self._late.get(key) == version for key, version in late.items()):
+                await try_watch(self._kube, kind, namespace)
+        except ApiRefused as error:
+            # That namespace, or that definition, alone: it says nothing about the watches of the others.
+            self._behind(kind, namespace)
+            log.info("%ss cannot be compared: %s", kind, error.message)
+            return {}
+        return late
 
     async def _late_in(self, kind: str, namespace: str | None) -> dict[ObjectKey, str]:
         """The versions that the watches have not brought."""

@@ -1,6 +1,6 @@
 """Gauges per Replicator and SnapshotRequest, read off the index at each scrape: what the status says, as numbers."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily
@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from tailrace_operator.observe.index import Index
+from tailrace_operator.observe.model import ObjectKey
 
 LABELS = ("namespace", "name")
 PATHS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -26,15 +27,14 @@ EXECUTOR_STATES = ("desired", "running", "pending")
 
 
 class Gauges(Collector):
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, shown: Callable[[ObjectKey], bool] = lambda _: True) -> None:
+        """`shown`: false for what may be old, or long gone."""
         self._index = index
+        self._shown = shown
 
     @override
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        statuses = [
-            ([key.namespace, key.name], (self._index.get(key) or {}).get("status", {}))
-            for key in self._index.keys("Replicator")
-        ]
+        statuses = self._statuses("Replicator")
         for name, (text, path) in PATHS.items():
             family = GaugeMetricFamily(f"tailrace_replicator_{name}", text, labels=LABELS)
             for labels, status in statuses:
@@ -47,13 +47,11 @@ class Gauges(Collector):
         yield _counts(statuses, "tables", "Tables by state", TABLE_STATES)
         yield _counts(statuses, "executors", "Executors: desired, running, pending", EXECUTOR_STATES)
         yield _conditions("replicator", statuses)
-        yield _conditions(
-            "snapshot_request",
-            [
-                ([key.namespace, key.name], (self._index.get(key) or {}).get("status", {}))
-                for key in self._index.keys("SnapshotRequest")
-            ],
-        )
+        yield _conditions("snapshot_request", self._statuses("SnapshotRequest"))
+
+    def _statuses(self, kind: str) -> list[tuple[list[str], Any]]:
+        keys = filter(self._shown, self._index.keys(kind))
+        return [([key.namespace, key.name], (self._index.get(key) or {}).get("status", {})) for key in keys]
 
 
 def _counts(statuses: list[tuple[list[str], Any]], block: str, text: str, states: tuple[str, ...]) -> GaugeMetricFamily:

@@ -5,7 +5,8 @@ kopf runs in a thread with a loop of its own, because when it ends, it ends all 
 is answered with 404, while a definition is away; it is started again as soon as Replicators can be listed. That list
 also takes out of the index what was deleted meanwhile, which kopf does not report.
 
-A namespace whose lists are refused, and a missing definition of SnapshotRequests, are waited for beside the others.
+A namespace whose lists or watches are refused, and a missing definition of SnapshotRequests, are waited for beside the
+others. kopf tries a refused watch for ever and tells nobody but its log, which is heard here.
 """
 
 import asyncio
@@ -14,7 +15,8 @@ import logging
 import random
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import kopf
@@ -23,8 +25,8 @@ from typing_extensions import override
 from tailrace.contract.resources import GROUP, VERSION
 from tailrace.errors import TailraceError
 from tailrace_operator import metrics
-from tailrace_operator.handlers.watching import PLURALS, list_all
-from tailrace_operator.kube import ApiNotFound, ApiRefused, Kube
+from tailrace_operator.handlers.watching import PLURALS, list_all, try_watch
+from tailrace_operator.kube import ApiNotFound, ApiRefused, Kube, Where
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.mistakes import passed_over
 from tailrace_operator.observe.model import ObjectKey
@@ -33,6 +35,9 @@ from tailrace_operator.observe.watch_rights import WatchRights
 
 log = logging.getLogger(__name__)
 REPLICATOR = "Replicator"
+LOG = logging.getLogger("kopf._cogs.clients.watching")
+FORBIDDEN_TO_KOPF = "APIForbiddenError"
+"""The word in its lines about a watch or a list that is refused."""
 LOOK_SECONDS = 10.0
 """Seconds in which kopf finds the definitions. What it does not find at its start it never watches."""
 
@@ -49,6 +54,8 @@ class KopfWatch:
         self._access = access
         self._behind = set(itertools.product(PLURALS, namespaces))
         """The lists that are still to be taken into the index."""
+        self._refused: set[tuple[str, str | None]] = set()
+        """Those of which more than the list may be refused: the watch is tried, too, before they count as watched."""
         self._missing: set[str] = set()
         """Kinds without a definition."""
         self._watched: list[str] = []
@@ -69,8 +76,9 @@ class KopfWatch:
             await asyncio.sleep(SHORT)
 
     def behind(self, kind: str, namespace: str | None) -> None:
-        """Its list is to be taken again."""
+        """Its list is to be taken again, and its watch may be refused."""
         self._behind.add((kind, namespace))
+        self._refused.add((kind, namespace))
 
     # ---- the list ----
 
@@ -109,14 +117,17 @@ class KopfWatch:
         before = [key for key in self._index.keys(kind) if namespace in (None, key.namespace)]
         try:
             documents = await list_all(self._kube, kind, namespace)
+            if (kind, namespace) in self._refused:
+                await try_watch(self._kube, kind, namespace)
         except ApiRefused as error:
             if error.code != FORBIDDEN:
                 raise
-            self._behind.add((kind, namespace))
+            self.behind(kind, namespace)
             self._access.refused(namespace, kind, error.message)
             return
         self._put(kind, documents, before)
         self._missing.discard(kind)
+        self._refused.discard((kind, namespace))
         self._access.granted(namespace, kind)
         self._behind.discard((kind, namespace))
 
@@ -168,6 +179,8 @@ class KopfWatch:
     async def _kopf(self, stop: threading.Event, home: asyncio.AbstractEventLoop) -> None:
         """Runs kopf, in a thread of its own. `home`: the loop of everything else."""
         looking = asyncio.create_task(self._look(stop))
+        ear = _Ear(lambda line: home.call_soon_threadsafe(self._heard, line))
+        LOG.addFilter(ear)
         others = asyncio.all_tasks()
         named = [namespace for namespace in self._namespaces if namespace is not None]
         tasks = await kopf.spawn_tasks(
@@ -186,6 +199,14 @@ class KopfWatch:
         finally:
             stop.set()  # kopf waits for it in a thread of this loop, which does not end before
             looking.cancel()
+            LOG.removeFilter(ear)
+
+    def _heard(self, line: str) -> None:
+        """A line of kopf's log about something that is refused to it."""
+        for kind, namespace in itertools.product(self._watched, self._namespaces):
+            if f"{Where(kind, namespace).path}?" in line:
+                self.behind(kind, namespace)
+                self._access.refused(namespace, kind, f"the API server refuses the watch of {kind}s")
 
     async def _look(self, stop: threading.Event) -> None:
         """Stops kopf if it does not watch all that it should."""
@@ -265,5 +286,19 @@ for _name in ("running", "orchestration"):
     logging.getLogger(f"kopf._core.reactor.{_name}").setLevel(logging.CRITICAL)
 
 _AGAIN = re.compile(r"Request attempt #([2-9]|\d\d)")
-# A right that is missing is told in one line, not in one for each attempt.
-logging.getLogger("kopf._cogs.clients.watching").addFilter(lambda record: not _AGAIN.match(record.getMessage()))
+
+
+class _Ear(logging.Filter):
+    """Hears what is refused to kopf. Lets a missing right be told in one line, not in one for each attempt."""
+
+    def __init__(self, heard: Callable[[str], object]) -> None:
+        super().__init__()
+        self._heard = heard
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        line = record.getMessage()
+        if FORBIDDEN_TO_KOPF in line:
+            with suppress(RuntimeError):  # the other loop has ended
+                self._heard(line)
+        return not _AGAIN.match(line)

@@ -70,7 +70,7 @@ class _Process:
         self.access.on_return(self._wake_all)
         # Ours first: of what belongs to them only what names one that is known is kept.
         self.ours = KopfWatch(kube, self.index, settings.namespaces, settings.kubeconfig, self.access)
-        self.canary = Canary(kube, self.index, settings.namespaces, self.ours.behind)
+        self.canary = Canary(kube, self.index, self.access, self.ours.behind)
         self.events = Events(kube, settings.identity, Where("Lease", settings.lease_namespace, settings.lease))
         self._known: set[str | None] = set()
         """Namespaces of which everything is in the index."""
@@ -86,10 +86,11 @@ class _Process:
                 events=self.events,
                 memory=memory,
                 limits=settings.limits,
-                turns=Turns(self.index, settings.limits.rollout),
+                turns=Turns(self.index, settings.limits.rollout, self._watched),
+                watched=self._watched,
             )
         )
-        metrics.REGISTRY.register(Gauges(self.index))
+        metrics.REGISTRY.register(Gauges(self.index, self._watched))
         self.probes = ProbeServer(self.health_problem, self.readiness, self.measure)
         self._leads = self._working = False
 
@@ -120,15 +121,20 @@ class _Process:
         where = namespace or "all namespaces"
         log.info("listed %d Replicators in %s", self.index.count("Replicator"), where)
 
+    def _watched(self, key: ObjectKey) -> bool:
+        known = None in self._known or key.namespace in self._known
+        return known and not self.access.blind(key.namespace)
+
     def _wake(self, key: ObjectKey) -> None:
-        if None in self._known or key.namespace in self._known:
+        if self._watched(key):
             self.scheduler.wake(key)
 
     def _wake_all(self, namespace: str | None) -> None:
-        for kind in watching.PLURALS:
-            for key in self.index.keys(kind):
-                if namespace in (None, key.namespace):
-                    self._wake(key)
+        """Also those that went while nobody watched: they are still to be forgotten."""
+        known = (key for kind in watching.PLURALS for key in self.index.keys(kind))
+        for key in {*known, *self.reconciler.keys()}:
+            if namespace in (None, key.namespace):
+                self._wake(key)
 
     async def _tell(self) -> None:
         """Events of namespaces that lose their rights, or get them."""

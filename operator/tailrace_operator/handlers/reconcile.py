@@ -1,7 +1,7 @@
 """One round of the loop: observe, decide, record the intent, act. Called by the scheduler for whatever is due."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -71,6 +71,8 @@ class ReconcilerParts:
     memory: Memory
     limits: Limits
     turns: Turns
+    watched: Callable[[ObjectKey], bool]
+    """False: what is known of it may be old. Nothing is decided then, and nothing written."""
 
 
 class Reconciler:
@@ -80,7 +82,9 @@ class Reconciler:
         self._moving: set[ObjectKey] = set()
 
     async def round(self, key: ObjectKey) -> float | None:
-        """Seconds until the next round; None: the object is gone."""
+        """Seconds until the next round; None: the object is gone, or not watched: whoever watches it again wakes it."""
+        if not self._parts.watched(key):
+            return None
         with _assessing(key):
             try:
                 return await (self._replicator(key) if key.kind == REPLICATOR else self._request(key))
@@ -92,6 +96,8 @@ class Reconciler:
 
     async def _replicator(self, key: ObjectKey) -> float | None:
         observed = await self._parts.gatherer.replicator(key)
+        if not self._parts.watched(key):
+            return None
         if observed is None:
             self._forget(key)
             return None
@@ -113,6 +119,8 @@ class Reconciler:
 
     async def _request(self, key: ObjectKey) -> float | None:
         observed = await self._parts.gatherer.request(key)
+        if not self._parts.watched(key):
+            return None
         if observed is None:
             self._forget(key)
             return None
@@ -120,7 +128,7 @@ class Reconciler:
         decision = replace(decision, again=self._pace(key, decision))
         return await self._carry_out(key, observed, decision, str(observed.spec.get("replicator", "")))
 
-    async def _carry_out(self, key: ObjectKey, observed: Observed, decision: Decided, driver_of: str) -> float:
+    async def _carry_out(self, key: ObjectKey, observed: Observed, decision: Decided, driver_of: str) -> float | None:
         meta, now = observed.meta, observed.now
         self._uids[key] = meta.uid
         old, new = observed.status, decision.status
@@ -137,6 +145,8 @@ class Reconciler:
             for event in decision.events:
                 await self._parts.events.emit(key, meta, event, now)
         for action in decision.actions:
+            if not self._parts.watched(key):
+                return None
             await self._parts.performer.perform(key, meta, driver_of, action)
         held = self._parts.writer.wait(meta.uid, new, old) if written is None else None
         delay = decision.again if held is None else min(decision.again, held)
@@ -154,6 +164,10 @@ class Reconciler:
         if document["metadata"]["uid"] != uid:
             self._parts.index.put(key.kind, document)
         return False
+
+    def keys(self) -> list[ObjectKey]:
+        """The objects of which anything is remembered; some may be gone."""
+        return list(self._uids)
 
     def _forget(self, key: ObjectKey) -> None:
         self._moving.discard(key)

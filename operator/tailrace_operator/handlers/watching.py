@@ -5,7 +5,8 @@ resources themselves are kopf's to watch (`handlers.kopf_watch`).
 from collections.abc import Callable
 from functools import partial
 
-from tailrace_operator.kube import Kube, Where
+from tailrace.contract.resources import GROUP
+from tailrace_operator.kube import TIMEOUT, Kube, Where
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.mistakes import passed_over
 from tailrace_operator.observe.watch import PAGE, Document, Watch, WatchSink
@@ -117,6 +118,12 @@ def _both(first: WatchSink, second: WatchSink) -> WatchSink:
         second.removed(document)
 
     return WatchSink(listed, changed, removed)
+
+
+async def try_watch(kube: Kube, kind: str, namespace: str | None) -> None:
+    """Begins a watch of nothing. Raises `ApiRefused`: a right to list need not come with one to watch."""
+    query: dict[str, str | int] = {"watch": "1", "timeoutSeconds": 1, "labelSelector": f"{GROUP}/none"}
+    (await kube.open("GET", Where(kind, namespace), query=query, timeout=TIMEOUT)).close()
 
 
 async def list_all(kube: Kube, kind: str, namespace: str | None, *, metadata_only: bool = False) -> list[Document]:

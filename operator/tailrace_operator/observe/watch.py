@@ -73,6 +73,8 @@ class Watch:
         self._selector = {name: value for name, value in chosen.items() if value}
         self._as = "as=PartialObjectMetadata{};g=meta.k8s.io;v=v1" if metadata_only else ""
         self._access = access or WatchRights([namespace])
+        self._what = " ".join([kind, *self._selector.values()])
+        """Its name among the watches of the namespace: of some kinds there are two."""
         self.synced = asyncio.Event()
 
     async def run(self) -> None:
@@ -102,7 +104,7 @@ class Watch:
         """True if it need not be logged: the namespace is known to lack a right, and says so once."""
         if not isinstance(error, ApiRefused) or error.code != FORBIDDEN:
             return False
-        self._access.refused(self._where.namespace, self._where.kind, error.message)
+        self._access.refused(self._where.namespace, self._what, error.message)
         return True
 
     async def _list(self) -> str:
@@ -138,7 +140,7 @@ class Watch:
         query: dict[str, str | int] = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": seconds}
         query |= {"resourceVersion": version, **self._selector}
         response = await self._kube.open("GET", self._where, query=query, accept=self._accept(""), timeout=seconds + 60)
-        self._access.granted(self._where.namespace, self._where.kind)
+        self._access.granted(self._where.namespace, self._what)
         try:
             while True:
                 async with asyncio.timeout(SILENCE):

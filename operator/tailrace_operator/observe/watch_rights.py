@@ -34,9 +34,10 @@ class Turned:
 
 class WatchRights:
     def __init__(self, namespaces: Sequence[str | None]) -> None:
-        self._namespaces = namespaces
+        self.namespaces = namespaces
+        """Those that are watched."""
         self._refused: dict[str | None, dict[str, str]] = defaultdict(dict)
-        """The API server's words by the kind that it does not show."""
+        """The API server's words by what it does not show: a kind, and a selection of it."""
         self._on_return: list[Callable[[str | None], None]] = []
         self.turned: asyncio.Queue[Turned] = asyncio.Queue()
 
@@ -44,17 +45,19 @@ class WatchRights:
         """Called with a namespace as soon as nothing there is refused any longer."""
         self._on_return.append(call)
 
-    def refused(self, namespace: str | None, kind: str, message: str) -> None:
+    def refused(self, namespace: str | None, what: str, message: str) -> None:
+        """From now on what is known of the namespace may be old."""
         kinds = self._refused[namespace]
         first = not kinds
-        kinds[kind] = message
+        kinds[what] = message
         if first:
             metrics.REFUSED.labels(namespace or EVERYWHERE).set(1)
             self._turn(Turned(namespace, message))
 
-    def granted(self, namespace: str | None, kind: str) -> None:
+    def granted(self, namespace: str | None, what: str) -> None:
+        """It is watched, and was listed before."""
         kinds = self._refused.get(namespace)
-        if kinds is None or kinds.pop(kind, None) is None or kinds:
+        if kinds is None or kinds.pop(what, None) is None or kinds:
             return
         del self._refused[namespace]
         metrics.REFUSED.remove(namespace or EVERYWHERE)
@@ -62,14 +65,18 @@ class WatchRights:
         for call in self._on_return:
             call(namespace)
 
-    def bars(self, namespace: str | None, kind: str) -> bool:
-        """True if the kind is known to be refused there."""
-        return kind in self._refused.get(namespace, {})
+    def bars(self, namespace: str | None, what: str) -> bool:
+        """True if it is known to be refused there."""
+        return what in self._refused.get(namespace, {})
+
+    def blind(self, namespace: str) -> bool:
+        """True if something is refused there: nothing may be decided from what is known of it."""
+        return bool(self._refused) and (None in self._refused or namespace in self._refused)
 
     @property
     def everywhere(self) -> bool:
         """True if there is no watched namespace without a refusal."""
-        return len(self._refused) == len(self._namespaces)
+        return len(self._refused) == len(self.namespaces)
 
     def problem(self) -> str:
         """Empty: everything may be listed."""

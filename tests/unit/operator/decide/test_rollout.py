@@ -95,3 +95,6 @@ def test_turns_are_as_many_as_the_limit_and_are_found_in_the_statuses() -> None:
     assert not turns.free(keys[2]) and turns.free(keys[0]), "its own stands in nobody's way"
     turns.note(keys[0], False)
     assert turns.free(keys[2])
+    turns.note(keys[0], True)
+    assert not turns.free(keys[2])
+    assert Turns(index, 2, lambda key: key != keys[1]).free(keys[2]), "nobody waits for one that cannot be followed"

@@ -156,3 +156,6 @@ def test_an_old_number_is_no_metric() -> None:
     index.put("Replicator", {"metadata": {**head, "resourceVersion": "4"}, "status": dump(status)})
     unknown = {**labels, "type": "SourceLogAtRisk", "reason": "NotObserved"}
     assert registry.get_sample_value("tailrace_replicator_condition", unknown) == 0.0, "what the alert looks for"
+    hidden = CollectorRegistry()
+    hidden.register(Gauges(index, lambda key: False))
+    assert not [sample for family in hidden.collect() for sample in family.samples], "of what is not watched"

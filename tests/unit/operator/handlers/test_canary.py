@@ -16,6 +16,20 @@ from tailrace_operator.observe import watch
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.model import ObjectKey
 from tailrace_operator.observe.watch import Watch, WatchSink
+from tailrace_operator.observe.watch_rights import WatchRights
+
+
+class EmptyStream:
+    """A watch that the server ends at once."""
+
+    def __init__(self) -> None:
+        self.content = self
+
+    async def readline(self, **given: Any) -> bytes:
+        return b""
+
+    def close(self) -> None:
+        pass
 
 
 class MemoryApi:
@@ -41,6 +55,9 @@ class MemoryApi:
                 return self._store(f"{where.path}/{given['body']['metadata']['name']}", given["body"], create=True)
             case _:
                 return self._store(where.path, given["body"], create=False)
+
+    async def open(self, method: str, where: Where, **given: Any) -> EmptyStream:
+        return EmptyStream()
 
     def _store(self, path: str, body: Document, create: bool) -> Document:
         known = self.objects.get(path)
@@ -226,7 +243,7 @@ def replicator(name: str, version: str) -> Document:
 def test_watches_that_miss_changes_are_healed_and_make_the_probe_fail() -> None:
     async def history() -> None:
         api, index = MemoryApi(), Index(lambda key: None)
-        canary = Canary(cast(Kube, api), index, ["team"], lambda kind, namespace: None)
+        canary = Canary(cast(Kube, api), index, WatchRights(["team"]), lambda kind, namespace: None)
         index.put("Replicator", replicator("a", "1"))
         index.put("Replicator", replicator("gone", "1"))
         for number in range(2, 6):
@@ -244,7 +261,7 @@ def test_watches_that_miss_changes_are_healed_and_make_the_probe_fail() -> None:
 def test_watches_that_stay_deaf_are_told_by_the_probe() -> None:
     async def history() -> None:
         api, index = MemoryApi(), Index(lambda key: None)
-        canary = Canary(cast(Kube, api), index, ["team"], lambda kind, namespace: None)
+        canary = Canary(cast(Kube, api), index, WatchRights(["team"]), lambda kind, namespace: None)
         for number in range(5):
             # Healing one, another is missed: every round finds something that was missing the round before.
             for name in (f"n{number}", f"n{number + 1}"):
@@ -255,17 +272,33 @@ def test_watches_that_stay_deaf_are_told_by_the_probe() -> None:
     asyncio.run(history())
 
 
-class EmptyStream:
-    """A watch that the server ends at once."""
+def test_a_namespace_that_may_be_listed_but_not_watched_does_not_make_the_probe_fail() -> None:
+    """Nobody brings its changes; a restart of the operator would not either, and would stop all the others."""
 
-    def __init__(self) -> None:
-        self.content = self
+    class Blind(MemoryApi):
+        @override
+        async def open(self, method: str, where: Where, **given: Any) -> EmptyStream:
+            if where.namespace == "blind":
+                raise ApiRefused(403, "Forbidden", "cannot watch")
+            return await super().open(method, where, **given)
 
-    async def readline(self, **given: Any) -> bytes:
-        return b""
+    async def history() -> None:
+        api, index, access = Blind(), Index(lambda key: None), WatchRights(["team", "blind"])
+        behind: list[tuple[str, str | None]] = []
+        canary = Canary(cast(Kube, api), index, access, lambda kind, space: behind.append((kind, space)))
+        for number in range(5):
+            for name in (f"n{number}", f"n{number + 1}"):
+                document = replicator(name, "1")
+                document["metadata"]["namespace"] = "blind"
+                api.objects[Where("Replicator", "blind", name).path] = document
+            await canary.look()
+        assert not canary.stale and set(behind) == {("Replicator", "blind")}
+        told = len(behind)
+        access.refused("blind", "Replicator", "cannot watch")
+        await canary.look()
+        assert len(behind) == told, "it is known"
 
-    def close(self) -> None:
-        pass
+    asyncio.run(history())
 
 
 def test_a_server_that_ends_every_watch_at_once_is_not_stormed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,6 +309,7 @@ def test_a_server_that_ends_every_watch_at_once_is_not_stormed(monkeypatch: pyte
         async def call(self, method: str, where: Where, **given: Any) -> Document:
             return {"metadata": {"resourceVersion": "1"}, "items": None}
 
+        @override
         async def open(self, method: str, where: Where, **given: Any) -> EmptyStream:
             self.opened += 1
             return EmptyStream()

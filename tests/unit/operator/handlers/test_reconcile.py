@@ -60,8 +60,42 @@ def test_many_drivers_are_asked_less_often_each_but_within_half_a_minute(count: 
         turns=Turns(Index(lambda key: None), 5),
         index=SimpleNamespace(count=lambda kind: count),
         writer=SimpleNamespace(write=write, wait=lambda *given: None),
+        watched=lambda key: True,
     )
     assert asyncio.run(Reconciler(cast(ReconcilerParts, parts)).round(KEY)) == seconds
+
+
+def test_what_is_not_watched_any_longer_is_neither_written_nor_carried_out() -> None:
+    """The watch may end between any two steps of a round."""
+    done: list[str] = []
+
+    async def observe(key: ObjectKey) -> ObservedReplicator:
+        done.append("observe")
+        return running()  # its children are still to be made
+
+    async def write(*given: Any) -> None:
+        done.append("write")
+
+    async def perform(*given: Any) -> None:
+        done.append("perform")
+
+    def watched(key: ObjectKey) -> bool:
+        return len(done) < limit
+
+    parts = SimpleNamespace(
+        gatherer=SimpleNamespace(replicator=observe),
+        limits=LIMITS,
+        turns=Turns(Index(lambda key: None), 5),
+        index=SimpleNamespace(count=lambda kind: 1),
+        writer=SimpleNamespace(write=write, wait=lambda *given: None),
+        performer=SimpleNamespace(perform=perform),
+        watched=watched,
+    )
+    steps = ["observe", "write", "perform", "perform"]
+    for limit in range(len(steps) + 1):
+        done.clear()
+        assert asyncio.run(Reconciler(cast(ReconcilerParts, parts)).round(KEY)) is None
+        assert done == steps[:limit]
 
 
 def test_those_that_move_share_questions_of_their_own_and_few_that_do_not_are_asked_often() -> None:
@@ -94,7 +128,10 @@ def test_an_object_that_cannot_be_judged_stops_no_other(
 
     monkeypatch.setattr("tailrace_operator.handlers.reconcile.replicator.decide", odd)
     parts = SimpleNamespace(
-        gatherer=SimpleNamespace(replicator=observe), limits=LIMITS, turns=Turns(Index(lambda key: None), 5)
+        gatherer=SimpleNamespace(replicator=observe),
+        limits=LIMITS,
+        turns=Turns(Index(lambda key: None), 5),
+        watched=lambda key: True,
     )
     scheduler = Scheduler()
 
