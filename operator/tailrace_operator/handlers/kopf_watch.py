@@ -119,6 +119,9 @@ class KopfWatch:
             documents = await list_all(self._kube, kind, namespace)
             if (kind, namespace) in self._refused:
                 await try_watch(self._kube, kind, namespace)
+        except ApiNotFound:
+            self._access.granted(namespace, kind)  # there is nothing to be refused
+            raise
         except ApiRefused as error:
             if error.code != FORBIDDEN:
                 raise
@@ -155,6 +158,8 @@ class KopfWatch:
             for kind, namespace in list(self._behind):
                 try:
                     await self._take(kind, namespace)
+                except ApiNotFound:
+                    self._missing.add(kind)
                 except TailraceError as error:
                     log.info("listing %ss: %s", kind, error.message)
             self._open()
@@ -204,7 +209,8 @@ class KopfWatch:
     def _heard(self, line: str) -> None:
         """A line of kopf's log about something that is refused to it."""
         for kind, namespace in itertools.product(self._watched, self._namespaces):
-            if f"{Where(kind, namespace).path}?" in line:
+            known = self._access.bars(namespace, kind)  # in the API server's words
+            if not known and f"{Where(kind, namespace).path}?" in line:
                 self.behind(kind, namespace)
                 self._access.refused(namespace, kind, f"the API server refuses the watch of {kind}s")
 
