@@ -26,9 +26,7 @@ def test_a_watch_of_all_namespaces_that_is_refused_makes_all_blind() -> None:
         access = WatchRights([None])
         access.refused(None, "Pod", "no")
         assert access.blind("any") and access.everywhere
-        assert metrics.REGISTRY.get_sample_value(
-            "tailrace_operator_refused_namespaces", {"namespace": EVERYWHERE}
-        ) == 1
+        assert metrics.REGISTRY.get_sample_value("tailrace_operator_refused_namespaces", {"namespace": EVERYWHERE}) == 1
         access.granted(None, "Pod")
         assert not access.blind("any")
 
