@@ -8,7 +8,8 @@ from tailrace_operator.observe.watch_rights import EVERYWHERE, WatchRights
 
 def test_a_namespace_is_blind_until_each_of_its_watches_is_back() -> None:
     async def history() -> None:
-        access, back = WatchRights(["a", "b"]), []
+        access = WatchRights(["a", "b"])
+        back: list[str | None] = []
         access.on_return(back.append)
         for what in ("ConfigMap", "ConfigMap app=tailrace"):
             access.refused("a", what, "no")
