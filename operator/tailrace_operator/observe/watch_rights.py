@@ -46,7 +46,7 @@ class WatchRights:
         self._on_return.append(call)
 
     def refused(self, namespace: str | None, what: str, message: str) -> None:
-        """From now on what is known of the namespace may be old."""
+        """Makes the namespace blind: what is known of it may be old."""
         kinds = self._refused[namespace]
         first = not kinds
         kinds[what] = message
