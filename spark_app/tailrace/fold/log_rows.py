@@ -126,9 +126,13 @@ def _columns_of(segment: Segment) -> tuple[int, bool] | None:
 
 def _codes(column: pa.ChunkedArray) -> Ints:
     """The operation's letter as a number."""
-    encoded = flat(column).dictionary_encode()
-    letters = np.array([ord(letter) for letter in encoded.dictionary.to_pylist()], np.int64)
-    return letters[np.asarray(encoded.indices)] if len(letters) else np.empty(0, np.int64)
+    letters = flat(column).cast(pa.binary())
+    _, offsets, values = letters.buffers()
+    if not len(letters):
+        return np.empty(0, np.int64)
+    ends = np.frombuffer(offsets, np.int32, len(letters) + 1, 4 * letters.offset)
+    assert (np.diff(ends) == 1).all(), "operations have one letter"
+    return np.frombuffer(values, np.uint8, len(letters), int(ends[0])).astype(np.int64)
 
 
 def unpacked_size(work: FoldInput, segments: Sequence[Segment]) -> int:

@@ -81,7 +81,7 @@ class LocalOutput(Output):
             with self._handle:
                 self._handle.flush()
                 os.fsync(self._handle.fileno())
-            local.publish(self._aside, self._path, exclusive=False)
+            local.publish(str(self._aside), str(self._path), exclusive=False)
         finally:
             self._aside.unlink(missing_ok=True)
 

@@ -20,7 +20,7 @@ ATTEMPTS = 20
 """To make a file in a folder that others remove when it is empty."""
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path | str) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -55,9 +55,16 @@ def open_aside(path: Path) -> tuple[IO[bytes], Path]:
     return aside.open("xb"), aside
 
 
-def write(path: Path, data: bytes, *, exclusive: bool) -> None:
-    """`exclusive`: FileExistsError if the name is taken; either way no reader ever sees a part of the content."""
-    handle, aside = open_aside(path)
+def write(path: str, data: bytes, *, exclusive: bool) -> None:
+    """`exclusive`: FileExistsError if the name is taken; either way no reader ever sees a part of the content. (Each
+    small commit writes two files: `Path` objects would double what the calls around the disk's work cost.)"""
+    folder = path.rpartition("/")[0]
+    aside = f"{folder}/{TEMPORARY}{token_hex(8)}"
+    try:
+        handle: IO[bytes] = open(aside, "xb")  # noqa: SIM115  # it is entered below, whichever opened it
+    except (FileNotFoundError, NotADirectoryError):  # the folder is missing, or something else
+        handle, made = open_aside(Path(path))
+        aside = str(made)
     try:
         with handle:
             handle.write(data)
@@ -65,16 +72,17 @@ def write(path: Path, data: bytes, *, exclusive: bool) -> None:
             os.fsync(handle.fileno())
         publish(aside, path, exclusive=exclusive)
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(aside)  # noqa: PTH108  # as above
 
 
-def publish(aside: Path, path: Path, *, exclusive: bool) -> None:
+def publish(aside: str, path: str, *, exclusive: bool) -> None:
     """Give a synced file its name. A hard link, unlike a rename, fails if the name is taken."""
     if exclusive:
         os.link(aside, path)
     else:
-        aside.replace(path)
-    sync_folder(path.parent)
+        os.replace(aside, path)  # noqa: PTH105  # as in `write`
+    sync_folder(path.rpartition("/")[0])
 
 
 def walk(root: Path, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:

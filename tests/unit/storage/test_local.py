@@ -160,5 +160,5 @@ def test_a_folder_that_another_process_makes_and_removes_at_that_moment_is_made_
         mkdir(path, mode)
 
     monkeypatch.setattr(os, "mkdir", taken)
-    local.write(tmp_path / "new/deep/file", b"content", exclusive=True)
+    local.write(str(tmp_path / "new/deep/file"), b"content", exclusive=True)
     assert made and (tmp_path / "new/deep/file").read_bytes() == b"content"

@@ -143,4 +143,5 @@ def write_part(
     added = write_rows(work, rows.filter(order), base, pool) if len(order) else ()
     if len(added) == 1 and not base:
         note_keys(added[0].path, work.layout, [flat(column).take(pa.array(order)) for column in written.columns], cache)
-    return PartResult({p: d for p, d in dead.items() if len(d)}, added, frozenset(keys.keys(numbered.keys(holes))))
+    withheld = frozenset(keys.keys(numbered.keys(holes))) if len(holes) else frozenset[Key]()
+    return PartResult({p: d for p, d in dead.items() if len(d)}, added, withheld)

@@ -43,30 +43,38 @@ class FooterCache:
     def __init__(self, limit: int = 16 << 20) -> None:
         self._limit = limit
         self._size = 0
-        self._footers: OrderedDict[str, pq.FileMetaData] = OrderedDict()
+        self._footers: OrderedDict[str, tuple[pq.FileMetaData, int]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, path: str) -> pq.FileMetaData | None:
         with self._lock:
             if path in self._footers:
                 self._footers.move_to_end(path)
-            return self._footers.get(path)
+                return self._footers[path][0]
+            return None
 
-    def put(self, path: str, footer: pq.FileMetaData) -> None:
+    def put(self, path: str, footer: pq.FileMetaData, size: int | None = None) -> None:
+        """`size`: its bytes in the file, of a footer that was not read from there: such a one does not know."""
+        size = int(footer.serialized_size) if size is None else size
         with self._lock:
             if path in self._footers:
                 return
-            self._footers[path] = footer
-            self._size += footer.serialized_size
+            self._footers[path] = footer, size
+            self._size += size
             while self._size > self._limit:
-                self._size -= self._footers.popitem(last=False)[1].serialized_size
+                self._size -= self._footers.popitem(last=False)[1][1]
 
     def forget(self, paths: Iterable[str]) -> None:
         """A table no longer has these files."""
         with self._lock:
             for path in paths:
-                if (footer := self._footers.pop(path, None)) is not None:
-                    self._size -= footer.serialized_size
+                if (found := self._footers.pop(path, None)) is not None:
+                    self._size -= found[1]
+
+
+def footer_size(end: bytes) -> int:
+    """Bytes of a Parquet file's footer; `end`: the file's last eight."""
+    return int.from_bytes(end[:4], "little")
 
 
 FOOTERS = FooterCache()

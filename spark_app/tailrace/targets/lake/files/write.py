@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tailrace.targets.lake.files.access import FOOTERS, FileAccess
+from tailrace.targets.lake.files.access import FOOTERS, FileAccess, footer_size
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.model import NewFile
 
@@ -23,6 +23,8 @@ FILE_BYTES = 128 << 20
 """Aimed size of a data file. Files are built in memory, so this bounds the writer, too."""
 SAMPLE, FEWEST, DISTINCT = 16 * 1024, 1024, 0.1
 """A column gets a dictionary if at most this share of that many first rows is distinct; none does in smaller files."""
+PACKED = 16 * 1024
+"""Bytes of a file's rows in memory from which on they are compressed: of fewer, compressing saves next to nothing."""
 _DATA = "data"
 
 
@@ -74,8 +76,14 @@ def write_physical(
     """Writes rows that have the data files' schema already."""
     sink: pa.BufferOutputStream = pa.BufferOutputStream()
     writer: pq.ParquetWriter | None = None
+    packed = True
     for group in _groups(batches):
-        writer = writer or _writer(sink, schema, group)
+        if writer is not None and not packed:  # few rows, and then huge ones
+            yield _finish(access, data_path(location, uuid.uuid4()), sink, writer)
+            sink, writer = pa.BufferOutputStream(), None
+        if writer is None:
+            packed = group.nbytes >= PACKED
+            writer = _writer(sink, schema, group, packed)
         writer.write_table(group, row_group_size=GROUP_ROWS)
         if sink.tell() >= file_bytes:
             yield _finish(access, data_path(location, uuid.uuid4()), sink, writer)
@@ -109,10 +117,11 @@ def _pieces(batch: pa.Table) -> Iterator[pa.Table]:
         yield batch.slice(start, step)
 
 
-def _writer(sink: pa.BufferOutputStream, schema: pa.Schema, first: pa.Table) -> pq.ParquetWriter:
-    """`first`: the rows that come first."""
+def _writer(sink: pa.BufferOutputStream, schema: pa.Schema, first: pa.Table, packed: bool = True) -> pq.ParquetWriter:
+    """`first`: the rows that come first. `packed` False: nothing is compressed."""
+    how = "zstd" if packed else "none"
     # Spark and the lake formats know no ARROW:schema; without it every reader sees the same plain Parquet.
-    return pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False, use_dictionary=repeated(first))
+    return pq.ParquetWriter(sink, schema, compression=how, store_schema=False, use_dictionary=repeated(first))
 
 
 def repeated(rows: pa.Table) -> list[str]:
@@ -129,6 +138,6 @@ def _finish(access: FileAccess, path: str, sink: pa.BufferOutputStream, writer: 
     writer.close()
     data = sink.getvalue()
     access.create(path, data.to_pybytes())
-    footer = pq.read_metadata(pa.BufferReader(data))
-    FOOTERS.put(path, footer)
+    footer = writer.writer.metadata
+    FOOTERS.put(path, footer, footer_size(data[-8:].to_pybytes()))
     return Written(NewFile(path, footer.num_rows, data.size), footer)
