@@ -53,12 +53,15 @@ def prove_it(
 ) -> None:
     with source.connect() as connection:
         tables.create(connection, planted.ROWS // 2, SEED)
-    source.execute(planted.TABLES)
+    source.execute(planted.TABLES + planted.MARKED_TABLE)
     pipeline = opened(document(source, copy, folder), folder)
     with pipeline.running():
         settle(pipeline)
+        source.execute(planted.DELETED)
+        settle(pipeline)
     writers = Writers(source.connect, count=1, keys=planted.ROWS, seed=SEED, pause=0.05).start()
     planted.plant(copy)
+    planted.plant_marked(copy)
     killed_while_verifying(pipeline, CHECK, KILLED)
     with pipeline.running():
         commands = Commands(pipeline, capsys)
@@ -70,6 +73,7 @@ def prove_it(
         settle(pipeline)
     for name in (planted.QUIET, planted.KEYLESS, *(f"proof.{table.name}" for table in tables.TABLES)):
         assert planted.equal(source, copy, name), name
+    assert planted.marked_equal(source, copy)
 
 
 def found_and_repaired(pipeline: Pipeline, source: PostgresServer, commands: Commands) -> None:
@@ -83,14 +87,15 @@ def found_and_repaired(pipeline: Pipeline, source: PostgresServer, commands: Com
         if table.name == planted.KEYLESS:
             assert (table.compared.extra, table.compared.missing) == (planted.TWICE, planted.LOST), table
         else:
-            assert rows == (planted.FOUND if table.name == planted.QUIET else set()), table
+            planted_there = table.name in (planted.QUIET, planted.MARKED)
+            assert rows == (planted.FOUND if planted_there else set()), table
         assert table.finished and table.fault is None, table
         assert table.compared.rows == planted.ROWS or table.name != planted.QUIET, table
     source.execute(planted.LACKED)
     pipeline.until(lambda _: pipeline.driver.faults() == {planted.KEYLESS: "ForeignChange"}, work=True)
     code, found = commands.verify("--tables", planted.KEYLESS)
     assert code == 1 and "verify -f <manifest> --repair" in str(found), found
-    code, found = commands.verify("--repair", "--tables", planted.QUIET, planted.KEYLESS)
+    code, found = commands.verify("--repair", "--tables", planted.QUIET, planted.MARKED, planted.KEYLESS)
     assert (code, found["repairsLeft"], found["repairs"] > 0) == (DIFFER, 0, True), found
     (keyless,) = (table["compared"] for table in found["tables"] if table["name"] == planted.KEYLESS)
     assert (keyless["extra"], keyless["missing"]) == (planted.TWICE, planted.LOST - 1), keyless

@@ -38,6 +38,12 @@ LACKED = f"DELETE FROM {KEYLESS} WHERE ctid = ({_ONE})"
 """In the source: a row without a key that the copy lacks, so that its table stops."""
 
 
+MARKED = "proof.marked"
+"""Like the table with a key; deleted rows stay in its copy, marked."""
+MARKED_TABLE = f"CREATE TABLE {MARKED} (LIKE {QUIET} INCLUDING ALL); INSERT INTO {MARKED} SELECT * FROM {QUIET};"
+DELETED = f"DELETE FROM {MARKED} WHERE id IN (11, 12)"
+"""In the source."""
+
 MANY, MANY_ROWS, PLANTS, MISSING, EXTRA = "proof.many", 3000, 1000, 150, 150
 """A table of many types; the differences that `plant_many` makes in its copy, and how many of them are rows that the
 copy then lacks, or has and should not."""
@@ -103,6 +109,26 @@ def plant(copy: PostgresServer | MysqlServer) -> None:
     """Change the copies behind Tailrace's back."""
     for statement in CHANGES:
         _change(copy, statement)
+
+
+def plant_marked(copy: PostgresServer | MysqlServer) -> None:
+    """The same in the copy whose deleted rows stay, without values for the marks."""
+    for statement in CHANGES:
+        if QUIET in statement:
+            columns = f"{MARKED} (id, v, name, n)" if statement.startswith("INSERT") else MARKED
+            _change(copy, statement.replace(QUIET, columns))
+
+
+def marked_equal(source: PostgresServer, copy: PostgresServer | MysqlServer) -> bool:
+    """True if the rows that are not marked are the source's, and those that are were deleted there or never existed."""
+    there, gone = "WHERE _is_deleted IS NOT TRUE", f"SELECT id FROM {MARKED} WHERE _is_deleted IS TRUE ORDER BY id"
+    rows = f"SELECT id, v, name, n FROM {MARKED} {{}} ORDER BY id"
+    wanted, ids = [*map(tuple, source.execute(rows.format("")))], [11, 12, 1000]
+    if isinstance(copy, PostgresServer):
+        found, marked = copy.execute(rows.format(there), dbname="copy"), copy.execute(gone, dbname="copy")
+    else:
+        found, marked = copy.execute(rows.format(there)), copy.execute(gone)
+    return [*map(tuple, found)] == wanted and [number for (number,) in marked] == ids
 
 
 def _change(copy: PostgresServer | MysqlServer, statement: str) -> None:

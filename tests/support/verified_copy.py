@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support import planted
 from support.database_copies import place_of
 from support.forks import Forked
 from support.mysql import MysqlServer
@@ -37,7 +38,10 @@ def document(source: PostgresServer, copy: PostgresServer | MysqlServer, folder:
         tables={"include": ["proof.*"]},
         target=place_of(copy),
         snapshot={"chunkRows": CHUNK_ROWS, "parallelism": 2},
-        options=[{"match": "proof.typed", "asText": ["f"]}] if isinstance(copy, MysqlServer) else [],
+        options=[
+            {"match": planted.MARKED, "history": "SoftDelete"},
+            *([{"match": "proof.typed", "asText": ["f"]}] if isinstance(copy, MysqlServer) else []),
+        ],
         showValues=True,
     )
 

@@ -29,12 +29,6 @@ REPAIR_PAUSE = 100
 
 
 STOPPED = "stopped by request"
-_MORE = {
-    "Changes": "a row for each change",
-    "SoftDelete": "rows that its source has deleted",
-    "Versions": "earlier versions of its rows",
-}
-"""The content of a copy beside its source's rows, by its history."""
 NAMED = 20
 """Tables that one line of the log names."""
 
@@ -82,7 +76,7 @@ def due_verification(
         return None
     if now - max(t.verification_planned_at for t in live) / 1e6 < every / len(live):
         return None
-    live = [t for t in live if t.schema.history is None]  # a copy of other rows than the source's cannot be compared
+    live = [t for t in live if t.schema.history != "Changes"]  # which claims nothing of the present
     due = (t for t in live if now - t.verification_planned_at / 1e6 >= every)
     for table in sorted(due, key=lambda t: (t.verification_planned_at, t.table_id)):
         if is_whole(table.table_id):
@@ -217,21 +211,35 @@ def request_plan(
             "Ask for it without where, keys and sample, or name only tables with a key.",
         )
     if body.spec.mode in ("Verify", "Repair"):
-        # A pattern passes over what cannot be compared.
-        compared = [t for t in tables if t.schema.history is None or t.schema.name in body.spec.tables]
-        tables = compared or tables
-    kept = next(((t.schema, t.schema.history) for t in tables if t.schema.history is not None), None)
-    if kept is not None and body.spec.mode != "Read":
-        raise InvalidManifest(
-            f"the copy of {kept[0].name} has {_MORE[kept[1]]} (options[].history) and is not compared with its source",
-            "Name only tables with history: Current.",
-        )
+        tables = _comparable(tables, body, changed)
     if keys is not None:
         _check_keys(tables, keys)
         keys = canonical_keys(tables[0], keys)
     plan = _plan_of(snapshot_id, body, tuple(t.table_id for t in sorted(tables, key=lambda t: t.schema.name)), keys)
     all_rows = plan.repair and plan.keys is None and plan.sample is None and plan.where is None
     return plan.model_copy(update={"accepts": tuple(i for i in plan.tables if i in changed)}) if all_rows else plan
+
+
+def _comparable(tables: list[TableLog], body: SnapshotBody, changed: Collection[int]) -> list[TableLog]:
+    """The tables without those that cannot be compared, which only a pattern may match."""
+    refused = dict[str, InvalidManifest]()
+    for table in tables:
+        name, history = table.schema.name, table.schema.history
+        if history == "Changes":
+            refused[name] = InvalidManifest(
+                f"the copy of {name} has a row for each change (options[].history) and is not compared with its source",
+                "Name only tables with another history.",
+            )
+        elif history is not None and body.spec.mode == "Repair" and table.table_id in changed:
+            refused[name] = InvalidManifest(
+                f"another program changed the copy of {name}, which has rows that its source no longer has"
+                f" (options[].history): these cannot be compared",
+                "Stop Tailrace, put the copy back to its version before that change, and start it again.",
+            )
+    left = [table for table in tables if table.schema.name not in refused]
+    if refused and (not left or refused.keys() & set(body.spec.tables)):
+        raise next((refused[name] for name in refused if name in body.spec.tables), next(iter(refused.values())))
+    return left
 
 
 def stopped_unplanned(snapshot_id: str, body: SnapshotBody) -> tuple[SnapshotPlanned, SnapshotEnded]:

@@ -5,42 +5,59 @@ Differences are planted in the change log, before the chunks are read: changes t
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from typing_extensions import override
 
-from support.conforming import LogOf, Subject, Table
+from support.conforming import LogOf, Rows, Subject, Table
 from support.lake import table_schema
-from support.random_log import TABLE, KeyOf, first_schema
+from support.random_log import TABLE, KeyOf, RandomLog, first_schema
+from support.soft_deletes import EVERYTHING
 from support.states import chunk as made_chunk
 from support.states import log_state, table_log
 from support.versions import turns
+from tailrace.apply.history_chunks import HistoryChunkWriter
 from tailrace.batch.applied import AppliedState
+from tailrace.batch.history import stored_slice
+from tailrace.batch.limits import batch_end
 from tailrace.batch.rule import UNCHANGED
 from tailrace.batch.slice import FinishedSnapshot, Held, TableSlice, cut, since_chunk, since_chunks
+from tailrace.batch.soft_delete import ends_before
+from tailrace.batch.versions import version_ends
 from tailrace.changelog import keys
+from tailrace.changelog.history import DELETED, VALID_TO, stored
 from tailrace.changelog.records.snapshots import ChunkRegistered, ComparisonResult, RowDifference
 from tailrace.changelog.records.terms import Key, RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import LoggedChunk, LoggedSegment
 from tailrace.changelog.types import arrow_type
 from tailrace.fold.comparison import Compared
+from tailrace.targets.api import ChunkWriter
 from tailrace.targets.postgresql import session as pg_session
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 Row = tuple[Any, ...]
+History = Literal["SoftDelete", "Versions"] | None
 
 
 class TrueLog(LogOf):
     """A log that a database could have written, beside what that database holds; and changes that it never made."""
 
     source: dict[KeyOf, Row]
+
+    @property
+    @override
+    def writer(self) -> ChunkWriter:
+        made = self.target.unit.chunk_writer(stored(self.schema))
+        return made if self.schema.history is None else HistoryChunkWriter(self.schema, made)
 
     def write(self, count: int, true: bool = True) -> None:
         """One more record. `true` False: the source does not have these changes."""
@@ -88,6 +105,27 @@ class TrueLog(LogOf):
     """No chunk is replayed from before."""
 
 
+@dataclass
+class FollowingTable(Table):
+    """Moved as the worker of its unit moves it."""
+
+    @override
+    def follow(self, log: RandomLog) -> TableSlice | None:
+        part, covered = None, self.applied.applied_record
+        while covered < log.record:
+            ends = (*ends_before(log.table), *version_ends(log.table))
+            covered = batch_end([(log.table, covered)], log.record, EVERYTHING, ends)
+            part = cut(log.state, self.schema.table_id, self.applied, covered)
+            if part is not None:
+                self.apply(stored_slice(part))
+        return part
+
+
+def present(rows: Rows) -> Rows:
+    """The rows that the copy has as the source's of today."""
+    return [row for row in rows if not row.get(DELETED) and row.get(VALID_TO) is None]
+
+
 def wrong(log: TrueLog, rows: list[dict[str, Any]]) -> list[RowDifference]:
     """What a reader would find."""
     names = [column.name for column in log.schema.columns]
@@ -106,15 +144,32 @@ def wrong(log: TrueLog, rows: list[dict[str, Any]]) -> list[RowDifference]:
     return found
 
 
-@pytest.mark.parametrize(("seed", "composite"), [(1, False), (2, True), (3, False), (4, True)])
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_a_verification_finds_what_was_planted_and_nothing_else(
-    subject: Subject, tmp_path: Path, seed: int, composite: bool, monkeypatch: pytest.MonkeyPatch
+    subject: Subject, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pg_session, "FEW", seed % 2 and pg_session.FEW)  # keys are listed, or loaded
-    schema, rnd = first_schema(composite), Random(seed)
+    found_and_nothing_else(subject, tmp_path, seed, None)
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+@pytest.mark.parametrize(
+    ("subject", "history"),
+    [*product(["delta", "iceberg", "postgresql", "mysql"], ["SoftDelete", "Versions"])],
+    indirect=["subject"],
+)
+def test_a_copy_with_a_history_is_compared_by_what_it_claims_of_the_present(
+    subject: Subject, tmp_path: Path, seed: int, history: History
+) -> None:
+    found_and_nothing_else(subject, tmp_path, seed, history)
+
+
+def found_and_nothing_else(subject: Subject, folder: Path, seed: int, history: History) -> None:
+    composite = seed % 2 == 0
+    schema, rnd = first_schema(composite).model_copy(update={"history": history}), Random(seed)
     keys: list[KeyOf] = [("r" * (n % 3), n) if composite else (n,) for n in range(40)]
-    table = Table(subject, schema)
-    log = TrueLog(rnd, tmp_path, schema, keys, table)
+    table = FollowingTable(subject, stored(schema))
+    log = TrueLog(rnd, folder, schema, keys, table)
     log.source = {}
     log.write(80)
     table.follow(log)
@@ -138,7 +193,7 @@ def test_a_verification_finds_what_was_planted_and_nothing_else(
             assert applied.applied_seq == table.applied.applied_seq
             return expected
 
-        found = table.unit.look(log.schema, table.applied).compare(expect)
+        found = table.unit.look(stored(log.schema), table.applied).compare(expect)
         assert {each.key for each in found.found.examples} == set(found.keys)
         return found.found, found.keys
 
@@ -149,11 +204,14 @@ def test_a_verification_finds_what_was_planted_and_nothing_else(
     ended = FinishedSnapshot("v", min(c.replay_point for c, _ in chunks), RecordNumber(0), tuple(c for c, _ in chunks))
     rest, some = look(since_chunks(log.state, TABLE, held, ended))
     sought = {n for n in range(50) if n % 3 == 0}
-    copy = table.unit.look(log.schema, table.applied).find(["id"], [(str(n),) for n in sought], ["t", "id"], 1000)
-    shown = [(row["t"], row["id"]) for row in subject.rows(schema) if row["id"] in sought]
+    looked = table.unit.look(stored(log.schema), table.applied)
+    copy = looked.find(["id"], [(str(n),) for n in sought], ["t", "id"], 1000)
+    shown = [(row["t"], row["id"]) for row in subject.rows(stored(schema)) if row["id"] in sought]
     assert sorted(map(repr, shown)) == sorted(repr((row["t"], row["id"])) for row in copy.rows.to_pylist())
     assert copy.applied.applied_seq == table.applied.applied_seq
-    real = [d for d in wrong(log, subject.rows(schema)) if d.key not in table.applied.holes]
+    there = subject.rows(stored(schema))
+    real = [d for d in wrong(log, present(there)) if d.key not in table.applied.holes]
+    assert history is None or len(present(there)) < len(there)
     found = {each.key: each for each in (*total.examples, *rest.examples)}
     assert all(each in real for each in found.values())
     assert len(real) - len(found) <= total.undecided

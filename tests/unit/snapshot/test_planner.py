@@ -166,6 +166,22 @@ def test_a_verification_by_a_pattern_passes_over_tables_that_cannot_be_compared(
             planner.request_plan(state, "id", asked(*patterns), as_written)
 
 
+@pytest.mark.parametrize("history", ["SoftDelete", "Versions"])
+def test_a_copy_with_a_past_is_verified_but_not_taken_over_from_another_program(history: str) -> None:
+    kept = keyed(8, "h", "public").model_copy(update={"history": history})
+    state = log(table(7, "a"), table_log(kept, 3))
+
+    def asked(mode: str, *tables: str) -> SnapshotBody:
+        return SnapshotBody(name="r", spec=SnapshotRequestSpec(replicator="shop", tables=tables, mode=mode))
+
+    for mode in ("Verify", "Repair"):
+        assert planner.request_plan(state, "id", asked(mode, "*.*"), as_written).tables == (7, 8)
+    assert planner.request_plan(state, "id", asked("Verify", "public.h"), as_written, changed={8}).tables == (8,)
+    assert planner.request_plan(state, "id", asked("Repair", "*.*"), as_written, changed={8}).tables == (7,)
+    with pytest.raises(InvalidManifest, match=r"another program changed the copy of public\.h"):
+        planner.request_plan(state, "id", asked("Repair", "public.h"), as_written, changed={8})
+
+
 def test_a_request_that_fits_no_table_names_those_there_are() -> None:
     body = SnapshotBody(name="r", spec=SnapshotRequestSpec(replicator="shop", tables=("public.x",)))
     with pytest.raises(InvalidManifest, match=r"public\.ab"):

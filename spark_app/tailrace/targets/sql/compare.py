@@ -14,6 +14,7 @@ from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog import keys
 from tailrace.changelog.bundles import ObjectAccess
+from tailrace.changelog.history import DELETED, VALID_TO, is_marked, is_versioned
 from tailrace.changelog.records.snapshots import MOST_EXAMPLES, ComparisonResult, RowDifference
 from tailrace.changelog.records.terms import Key, RecordNumber, TableSchema
 from tailrace.changelog.types import arrow_type
@@ -75,7 +76,7 @@ class SqlLook:
     def compare(self, expect: Callable[[AppliedState], TableSlice]) -> Compared:
         with self.sessions.session() as session, session.still():
             copy = self._copy(session)
-            part, there = expect(copy.applied), table(session, copy.where)
+            part, there = expect(copy.applied), _present(session, self.schema, table(session, copy.where))
             work = fold_input(part, self.log)
             if part.schema.keyless:
                 return Compared(_keyless(session, self.log, part, there))
@@ -83,6 +84,13 @@ class SqlLook:
             found = _Comparison(staging, there, StagedChunks(session, work, ServerRows())).compare()
             staging.drop()
             return found
+
+
+def _present(session: TargetSession, schema: TableSchema, there: str) -> str:
+    """What the copy claims of the present, as statements call it: without marked rows and versions that have ended."""
+    if is_marked(schema):
+        return f"(SELECT * FROM {there} r WHERE r.{session.quote(DELETED)} IS NOT TRUE)"
+    return f"(SELECT * FROM {there} r WHERE r.{session.quote(VALID_TO)} IS NULL)" if is_versioned(schema) else there
 
 
 def column_of(values: Sequence[object], kind: pa.DataType) -> pa.Array:

@@ -1,7 +1,8 @@
 """The comparison of a lake's files with what a verification has read: `fold.comparison`, with rows out of files.
 
 `LakeLook` calls `compare` with a slice that is not applied: one chunk (`slice.since_chunk`), or all of a snapshot
-(`slice.since_chunks`). In the driver, or as one Spark task.
+(`slice.since_chunks`). In the driver, or as one Spark task. Of a copy with a history, what it claims of the present is
+compared: the slice is of the source's columns, and rows of the past count as dead.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,7 @@ from tailrace.fold.replayed import KeyStates, logged_rows, replay_alone, replaye
 from tailrace.fold.row_digests import Digests, digests
 from tailrace.targets.lake.engine.chunk_files import ChunkFiles, whole_rows
 from tailrace.targets.lake.engine.part import PartInput
+from tailrace.targets.lake.engine.past_rows import past_rows
 from tailrace.targets.lake.engine.snapshot_end import Candidates, ScannedKeys, find_deletions
 from tailrace.targets.lake.files.index_cache import IndexCache
 from tailrace.targets.lake.files.locate import locate, read_rows
@@ -31,6 +33,9 @@ PART_ROWS = 2_000_000
 def compare(work: PartInput) -> Compared:
     if work.slice.schema.keyless:
         return Compared(counted(*_keyless(work)))
+    past = ((file, past_rows(work.lake, file, work.layout)) for file in work.files)
+    present = (replace(file, dead=file.dead | rows) if rows else file for file, rows in past)
+    work = replace(work, files=tuple(file for file in present if len(file.dead) < file.rows))
     cache = IndexCache(0)  # each file is met once or twice
     if work.slice.finished:
         return _rest(work, cache)

@@ -5,8 +5,6 @@ one for each key, as of any table. What it ends is marked, and written again wit
 again; another program's compaction may put them into one file with open ones.
 """
 
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -34,18 +32,13 @@ from tailrace.targets.lake.engine.chunk_files import ChunkFiles
 from tailrace.targets.lake.engine.marks import LocatedRows, base_rows, dead_rows, locate_rows
 from tailrace.targets.lake.engine.output import joined_pool
 from tailrace.targets.lake.engine.part import PartInput, PartResult
-from tailrace.targets.lake.files.access import FileAccess, footer_of, parquet
+from tailrace.targets.lake.engine.past_rows import ended_rows
 from tailrace.targets.lake.files.index_cache import IndexCache
-from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.files.locate import CACHE, locate, read_rows
 from tailrace.targets.lake.files.write import write_files
 from tailrace.targets.lake.model import DataFile, NewFile, TableCommit
 
 TIME = pa.timestamp("us", "UTC")
-KEPT_BYTES = 64 << 20
-"""Memory for what is known of the ended rows of files: a number for each run of them, or a bit for each row."""
-SMALL_BYTES = 100
-"""Bytes that an entry of it takes beside."""
 WIDTH = 16
 """Bytes that are counted for a value of a fixed size."""
 
@@ -284,62 +277,3 @@ def _digests(rows: pa.Table) -> tuple[Ints, Ints]:
 
 def _whole(work: PartInput, path: str, positions: Ints) -> Iterator[pa.Table]:
     return (rows for _, rows in read_rows(work.lake, path, positions, work.layout, work.fold.names))
-
-
-class _EndedCache:
-    """The ended rows of files, which never change."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[str, tuple[BitMap64, int]] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    def get(self, path: str) -> BitMap64 | None:
-        with self._lock:
-            if path not in self._known:
-                return None
-            self._known.move_to_end(path)
-            return self._known[path][0]
-
-    def put(self, path: str, rows: BitMap64) -> BitMap64:
-        rows.run_optimize()
-        size = len(path) + len(rows.serialize()) + SMALL_BYTES
-        with self._lock:
-            if path not in self._known:
-                self._known[path] = rows, size
-                self._bytes += size
-            while self._bytes > KEPT_BYTES:
-                self._bytes -= self._known.popitem(last=False)[1][1]
-        return rows
-
-
-_ENDED = _EndedCache()
-
-
-def ended_rows(access: FileAccess, file: DataFile, layout: Layout) -> BitMap64:
-    """The positions of rows that have an end. Most files have only such rows or none, and say so in their footers."""
-    known = _ENDED.get(file.path)
-    if known is not None:
-        return known - file.dead
-    name = layout.fields[VALID_TO].name
-    footer = footer_of(access, file.path)
-    at = next((number for number, column in enumerate(footer.schema.names) if column == name), None)
-    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    stats = [None if at is None else group.column(at).statistics for group in groups]
-    nulls = [None if one is None or not one.has_null_count else one.null_count for one in stats]
-    if nulls == [group.num_rows for group in groups]:
-        ended = BitMap64()
-    elif any(count != 0 for count in nulls):
-        ended = _read_ended(access, file.path, name)
-    else:
-        ended = BitMap64(range(file.rows))
-    return _ENDED.put(file.path, ended) - file.dead
-
-
-def _read_ended(access: FileAccess, path: str, name: str) -> BitMap64:
-    found, start = BitMap64(), 0
-    with parquet(access, path) as opened:
-        for batch in opened.iter_batches(BATCH_ROWS, columns=[name]):
-            found |= BitMap64(np.flatnonzero(np.asarray(batch.column(0).is_valid())) + start)
-            start += batch.num_rows
-    return found
