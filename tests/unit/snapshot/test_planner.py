@@ -2,6 +2,7 @@ import hashlib
 import itertools
 from collections.abc import Sequence
 from random import Random
+from typing import Literal
 
 import pytest
 
@@ -171,10 +172,11 @@ def test_a_copy_with_a_past_is_verified_but_not_taken_over_from_another_program(
     kept = keyed(8, "h", "public").model_copy(update={"history": history})
     state = log(table(7, "a"), table_log(kept, 3))
 
-    def asked(mode: str, *tables: str) -> SnapshotBody:
+    def asked(mode: Literal["Verify", "Repair"], *tables: str) -> SnapshotBody:
         return SnapshotBody(name="r", spec=SnapshotRequestSpec(replicator="shop", tables=tables, mode=mode))
 
-    for mode in ("Verify", "Repair"):
+    modes: list[Literal["Verify", "Repair"]] = ["Verify", "Repair"]
+    for mode in modes:
         assert planner.request_plan(state, "id", asked(mode, "*.*"), as_written).tables == (7, 8)
     assert planner.request_plan(state, "id", asked("Verify", "public.h"), as_written, changed={8}).tables == (8,)
     assert planner.request_plan(state, "id", asked("Repair", "*.*"), as_written, changed={8}).tables == (7,)
