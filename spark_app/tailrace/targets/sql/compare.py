@@ -87,7 +87,7 @@ class SqlLook:
 
 
 def _present(session: TargetSession, schema: TableSchema, there: str) -> str:
-    """What the copy claims of the present, as statements call it: without marked rows and versions that have ended."""
+    """The rows of the present, as statements call them: without marked ones and versions that have ended."""
     if is_marked(schema):
         return f"(SELECT * FROM {there} r WHERE r.{session.quote(DELETED)} IS NOT TRUE)"
     return f"(SELECT * FROM {there} r WHERE r.{session.quote(VALID_TO)} IS NULL)" if is_versioned(schema) else there
