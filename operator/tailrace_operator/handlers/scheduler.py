@@ -37,6 +37,8 @@ class Scheduler:
         self._order = itertools.count()
         self._busy: dict[ObjectKey, float] = {}
         self._pauses: dict[ObjectKey, float] = {}
+        self._told: dict[ObjectKey, str] = {}
+        """The error of an object's last round. It is told once, however often it comes back."""
         self._changed = asyncio.Event()
         self._ended = clock()
 
@@ -123,6 +125,7 @@ class Scheduler:
             return self._failed(key, error)
         else:
             self._pauses.pop(key, None)
+            self._told.pop(key, None)
             metrics.ROUNDS.labels(key.kind, "done").inc()
             return delay
         finally:
@@ -135,5 +138,7 @@ class Scheduler:
         asked = error.after if isinstance(error, ApiUnavailable) and error.after is not None else 0.0
         delay = max(pause * random.uniform(0.7, 1.3), asked)
         where = {"object": f"{key.kind}/{key.namespace}/{key.name}"}
-        log.warning("%s; retrying in %.1f s", error.message, delay, extra=where)
+        level = logging.DEBUG if self._told.get(key) == error.message else logging.WARNING
+        self._told[key] = error.message
+        log.log(level, "%s; retrying in %.1f s", error.message, delay, extra=where)
         return delay

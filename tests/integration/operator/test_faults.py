@@ -76,6 +76,21 @@ def test_what_the_api_server_refuses_is_told_and_tried_again(
         until(lambda: place.get("statefulset/shop-driver"), "it is tried again", 90)
 
 
+def test_a_status_that_may_not_be_written_holds_up_no_other_and_comes_by_itself(
+    kube_api: KubeApi, tmp_path: Path, proxy: ApiProxy
+) -> None:
+    with operator_namespace(kube_api, "closed", tmp_path) as place, through(place, proxy) as process:
+        fault = proxy.fault("PATCH", "/replicators/closed/status", 403, 1_000)
+        place.apply(lacking("closed"), lacking("open"))
+        place.until_reason("repl/open", "SecretNotFound")
+        until(lambda: fault.hits >= 3, "it is tried again")
+        assert "conditions" not in place.get("repl/closed")["status"] and process.get("/healthz") == (200, "ok")
+        told = [line for line in process.lines() if "made to fail with 403" in line["message"]]
+        assert len(told) == 1 and "closed" in told[0]["object"], told
+        fault.times = 0
+        place.until_reason("repl/closed", "SecretNotFound", 90)
+
+
 def test_cut_watches_go_on_and_nothing_that_happened_meanwhile_is_missed(
     kube_api: KubeApi, tmp_path: Path, proxy: ApiProxy
 ) -> None:

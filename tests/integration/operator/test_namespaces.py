@@ -162,3 +162,23 @@ def test_an_object_that_nobody_can_read_stops_no_other(kube_api: KubeApi, tmp_pa
 
 def create(kube: KubeApi, found: list[Json]) -> str:
     return kube.kubectl("apply", "--validate=false", "-f", "-", stdin=yaml.safe_dump_all(found), check=False)
+
+
+def test_a_namespace_that_is_being_deleted_stops_no_other_and_its_replicators_go(
+    kube_api: KubeApi, tmp_path: Path
+) -> None:
+    """Nothing can be created in it any longer: neither a driver, nor the Job that would clean up."""
+    with (
+        operator_namespace(kube_api, "ending", tmp_path) as place,
+        operator_namespace(kube_api, "staying", tmp_path) as other,
+        OperatorProcess(kube_api.kubeconfig, tmp_path, "staying", "--namespace", "ending") as process,
+    ):
+        place.apply(lacking("known", "ending"))
+        place.until_reason("repl/known", "SecretNotFound")
+        place.apply(replicator("late"))
+        kube_api.kubectl("delete", "namespace", "ending", "--wait=false")
+        other.apply(replicator("shop"))
+        until(lambda: other.get("statefulset/shop-driver"), "the other is looked after")
+        place.kubectl("delete", "repl", "--all", "--timeout=60s")
+        assert place.get("repl/late") is None and process.get("/healthz") == (200, "ok")
+        assert not [line for line in process.lines() if line["level"] == "error"]

@@ -1,6 +1,7 @@
 """The operator's queue and index: nobody is forgotten or worked on twice at once, changes wake whom they concern."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tailrace.errors import Retry
 from tailrace_operator.handlers import scheduler as schedulers
 from tailrace_operator.handlers.scheduler import Scheduler
-from tailrace_operator.kube import ApiUnavailable
+from tailrace_operator.kube import ApiRefused, ApiUnavailable
 from tailrace_operator.observe.index import Index
 from tailrace_operator.observe.model import ObjectKey
 
@@ -39,6 +40,40 @@ def test_an_object_that_is_woken_while_it_is_worked_on_is_worked_on_again_and_ne
     scheduler.wake(A, 0)
     asyncio.run(run_for(scheduler, work, 0.4))
     assert (rounds, most) == (2, 1)
+
+
+def test_an_object_whose_status_may_not_be_written_is_told_once_and_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An admission rule, say. What it is refused is told again as soon as it is another."""
+    monkeypatch.setattr(schedulers, "FIRST_PAUSE", 0.001)
+    caplog.set_level(logging.INFO)
+    scheduler = Scheduler()
+    tries = others = 0
+
+    async def work(key: ObjectKey) -> float | None:
+        nonlocal tries, others
+        if key == B:
+            others += 1
+            return 0.001
+        tries += 1
+        if tries == 4:
+            return 0.001
+        raise ApiRefused(403, "Forbidden", "status is closed" if tries < 4 else "another rule")
+
+    async def history() -> None:
+        task = asyncio.create_task(scheduler.run(work, 2))
+        while tries < 7:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    scheduler.wake(A, 0)
+    scheduler.wake(B, 0)
+    asyncio.run(history())
+    assert others > 3
+    told = [record.getMessage().partition(";")[0] for record in caplog.records]
+    assert told == ["status is closed", "another rule"]
 
 
 def test_a_failing_object_is_tried_again_with_growing_pauses_and_holds_up_no_other() -> None:
