@@ -5,7 +5,7 @@ A marked file is removed and added again with its new vector; a file whose rows 
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 from urllib.parse import quote, unquote
@@ -28,14 +28,20 @@ class LiveFile:
 
     add: Action
     dead: BitMap64
+    parsed: Action | None = None
+    """The statistics, where they are known without reading their text."""
 
     @cached_property
     def stats(self) -> Action:
-        return loads(self.add["stats"])
+        return loads(self.add["stats"]) if self.parsed is None else self.parsed
 
     @property
     def rows(self) -> int:
         return int(self.stats["numRecords"])
+
+    def is_like(self, other: "LiveFile") -> bool:
+        """True if the other's bounds are these very ones."""
+        return all(self.stats.get(name) is other.stats.get(name) for name in ("minValues", "maxValues"))
 
     def data_file(self, location: str, fields: Mapping[str, pa.Field]) -> DataFile:
         lower, upper = parsed_bounds(self.stats, fields)
@@ -71,7 +77,7 @@ def plan(
     gone = list(live) if change.clear else list(change.remove)
     for uri in gone:
         out.actions.append(_remove(out.live.pop(uri).add, change.data_change, now_ms))
-    adds: dict[str, tuple[Action, BitMap64]] = {}
+    adds: dict[str, LiveFile] = {}
     for uri, dead in change.marks.items():
         old = out.live[uri]
         if len(dead) == len(old.dead):
@@ -79,37 +85,40 @@ def plan(
         out.actions.append(_remove(old.add, change.data_change, now_ms))
         del out.live[uri]
         if len(dead) < old.rows:
-            adds[uri] = (dict(old.add), dead)
+            adds[uri] = LiveFile(dict(old.add), dead, old.stats)
     for file, action in zip(change.add, new, strict=True):
         if len(file.dead) < file.rows:
-            adds[file.path] = (dict(action), file.dead)
-    _vectors(out, adds, file_id)
-    for uri, (action, dead) in adds.items():
-        added = _plain(action) | {"dataChange": change.data_change}
+            adds[file.path] = LiveFile(dict(action), file.dead)
+    for uri, left in _with_vectors(out, adds, file_id).items():
+        added = _plain(left.add) | {"dataChange": change.data_change}
         out.actions.append({"add": added})
-        out.live[uri] = LiveFile(added, dead)
+        out.live[uri] = replace(left, add=added)
     return out
 
 
-def _vectors(out: Plan, adds: Mapping[str, tuple[Action, BitMap64]], file_id: uuid.UUID) -> None:
+def _with_vectors(out: Plan, adds: Mapping[str, LiveFile], file_id: uuid.UUID) -> dict[str, LiveFile]:
     """Give each added file with dead rows its descriptor: inline while small, the others in one file."""
+    found: dict[str, LiveFile] = {}
     large: dict[str, BitMap64] = {}
-    for uri, (action, dead) in adds.items():
+    for uri, file in adds.items():
+        action, parsed = file.add, file.stats
         action.pop("deletionVector", None)
-        if dead:
-            stats = loads(action["stats"])
-            if stats.get("tightBounds") is not False:
-                action["stats"] = dumps(stats | {"tightBounds": False})
-            inline = vectors.inline_delta(dead)
+        if file.dead:
+            if parsed.get("tightBounds") is not False:
+                parsed = parsed | {"tightBounds": False}
+                action["stats"] = dumps(parsed)
+            inline = vectors.inline_delta(file.dead)
             if inline is None:
-                large[uri] = dead
+                large[uri] = file.dead
             else:
                 action["deletionVector"] = inline.to_json()
+        found[uri] = LiveFile(action, file.dead, parsed)
     if large:
         name, data, where = vectors.delta_file(large, file_id)
         out.files.append((name, data))
         for uri, vector in where.items():
-            adds[uri][0]["deletionVector"] = vector.to_json()
+            found[uri].add["deletionVector"] = vector.to_json()
+    return found
 
 
 def _plain(add: Action) -> Action:

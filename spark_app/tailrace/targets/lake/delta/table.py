@@ -308,8 +308,10 @@ class DeltaTable:
             fields, found = self._fields_of(metadata), {}
             for uri, file in self._version.live.items():
                 known = before.get(uri)
-                same = known is not None and known[0] is file
-                found[uri] = known if known and same else (file, file.data_file(self.location, fields))
+                if known is None or not known[0].is_like(file):
+                    found[uri] = file, file.data_file(self.location, fields)
+                else:  # at most, other rows are dead
+                    found[uri] = known if known[0] is file else (file, replace(known[1], dead=file.dead))
             self._described = metadata, found
             self._files = [described for _, described in found.values()]
         return self._files
