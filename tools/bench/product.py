@@ -7,8 +7,8 @@ Each table has ten rows (or `--rows`); one of them in turn is updated every seco
 `--rate` rows a second in all tables together. Counted is the CPU of all of the product's processes (driver, JVM,
 capture, workers), not the source's. The lag of a change is the time from its statement to the data file that holds it;
 the commit follows within milliseconds. Commits are those of all tables in the time that is measured. Printed
-beside it is PostgreSQL's own logical replication of the same tables under the same writes, and the figures that are kept in
-`product.json`.
+beside it is PostgreSQL's own logical replication of the same tables under the same writes, and the figures that are
+kept in `product.json`.
 """
 
 import argparse
