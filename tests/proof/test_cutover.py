@@ -4,17 +4,21 @@ Servers and commands are real, the driver is in the test's process; `tests/soak/
 process, too.
 """
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from support.database_copies import begin
 from support.moves import Program, Server, fill, force, only_read, pair, place_of, quiet, sales
 from support.mysql import MysqlServer
 from support.served import Served
 from support.versions import turns
-from tailrace.errors import CutOver
+from tailrace.driver.asking.declared_cutover import DeclaredCutover
+from tailrace.errors import CutOver, TailraceError
+from tailrace.places import Places
 
 USER = "tailrace"
 OF_MYSQL = ("REPLICATION SLAVE, REPLICATION CLIENT, XA_RECOVER_ADMIN, PROCESS", "CONNECTION_ADMIN")
@@ -74,8 +78,7 @@ def test_programs_move_to_a_newer_server_and_back(product: str, tmp_path: Path) 
                 program.server = None
                 back.copy.until(lambda _: sales(old) == sales(new), work=True)
                 only_read(new)
-                code, said = back.command("cutover", "--accept-missing")
-                assert code == 0 and "continues with" in said, said
+                done_once_by_the_manifest(back)
                 only_read(old, now=False)
                 program.continues(old)
         finally:
@@ -104,6 +107,41 @@ def done_once_whoever_is_killed(there: Served, source: Server, target: Server) -
     code, said = there.command("cutover", "--json", works=False)
     assert code == 0 and '"next":' in said and "completed before" in said, said
     assert sales(source) == sales(target)
+
+
+def done_once_by_the_manifest(back: Served) -> None:
+    """By a driver that finds `cutover` in its spec; every other one finds that it is done."""
+    spec = back.copy.document["spec"]
+    spec["cutover"] = {"acceptMissing": True}
+    asked = back.copy.replicator
+    control = back.copy.driver.control
+    for again in (False, True):
+        cutover = DeclaredCutover(control, Places(asked.spec), replicator=lambda: asked, wait=threading.Event().wait)
+        thread = Attempt(cutover)
+        back.works_until(thread.ended)
+        told = cutover.status()
+        assert isinstance(thread.outcome, CutOver), (thread.outcome, told)
+        assert told is not None and told.fault is None and again == ("completed before" in told.message)
+
+
+class Attempt(threading.Thread):
+    """One attempt, beside the driver's work."""
+
+    def __init__(self, cutover: DeclaredCutover) -> None:
+        super().__init__(daemon=True)
+        self.cutover = cutover
+        self.outcome: TailraceError | None = None
+        self.start()
+
+    @override
+    def run(self) -> None:
+        try:
+            self.cutover.step()
+        except TailraceError as error:
+            self.outcome = error
+
+    def ended(self) -> bool:
+        return not self.is_alive()
 
 
 def may_write(back: Served, old: Server) -> None:

@@ -135,6 +135,8 @@ WRONG = (
             "go with type delta and iceberg only"),
     Refused("lake-with-schema", replicator(target={"type": "delta", "location": "s3://b/x", "schema": "copies"}),
             "go with types postgresql and mysql only"),
+    Refused("cutover-of-a-lake", replicator(cutover={}),
+            "cutover moves programs between servers of one product: target.type must be source.type"),
     Refused("lake-that-adopts", replicator(target={"type": "delta", "location": "s3://b/x", "adopt": True}),
             "go with types postgresql and mysql only"),
     Refused("target-in-tailraces-schema",
@@ -322,6 +324,7 @@ POD: Json = {
 
 RIGHT = (
     replicator("to-a-database", target=SOURCE | {"tls": {"mode": "verify-full", "caSecretName": "copy-ca"}}),
+    replicator("moves-programs", target=SOURCE, cutover={"acceptMissing": True, "verifiedWithin": "12h"}),
     replicator("minimal"),
     *(replicator(f"host-{number}", source=SOURCE | {"host": host})
       for number, host in enumerate(("10.0.0.7", "2001:db8::7", "::1", "/run/postgresql", "db.shop.svc"))),

@@ -1,7 +1,7 @@
 """A pipeline of the test's process that answers `tailrace`'s commands as a driver does: from a run directory."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from support.pipeline import Pipeline
@@ -49,12 +49,15 @@ class Served:
         environment = ENVIRONMENT | {"TAILRACE_SEAMS": checked(seams)}
         run = forked([arguments[0], *here, *arguments[1:]], environment, output)
         if works:
-            end = time.monotonic() + PATIENCE
-            while run.poll() is None:
-                self._turn()
-                time.sleep(PAUSE)
-                assert time.monotonic() < end, f"{arguments}: {run.tail()}"
+            self.works_until(lambda: run.poll() is not None)
         return run.wait(120), output.read_text()
+
+    def works_until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            self._turn()
+            time.sleep(PAUSE)
+            assert time.monotonic() < end, "it takes too long"
 
     def _turn(self) -> None:
         """As the driver's loop does."""

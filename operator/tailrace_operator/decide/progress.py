@@ -42,6 +42,7 @@ def progress(observed: ObservedReplicator, recent: Status | None, pod: ObservedP
         "made": reported.made or observed.status.made,
         "snapshot": snapshots,
         "cuts": summary.cuts(reported),
+        "cutover": summary.cutover(reported),
         "signal": signals.last(reported) or observed.status.signal,
         "lag": times.span(behind) if behind is not None else None,
         "snapshot_summary": None,

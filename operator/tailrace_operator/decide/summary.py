@@ -3,6 +3,7 @@
 from collections import Counter
 
 from tailrace.contract.status import Fault, ObjectiveStatus, SnapshotStatus, Status, TableStatus
+from tailrace.errors import error_line
 from tailrace_operator.observe.model import ObservedDriver
 from tailrace_operator.status import times
 from tailrace_operator.status.conditions import bounded, short
@@ -100,6 +101,14 @@ def cuts(status: Status) -> CutsSummary | None:
     return CutsSummary(
         kept=count(found.kept), last=short(found.last), made_at=times.text(found.made), complete=found.complete
     )
+
+
+def cutover(status: Status) -> str | None:
+    found = status.cutover
+    if found is None:
+        return None
+    fault = found.fault
+    return bounded(found.message if fault is None else error_line(fault.name, fault.message, fault.fix))
 
 
 def fault(found: Fault | None) -> FaultStatus | None:

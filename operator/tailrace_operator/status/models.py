@@ -295,6 +295,8 @@ class ReplicatorStatus(Model):
     """Running snapshots."""
     cuts: CutsSummary | None = None
     """The cuts that are kept; none: there is none."""
+    cutover: Text | None = None
+    """The step of the cutover that the spec asks for, or the obstacle that it waits for, as the driver last said."""
     signal: SignalSummary | None = None
     """The last signal of `source.signalTable`; none: there was none."""
     driver: DriverSummary = DriverSummary()

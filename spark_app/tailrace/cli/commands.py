@@ -20,6 +20,7 @@ from tailrace.contract.resources import EVERY_TABLE, DeletionPolicy, ReplicatorS
 from tailrace.contract.status import Status
 from tailrace.contract.units import seconds, size_text, zoned_time
 from tailrace.driver.asking import live_spec
+from tailrace.driver.asking.equality import Unfinished, require_equal
 from tailrace.driver.process.run_dir import NotRunning, RunFolder
 from tailrace.driver.telling import display
 from tailrace.errors import InvalidManifest, TailraceError, privacy
@@ -30,6 +31,7 @@ from tailrace.storage.secret_files import SECRETS_VARIABLE
 log = logging.getLogger(__name__)
 DROP_PAUSE = 5.0
 """Seconds between two attempts of `drop --wait` and `release --wait`."""
+REPAIR = "Add --repair to read these rows again."
 
 
 def manifest_of(options: argparse.Namespace) -> Manifest:
@@ -214,7 +216,7 @@ def verify(options: argparse.Namespace) -> int:
         print(found.model_dump_json(by_alias=True))
     else:
         print("\n".join(map(visible, verification_text.lines(found))))
-    require_equal(found, options.repair)
+    require_equal(found, "" if options.repair else REPAIR)
     return 0
 
 
@@ -229,18 +231,6 @@ def _report(client: DriverClient, request: SnapshotRequest) -> VerificationRepor
             done, rows = sum(t.finished for t in found.tables), sum(t.compared.rows for t in found.tables)
             log.info("%d of %d tables compared, %d rows so far", done, len(found.tables), rows)
     return found
-
-
-def require_equal(found: VerificationReport, repair: bool = False) -> None:
-    """Raises for what a verification found, or could not find."""
-    faults = [table for table in found.tables if table.fault is not None]
-    if found.state != "Completed" or faults:
-        what = ", ".join(table.name for table in faults) or found.state.lower()
-        raise Unfinished(f"not verified: {what}", faults[0].fault.fix if faults and faults[0].fault else "")
-    wrong = [table.name for table in found.tables if table.compared.differences]
-    if wrong:
-        fix = "Add --repair to read these rows again." if not repair else ""
-        raise CopyDiffers(f"not equal to the source: {', '.join(wrong)}", fix)
 
 
 @dataclass
@@ -263,7 +253,7 @@ class _Running:
         found = _report(self.client, request)
         for line in map(visible, verification_text.lines(found)):
             log.info("%s", line)
-        require_equal(found)
+        require_equal(found, REPAIR)
 
 
 def cutover(options: argparse.Namespace) -> int:
@@ -355,16 +345,6 @@ def _moment(text: str | None) -> datetime | None:
     if found is None:
         raise InvalidManifest(f"--to-time {text} is no time with a zone", "Write 2026-11-28T12:00:00Z.")
     return found
-
-
-class CopyDiffers(TailraceError):
-    """Rows of a copy are not those of its source."""
-
-    exit_code = 3
-
-
-class Unfinished(TailraceError):
-    """A verification has no result for some table, or a cut lacks one."""
 
 
 def resync(options: argparse.Namespace) -> int:

@@ -50,7 +50,7 @@ ONCE = "exit when everything the source held at start is applied (exit code 1 if
 WAIT = "if it fails, keep trying for this long (30s, 5m)"
 RELOAD = (
     "apply the changed manifest to the running process: tables, options, onSchemaChange, onTableDrop, snapshot, apply,"
-    " objective, verify, cuts, retry, retention"
+    " objective, verify, cuts, cutover, retry, retention"
 )
 MANIFEST = "manifest (YAML), - for standard input; may be repeated"
 DIFF = "show what a changed manifest would do: restart the driver, read tables again, or be refused"

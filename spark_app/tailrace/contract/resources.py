@@ -32,6 +32,7 @@ from tailrace.contract.base import (
     no_expression,
     rules,
 )
+from tailrace.contract.cutover import ONE_PRODUCT, CutoverSpec
 from tailrace.contract.places import (
     ANEW,
     Catalog,
@@ -419,6 +420,7 @@ class ReplicatorSpec(Model):
         (f"has(self.maskKey) || !({_MASKS}o.mask.exists(m, m.method == 'Hash')))", _NO_MASK_KEY),
         (_APART_RULE, _NOT_APART),
         (f"!has(self.showValues) || !self.showValues || !({_MASKS}size(o.mask) > 0))", _SHOWN),
+        ("!has(self.cutover) || self.target.type == self.source.type", ONE_PRODUCT),
     )
 
     source: SourceSpec
@@ -467,6 +469,10 @@ class ReplicatorSpec(Model):
     cuts: CutsSpec | None = None
     """Cuts by the clock: moments of the source at which all tables stay readable; unset: cuts are made on request only,
     and existing ones stay."""
+    cutover: CutoverSpec | None = None
+    """The end of the replication into a database: once the source is read-only, everything is applied and the tables
+    are equal, the copies are handed over to programs, and the driver stops for good. It happens once, however often the
+    manifest is applied. Unset: the tables are replicated, and `tailrace cutover` does it on request."""
     notifications: NotificationsSpec | None = None
     """Events about snapshots, tables, verifications and cuts for another program; unset: none are sent."""
     retry: RetrySpec = RetrySpec()
@@ -534,6 +540,12 @@ class ReplicatorSpec(Model):
         return self
 
     @model_validator(mode="after")
+    def _moves_within_a_product(self) -> "ReplicatorSpec":
+        if self.cutover is not None and self.target.type != self.source.type:
+            raise ValueError(ONE_PRODUCT)
+        return self
+
+    @model_validator(mode="after")
     def _held_by_the_target(self) -> "ReplicatorSpec":
         asked = (pair for options in self.options for pair in options.as_.items())
         for column, kind in asked:
@@ -554,6 +566,7 @@ LIVE_FIELDS = frozenset(
         "objective",
         "verify",
         "cuts",
+        "cutover",
         "retry",
         "retention",
     }

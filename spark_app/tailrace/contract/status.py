@@ -273,6 +273,15 @@ class CutsStatus(Model):
     """Every table that was captured then is in it."""
 
 
+class CutoverStatus(Model):
+    """The cutover that `spec.cutover` asks for."""
+
+    message: str = ""
+    """The step of the attempt that is under way, or was last; empty: none has begun."""
+    fault: Fault | None = None
+    """The obstacle that refused the last attempt; another one follows."""
+
+
 class SignalReport(Model):
     """A row of the source's signal table."""
 
@@ -328,6 +337,8 @@ class Status(Model):
     """Reported by the driver that was started first, as long as it runs."""
     cuts: CutsStatus | None = None
     """None: there is no cut."""
+    cutover: CutoverStatus | None = None
+    """None: the manifest asks for none."""
     notifications: NotificationsStatus | None = None
     """None: `spec.notifications` is not set."""
     signals: Many[SignalReport] = ()

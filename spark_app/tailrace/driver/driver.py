@@ -31,6 +31,7 @@ from tailrace.contract.units import seconds
 from tailrace.driver import launch
 from tailrace.driver.asking import assessment, live_spec
 from tailrace.driver.asking.control import DriverControl, ManifestRequests
+from tailrace.driver.asking.declared_cutover import DeclaredCutover
 from tailrace.driver.asking.final_drop import FinalDrop
 from tailrace.driver.asking.live_spec import LiveSpec
 from tailrace.driver.asking.signal_acts import SignalNotices
@@ -352,6 +353,12 @@ class Driver:
         start("dropped-tables", parts.dropped.step, lambda: STEP_SECONDS)
         start("cuts", parts.cuts.step, lambda: STEP_SECONDS)
         start("rewinds", parts.rewinds.step, lambda: STEP_SECONDS)
+        if not self._settings.once:  # which is no place to wait for programs
+            cutover = DeclaredCutover(
+                self._control, self._places, replicator=lambda: self._live.replicator, wait=self._ending.wait
+            )
+            self._control.cutover = cutover.status
+            start("cutover", cutover.step, lambda: STEP_SECONDS)
         if parts.freshness is not None:
             start("freshness", lambda: self._keep_freshness(parts), lambda: KEEP_SECONDS)
             start("history", self._control.keep_history, lambda: HISTORY_SECONDS)

@@ -1,5 +1,8 @@
 """A target whose disk is full (a small file system in memory, mounted as root): named as what it is, with what to do;
-nothing of a transaction is seen, no table leaves the others, and all goes on when there is room again."""
+nothing of a transaction is seen, no table leaves the others, and replication continues by itself when there is room.
+
+PostgreSQL's whole data directory is on it; of MySQL and MariaDB the tables are, for these wait by themselves where
+their binary log finds no room."""
 
 import os
 import shutil
@@ -37,24 +40,37 @@ def mounted(place: Path, owner: Path, size: str) -> Iterator[None]:
     try:
         told = owner.stat()
         os.chown(place, told.st_uid, told.st_gid)
+        place.chmod(told.st_mode & 0o777)
         yield
     finally:
         subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+@contextmanager
+def on_small_disk(data: Path, size: str) -> Iterator[None]:
+    """The data directory of a server that does not run yet."""
+    aside = data.with_name("aside")
+    data.rename(aside)
+    with mounted(data, aside, size):
+        subprocess.run(["cp", "-a", f"{aside}/.", str(data)], check=True)
+        shutil.rmtree(aside)
+        yield
+
+
 class Target:
-    """Copies of `shop` in PostgreSQL, on a disk of their own."""
+    """Copies of `shop` in PostgreSQL."""
 
     at: Mapping[str, Any] = {"dbname": "copy"}
 
-    def __init__(self, stack: ExitStack, source: PostgresServer, disk: Path) -> None:
-        self.source, self.server, self.disks = source, source, [disk]
-        stack.enter_context(mounted(disk, source.data_dir, "40m"))
-        source.execute(f"CREATE TABLESPACE small LOCATION '{disk}'")
-        source.execute("CREATE DATABASE copy TABLESPACE small")
+    def __init__(self, stack: ExitStack, source: PostgresServer) -> None:
+        self.source, self.server = source, PostgresServer(source.major)
+        self.disks = [self.server.data_dir]
+        stack.enter_context(on_small_disk(self.server.data_dir, "100m"))
+        stack.enter_context(self.server)
+        self.server.execute("CREATE DATABASE copy")
 
     def rows(self, table: str) -> list[str]:
-        return sorted(row for (row,) in self.source.execute(f"SELECT t::text FROM shop.{table} t", dbname="copy"))
+        return sorted(row for (row,) in self.server.execute(f"SELECT t::text FROM shop.{table} t", dbname="copy"))
 
     def answers(self) -> bool:
         return True
@@ -102,20 +118,9 @@ class MysqlTarget:
 def target(request: pytest.FixtureRequest, postgres: PostgresServer) -> Iterator[Target | MysqlTarget]:
     with ExitStack() as stack:
         if request.param == "postgresql":
-            folder = stack.enter_context(postgres_folder(postgres))
-            yield Target(stack, postgres, folder)
+            yield Target(stack, postgres)
         else:
             yield MysqlTarget(stack, postgres, stack.enter_context(MysqlServer(request.param)))
-
-
-@contextmanager
-def postgres_folder(postgres: PostgresServer) -> Iterator[Path]:
-    """Beside its data: its user may not enter the tests' folders."""
-    folder = postgres.data_dir.parent / "small"
-    try:
-        yield folder
-    finally:
-        folder.rmdir()
 
 
 @contextmanager

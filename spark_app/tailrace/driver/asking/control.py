@@ -30,7 +30,7 @@ from tailrace.contract.driver import (
 )
 from tailrace.contract.history import LastHour, TableView
 from tailrace.contract.resources import DeletionPolicy, ObjectiveSpec, SnapshotRequest
-from tailrace.contract.status import Assessment, Fault, NotificationsStatus, Status
+from tailrace.contract.status import Assessment, CutoverStatus, Fault, NotificationsStatus, Status
 from tailrace.driver.asking import rewind_requests
 from tailrace.driver.asking.cuts import CutKeeper
 from tailrace.driver.asking.final_drop import FinalDrop
@@ -98,6 +98,7 @@ class DriverControl:
         self.measured: Freshness | None = None
         self.objective: ObjectiveSpec | None = None
         self.notifications: Callable[[], NotificationsStatus | None] = lambda: None
+        self.cutover: Callable[[], CutoverStatus | None] = lambda: None
         self.suspended = False
         self.stop_at: RecordNumber | None = None
         """The record at which the target stays."""
@@ -173,7 +174,7 @@ class DriverControl:
                 position_text=self.position_text,
             )
         )
-        status = status.model_copy(update={"notifications": self.notifications()})
+        status = status.model_copy(update={"notifications": self.notifications(), "cutover": self.cutover()})
         if self.measured is not None:
             status = objective.told(status, self.measured, self.objective, now)
         if self.lineage is not None:

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from tailrace.contract.status import Fault, SnapshotStatus, Status, TableStatus
 from tailrace.driver.telling.status import total
+from tailrace.errors import error_line
 from tailrace.logs import visible
 
 log = logging.getLogger(__name__)
@@ -243,6 +244,7 @@ def render(status: Status) -> RenderableType:
     parts += _converging(status)
     parts += _differing(status)
     parts += _cuts(status)
+    parts += _cutover(status)
     parts += _signals(status)
     parts += _faults(status)
     return Group(*parts)
@@ -288,6 +290,15 @@ def _cuts(status: Status) -> list[RenderableType]:
         return []
     age, state = seconds(max(status.updated_at - cuts.made, 0.0)), "complete" if cuts.complete else "not complete"
     return [f"{cuts.kept} cuts, the last ({cuts.last}, {state}) {age} ago"]
+
+
+def _cutover(status: Status) -> list[RenderableType]:
+    """The obstacle of the last attempt, or what the present one does."""
+    if status.cutover is None:
+        return []
+    fault = status.cutover.fault
+    said = status.cutover.message or "not begun" if fault is None else error_line(fault.name, fault.message, fault.fix)
+    return [Text.assemble(("cutover ", "bold"), (visible(said), "" if fault is None else "yellow"))]
 
 
 def _signals(status: Status) -> list[RenderableType]:

@@ -24,7 +24,7 @@ def report_of(session: TargetSession, log_id: str) -> str | None:
 
 def refuse(session: TargetSession, log_id: str) -> None:
     if report_of(session, log_id) is not None:
-        raise CutOver("tailrace cutover has ended the replication into these tables")
+        raise CutOver("a cutover has ended the replication into these tables")
 
 
 @dataclass(frozen=True)

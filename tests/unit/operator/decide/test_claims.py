@@ -11,6 +11,7 @@ from tailrace.contract.status import (
     Assessment,
     CaptureStatus,
     ComparedRows,
+    CutoverStatus,
     CutsStatus,
     Fault,
     NulledColumn,
@@ -159,6 +160,14 @@ def test_the_last_cut_is_in_the_status() -> None:
     assert found is not None
     assert (found.kept, found.last, found.complete, found.made_at is None) == (96, "20261128_120000", True, False)
     assert decide(running(tables(WELL)), LIMITS).status.cuts is None
+
+
+def test_the_obstacle_of_a_cutover_is_said() -> None:
+    waits = CutoverStatus(message="waiting: a session may write")
+    refused = CutoverStatus(message="verifying", fault=Fault(name="CutoverRefused", message="no", fix="Wait."))
+    for found, said in ((waits, waits.message), (refused, "CutoverRefused: no. Fix: Wait."), (None, None)):
+        driver = running(tables(WELL).model_copy(update={"cutover": found}))
+        assert decide(driver, LIMITS).status.cutover == said
 
 
 def test_values_that_became_null_are_told_once_for_each_column_and_hold_up_nothing() -> None:
