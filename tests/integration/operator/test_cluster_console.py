@@ -279,6 +279,8 @@ def test_the_page_takes_a_token_keeps_it_in_memory_and_marks_what_is_not_allowed
         assert look.obstacles() == []
         page.get_by_label("Token").fill(tokens["reader"])
         page.get_by_role("button", name="Continue").click()
+        expect(page.get_by_text("run `tailrace console` where its source can be reached")).to_be_visible()
+        expect(page.get_by_role("link", name="Set up a new Replicator")).to_have_count(0)
         page.get_by_role("link", name=f"{SPACE}:shop").click()
         expect(page.get_by_text("No driver answers the console")).to_be_visible()
         expect(page.get_by_text("Lagging True (Behind): 400 s behind")).to_be_visible()

@@ -54,7 +54,9 @@ export function fleet(main) {
       token.accepted(known.realm);
       document.getElementById("mode").textContent = known.realm === "kubernetes" ? "Rights of the token"
         : known.actions ? "Actions allowed" : "Read-only";
-      fill(more, known.realm === "tailrace" && el("a", { href: "#/setup", key: "setup" }, "Set up a new Replicator"));
+      fill(more, known.realm === "tailrace" ? el("a", { href: "#/setup", key: "setup" }, "Set up a new Replicator")
+        : el("span", { className: "dim" },
+          "To set up a new Replicator, run `tailrace console` where its source can be reached."));
       show();
     },
   };
