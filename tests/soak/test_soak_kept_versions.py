@@ -1,0 +1,40 @@
+"""A table all of whose versions stay in a lake, in lives of whole drivers that end by SIGKILL: its whole history is
+what the commits of the source were."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from demo.compare import READERS
+from support.postgres import PostgresServer
+from support.proof.committed import KeptCommits, differing
+from support.proof.kept_rows import COLUMNS, of_rows
+from support.proof.kills import live_and_die
+from support.proof.process import Deployment
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_the_whole_history_is_that_of_the_source_s_commits_whoever_is_killed(
+    postgres: PostgresServer, tmp_path: Path, format: str
+) -> None:
+    random, source = Random(11), KeptCommits(postgres, Random(12))
+    spec: dict[str, object] = {
+        "options": [{"match": "*.*", "history": "Versions"}],
+        "snapshot": {"chunkRows": 17, "parallelism": 3},
+    }
+    deployment = Deployment(tmp_path / "proof", postgres.source(), format, spec)
+    source.begin(0.02)
+    try:
+        deployment.once()
+        ((whole,),) = postgres.execute("SELECT clock_timestamp()")
+        kills = sum(live_and_die(deployment, "proof.kept", random, life) for life in range(3))
+    finally:
+        deployment.close()
+    source.stop()
+    deployment.once()
+    rows = READERS[format](deployment.lake / "proof" / "kept").select(COLUMNS.split(", ")).to_pylist()
+    different = differing(of_rows(tuple(row.values()) for row in rows), source.versions(), whole)
+    assert not different, "\n".join(different)
+    assert kills > 3 and len(rows) > 500
