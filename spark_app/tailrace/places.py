@@ -8,10 +8,12 @@ import logging
 import os
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tailrace import sources
+from tailrace.contract.places import StorageLocation
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.errors import InvalidManifest, Retry, TailraceError, TargetRefused
 from tailrace.sources.api import Source
@@ -36,7 +38,7 @@ class Places:
 
     @cached_property
     def source(self) -> Source:
-        return sources.open(self.spec.source, self.who, self.secrets)
+        return sources.of_replicator(self.spec, self.who, self.secrets)
 
     @cached_property
     def target(self) -> "Target":
@@ -84,19 +86,23 @@ class Places:
             )
 
     def require_apart(self) -> None:
-        """Target and change log must each have a separate folder: the clean-up of one would delete the files of the
+        """Target and change logs must each have a separate folder: the clean-up of one would delete the files of the
         other."""
-        target = self.target
-        if target.folder is None:
-            return
-        one, other = _parts(target.folder), _parts(resolve(self.spec.storage, os.environ))
-        common = min(len(one), len(other))
-        if one[:common] == other[:common]:
-            how = "are the same folder" if len(one) == len(other) else "are nested"
-            raise InvalidManifest(
-                f"target.location {target.place} and storage.location {self.spec.storage.location} {how}",
-                "Give each its own folder, side by side.",
-            )
+        spec, target = self.spec, self.target
+        given = {"storage.location": spec.storage, "follow.location": spec.follow}
+        places = {f"{name} {place.location}": self._access(place) for name, place in given.items() if place is not None}
+        if target.folder is not None:
+            places = {f"target.location {target.place}": target.folder, **places}
+        for (one, here), (other, there) in combinations(places.items(), 2):
+            parts, others = _parts(here), _parts(there)
+            common = min(len(parts), len(others))
+            if parts[:common] == others[:common]:
+                how = "are the same folder" if len(parts) == len(others) else "are nested"
+                raise InvalidManifest(f"{one} and {other} {how}", "Give each its own folder, side by side.")
+
+    @staticmethod
+    def _access(place: StorageLocation) -> Access:
+        return resolve(place, os.environ)
 
 
 def _parts(access: Access) -> tuple[str, ...]:

@@ -87,6 +87,18 @@ WRONG = (
         replicator(source={k: v for k, v in SOURCE.items() if k != "database"}),
         "give database with type postgresql",
     ),
+    Refused("follows-itself", replicator(follow={"location": "s3://lake/_tailrace/shop"}), "are the same folder"),
+    Refused("follows-inside", replicator(follow={"location": "s3://lake/_tailrace/shop/b"}), "or one is inside"),
+    Refused(
+        "follows-with-a-slot",
+        replicator(source=SOURCE | {"postgresql": {"slot": "mine"}}, follow={"location": "s3://lake/other"}),
+        "has no slot, publication, server id or signal table",
+    ),
+    Refused(
+        "follows-with-signals",
+        replicator(source=SOURCE | {"signalTable": "public.s"}, follow={"location": "s3://lake/other"}),
+        "has no slot, publication, server id or signal table",
+    ),
     Refused("server-id-0", replicator(source=MYSQL | {"mysql": {"serverId": 0}}), "greater than or equal to 1"),
     Refused("freshness-of-50ms", replicator(apply={"freshness": "50ms"}), "at least 100ms and at most 1h"),
     Refused("freshness-of-2h", replicator(apply={"freshness": "2h"}), "at least 100ms and at most 1h"),

@@ -101,6 +101,9 @@ class ScriptedSource:
     def database_id(self) -> None:
         return None
 
+    def current_snapshot(self) -> str:
+        return str(self.database.seen())
+
     def log_end(self) -> Position:
         return self.database.end
 
@@ -363,7 +366,7 @@ class ScriptedStream:
         return schema.version if set(columns) == {c.name for c in schema.columns} else None
 
     def current_snapshot(self) -> str:
-        return str(self.source.database.seen())
+        return self.source.current_snapshot()
 
     def distance(self, position: Position) -> api.Distance:
         return api.Distance(self.source.log_end(), behind_bytes=None, retained_bytes=None)

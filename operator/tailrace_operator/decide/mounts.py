@@ -18,11 +18,15 @@ def _faults(spec: ReplicatorSpec) -> Iterator[str]:
     pods = {"driver": spec.driver.pod_template.spec}
     if spec.executors.most:
         pods["executors"] = spec.executors.pod_template.spec
-    for field, location in (("storage", spec.storage.location), ("target", spec.target.location)):
+    followed = None if spec.follow is None else spec.follow.location
+    driver = {"driver": pods["driver"]}  # no other pod reads what is followed
+    places = (("storage", spec.storage.location, pods), ("target", spec.target.location, pods))
+    for field, location, needing in (*places, ("follow", followed, driver)):
         parts = urlsplit(location or "")
-        lacking = [f"{pod}.podTemplate" for pod, found in pods.items() if not _holds(found, unquote(parts.path))]
+        lacking = [f"{pod}.podTemplate" for pod, found in needing.items() if not _holds(found, unquote(parts.path))]
         if parts.scheme == "file" and lacking:
-            rule = "must be on a persistentVolumeClaim that driver and executors mount at the same path"
+            who = "the driver mounts" if field == "follow" else "driver and executors mount"
+            rule = f"must be on a persistentVolumeClaim that {who} at the same path"
             have = "has" if len(lacking) == 1 else "have"
             yield f"{field}.location: {location} {rule}; {' and '.join(lacking)} {have} none there."
 

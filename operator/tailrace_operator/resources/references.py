@@ -13,9 +13,10 @@ _FIELDS = {
 
 
 def secrets_of_places(spec: ReplicatorSpec) -> tuple[str, ...]:
-    """Secrets that every pod finds at `/etc/tailrace/secrets/<name>`: of source, target, change log and masks."""
+    """Secrets that every pod finds at `/etc/tailrace/secrets/<name>`: of source, target, change logs and masks."""
     masks = spec.mask_key.secret_name if spec.mask_key is not None else None
     named = [*spec.source.secrets, *spec.target.secrets, *spec.storage.secrets, masks]
+    named += spec.follow.secrets if spec.follow is not None else []
     return tuple(sorted({name for name in named if name is not None}))
 
 

@@ -8,6 +8,7 @@ from tailrace.changelog.records import Origin
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 from tailrace.errors import SourceRefused
+from tailrace.sources.followed.place import FOLLOWS
 
 
 def check_owner(replicator: Replicator, root: str, owner: str) -> None:
@@ -40,4 +41,12 @@ def check_product(replicator: Replicator, origin: Origin) -> None:
             f"the change log belongs to a {origin.source} source, the manifest names {replicator.spec.source.type}",
             "A new source needs a new change log: set storage.location to an empty folder; in Kubernetes, create"
             " another Replicator.",
+        )
+    follows = FOLLOWS in origin.identity
+    if follows != (replicator.spec.follow is not None):
+        made = "follows another one" if follows else "was read from the source"
+        change = "Set" if follows else "Remove"
+        raise SourceRefused(
+            f"the change log {made}, the manifest says otherwise",
+            f"{change} follow, or set storage.location to an empty folder; in Kubernetes, create another Replicator.",
         )

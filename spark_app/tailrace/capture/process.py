@@ -106,7 +106,7 @@ def capture(
     threading.Thread(target=end_when_stuck, args=stuck, name="loop-watch", daemon=True).start()
     try:
         who = f"tailrace catalog {replicator.metadata.name}"
-        source = sources.open(replicator.spec.source, who, options.secrets)
+        source = sources.of_replicator(replicator.spec, who, options.secrets)
         handed_over = Renewal.handed_over(options.resync)
         pace = Pace.of(seconds(replicator.spec.apply.freshness))
         timing = Timing(heartbeat=options.heartbeat, record=pace.record)

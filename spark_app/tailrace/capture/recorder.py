@@ -21,7 +21,7 @@ from tailrace.changelog.transactions import TransactionStart
 from tailrace.changelog.writer import JournalWriter, RecordRefused
 from tailrace.errors import Retry
 from tailrace.seams import seam
-from tailrace.selection.rows import of_log
+from tailrace.selection.rows import LogRows, of_log
 from tailrace.sources.api import Changes, TableRows
 
 log = logging.getLogger(__name__)
@@ -133,7 +133,9 @@ class Recorder:
     def _write(self, table: TableRows) -> None:
         """Its segment: rows that the filter lets pass, masked. None, if there are none."""
         self._writing()
-        selected = of_log(table.rows, table.schema)
+        # What another log has brought is selected: a mask is not put over a mask.
+        written = None if table.selected is None else LogRows(table.rows, table.selected)
+        selected = written or of_log(table.rows, table.schema)
         if not selected.rows.num_rows:
             return
 

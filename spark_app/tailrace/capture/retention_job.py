@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from tailrace.capture.recorder import Recorder
 from tailrace.capture.requests import ChunkRequests
+from tailrace.changelog.followers import kept_for, leases
 from tailrace.changelog.records.terms import Position
 from tailrace.changelog.retention import Ages, Pins
 from tailrace.changelog.trim import sweep, trim, trim_journal
@@ -114,7 +115,17 @@ class RetentionJob:
         self._settle()
         journal = self._recorder.journal
         now = int(self._clock() * MICROSECONDS)
-        pins = Pins(now=self._requests.point_now(), reading=self._requests.floors(), cut_off=self._requests.cut_off)
+        try:
+            followers = kept_for(leases(journal.storage), now).seq
+        except Retry as error:
+            log.warning("what followers need is not known, so nothing is removed now: %s", error)
+            return now
+        pins = Pins(
+            now=self._requests.point_now(),
+            reading=self._requests.floors(),
+            cut_off=self._requests.cut_off,
+            followers=followers,
+        )
         self._requests.retention_ran = True
         gone = trim(journal, pins, Ages(now=now, retention=self._retention, retry=self._retry))
         if gone.paths:

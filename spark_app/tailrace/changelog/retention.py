@@ -5,7 +5,8 @@ A segment goes when it is older than the retention time *and* is below its table
 * the replay points of chunks that are registered and not applied, and of finished snapshots that are not applied;
 * the replay points of all chunks of a snapshot that has not finished the table: its end compares with the log since;
 * the replay points that chunks being read may get;
-* the replay point that a snapshot taken now would get: a commit can be in the log and invisible for an hour.
+* the replay point that a snapshot taken now would get: a commit can be in the log and invisible for an hour;
+* the first sequence that a follower's log lacks, of all tables, also of those that have ended.
 A bundle holds segments of several tables: it goes when the last of them lets it go.
 A table that was stopped or removed longer ago than the retry time pins nothing. One that is cut off (its target failed
 for longer than the retry time) is kept only for snapshots: it needs one.
@@ -34,6 +35,8 @@ class Pins:
     """The smallest `now`, by table id, that was known when a chunk that is still being read was begun."""
     cut_off: frozenset[int] = frozenset()
     """Tables whose target has failed for longer than the retry time."""
+    followers: Seq | None = None
+    """The first sequence that a follower has still to read; None: there is no follower."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,12 @@ def forgotten(state: LogState, ages: Ages) -> Iterator[TableForgotten]:
 
 def floor(state: LogState, table: TableLog, pins: Pins, ages: Ages) -> Seq:
     """The first sequence from which the table's changes must be kept."""
+    own = _own_floor(state, table, pins, ages)
+    return own if pins.followers is None else min(own, pins.followers)
+
+
+def _own_floor(state: LogState, table: TableLog, pins: Pins, ages: Ages) -> Seq:
+    """Without followers."""
     if table.ended_at is not None and ages.now - table.ended_at > ages.retry:
         return Seq(state.last_seq + 1)
     pinned = [pins.now, pins.reading.get(table.table_id, pins.now), *_unfinished(state.snapshots, table.table_id)]

@@ -6,6 +6,7 @@ or daily. The last two need no writer: capture has them done in a thread of thei
 
 from itertools import groupby
 
+from tailrace.changelog.followers import kept_for, leases
 from tailrace.changelog.journal import read_record
 from tailrace.changelog.paths import (
     JOURNAL,
@@ -71,7 +72,8 @@ def _unnamed(folder: list[str], state: LogState) -> list[str]:
 
 
 def trim_journal(storage: Storage, now: int, retention: int) -> int:
-    """Remove records that a roll-up replaces and that are older than the retention (microseconds); returns how many.
+    """Remove records that a roll-up replaces, that are older than the retention (microseconds) and that no follower has
+    still to read; returns how many.
 
     In order of numbers: while record *n* stands, none above it is gone, which is how a sleeping writer or reader finds
     out that it was passed by. Roll-ups go last: the newest always has its own record and every one after it.
@@ -81,6 +83,8 @@ def trim_journal(storage: Storage, now: int, retention: int) -> int:
         return 0
     paths = (path for path, _ in storage.list(JOURNAL) if not path.startswith((ROLLUPS, PARTS)))
     below = sorted(n for path in paths if (n := number_of(path)) is not None and n < rollups[-1])
+    kept = kept_for(leases(storage), now).record
+    below = below if kept is None else [number for number in below if number < kept]
     going = below[: _older(storage, below, now - max(retention, SHORTEST_JOURNAL))]
     for number in going:
         storage.delete(record_path(number))

@@ -402,6 +402,26 @@ _APART_RULE = f"!has(self.target.location) || {' != '.join(_ENDPOINTS)} || (!{_I
 """The part of the check that texts alone allow; a start compares the places (`tailrace.places`)."""
 
 
+_FOLLOWS_ITSELF = "follow.location and storage.location are the same folder, or one is inside the other"
+_FOLLOW_APART = (
+    "!has(self.follow) || (!(self.follow.location + '/').startsWith(self.storage.location + '/')"
+    " && !(self.storage.location + '/').startsWith(self.follow.location + '/'))"
+)
+_NOTHING_THERE = (
+    "a Replicator that follows another one has no slot, publication, server id or signal table in the source: remove"
+    " source.postgresql.slot, source.postgresql.publication, source.mysql.serverId and source.signalTable"
+)
+_NOTHING_THERE_RULE = (
+    "!has(self.follow) || (!has(self.source.signalTable)"
+    " && !(has(self.source.postgresql)"
+    " && (has(self.source.postgresql.slot) || has(self.source.postgresql.publication)))"
+    " && !(has(self.source.mysql) && has(self.source.mysql.serverId)))"
+)
+_SAME_FOLLOW = (
+    "has(self.follow) == has(oldSelf.follow) && (!has(self.follow) || self.follow.location == oldSelf.follow.location)"
+)
+
+
 class NotificationsSpec(Model):
     """The receiver of events about snapshots, tables, verifications and cuts, as CloudEvents over HTTP."""
 
@@ -421,6 +441,9 @@ class ReplicatorSpec(Model):
         (_APART_RULE, _NOT_APART),
         (f"!has(self.showValues) || !self.showValues || !({_MASKS}size(o.mask) > 0))", _SHOWN),
         ("!has(self.cutover) || self.target.type == self.source.type", ONE_PRODUCT),
+        (_SAME_FOLLOW, f"follow.location is immutable: {ANEW}"),
+        (_FOLLOW_APART, _FOLLOWS_ITSELF),
+        (_NOTHING_THERE_RULE, _NOTHING_THERE),
     )
 
     source: SourceSpec
@@ -431,6 +454,10 @@ class ReplicatorSpec(Model):
     """The target of the copies."""
     storage: StorageSpec
     """Root of the change log; no other Replicator may use it. Its location is immutable."""
+    follow: StorageLocation | None = None
+    """The `storage` of another Replicator of the same source, whose change log is read in place of the source's log: a
+    second target then costs the source its first rows only. Its options for the tables must be the same; it may select
+    fewer tables. Unset: the source's log is read. Immutable."""
     suspend: bool = False
     """Stop everything. PostgreSQL then keeps its log, so a long stop fills its disk; MySQL and MariaDB delete theirs
     when it expires, after which every table must be read again."""
@@ -543,6 +570,19 @@ class ReplicatorSpec(Model):
     def _moves_within_a_product(self) -> "ReplicatorSpec":
         if self.cutover is not None and self.target.type != self.source.type:
             raise ValueError(ONE_PRODUCT)
+        return self
+
+    @model_validator(mode="after")
+    def _follows(self) -> "ReplicatorSpec":
+        if self.follow is None:
+            return self
+        one, other = f"{self.follow.location}/", f"{self.storage.location}/"
+        if one.startswith(other) or other.startswith(one):
+            raise ValueError(_FOLLOWS_ITSELF)
+        source = self.source
+        own = (source.signal_table, source.postgresql.slot, source.postgresql.publication, source.mysql.server_id)
+        if any(part is not None for part in own):
+            raise ValueError(_NOTHING_THERE)
         return self
 
     @model_validator(mode="after")

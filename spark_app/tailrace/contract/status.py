@@ -296,6 +296,19 @@ class SignalReport(Model):
     """The reason why it, or a part of it, is ignored, with the fix."""
 
 
+class FollowerReport(Model):
+    """A Replicator whose `follow` is this one's change log."""
+
+    name: str
+    """The owner of its change log."""
+    record: int
+    """The last record of this change log that it has taken over."""
+    renewed: float
+    """The time at which it last said so, in seconds since 1970."""
+    held: bool
+    """The change log is kept for it; false: it has said nothing for seven days, and no longer counts."""
+
+
 class NotificationsStatus(Model):
     """Since the driver's start."""
 
@@ -345,6 +358,7 @@ class Status(Model):
     """The newest signals of the source's table, newest last."""
     lineage: LineageStatus | None = None
     """None: `spec.lineage` is not set."""
+    followers: Many[FollowerReport] = ()
     executors_wanted: int | None = None
     """The number of executors that running and waiting tasks fill, however many there may be; at least 1 while large
     batches do without. None: an older driver, whose executors always run."""

@@ -46,6 +46,7 @@ from tailrace.driver.process.shutdown import ShutdownRequest
 from tailrace.driver.process.side_loops import SideLoops
 from tailrace.driver.telling import display
 from tailrace.driver.telling.applied_report import Reporter
+from tailrace.driver.telling.followers import LOOK_SECONDS as FOLLOWERS_SECONDS
 from tailrace.driver.telling.history import STEP_SECONDS as HISTORY_SECONDS
 from tailrace.driver.telling.notifications import Notifications, key_path
 from tailrace.errors import Fenced, Retry, SourceRefused, Stop, TailraceError, privacy
@@ -353,6 +354,7 @@ class Driver:
         start("dropped-tables", parts.dropped.step, lambda: STEP_SECONDS)
         start("cuts", parts.cuts.step, lambda: STEP_SECONDS)
         start("rewinds", parts.rewinds.step, lambda: STEP_SECONDS)
+        start("followers", lambda: self._control.followers.look(parts.journal.storage), lambda: FOLLOWERS_SECONDS)
         if not self._settings.once:  # which is no place to wait for programs
             cutover = DeclaredCutover(
                 self._control, self._places, replicator=lambda: self._live.replicator, wait=self._ending.wait

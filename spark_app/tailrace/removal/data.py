@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
 from tailrace.changelog import paths
+from tailrace.changelog.followers import FOLLOWERS
 from tailrace.changelog.logged import place_of
 from tailrace.changelog.records.terms import Closed
 from tailrace.errors import CorruptLog, StorageFull
@@ -26,7 +27,7 @@ from tailrace.storage.probe import PROBES
 from tailrace.storage.store import NotFound, Storage
 from tailrace.targets.api import TableName, TargetRemoval
 
-OURS = (paths.SEGMENTS, PROBES, paths.ROLLUPS, paths.PARTS, paths.JOURNAL)
+OURS = (paths.SEGMENTS, PROBES, FOLLOWERS, paths.ROLLUPS, paths.PARTS, paths.JOURNAL)
 """The folders at a change log's location. The journal goes after everything that it alone names; a roll-up before the
 parts that it names. In each of them the newest goes first, so that what is left is an older journal, or none."""
 NOTES = (paths.FIRST_START, paths.RENEWAL, paths.FRESHNESS, paths.DROPPED)

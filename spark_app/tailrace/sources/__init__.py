@@ -20,6 +20,16 @@ def open(spec: resources.SourceSpec, who: str, secrets: Path | None = None) -> S
             return MysqlSource.of(spec, who, secrets)
 
 
+def of_replicator(spec: resources.ReplicatorSpec, who: str, secrets: Path | None = None) -> Source:
+    """The source of a Replicator: its log comes from the server, or from the change log that the manifest follows."""
+    database = open(spec.source, who, secrets)
+    if spec.follow is None:
+        return database
+    from tailrace.sources.followed.source import FollowedSource
+
+    return FollowedSource(database, spec.follow)
+
+
 def dialect(spec: resources.SourceSpec) -> str:
     """The name that sqlglot has for the source's SQL."""
     return {"postgresql": "postgres", "mysql": "mysql"}[spec.type]

@@ -17,7 +17,7 @@ folder.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +108,9 @@ class TableRows:
     """The rows in sequence order."""
     nulled: Nulled = ()
     """The counts of values that became NULL, without deleted rows."""
+    selected: Mapping[str, int] | None = None
+    """The segment's counts of rows that were filtered and masked before; None: they are the source's rows as they
+    are."""
 
 
 @dataclass(frozen=True)
@@ -374,6 +377,9 @@ class Session(Protocol):
     def writers(self, since: str | None, stopped: bool) -> Writers:
         """Look for what may still write to the source. `since`: of the answer before; None: there is none. `stopped`:
         the user says that no program writes any more, so that the source need not be read-only."""
+
+    def current_snapshot(self) -> str:
+        """The snapshot of `ChangeStream.current_snapshot`, for who has no stream of the source's log."""
 
     def log_end(self) -> Position:
         """The end of the source's log now. `SourceRefused`: this server writes no log that can be followed."""

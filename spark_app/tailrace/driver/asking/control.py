@@ -39,6 +39,7 @@ from tailrace.driver.asking.live_spec import LiveSpec
 from tailrace.driver.asking.rewind_requests import RewindRequests
 from tailrace.driver.asking.server import Conflict, Unknown
 from tailrace.driver.telling import objective
+from tailrace.driver.telling.followers import FollowerWatch
 from tailrace.driver.telling.history import HistoryRing
 from tailrace.driver.telling.lateness import Lateness
 from tailrace.driver.telling.lineage.reporter import LineageReporter
@@ -93,6 +94,7 @@ class DriverControl:
         self.final_drop: FinalDrop | None = None
         self.live: LiveSpec | None = None
         self.lineage: LineageReporter | None = None
+        self.followers = FollowerWatch()
         self.freshness: float | None = None
         """The seconds that `apply.freshness` promises; None: nothing is promised."""
         self.measured: Freshness | None = None
@@ -174,7 +176,8 @@ class DriverControl:
                 position_text=self.position_text,
             )
         )
-        status = status.model_copy(update={"notifications": self.notifications(), "cutover": self.cutover()})
+        told = {"notifications": self.notifications(), "cutover": self.cutover()}
+        status = status.model_copy(update={**told, "followers": self.followers.reports()})
         if self.measured is not None:
             status = objective.told(status, self.measured, self.objective, now)
         if self.lineage is not None:

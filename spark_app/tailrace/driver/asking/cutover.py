@@ -110,6 +110,9 @@ class Cutover:
 
     def _handover(self) -> Handover:
         spec = self.replicator.spec
+        if spec.follow is not None:
+            what = "this Replicator follows another one, whose reader of the source has to stop last"
+            raise CutoverRefused(what, "Run the cutover from the Replicator that reads the source.")
         handover = self.places.target.handover() if spec.target.is_database else None
         if handover is None:
             what = f"the target is {spec.target.type}: programs write to databases"

@@ -6,6 +6,7 @@ writing, reading and removing one small file; and whether there is a Java for Sp
 
 import os
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from tailrace.batch.slice import cut
 from tailrace.capture.admission import check_manifest, check_product
 from tailrace.capture.renewal import Renewal
 from tailrace.changelog import first_start
+from tailrace.changelog.followers import LEASE_DAYS, lease_path, leases
 from tailrace.changelog.history import stored
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.logged import place_of
@@ -35,6 +37,7 @@ from tailrace.sources import removals
 from tailrace.sources.api import Subscription
 from tailrace.sources.findings import Finding, TableSupport
 from tailrace.sources.patterns import idle
+from tailrace.storage.store import Storage
 from tailrace.targets.api import Target
 
 LOG = "change log"
@@ -231,6 +234,19 @@ def _change_log(replicator: Replicator, log: _Log, subscription: Subscription) -
         yield Line("warn", LOG, "the next start begins the stream again and reads every table again (`resync --all`)")
         return
     yield Line("ok", LOG, f"{root} continues after record {log.reader.state.number}")
+    yield from _old_followers(log.reader.storage)
+
+
+def _old_followers(storage: Storage) -> Iterator[Line]:
+    """The log is no longer kept for them."""
+    now = int(time.time() * 1_000_000)
+    for lease in leases(storage):
+        if lease.is_old(now):
+            message = (
+                f"{lease.name} follows this log, has not read it for {LEASE_DAYS} days, and nothing is kept for it"
+            )
+            fix = f"Start it, or if it is gone, delete {storage.uri(lease_path(lease.log_id))}."
+            yield Line("warn", LOG, message, fix)
 
 
 def _place(places: Places, subject: Literal["storage", "target"]) -> Iterator[Line]:

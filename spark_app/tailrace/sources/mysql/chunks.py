@@ -16,7 +16,7 @@ from tailrace.changelog.keys import Key
 from tailrace.changelog.records.terms import Nulled, with_nulled
 from tailrace.changelog.types import arrow_type
 from tailrace.databases.mysql import faults
-from tailrace.databases.mysql.connect import Connection, connect, execute, rows, server_of, source_errors
+from tailrace.databases.mysql.connect import Connection, connect, execute, rows, source_errors
 from tailrace.errors import CorruptLog, Locked, ReadRefused, Retry, TableGone
 from tailrace.seams import seam
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Writer
@@ -27,7 +27,6 @@ from tailrace.sources.mysql.model import MysqlColumn, MysqlTable, identity, lock
 from tailrace.sources.mysql.packets import PreparedAnswer
 from tailrace.sources.mysql.source_config import SourceConfig
 from tailrace.sources.mysql.support import sizes
-from tailrace.sources.mysql.visibility import snapshot_text
 
 
 @dataclass(frozen=True)
@@ -109,8 +108,7 @@ def read_chunk(
     """
     with closing(connect(config)) as connection, _table_errors(table):
         # Before the snapshot, in a statement of its own: see `ends`.
-        visible = log_end.visible_transactions(connection, config.numbering)
-        snapshot = snapshot_text(visible, server_of(connection).identity, config.numbering)
+        snapshot = log_end.current_snapshot(connection, config.numbering)
         if table.engine not in TRANSACTIONAL:
             _let_writers_end(connection, table)
         seam("chunk.before-snapshot")

@@ -10,7 +10,7 @@ from tailrace.databases.mysql.connect import Connection, execute, server_of, sou
 from tailrace.databases.mysql.faults import START_OVER
 from tailrace.errors import SourceRefused
 from tailrace.sources.mysql.position import Numbering
-from tailrace.sources.mysql.visibility import GTIDS, POSITION, position_text
+from tailrace.sources.mysql.visibility import GTIDS, POSITION, position_text, snapshot_text
 
 LISTING = "looking for prepared XA transactions, for which MySQL asks the right XA_RECOVER_ADMIN"
 """A description of the step; without the right the server reports a fatal error instead."""
@@ -42,6 +42,11 @@ def visible_transactions(connection: Connection, numbering: Numbering) -> str:
     at = {str(name).lower(): str(value) for name, value in found.items()}
     position = numbering.of(at["binlog_snapshot_file"], int(at["binlog_snapshot_position"]))
     return POSITION + position_text(position, prepared(connection))
+
+
+def current_snapshot(connection: Connection, numbering: Numbering) -> str:
+    """The snapshot of a chunk that would be read now (`sources.api.ChunkRead.snapshot`)."""
+    return snapshot_text(visible_transactions(connection, numbering), server_of(connection).identity, numbering)
 
 
 def prepared(connection: Connection) -> set[str]:

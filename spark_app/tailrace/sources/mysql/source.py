@@ -93,6 +93,9 @@ class MysqlSession:
     def writers(self, since: str | None, stopped: bool) -> Writers:
         return writers.writers(self.connection, stopped)
 
+    def current_snapshot(self) -> str:
+        return log_end.current_snapshot(self.connection, self.numbering)
+
     def log_end(self) -> Position:
         return log_end.log_end(self.connection, self.numbering)
 

@@ -31,6 +31,15 @@ def bound(origin: Origin) -> tuple[str, int]:
     return origin.identity[SYSTEM], int(origin.identity[TIMELINE])
 
 
+def check_database(origin: Origin, database: str) -> None:
+    """Tables of another database of the server may have the same numbers."""
+    if origin.identity[DATABASE] != database:
+        raise SourceRefused(
+            f"the change log belongs to database {origin.identity[DATABASE]!r}, the manifest names {database!r}",
+            "Correct source.database; in Kubernetes, create another Replicator.",
+        )
+
+
 def check_free(replicator: Replicator, root: str, names: Names, left: Origin | None, db: Connection) -> None:
     """Before a first start: of our names nothing may exist that an interrupted start of this very change log did not
     leave. Any other slot is kept: a namesake's, or our own whose change log is not where the manifest says."""

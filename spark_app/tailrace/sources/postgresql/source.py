@@ -43,6 +43,7 @@ class PgSource:
         return lsn_text(position)
 
     def bound_to(self, origin: Origin) -> "PgSource":
+        admission.check_database(origin, self.config.database)
         return PgSource(self.config.bound_to(*admission.bound(origin)))
 
     @contextmanager
@@ -97,6 +98,9 @@ class PgSession:
 
     def writers(self, since: str | None, stopped: bool) -> Writers:
         return writers.writers(self.connection, since, stopped)
+
+    def current_snapshot(self) -> str:
+        return objects.snapshot(self.connection)
 
     def log_end(self) -> Position:
         with source_errors("looking at the source's log"):

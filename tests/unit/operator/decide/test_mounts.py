@@ -48,3 +48,12 @@ def test_a_replicator_whose_pods_would_each_have_a_folder_of_their_own_is_stalle
     stalled = condition(decision, "Stalled")
     assert stalled.reason == "InvalidSpec"
     assert "driver.podTemplate and executors.podTemplate" in stalled.message
+
+
+def test_the_log_that_is_followed_is_on_a_claim_of_the_driver_alone() -> None:
+    follow = {"follow": {"location": "file:///other/log"}}
+    assert "follow.location: file:///other/log must be on a persistentVolumeClaim that the driver mounts" in unmounted(
+        spec(driver=MOUNTED, executors=MOUNTED, **follow)
+    )
+    whole = {"podTemplate": on_claim("/", "data")}
+    assert unmounted(spec(driver=whole, executors=MOUNTED, **follow)) == ""

@@ -52,13 +52,13 @@ from tailrace.sources.mysql.log.table_map import YEARS_HAVE_A_SIGN, head_of
 from tailrace.sources.mysql.log.tables import CapturedTables
 from tailrace.sources.mysql.log.temporary import TemporaryTables
 from tailrace.sources.mysql.log.xa_buffer import XaBuffer
-from tailrace.sources.mysql.log_end import log_end, prepared, visible_transactions
+from tailrace.sources.mysql.log_end import current_snapshot, log_end, prepared
 from tailrace.sources.mysql.model import MysqlTable
 from tailrace.sources.mysql.position import file_of, offset_of
 from tailrace.sources.mysql.preflight import UNLOGGED
 from tailrace.sources.mysql.source_config import SourceConfig
 from tailrace.sources.mysql.state import SourceState
-from tailrace.sources.mysql.visibility import position_text, snapshot_text
+from tailrace.sources.mysql.visibility import position_text
 from tailrace.sources.signals import SignalTable
 from tailrace.sources.stops import evolves, stands_still
 
@@ -414,10 +414,7 @@ class MysqlStream(LogStream[LogConnection]):
         return True
 
     def current_snapshot(self) -> str:
-        server = server_of(self._connection).identity
-        return snapshot_text(
-            visible_transactions(self._connection, self._config.numbering), server, self._config.numbering
-        )
+        return current_snapshot(self._connection, self._config.numbering)
 
     def _end(self) -> Position:
         with source_errors("looking at the end of the log"):

@@ -1,0 +1,83 @@
+"""The leases of followers: change logs that are written from this one's records instead of from the source's log.
+
+A follower keeps one file in the storage of the log that it reads, the only thing that it writes there, and deletes it
+when it is deleted. Retention keeps what a lease still needs, unless the lease is old: a follower that is gone must not
+fill the storage. What was removed meanwhile the follower finds missing (`PositionLost`).
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from tailrace.changelog.records.terms import Closed, RecordNumber, Seq
+from tailrace.storage.store import NotFound, Storage
+
+log = logging.getLogger(__name__)
+FOLLOWERS = "followers/"
+LEASE_DAYS = 7
+LEASE_AGE = LEASE_DAYS * 86_400_000_000
+"""Microseconds after which a lease that was not renewed counts for nothing."""
+
+
+class FollowerLease(Closed):
+    """The progress of one follower in the log that it reads."""
+
+    log_id: str
+    """The id of the follower's own change log."""
+    name: str
+    """Its owner, as its change log names it."""
+    record: RecordNumber
+    """The last record of the followed log that the follower's own log holds."""
+    seq: Seq
+    """The last sequence of that record."""
+    written_at: int
+    """Microseconds since the Unix epoch, by the follower's clock."""
+
+    def is_old(self, now: int) -> bool:
+        return now - self.written_at > LEASE_AGE
+
+
+@dataclass(frozen=True)
+class FollowersNeed:
+    """The part of the log that followers still need."""
+
+    seq: Seq | None = None
+    """The first sequence; None: there is no follower."""
+    record: RecordNumber | None = None
+    """The first record."""
+
+
+def lease_path(log_id: str) -> str:
+    return f"{FOLLOWERS}{log_id}.json"
+
+
+def write_lease(storage: Storage, lease: FollowerLease) -> None:
+    storage.put(lease_path(lease.log_id), lease.model_dump_json().encode())
+
+
+def remove_lease(storage: Storage, log_id: str) -> bool:
+    """Returns whether there was one."""
+    found = storage.exists(lease_path(log_id))
+    storage.delete(lease_path(log_id))
+    return found
+
+
+def leases(storage: Storage) -> Iterator[FollowerLease]:
+    """All that can be read. One that cannot, holds nothing: its follower writes it again within seconds."""
+    for path in [path for path, _ in storage.list(FOLLOWERS)]:
+        try:
+            yield FollowerLease.model_validate_json(storage.get(path))
+        except NotFound:
+            continue
+        except ValidationError:
+            log.warning("%s is no lease of a follower, and is passed over", storage.uri(path))
+
+
+def kept_for(found: Iterable[FollowerLease], now: int) -> FollowersNeed:
+    """The part that the leases hold, without old ones."""
+    valid = [lease for lease in found if not lease.is_old(now)]
+    if not valid:
+        return FollowersNeed()
+    return FollowersNeed(Seq(min(v.seq for v in valid) + 1), RecordNumber(min(v.record for v in valid) + 1))

@@ -1,0 +1,199 @@
+"""A follower's objects behind `sources.api.Subscription`: none in the source. It has a lease in the storage of the
+change log that it reads, which lets that one's retention know what is still needed.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from tailrace.changelog.followers import FollowerLease, leases, remove_lease, write_lease
+from tailrace.changelog.journal import read_origin, read_record
+from tailrace.changelog.records import Origin, SourceMoved
+from tailrace.changelog.records.terms import RecordNumber, ResumePoint, TableSchema
+from tailrace.changelog.state import LogState
+from tailrace.contract import ownership
+from tailrace.contract.resources import Replicator
+from tailrace.errors import PositionLost, SourceRefused
+from tailrace.sources import patterns
+from tailrace.sources.api import Patience, RemovalProof, RemovalStep, Source, StreamContext
+from tailrace.sources.findings import ColumnSupport, Examination, Finding, TableSupport
+from tailrace.sources.followed.comparison import Discrepancy, discrepancy
+from tailrace.sources.followed.place import FOLLOWS, FollowedPlace
+from tailrace.sources.followed.stream import LOST_FIX, FollowedStream, gone, opened
+from tailrace.storage.store import NotFound, Storage
+
+log = logging.getLogger(__name__)
+
+
+class FollowedSubscription:
+    def __init__(self, source: Source, followed: Storage, replicator: Replicator, root: str) -> None:
+        """`followed`: the storage of the other change log; `root`: of our own, for messages."""
+        self._source = source
+        self._followed = followed
+        self._replicator = replicator
+        self._root = root
+
+    # ---- starts ----
+
+    def admit(
+        self, origin: Origin, point: ResumePoint, renewing: bool, stopping: threading.Event | None = None
+    ) -> None:
+        there = self._there()
+        assert there.origin is not None
+        if not renewing:
+            self._require_same_log(origin, there.origin)
+            self._require_record(point, there)
+        # What a change of the table may explain, the stream gives some time.
+        self._refuse(there, lambda found: found.certain)
+
+    def prepare(self, log_id: str, noted: Origin | None) -> Origin:
+        there = self._there()
+        self._refuse(there, lambda _: True)
+        identity = _identity(there)
+        owner, product = ownership.owner(self._replicator), self._replicator.spec.source.type
+        return Origin(log_id=log_id, source=product, identity=identity, owner=owner)
+
+    def begin(self, origin: Origin, patience: Patience) -> ResumePoint:
+        there = self._there()
+        place = FollowedPlace(record=there.number, seq=there.last_seq)
+        # From here on the records behind it stay. Dying behind it: the next start writes it again, under the same id.
+        name, now = ownership.owner(self._replicator), int(time.time() * 1_000_000)
+        lease = FollowerLease(log_id=origin.log_id, name=name, record=place.record, seq=place.seq, written_at=now)
+        write_lease(self._followed, lease)
+        return ResumePoint(there.position, place.model_dump_json())
+
+    def renew(self, origin: Origin, patience: Patience) -> tuple[dict[str, str], ResumePoint]:
+        return _identity(self._there()), self.begin(origin, patience)
+
+    def failed_over(self, origin: Origin, point: ResumePoint) -> tuple[dict[str, str], ResumePoint] | None:
+        """The next record there says that the source has moved."""
+        try:
+            record = read_record(self._followed, RecordNumber(FollowedPlace.of(point.source_state).record + 1))
+        except NotFound:
+            return None
+        moved = next((event for event in record.events if isinstance(event, SourceMoved)), None)
+        if moved is None:
+            return None
+        place = FollowedPlace(record=record.number, seq=record.last_seq)
+        return moved.identity | {FOLLOWS: origin.identity[FOLLOWS]}, ResumePoint(
+            record.position, place.model_dump_json()
+        )
+
+    def resume(self, origin: Origin, point: ResumePoint) -> None:
+        """Nothing to do: `admit` has asked for what must be there."""
+
+    def stream(self, origin: Origin, context: StreamContext) -> FollowedStream:
+        source = self._source.bound_to(origin)
+        return FollowedStream(source, self._replicator, self._followed, origin.log_id, context)
+
+    # ---- checks ----
+
+    def _there(self) -> LogState:
+        """The state of the change log that is followed."""
+        origin = read_origin(self._followed)
+        if origin is None:
+            raise SourceRefused(
+                f"{self._followed.root} holds no change log that could be followed",
+                "Start the Replicator that is to be followed first, or correct follow.location (in Kubernetes, create"
+                " another Replicator).",
+            )
+        if FOLLOWS in origin.identity:
+            raise SourceRefused(
+                f"the change log at {self._followed.root} follows another one",
+                "Set follow.location to the storage.location of the Replicator that reads the source; in Kubernetes,"
+                " create another Replicator.",
+            )
+        product = self._replicator.spec.source.type
+        if origin.source != product:
+            raise SourceRefused(
+                f"the change log at {self._followed.root} is of a {origin.source} source, the manifest names {product}",
+                "Name the source of the Replicator that is followed.",
+            )
+        return opened(self._followed).state
+
+    def _require_same_log(self, origin: Origin, there: Origin) -> None:
+        if origin.identity[FOLLOWS] != there.log_id:
+            raise PositionLost(
+                f"{self._followed.root} holds another change log than the one that was followed", LOST_FIX
+            )
+
+    def _require_record(self, point: ResumePoint, there: LogState) -> None:
+        number = RecordNumber(FollowedPlace.of(point.source_state).record + 1)
+        if number > there.number + 1:
+            raise PositionLost(
+                f"the change log at {self._followed.root} ends at record {there.number}, before record {number - 1},"
+                " which was followed: it was restored to an older state",
+                LOST_FIX,
+            )
+        try:
+            if number <= there.number:
+                read_record(self._followed, number)
+        except NotFound:
+            raise gone(number, self._followed.root) from None
+
+    def _refuse(self, there: LogState, counts: Callable[[Discrepancy], bool]) -> None:
+        for _, found in self._compared(there):
+            if found is not None and counts(found):
+                raise found.refusal
+
+    def _compared(self, there: LogState) -> Iterator[tuple[TableSchema, Discrepancy | None]]:
+        """The other log's tables that the manifest selects, and in what they are read differently here."""
+        spec = self._replicator.spec
+        assert there.origin is not None
+        with self._source.bound_to(there.origin).session() as session:
+            here = {own.schema.table_id: own for own in session.tables(spec.read_tables, spec.read_options)}
+        for table in there.tables.values():
+            name = table.schema.schema_name, table.schema.table_name
+            if table.ended_at is not None or not patterns.selected(spec.read_tables, *name):
+                continue
+            own = here.get(table.table_id)
+            yield table.schema, None if own is None else discrepancy(own, table.schema)
+
+    # ---- for commands ----
+
+    def examine(self, origin: Origin | None, renewing: bool) -> Examination:
+        spec, there = self._replicator.spec, self._there()
+        compared = list(self._compared(there))
+        tables = [schema for schema, _ in compared]
+        text = f"{there.owner}'s change log at {self._followed.root} is followed, which has record {there.number}"
+        refusals = [found.refusal for _, found in compared if found is not None]
+        findings = [Finding("follow", "ok", text), *(Finding("follow", "fail", e.message, e.fix) for e in refusals)]
+        names = {(schema.schema_name, schema.table_name) for schema in tables}
+        with self._source.session() as session:
+            for own in session.tables(spec.read_tables, spec.read_options):
+                if (own.schema.schema_name, own.schema.table_name) not in names:
+                    what = f"{own.name} is not in the change log that is followed, and is not copied"
+                    fix = "Include it in the Replicator that is followed, or exclude it here."
+                    findings.append(Finding("tables", "warn", what, fix, table=own.name))
+        supports = (
+            TableSupport(schema, tuple(ColumnSupport(c.name, c.source_type, c.type, "YES") for c in schema.columns))
+            for schema in tables
+        )
+        return Examination(tuple(findings), tuple(supports))
+
+    def check(self, origin: Origin, point: Callable[[], ResumePoint], renewing: bool) -> None:
+        self.admit(origin, point(), renewing)
+
+    def check_free(self, noted: Origin | None) -> None:
+        """Nothing is created in the source."""
+
+    def retained_bytes(self, origin: Origin) -> None:
+        """The source keeps nothing for a follower."""
+
+    def remove(self, proof: Callable[[], RemovalProof]) -> Iterator[RemovalStep]:
+        now = proof()
+        what = f"lease in the change log at {self._followed.root}"
+        if now.origin is None or now.origin.log_id not in {lease.log_id for lease in leases(self._followed)}:
+            yield RemovalStep(what, "absent")
+        elif now.kept is not None:
+            yield RemovalStep(what, "kept", now.kept)
+        else:
+            remove_lease(self._followed, now.origin.log_id)
+            yield RemovalStep(what, "dropped")
+
+
+def _identity(there: LogState) -> dict[str, str]:
+    """The source's, as the other log knows it, and that log."""
+    assert there.origin is not None
+    return there.origin.identity | {FOLLOWS: there.origin.log_id}

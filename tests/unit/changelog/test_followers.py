@@ -1,0 +1,140 @@
+"""A lease keeps the log that a follower still needs, for seven days; then the follower's position is lost, by name."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from support.followed import Follower, all_over, both_equal, more, pair
+from support.pipeline import Pipeline
+from support.scripted import ScriptedSource
+from support.scripted_runs import Copy
+from tailrace import sources
+from tailrace.changelog.followers import FollowerLease, kept_for, lease_path, leases, write_lease
+from tailrace.changelog.records.terms import RecordNumber, Seq
+from tailrace.changelog.retention import Ages, Pins
+from tailrace.changelog.rollup import Rollups
+from tailrace.changelog.trim import trim, trim_journal
+from tailrace.changelog.writer import JournalWriter
+from tailrace.cli import main as cli
+from tailrace.contract.resources import StorageSpec
+from tailrace.driver.telling.followers import FollowerWatch
+from tailrace.errors import PositionLost
+from tailrace.sources.followed import stream
+from tailrace.storage.store import Storage
+
+DAY = 86_400_000_000
+HOUR = DAY // 24
+
+
+def lease(name: str, record: int, seq: int, written_at: int = 0) -> FollowerLease:
+    return FollowerLease(log_id=name, name=name, record=RecordNumber(record), seq=Seq(seq), written_at=written_at)
+
+
+def test_the_slowest_lease_that_is_not_old_counts() -> None:
+    found = [lease("old", 1, 1), lease("slow", 5, 50, 3 * DAY), lease("fast", 9, 90, 3 * DAY)]
+    assert (kept_for(found, 7 * DAY + 1).record, kept_for(found, 7 * DAY + 1).seq) == (6, 51)
+    assert (kept_for(found, 7 * DAY).record, kept_for(found, 7 * DAY).seq) == (2, 2)
+    assert kept_for(found, 11 * DAY).seq is None
+
+
+def test_a_file_that_is_no_lease_is_passed_over(tmp_path: Path) -> None:
+    storage = Storage.open(StorageSpec(location=tmp_path.as_uri()))
+    write_lease(storage, lease("one", 5, 50))
+    storage.put(lease_path("broken"), b"{")
+    assert [found.name for found in leases(storage)] == ["one"]
+
+
+def forget(owner: Copy, days: int) -> None:
+    """Retention of the stopped owner, as it would be so many days from now."""
+    storage = owner.storage
+    writer = JournalWriter.claim(storage, "retention")
+    rollups, _ = Rollups.load(storage)
+    rollups.write(storage, writer.state)
+    now = int(time.time() * 1_000_000) + days * DAY
+    pins = Pins(Seq(writer.state.last_seq + 1), followers=kept_for(leases(storage), now).seq)
+    going = trim(writer, pins, Ages(now=now, retention=HOUR, retry=HOUR))
+    storage.delete_many(going.paths)
+    trim_journal(storage, now, HOUR)
+
+
+def behind(owner: Copy, follower: Follower) -> None:
+    """The follower stands still while its owner has gone on; both are stopped."""
+    owner.start()
+    follower.start()
+    both_equal(owner, follower)
+    follower.stop()
+    for _ in range(4):
+        more(owner.database)
+        owner.level()
+    owner.stop()
+
+
+def test_a_follower_that_was_away_for_six_days_continues(tmp_path: Path) -> None:
+    with pair(tmp_path) as (owner, follower):
+        behind(owner, follower)
+        before = follower.rows(1)
+        forget(owner, 6)
+        owner.start()
+        follower.start()
+        both_equal(owner, follower)
+        assert before != follower.rows(1)
+        assert [s.plan.request for s in follower.state.snapshots.values()] == [None], "nothing was read again"
+
+
+def test_after_seven_days_its_position_is_lost_until_a_resync(tmp_path: Path) -> None:
+    with pair(tmp_path) as (owner, follower):
+        behind(owner, follower)
+        forget(owner, 8)
+        error = follower.refused(PositionLost, match="no longer has record")
+        assert "resync --all" in error.fix
+        all_over(follower, "again")
+        owner.start()
+        follower.start()
+        both_equal(owner, follower)
+
+
+def command(copy: Pipeline, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    manifest = copy.folder / "replicator.json"
+    manifest.write_text(json.dumps(copy.document))
+    code = cli.main([*words, "-f", str(manifest)])
+    return code, capsys.readouterr().out
+
+
+def test_doctor_and_status_name_a_follower_that_no_longer_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pair(tmp_path) as (owner, _):
+        monkeypatch.setattr(sources, "open", lambda *_: ScriptedSource(owner.database))
+        with owner.running():
+            owner.level()
+        now = int(time.time() * 1_000_000)
+        write_lease(owner.storage, lease("gone", 3, 30, now - 8 * DAY))
+        write_lease(owner.storage, lease("there", 3, 30, now))
+        _, text = command(owner, capsys, "doctor")
+        assert "warn change log: gone follows this log" in text and "there follows" not in text
+        watch = FollowerWatch()
+        watch.look(owner.storage)
+        assert {report.name: report.held for report in watch.reports()} == {"gone": False, "there": True}
+        assert all(report.record == 3 for report in watch.reports())
+
+
+def test_doctor_says_what_is_followed_and_drop_takes_the_lease_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pair(tmp_path) as (owner, follower):
+        monkeypatch.setattr(sources, "open", lambda *_: ScriptedSource(owner.database))
+        owner.start()
+        owner.level()
+        assert "shop's change log" in command(follower, capsys, "doctor")[1]
+        owner.database.names.append("later")
+        follower.start()
+        both_equal(owner, follower)
+        follower.stop()
+        assert "continues after record" in command(follower, capsys, "doctor")[1]
+        monkeypatch.setattr(stream, "LEASE_SECONDS", 0.0)
+        assert len(list(leases(owner.storage))) == 1
+        code, text = command(follower, capsys, "drop", "--run-dir", str(tmp_path / "run"))
+        assert code == 0 and "lease in the change log" in text and "dropped" in text, text
+        assert list(leases(owner.storage)) == [] and len(owner.database.readers) == 1

@@ -1,0 +1,204 @@
+"""A follower's copy equals the source, whatever happens meanwhile and wherever its capture dies; the source has one
+reader.
+"""
+
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from support.followed import Follower, all_over, both_equal, followed, life, more, pair
+from support.killed import killed_at
+from support.scripted_database import Change
+from tailrace.changelog.records.notices import Notified
+from tailrace.errors import PositionLost, SourceRefused
+from tailrace.sources.followed import stream
+from tailrace.sources.followed.place import FollowedPlace
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_two_targets_are_fed_by_one_reader_of_the_source(tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    with pair(tmp_path, random) as (owner, follower):
+        followed(owner, follower, random, turns=30)
+    assert len(owner.database.readers) == 1
+
+
+def test_tables_are_taken_up_when_everything_in_the_log_that_is_followed_is_visible(tmp_path: Path) -> None:
+    with pair(tmp_path) as (owner, follower):
+        owner.start()
+        owner.level()
+        hidden = owner.database.commit(Change("I", 1, 7777, "hidden"), hidden=True)
+        owner.until(lambda state: state.position >= hidden)
+        follower.start()
+        more(owner.database)
+        owner.until(lambda state: state.position >= owner.database.end)
+        time.sleep(2 * stream.LOOK_SECONDS)
+        assert follower.state.tables == {}
+        owner.database.hidden.clear()
+        both_equal(owner, follower)
+
+
+SEAMS = (
+    ("follow.before-record", 1), ("follow.before-record", 5), ("capture.after-segments", 1),
+    ("journal.before-create", 2), ("journal.after-create", 2), ("capture.before-ack", 1),
+)  # fmt: skip
+
+
+def test_a_follower_that_dies_anywhere_continues_where_its_own_log_ends(tmp_path: Path) -> None:
+    with pair(tmp_path) as (owner, follower):
+        with owner.running():
+            owner.level()
+        for seam in ("capture.after-origin", "follow.before-join"):
+            killed_at(seam, lambda: life(follower))
+        with follower.running():
+            follower.until(lambda state: bool(state.tables))
+        for seam, visit in SEAMS:
+            with owner.running():
+                for _ in range(6):
+                    more(owner.database, 2)
+                    owner.level()
+            killed_at(seam, lambda: life(follower), visit)
+        owner.start()
+        follower.start()
+        both_equal(owner, follower)
+
+
+def test_the_lease_says_what_the_follower_has_made_durable_and_goes_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "LEASE_SECONDS", 0.0)
+    with pair(tmp_path) as (owner, follower):
+        owner.start()
+        follower.start()
+        both_equal(owner, follower)
+        follower.until(lambda _: follower.lease.seq == owner.state.last_seq)
+        assert follower.lease.name == "follower"
+        assert f'"record":{follower.lease.record}' in (follower.state.source_state or "")
+
+
+def test_records_that_bring_nothing_are_passed_for_good_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "UNRECORDED", 2)
+    with pair(tmp_path) as (owner, follower):
+        owner.start()
+        follower.start()
+        both_equal(owner, follower)
+        for _ in range(3):
+            owner.driver.client.append([Notified(record=owner.state.number)])
+        newest = owner.state.number
+        follower.until(lambda state: FollowedPlace.of(state.source_state).record >= newest - 1)
+
+
+def test_a_table_that_the_follower_no_longer_selects_ends_and_comes_back_as_it_is_then(tmp_path: Path) -> None:
+    with pair(tmp_path) as (owner, follower):
+        owner.database.names.append("items")
+        owner.start()
+        follower.start()
+        both_equal(owner, follower)
+        follower.stop()
+        follower.document["spec"]["tables"] = {"include": ["main.orders"]}
+        follower.start()
+        owner.database.commit(Change("I", 2, 1, "unseen"))
+        owner.level()
+        follower.until(lambda state: state.tables[2].removed, work=True)
+        follower.stop()
+        follower.document["spec"]["tables"] = {"include": ["main.*"]}
+        follower.start()
+        follower.until(lambda state: not state.tables[2].removed, work=True)
+        both_equal(owner, follower)
+
+
+def test_a_resync_of_the_follower_reads_its_copy_again_and_leaves_the_owner_alone(tmp_path: Path) -> None:
+    with pair(tmp_path) as (owner, follower):
+        owner.start()
+        follower.start()
+        both_equal(owner, follower)
+        before = owner.state.number
+        asked = follower.ask("main.orders", resync=True)
+        follower.until(lambda state: (s := state.snapshots.get(asked)) is not None and s.ended is not None, work=True)
+        assert follower.state.tables[1].resync == asked
+        assert not any(s.plan.resync for s in owner.state.snapshots.values()) and owner.state.number >= before
+        more(owner.database)
+        both_equal(owner, follower)
+
+
+# ---- refusals ----
+
+
+def test_rows_that_the_owner_masks_come_masked_once_and_other_masks_are_refused_by_name(tmp_path: Path) -> None:
+    masks = [{"match": "main.*", "mask": [{"column": "v", "method": "Truncate", "length": 3}]}]
+    with pair(tmp_path) as (owner, follower):
+        owner.document["spec"]["options"] = masks
+        with owner.running():
+            owner.level()
+            refused = follower.refused(SourceRefused, match=r"main\.orders is not read as .*'v' has no mask here")
+            assert "options" in refused.fix
+            assert not list(follower.storage.list("journal/"))  # nothing was made
+            follower.document["spec"]["options"] = masks
+            follower.start()
+            owner.database.commit(Change("I", 1, 9000, "abcdefgh"))
+            owner.level()
+            follower.level()
+            assert follower.rows(1)[9000] == "abc" and follower.rows(1) == owner.rows(1)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"where": "id > 3"}, 'where is "id" > 3 here, not set there'),
+        ({"history": "SoftDelete"}, "history is SoftDelete here, not set there"),
+    ],
+)
+def test_other_options_are_refused_by_name(tmp_path: Path, options: dict[str, object], said: str) -> None:
+    with pair(tmp_path) as (owner, follower), owner.running():
+        owner.level()
+        follower.document["spec"]["options"] = [{"match": "main.*", **options}]
+        follower.refused(SourceRefused, match=said)
+
+
+def test_a_place_without_a_log_and_the_log_of_a_follower_are_refused(tmp_path: Path) -> None:
+    with pair(tmp_path) as (owner, follower):
+        follower.refused(SourceRefused, match="holds no change log that could be followed")
+        with owner.running():
+            owner.level()
+            follower.start()
+            follower.level()
+            second = Follower(owner, tmp_path / "second", follows=follower)
+            second.refused(SourceRefused, match="follows another one")
+
+
+def test_a_log_is_followed_for_good_or_never(tmp_path: Path) -> None:
+    with pair(tmp_path) as (owner, follower), owner.running():
+        owner.level()
+        follower.start()
+        follower.level()
+        follower.stop()
+        del follower.document["spec"]["follow"]
+        follower.refused(SourceRefused, match="follows another one, the manifest says otherwise")
+
+
+def test_another_source_than_the_owners_is_refused(tmp_path: Path) -> None:
+    with pair(tmp_path) as (owner, follower):
+        with owner.running():
+            owner.level()
+        owner.database.server = "another"
+        follower.refused(SourceRefused, match="server another")
+
+
+def test_a_stream_that_starts_over_there_is_a_lost_position_here_until_a_resync(tmp_path: Path) -> None:
+    with pair(tmp_path) as (owner, follower):
+        owner.start()
+        follower.start()
+        both_equal(owner, follower)
+        owner.stop()
+        all_over(owner, "all-again")
+        owner.start()
+        follower.broken(PositionLost, match="has started over")
+        follower.refused(PositionLost, match="has started over")
+        all_over(follower, "again-here")
+        follower.start()
+        more(owner.database)
+        both_equal(owner, follower)
