@@ -3,6 +3,7 @@ commit by themselves, interrupted anywhere."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -76,10 +77,28 @@ def target(of_module: MysqlServer) -> Iterator[MysqlServer]:
             of_module.execute(f"DROP DATABASE `{name}`")
 
 
+@contextmanager
+def demanding(server: MysqlServer, **mysql_only: str) -> Iterator[None]:
+    """A server with settings that other programs' tables must obey as well."""
+    own = {"innodb_force_primary_key": "ON"} if server.mariadb else mysql_only
+    wanted = {"innodb_strict_mode": "OFF", "sql_mode": "'ANSI_QUOTES,PIPES_AS_CONCAT,NO_UNSIGNED_SUBTRACTION'", **own}
+    names = ", ".join(f"@@GLOBAL.{name}" for name in wanted)
+    before = server.execute(f"SELECT {names}")[0]
+    server.execute("SET " + ", ".join(f"GLOBAL {name} = {value}" for name, value in wanted.items()))
+    yield
+    for name, value in zip(wanted, before, strict=True):
+        server.execute(f"SET GLOBAL {name} = %s", [value])
+
+
 @pytest.mark.timeout(300)
 def test_rows_columns_and_keys_arrive_out_of_postgresql(
     postgres: PostgresServer, target: MysqlServer, tmp_path: Path
 ) -> None:
+    with demanding(target, sql_require_primary_key="ON"):
+        arrive_out_of_postgresql(postgres, target, tmp_path)
+
+
+def arrive_out_of_postgresql(postgres: PostgresServer, target: MysqlServer, tmp_path: Path) -> None:
     postgres.execute(SHOP)
     postgres.execute(DEFERRED)
     copy = begin(postgres.source(), target, tmp_path)
@@ -106,6 +125,11 @@ def test_rows_columns_and_keys_arrive_out_of_mysql(
     mysql: MysqlServer, target: MysqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staged, "PIECE", 50)
+    with demanding(target, sql_generate_invisible_primary_key="ON"):
+        arrive_out_of_mysql(mysql, target, tmp_path)
+
+
+def arrive_out_of_mysql(mysql: MysqlServer, target: MysqlServer, tmp_path: Path) -> None:
     mysql.script(*MYSQL_SHOP, charset="utf8mb4")
     copy = begin(place_of(mysql), target, tmp_path)
     copy.start()

@@ -87,6 +87,8 @@ REFUSED: dict[Part, type[SourceRefused | TargetRefused]] = {"source": SourceRefu
 DOCS: dict[Part, str] = {"source": "docs/mysql.md", "target": "docs/database-targets.md"}
 _LOST = (1053, 1927, 2003, 2006, 2013, 2055, 4031, 0)
 """The server ends, or the connection to it."""
+_READ_ONLY = (1290, 1836)
+"""The server has become one that takes no writes, as after a failover."""
 SERVER_ID = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('server_uuid', 'server_uid')"
 """The first is MySQL's, the second that of newer versions of MariaDB."""
 SERVER_ID_PREFIX = "server_id "
@@ -315,7 +317,7 @@ def _ours(what: str, error: Exception, part: Part) -> TailraceError:
         case "statement" | "definition" if part == "target":
             fix = "Remove what the target's table has beyond its columns and primary key, or correct the value."
             return TargetRefused(text, fix)
-        case _ if part == "target" and faults.number(error) in _LOST:
+        case _ if part == "target" and faults.number(error) in (*_LOST, *_READ_ONLY):
             return Retry.of_place(text)  # no table's fault
         case _:
             return Retry(text, faults.HELP.get(faults.number(error), ""))

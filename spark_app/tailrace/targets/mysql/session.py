@@ -62,6 +62,9 @@ SINCE: Mapping[str, Mapping[str, tuple[int, ...]]] = {
 TEMPORAL = ("date", "datetime", "timestamp", "time")
 NOTED = 800
 """Characters of a type in a comment."""
+KEYS_ASKED = ("sql_require_primary_key", "innodb_force_primary_key")
+"""Settings, of MySQL and of MariaDB, by which every table must have a primary key, temporary ones included."""
+_SETTINGS = f"SHOW VARIABLES WHERE Variable_name IN {('max_allowed_packet', *KEYS_ASKED)}"
 _COLUMN = re.compile(r"column (?:`[^`]*`\.`[^`]*`\.)?['`](.+?)['`] at row")
 _COPY, _MARK = re.compile(r"Tailrace copy (\d+)"), re.compile(r"Tailrace (-?\d+) (.+)")
 
@@ -80,7 +83,9 @@ class MysqlTargetSession:
         self._place, self._user, self._is_alone = config.place, config.username, False
         with self._errors():
             self.server: Server = server_of(self._connection)
-            ((self._packet,),) = execute(self._connection, "SELECT @@max_allowed_packet")
+            settings = dict(execute(self._connection, _SETTINGS))
+        self._packet = int(settings["max_allowed_packet"])
+        self._asks_for_keys = "ON" in map(settings.get, KEYS_ASKED)
         self.collation = COLLATIONS[self.server.product]
         self._options = f"ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE={self.collation}"
 
@@ -340,6 +345,7 @@ class MysqlTargetSession:
 
     def temporary(self, name: str, columns: str, key: Sequence[str] = ()) -> str:
         index = f", KEY ({', '.join(key)})" if key else ""
+        index += f", {self.row_key}" if self._asks_for_keys else ""
         self.run(f"CREATE TEMPORARY TABLE {SCHEMA}.{name} ({columns}{index}) {self._options}")
         return f"{SCHEMA}.{name}"
 

@@ -80,6 +80,12 @@ class MysqlTarget(SqlTarget):
             raise refused from None
         if reads_along:
             raise TargetRefused(f"{self.place} is a replica, and read only", "Name the primary server.")
+        if ("super_read_only", "ON") in session.rows("SHOW VARIABLES LIKE 'super_read_only'"):
+            raise TargetRefused(
+                f"{self.place} is read only for every user (super_read_only is ON)",
+                "Name the primary server. For the way back of a cutover, run `SET GLOBAL super_read_only = OFF` there:"
+                " it stays read only for programs.",
+            )
         ((granted,),) = session.rows(_RIGHT, right)
         if not granted:
             raise refused
@@ -91,7 +97,7 @@ class MysqlTarget(SqlTarget):
             with session.transaction():
                 session.alone()
                 session.create_schema(state.SCHEMA)
-                session.run(f"CREATE TABLE {name} (a int)")
+                session.run(f"CREATE TABLE {name} (a int PRIMARY KEY)")
                 session.run(f"DROP TABLE {name}")
                 session.drop_schema(state.SCHEMA)
         except TargetRefused as error:

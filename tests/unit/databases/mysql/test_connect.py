@@ -5,7 +5,7 @@ import socket
 import pymysql
 import pytest
 
-from tailrace.databases.mysql.connect import MyConfig, Part, _connect_error, connect
+from tailrace.databases.mysql.connect import MyConfig, Part, _connect_error, connect, database_errors
 from tailrace.errors import Retry
 
 
@@ -26,3 +26,10 @@ def test_a_server_without_a_free_connection_is_not_away(number: int) -> None:
     config = MyConfig("127.0.0.1", 3306, None, "tailrace", "test")
     error = _connect_error(config, pymysql.OperationalError(number, "Too many connections"))
     assert isinstance(error, Retry) and not error.away and "max_connections" in error.fix
+
+
+@pytest.mark.parametrize("number", [1290, 1836, 2013])
+def test_a_target_that_takes_no_writes_is_no_table_s_fault(number: int) -> None:
+    with pytest.raises(Retry) as caught, database_errors("h:3306", "target"):
+        raise pymysql.OperationalError(number, "running with the --super-read-only option")
+    assert caught.value.away and caught.value.where == "target"

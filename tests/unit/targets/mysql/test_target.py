@@ -20,8 +20,11 @@ class Answers:
 
     replicates: tuple[tuple[Any, ...], ...] = ()
     granted = 0
+    for_everyone = False
 
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        if "super_read_only" in statement:
+            return [("super_read_only", "ON")] if self.for_everyone else []  # MariaDB has no such variable
         if statement.startswith("SHOW"):
             return list(self.replicates)
         return [(self.granted,)] if values else [self.settings]
@@ -72,6 +75,15 @@ def test_a_server_that_is_read_only_for_programs_takes_the_way_back(
         return
     with pytest.raises(TargetRefused, match=words):
         target._require(cast(MysqlTargetSession, answers))
+
+
+def test_a_server_that_nobody_may_write_to_is_refused_whoever_asks() -> None:
+    answers = Answers("mysql", (9, 7), (1, 0, 1, "ROW"))
+    answers.granted, answers.for_everyone = 1, True
+    target = MysqlTarget(TargetSpec.model_validate({"type": "mysql", "host": "h", "username": "u"}))
+    with pytest.raises(TargetRefused, match="super_read_only is ON") as refused:
+        target._require(cast(MysqlTargetSession, answers))
+    assert "`SET GLOBAL super_read_only = OFF`" in refused.value.fix
 
 
 def test_the_first_releases_that_have_all_are_taken() -> None:
