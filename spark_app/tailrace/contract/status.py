@@ -316,7 +316,9 @@ class NotificationsStatus(Model):
     failed: int = 0
     """Attempts that failed."""
     dropped: int = 0
-    """Events that will not be sent: all attempts failed, or too many waited."""
+    """Events that will not be sent: all attempts failed."""
+    lost: int = 0
+    """Records of the change log whose events can no longer be told: too much happened before they could be sent."""
     waiting: int = 0
 
 

@@ -61,6 +61,7 @@ def _notifications(status: Status) -> Iterable[Metric]:
         results.add_metric(["sent"], found.sent)
         results.add_metric(["failed"], found.failed)
         results.add_metric(["dropped"], found.dropped)
+        results.add_metric(["lost"], found.lost)
     waiting = _gauge("tailrace_notifications_waiting", "Events to be sent", None if found is None else found.waiting)
     yield from (results, waiting)
 

@@ -59,6 +59,12 @@ def notices(name: str, record: Record, state: LogState) -> Iterator[Notice]:
         yield Notice(identity, record.number, json.dumps(document, separators=(",", ":")).encode())
 
 
+def is_forgotten(record: Record, state: LogState) -> bool:
+    """True if the record has an event of a snapshot that the state no longer has: it keeps the last ones that ended."""
+    ends = (event for event in record.events if isinstance(event, SnapshotEnded | SnapshotTableFinished))
+    return any(event.snapshot_id not in state.snapshots for event in ends)
+
+
 def _told(event: Event, state: LogState) -> _Told | None:
     match event:
         case SnapshotPlanned() if _is_told(event):

@@ -30,7 +30,7 @@ from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState
 from tailrace.contract.resources import NotificationsSpec
 from tailrace.contract.status import NotificationsStatus
-from tailrace.driver.telling.notices import Notice, notices
+from tailrace.driver.telling.notices import Notice, is_forgotten, notices
 from tailrace.errors import InvalidManifest, Retry
 from tailrace.storage.secret_files import file_place
 from tailrace.storage.store import NotFound
@@ -107,6 +107,8 @@ class NotificationCounters:
     failed: int = 0
     """Attempts."""
     dropped: int = 0
+    lost: int = 0
+    """Records whose events can no longer be told."""
 
 
 class NotificationQueue:
@@ -148,13 +150,14 @@ class NotificationQueue:
         with self._lock:
             return None if len(self._waiting) > self._most else self._behind
 
-    def read(self, record: Record | None) -> None:
-        """The record that `next` asked for. None: retention has removed it."""
+    def read(self, record: Record | None) -> bool:
+        """The record that `next` asked for. None: retention has removed it. False: its events can no longer be told."""
         with self._lock:
             assert self._behind is not None
             if record is not None and not self._add(record, self._state):
-                return
+                return True
             self._behind = RecordNumber(self._behind + 1) if self._behind < self._seen else None
+            return record is not None and not is_forgotten(record, self._state)
 
     def _add(self, record: Record, state: LogState) -> bool:
         """False: they do not fit. Those of one record stay together, even if they alone are too many."""
@@ -186,10 +189,12 @@ class NotificationQueue:
         return len(self._waiting)
 
 
-def _first_unsent(state: LogState) -> int:
+def _first_unsent(state: LogState) -> tuple[int, int]:
+    """The first record to send, and how many before it have not been sent."""
     if state.notified is None:
-        return state.number - FIRST_RECORDS + 1
-    return max(state.notified + 1, state.number - MOST_RECORDS + 1)
+        return max(state.number - FIRST_RECORDS + 1, 0), 0
+    first = max(state.notified + 1, state.number - MOST_RECORDS + 1)
+    return first, first - state.notified - 1
 
 
 class Keeper(Protocol):
@@ -226,7 +231,9 @@ class Notifications:
 
     def status(self) -> NotificationsStatus:
         made = self.counters
-        return NotificationsStatus(sent=made.sent, failed=made.failed, dropped=made.dropped, waiting=len(self._queue))
+        return NotificationsStatus(
+            sent=made.sent, failed=made.failed, dropped=made.dropped, lost=made.lost, waiting=len(self._queue)
+        )
 
     def step(self, control: Keeper) -> None:
         """Some notices, until an attempt fails."""
@@ -236,7 +243,9 @@ class Notifications:
         if not self._begun:
             state = journal.follow(self._queue.heard)
             self._begun = True
-            self._queue.begin(RecordNumber(max(_first_unsent(state), 0)), state)
+            first, skipped = _first_unsent(state)
+            self._queue.begin(RecordNumber(first), state)
+            self._count_lost(skipped)
         self._read(journal)
         now = self._monotonic()
         for _ in range(AT_ONCE):
@@ -250,15 +259,28 @@ class Notifications:
     def _read(self, journal: SharedJournal) -> None:
         """Read notices that no process has sent, or that did not fit into the queue. A storage that is
         away ends the step, and the next one continues."""
-        for _ in range(READ_AT_ONCE):
-            number = self._queue.next
-            if number is None:
-                return
-            try:
-                record: Record | None = read_record(journal.storage, number)
-            except NotFound:
-                record = None
-            self._queue.read(record)
+        lost = 0
+        try:
+            for _ in range(READ_AT_ONCE):
+                number = self._queue.next
+                if number is None:
+                    return
+                try:
+                    record: Record | None = read_record(journal.storage, number)
+                except NotFound:
+                    record = None
+                lost += not self._queue.read(record)
+        finally:
+            self._count_lost(lost)
+
+    def _count_lost(self, records: int) -> None:
+        if records:
+            self.counters.lost += records
+            log.warning(
+                "notifications: events of %d records of the change log can no longer be told: too much happened while"
+                " the receiver or this process was away",
+                records,
+            )
 
     def _attempt(self, notice: Notice, now: float) -> bool:
         """True if it was sent."""

@@ -41,7 +41,7 @@ from tailrace.driver.telling import notifications
 from tailrace.driver.telling.notices import Notice
 from tailrace.driver.telling.notifications import Notifications, key_path, signature, signing_key
 from tailrace.errors import InvalidManifest, Retry
-from tailrace.storage.store import Storage
+from tailrace.storage.store import NotFound, Storage
 
 NO_RIGHT = ReadFailure(message="ReadRefused: no right", where="source")
 KEY = b"0123456789abcdef0123456789abcdef"
@@ -262,6 +262,45 @@ def test_a_receiver_that_is_away_while_much_happens_gets_the_rest_later_and_afte
     told = [e["subject"] for e in receiver.events]
     assert told == [name for number in range(8) for name in (f"n{number}", f"m{number}")]
     assert world.sender.status().dropped == 0
+
+
+def test_records_whose_events_can_no_longer_be_told_are_counted(
+    world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those that retention has removed, that hold events of a snapshot which the state no longer has, or that are too
+    many for a start; no record is counted twice."""
+    monkeypatch.setattr(notifications, "QUEUE", 1)
+    world.turn()
+    receiver.stop()
+    removed = RecordNumber(world.writer.state.number + 2)
+    gone = SnapshotEnded(snapshot_id="forgotten", outcome="completed")
+    known = notifications.read_record
+
+    def read(storage: Storage, number: RecordNumber) -> Record:
+        if number == removed:
+            raise NotFound(f"record {number}")
+        record = known(storage, number)
+        return record.model_copy(update={"events": (gone,)}) if number == removed + 1 else record
+
+    monkeypatch.setattr(notifications, "read_record", read)
+    for number in range(4):
+        world.has(CutMade(name=f"n{number}"))
+        world.turn(seconds=0.1)
+    receiver.start()
+    world.turn(9)
+    assert [e["subject"] for e in receiver.events] == ["n0", "n3"]
+    assert (world.sender.status().lost, world.sender.status().dropped) == (2, 0)
+    assert "events of 2 records of the change log can no longer be told" in caplog.text
+    receiver.stop()
+    monkeypatch.setattr(notifications, "MOST_RECORDS", 2)
+    first = world.writer.state.notified
+    assert first is not None
+    for number in range(4):
+        world.has(CutMade(name=f"m{number}"))
+    world.life()
+    receiver.start()
+    world.turn(9)
+    assert world.sender.status().lost == world.writer.state.number - 2 - first
 
 
 def test_a_record_that_does_not_fit_is_not_read_again_before_it_may(
