@@ -274,12 +274,11 @@ def test_records_whose_events_can_no_longer_be_told_are_counted(
     receiver.stop()
     removed = RecordNumber(world.writer.state.number + 2)
     gone = SnapshotEnded(snapshot_id="forgotten", outcome="completed")
-    known = notifications.read_record
 
     def read(storage: Storage, number: RecordNumber) -> Record:
         if number == removed:
             raise NotFound(f"record {number}")
-        record = known(storage, number)
+        record = read_record(storage, number)
         return record.model_copy(update={"events": (gone,)}) if number == removed + 1 else record
 
     monkeypatch.setattr(notifications, "read_record", read)
@@ -297,10 +296,11 @@ def test_records_whose_events_can_no_longer_be_told_are_counted(
     assert first is not None
     for number in range(4):
         world.has(CutMade(name=f"m{number}"))
+    last = world.writer.state.number
     world.life()
     receiver.start()
     world.turn(9)
-    assert world.sender.status().lost == world.writer.state.number - 2 - first
+    assert world.sender.status().lost == last - 2 - first
 
 
 def test_a_record_that_does_not_fit_is_not_read_again_before_it_may(
