@@ -48,6 +48,7 @@ class Lease:
         self._monotonic = monotonic
         self._observed: tuple[str, float] = ("", 0.0)
         self._renewed = monotonic()
+        self._ours = False
         self.last_step_at = monotonic()
 
     async def acquire(self) -> None:
@@ -56,7 +57,8 @@ class Lease:
         while True:
             self._renewed = self.last_step_at = self._monotonic()
             try:
-                if await self._try():
+                if await self._try(self._kube):
+                    self._ours = True
                     metrics.LEADER.set(1)
                     log.info("holding lease %s as %s", self._where.name, self._identity)
                     return
@@ -67,15 +69,22 @@ class Lease:
                 log.warning("lease: %s", error.message)  # a right may be missing for a while
             await asyncio.sleep(RENEW_EVERY / 2)
 
-    async def keep(self) -> None:
-        """Renew forever; raises `LeaseLost`."""
+    @property
+    def held(self) -> bool:
+        """False: nothing may be written, since others may hold it, however late this process notices its end."""
+        return self._ours and self._monotonic() - self._renewed < GIVE_UP_AFTER
+
+    async def keep(self, kube: Kube | None = None) -> None:
+        """Renew forever; raises `LeaseLost`. `kube`: the connection of the loop in which this runs."""
+        kube = kube or self._kube
         while True:
             await asyncio.sleep(RENEW_EVERY)
             begun = self.last_step_at = self._monotonic()
             end = self._renewed + GIVE_UP_AFTER
             try:
                 async with asyncio.timeout(max(min(ANSWER_SECONDS, end - begun), 0.0)):
-                    if not await self._try():
+                    if not await self._try(kube):
+                        self._ours = False
                         raise LeaseLost("another operator has taken the lease")
                 self._renewed = begun
             except (Retry, ApiRefused, TimeoutError) as error:
@@ -94,11 +103,11 @@ class Lease:
             log.info("the lease could not be released and will expire: %s", error.message)
         metrics.LEADER.set(0)
 
-    async def _try(self) -> bool:
+    async def _try(self, kube: Kube) -> bool:
         try:
-            document = await self._kube.call("GET", self._where)
+            document = await kube.call("GET", self._where)
         except ApiNotFound:
-            return await self._create()
+            return await self._create(kube)
         spec = document.setdefault("spec", {})
         holder = spec.get("holderIdentity") or ""
         if holder not in ("", self._identity) and not self._expired(document):
@@ -108,13 +117,13 @@ class Lease:
             spec["acquireTime"] = times.micro_text(self._clock())
         spec |= self._hold()
         try:
-            await self._kube.call("PUT", self._where, body=document)
+            await kube.call("PUT", self._where, body=document)
         except ApiConflict:  # somebody else was quicker, or a PUT of our own that was given up has arrived
-            found = await self._kube.call("GET", self._where)
+            found = await kube.call("GET", self._where)
             return bool(found.get("spec", {}).get("holderIdentity") == self._identity)
         return True
 
-    async def _create(self) -> bool:
+    async def _create(self, kube: Kube) -> bool:
         assert self._where.name is not None
         body: Document = {
             "apiVersion": "coordination.k8s.io/v1",
@@ -123,7 +132,7 @@ class Lease:
             "spec": {**self._hold(), "acquireTime": times.micro_text(self._clock()), "leaseTransitions": 0},
         }
         try:
-            await self._kube.call("POST", Where("Lease", self._where.namespace), body=body)
+            await kube.call("POST", Where("Lease", self._where.namespace), body=body)
         except ApiConflict:
             return False
         return True

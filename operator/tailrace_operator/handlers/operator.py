@@ -19,6 +19,7 @@ from tailrace_operator.act.perform import Performer
 from tailrace_operator.act.status import StatusWriter
 from tailrace_operator.decide.model import EmitEvent
 from tailrace_operator.handlers import watching
+from tailrace_operator.handlers.apart import apart
 from tailrace_operator.handlers.canary import Canary
 from tailrace_operator.handlers.gauges import Gauges
 from tailrace_operator.handlers.kopf_watch import KopfWatch
@@ -87,7 +88,7 @@ class _Process:
                 memory=memory,
                 limits=settings.limits,
                 turns=Turns(self.index, settings.limits.rollout, self._watched),
-                watched=self._watched,
+                watched=lambda key: self._watched(key) and self.lease.held,
             )
         )
         metrics.REGISTRY.register(Gauges(self.index, self._watched))
@@ -98,7 +99,7 @@ class _Process:
         await self.lease.acquire()
         self._leads = True
         async with asyncio.TaskGroup() as group:
-            group.create_task(_endless("the lease", self.lease.keep()))
+            group.create_task(_endless("the lease", apart(self._keep_lease)))
             group.create_task(_endless("kopf", self.ours.run()))
             for namespace in self._settings.namespaces:
                 group.create_task(self._know(group, namespace))
@@ -106,6 +107,12 @@ class _Process:
             group.create_task(_endless("the canary", self.canary.run()))
             group.create_task(_endless("the queue", self.scheduler.run(self.reconciler.round)))
             self._working = True
+
+    async def _keep_lease(self) -> None:
+        """Runs in a loop of another thread, to which it needs a connection."""
+        kube = await Kube.connect(self._settings.kubeconfig)
+        async with _Closing(kube):
+            await self.lease.keep(kube)
 
     async def _know(self, group: asyncio.TaskGroup, namespace: str | None) -> None:
         """Nothing there is decided before everything is known: a child that is not listed yet would be made again. One

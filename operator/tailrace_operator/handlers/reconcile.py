@@ -29,6 +29,8 @@ FAST_SECONDS = 25.0
 QUESTIONS_PER_SECOND = 50
 STEADY_PER_SECOND, STEADY_SECONDS = 10, 10.0
 """Questions to drivers that only follow changes, while each is asked at least so often."""
+UNWATCHED_SECONDS = 30.0
+"""Pause of what may not be decided; it is woken when it may."""
 SOON_SECONDS = 5.0
 """After actions: what they changed is looked at soon, even if a watch is late."""
 Observed = ObservedReplicator | ObservedRequest
@@ -82,9 +84,9 @@ class Reconciler:
         self._moving: set[ObjectKey] = set()
 
     async def round(self, key: ObjectKey) -> float | None:
-        """Seconds until the next round; None: the object is gone, or not watched: whoever watches it again wakes it."""
+        """Seconds until the next round; None: the object is gone."""
         if not self._parts.watched(key):
-            return None
+            return UNWATCHED_SECONDS
         with _assessing(key):
             try:
                 return await (self._replicator(key) if key.kind == REPLICATOR else self._request(key))
@@ -97,7 +99,7 @@ class Reconciler:
     async def _replicator(self, key: ObjectKey) -> float | None:
         observed = await self._parts.gatherer.replicator(key)
         if not self._parts.watched(key):
-            return None
+            return UNWATCHED_SECONDS
         if observed is None:
             self._forget(key)
             return None
@@ -120,7 +122,7 @@ class Reconciler:
     async def _request(self, key: ObjectKey) -> float | None:
         observed = await self._parts.gatherer.request(key)
         if not self._parts.watched(key):
-            return None
+            return UNWATCHED_SECONDS
         if observed is None:
             self._forget(key)
             return None
@@ -128,7 +130,7 @@ class Reconciler:
         decision = replace(decision, again=self._pace(key, decision))
         return await self._carry_out(key, observed, decision, str(observed.spec.get("replicator", "")))
 
-    async def _carry_out(self, key: ObjectKey, observed: Observed, decision: Decided, driver_of: str) -> float | None:
+    async def _carry_out(self, key: ObjectKey, observed: Observed, decision: Decided, driver_of: str) -> float:
         meta, now = observed.meta, observed.now
         self._uids[key] = meta.uid
         old, new = observed.status, decision.status
@@ -146,7 +148,7 @@ class Reconciler:
                 await self._parts.events.emit(key, meta, event, now)
         for action in decision.actions:
             if not self._parts.watched(key):
-                return None
+                return UNWATCHED_SECONDS
             await self._parts.performer.perform(key, meta, driver_of, action)
         held = self._parts.writer.wait(meta.uid, new, old) if written is None else None
         delay = decision.again if held is None else min(decision.again, held)

@@ -17,7 +17,7 @@ from tailrace_operator.act.perform import Performer
 from tailrace_operator.decide.model import ApplyChild, MakeSecret, SetFinalizers
 from tailrace_operator.decide.replicator import decide
 from tailrace_operator.handlers import watching
-from tailrace_operator.handlers.reconcile import Reconciler, ReconcilerParts, pace
+from tailrace_operator.handlers.reconcile import UNWATCHED_SECONDS, Reconciler, ReconcilerParts, pace
 from tailrace_operator.handlers.scheduler import WORKERS, Scheduler
 from tailrace_operator.handlers.server import STUCK_SECONDS
 from tailrace_operator.handlers.turns import Turns
@@ -94,7 +94,7 @@ def test_what_is_not_watched_any_longer_is_neither_written_nor_carried_out() -> 
     steps = ["observe", "write", "perform", "perform"]
     for limit in range(len(steps) + 1):
         done.clear()
-        assert asyncio.run(Reconciler(cast(ReconcilerParts, parts)).round(KEY)) is None
+        assert asyncio.run(Reconciler(cast(ReconcilerParts, parts)).round(KEY)) == UNWATCHED_SECONDS
         assert done == steps[:limit]
 
 
