@@ -41,11 +41,16 @@ lint types imports unit integration soak bench bench-product: $(READY)
 demo: $(READY_DEMO)
 
 # Only tests and the one-node cluster need the S3 server, MySQL and Kubernetes' programs: builds of minutes, once per version.
-.PHONY: s3 mysql kubernetes node browser azurite duckdb-readers
-integration soak: s3 mysql kubernetes node browser
+.PHONY: s3 mysql kubernetes node browser azurite duckdb-readers bqemulator
+integration soak: s3 mysql kubernetes node browser bqemulator
 soak: azurite duckdb-readers
-azurite duckdb-readers: $(READY)
+azurite duckdb-readers bqemulator: $(READY)
 	@$(PYTHON) tools/bootstrap.py $@
+
+.PHONY: live-bigquery
+live-bigquery: $(READY)
+	@test -n "$$TAILRACE_LIVE_BIGQUERY" || { echo "set TAILRACE_LIVE_BIGQUERY=project:dataset:location, and credentials of Google's"; exit 1; }
+	@TAILRACE_TURN=all .venv/bin/python -m pytest tests/integration/targets/test_conformance.py -k bigquery
 
 s3: $(READY)
 	@$(PYTHON) tools/bootstrap.py s3

@@ -48,6 +48,7 @@ VENV = ROOT / ".venv"
 STAMP = VENV / ".tailrace-setup"
 """Holds the digest of what the environment was made from."""
 DUCKDB_PACKAGES = ("", "-extension-avro", "-extension-delta", "-extension-iceberg")
+DUCKDB_EXTENSIONS, DUCKDB_PLATFORM = ("duckdb-extension-spatial", "duckdb-extension-icu"), "linux_amd64"
 LAST_LINES = 30
 """Lines of a failed command's output that are shown."""
 
@@ -268,6 +269,22 @@ def make_azurite() -> bool:
     return install(servers.azurite_dir(), fetch)
 
 
+def make_bqemulator() -> bool:
+    """BigQuery's emulator, whose packages are others than ours; its DuckDB finds its extensions in its home."""
+
+    def fetch(folder: Path) -> None:
+        run([sys.executable, "-m", "venv", str(folder)])
+        duckdb = [f"{name}=={servers.BQEMULATOR_DUCKDB}" for name in ("duckdb", *DUCKDB_EXTENSIONS)]
+        names = [f"bqemulator=={servers.BQEMULATOR_VERSION}", *duckdb, "numpy"]
+        run([str(folder / "bin" / "python"), "-m", "pip", "install", "-q", *names])
+        for extension in folder.glob("lib/python3*/site-packages/duckdb_extension_*/extensions/*/*.duckdb_extension"):
+            into = folder / ".duckdb" / "extensions" / extension.parent.name / DUCKDB_PLATFORM
+            into.mkdir(parents=True, exist_ok=True)
+            shutil.copy(extension, into)
+
+    return install(servers.bqemulator_dir(), fetch)
+
+
 def make_duckdb_readers() -> bool:
     """DuckDB's extensions for Delta and Iceberg, for the long tests: packages of an older DuckDB than ours."""
 
@@ -341,6 +358,7 @@ PARTS: dict[str, Callable[[], bool]] = {
     "classes": make_classes,
     "s3": make_s3,
     "azurite": make_azurite,
+    "bqemulator": make_bqemulator,
     "duckdb-readers": make_duckdb_readers,
     "kubernetes": make_kubernetes,
     "node": make_node,

@@ -19,6 +19,7 @@ VERSITYGW_VERSION = "v1.8.0"
 
 AZURITE_VERSION = "3.37.0"
 DUCKDB_READERS_VERSION = "1.5.5"
+BQEMULATOR_VERSION, BQEMULATOR_DUCKDB = "1.4.0", "1.5.5"
 
 
 def postgres_dir(major: int) -> Path:
@@ -66,6 +67,17 @@ def duckdb_readers_dir() -> Path:
 def duckdb_readers() -> Path:
     """Its Python."""
     return duckdb_readers_dir() / "bin" / "python"
+
+
+def bqemulator_dir() -> Path:
+    """The folder of the environment with BigQuery's emulator, whether or not it is there."""
+    return artifacts.cache_dir() / f"bqemulator-{BQEMULATOR_VERSION}"
+
+
+def bqemulator() -> Path:
+    """Its Python, whose module `bqemulator` it is (tests only). Its home is this folder: DuckDB looks for extensions
+    there."""
+    return artifacts.present(bqemulator_dir()) / "bin" / "python"
 
 
 def azurite_dir() -> Path:

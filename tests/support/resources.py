@@ -16,6 +16,7 @@ SOURCE: Json = {
     "type": "postgresql", "host": "db", "database": "shop", "username": "tailrace",
     "credentials": {"secretName": "shop-db"},
 }  # fmt: skip
+BIGQUERY: Json = {"project": "p", "dataset": "copies", "location": "EU"}
 MYSQL: Json = {"type": "mysql", "host": "db", "username": "tailrace"}
 SPEC: Json = {
     "source": SOURCE,
@@ -127,12 +128,21 @@ WRONG = (
               "one is inside the other")
       for name, rest in (("on-the-log", "/shop"), ("in-the-log", "/shop/tables"), ("around-the-log", ""))),
     Refused("unknown-format", replicator(target={"type": "hudi", "location": "s3://b/x"}),
-            "'delta', 'iceberg', 'postgresql' or 'mysql'",
-            'supported values: "delta", "iceberg", "postgresql", "mysql"'),
+            "'delta', 'iceberg', 'postgresql', 'mysql' or 'bigquery'",
+            'supported values: "delta", "iceberg", "postgresql", "mysql", "bigquery"'),
     Refused("folder-catalog-on-s3", replicator(target={"type": "iceberg", "location": "s3://b/x"}), "no atomic commit"),
     Refused("folder-catalog-named-on-s3",
             replicator(target={"type": "iceberg", "location": "s3://b/x", "catalog": {"type": "folder"}}),
             "set catalog.type to rest or jdbc"),
+    Refused("bigquery-without-its-block", replicator(target={"type": "bigquery"}),
+            "the block bigquery goes with type bigquery, and only there"),
+    Refused("lake-with-bigquery", replicator(target={"type": "delta", "location": "s3://b/x", "bigquery": BIGQUERY}),
+            "the block bigquery goes with type bigquery, and only there"),
+    Refused("bigquery-with-host", replicator(target={"type": "bigquery", "bigquery": BIGQUERY, "host": "h"}),
+            "go with types postgresql and mysql only"),
+    Refused("bigquery-with-location",
+            replicator(target={"type": "bigquery", "bigquery": BIGQUERY, "location": "s3://b/x"}),
+            "go with type delta and iceberg only"),
     Refused("lake-without-location", replicator(target={"type": "delta"}), "location is required with type delta"),
     Refused("database-without-host", replicator(target={"type": "postgresql", "database": "c", "username": "u"}),
             "host and username are required with types postgresql and mysql"),

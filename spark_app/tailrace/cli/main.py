@@ -66,6 +66,7 @@ EXTRAS = {
     "spark": ("duckdb", "numpy", "obstore", "pyarrow", "pyroaring", "pyspark", "rich", "sqlglot"),
     "postgresql": ("psycopg",),
     "mysql": ("pymysql", "zstandard"),
+    "bigquery": ("google", "requests"),
     "console": ("starlette", "uvicorn"),
 }
 """The packages of each extra of pyproject.toml, as they are imported: a plain installation has none of them."""

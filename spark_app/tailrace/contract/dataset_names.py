@@ -23,7 +23,9 @@ def of_source(spec: SourceSpec, schema: str, table: str) -> DatasetName:
 
 def of_target(spec: TargetSpec, schema: str, table: str, folder: str) -> DatasetName:
     """The copy of a table that was first captured under this name. `folder`: its path below a lake's location."""
-    if spec.is_database:
+    if spec.bigquery is not None:
+        return DatasetName("bigquery", f"{spec.bigquery.project}.{spec.bigquery.dataset}.{table}")
+    if spec.is_server:
         return _of_server(spec.server, spec.schema_name or schema, table)
     place = urlsplit(spec.lake.location)
     path = f"{place.path.rstrip('/')}/{folder}"
@@ -47,7 +49,9 @@ def uri_of_source(spec: SourceSpec) -> str:
 
 
 def uri_of_target(spec: TargetSpec) -> str:
-    return _uri(spec.server) if spec.is_database else spec.lake.location
+    if spec.bigquery is not None:
+        return "bigquery"
+    return _uri(spec.server) if spec.is_server else spec.lake.location
 
 
 def _of_server(spec: ServerSpec, schema: str, table: str) -> DatasetName:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from typing_extensions import override
 
 from tailrace.contract.base import Identifier, Location, Model, Name, OneTable, Text, rules
@@ -18,13 +18,14 @@ class Credentials(Model):
     model_config = rules(("has(self.secretName) != has(self.file)", "give exactly one of secretName and file"))
 
     secret_name: Name | None = None
-    """Kubernetes: a Secret in the Replicator's namespace. Keys: `password` (databases); `accessKeyId`,
-    `secretAccessKey` and optionally `sessionToken` (object storage); `username` and `password` (JDBC catalog); `token`
-    or `credential` (REST catalog); `maskKey` (`spec.maskKey`); `signingKey` (`spec.notifications`)."""
+    """Kubernetes: a Secret in the Replicator's namespace. Keys: `password` (databases); `serviceAccountKey`
+    (BigQuery); `accessKeyId`, `secretAccessKey` and optionally `sessionToken` (object storage); `username` and
+    `password` (JDBC catalog); `token` or `credential` (REST catalog); `maskKey` (`spec.maskKey`); `signingKey`
+    (`spec.notifications`)."""
     file: Text | None = None
-    """Path of a file, as the reading process sees it. Databases, `spec.maskKey` and `spec.notifications`: the file
-    holds the password, or the key, and nothing else. Object storage and catalogs: lines `name=value` with the names
-    above."""
+    """Path of a file, as the reading process sees it. Databases, BigQuery, `spec.maskKey` and `spec.notifications`: the
+    file holds the password, or the key, and nothing else. Object storage and catalogs: lines `name=value` with the
+    names above."""
 
     @model_validator(mode="after")
     def _one(self) -> "Credentials":
@@ -82,12 +83,12 @@ class Tls(Model):
         return self
 
 
-def _fixed(field: str) -> tuple[str, str]:
+def _fixed(field: str, of: str = "source") -> tuple[str, str]:
     """A field of a product's block stays as it is: it is neither changed, added nor removed, nor is its block."""
     block = field.partition(".")[0]
     new, old = (f"has({at}.{block}) && has({at}.{field})" for at in ("self", "oldSelf"))
     rule = f"({new}) == ({old}) && (!({new}) || self.{field} == oldSelf.{field})"
-    return rule, f"source.{field} is immutable: {ANEW}"
+    return rule, f"{of}.{field} is immutable: {ANEW}"
 
 
 _DATABASE = "give database with type postgresql, and only there"
@@ -321,6 +322,8 @@ _OF_A_SERVER = {"host", "port", "database", "schema_name", "adopt", "username", 
 _OWN_SCHEMA = "schema _tailrace is Tailrace's own: name another one"
 _OF_A_LAKE = {"location", "catalog", "endpoint", "region", "path_style"}
 _LAKES = "self.type in ['delta', 'iceberg']"
+_SERVERS = "self.type in ['postgresql', 'mysql']"
+_BIGQUERY = "the block bigquery goes with type bigquery, and only there"
 
 
 def _none_of(names: tuple[str, ...]) -> str:
@@ -330,17 +333,34 @@ def _none_of(names: tuple[str, ...]) -> str:
 _FOLDER = "a folder catalog has no atomic commit on object storage; set catalog.type to rest or jdbc"
 
 
+class BigQuerySpec(Model):
+    """A data set of BigQuery, for one Replicator alone."""
+
+    project: Annotated[str, StringConstraints(max_length=100, pattern="^[a-z0-9.:-]{1,100}$")]
+    """Id of the project. Immutable."""
+    dataset: Annotated[str, StringConstraints(max_length=1000, pattern="^[A-Za-z][A-Za-z0-9_]{0,999}$")]
+    """Data set that all tables are copied into; Tailrace's own tables are in `<dataset>_tailrace`. Both are created if
+    they are missing. Source tables that would get the same name there are refused. Immutable."""
+    location: Annotated[str, StringConstraints(max_length=50, pattern="^[A-Za-z0-9-]{1,50}$")]
+    """Location of the data sets, such as `EU` or `europe-west3`."""
+    endpoint: Text | None = None
+    """URL of an emulator; unset: Google's service."""
+
+
 class TargetSpec(StoreAccess):
     """The place of the tables: a lake's folder, or a database."""
 
     model_config = rules(
         (f"!({_LAKES}) || has(self.location)", _NO_LOCATION),
-        (f"{_LAKES} || (has(self.host) && has(self.username))", _NO_SERVER),
-        (f"{_LAKES} || has(self.database) == (self.type == 'postgresql')", _DATABASE),
+        (f"!({_SERVERS}) || (has(self.host) && has(self.username))", _NO_SERVER),
+        (f"!({_SERVERS}) || has(self.database) == (self.type == 'postgresql')", _DATABASE),
         # The API server fills in adopt and pathStyle.
-        (f"!({_LAKES}) || ({_none_of(_SERVER_FIELDS)} && (!has(self.adopt) || !self.adopt))", _ONLY_SERVER),
+        (f"{_SERVERS} || ({_none_of(_SERVER_FIELDS)} && (!has(self.adopt) || !self.adopt))", _ONLY_SERVER),
         (f"{_LAKES} || ({_none_of(_LAKE_FIELDS)} && (!has(self.pathStyle) || !self.pathStyle))", _ONLY_LAKE),
         ("!has(self.credentials) || !has(self.passwordFile)", "give credentials or passwordFile, not both"),
+        ("has(self.bigquery) == (self.type == 'bigquery')", _BIGQUERY),
+        _fixed("bigquery.project", "target"),
+        _fixed("bigquery.dataset", "target"),
         ("self.type != 'delta' || !has(self.catalog)", _NO_CATALOG),
         _HOST_RULE,
         (
@@ -364,8 +384,9 @@ class TargetSpec(StoreAccess):
         ),
     )
 
-    type: Literal["delta", "iceberg", "postgresql", "mysql"]
-    """Table format of a lake, or kind of database; `mysql` is MariaDB, too. Immutable."""
+    type: Literal["delta", "iceberg", "postgresql", "mysql", "bigquery"]
+    """Table format of a lake, or kind of database; `mysql` is MariaDB, too; `bigquery` was tested against an emulator
+    only. Immutable."""
     location: Location | None = None
     """Lakes: root of the tables, `<location>/<schema>/<table>`: `s3://bucket/prefix` or `file:///path`; required. A
     path must be on a volume that driver and executors mount."""
@@ -390,22 +411,33 @@ class TargetSpec(StoreAccess):
     """Databases: short form of `credentials: {file: …}`."""
     tls: Tls | None = None
     """Databases: transport security; unset: as `mode: prefer`."""
+    bigquery: BigQuerySpec | None = None
+    """BigQuery only, and required there. `credentials` refer to the key of a service account; unset: taken from the
+    environment (workload identity)."""
 
     @property
     @override
     def secrets(self) -> list[str | None]:
         """Names of Secrets, where they are given."""
         catalog = _secret(self.catalog.credentials) if self.catalog is not None else None
-        return [*super().secrets, catalog, *(self.server.secrets if self.is_database else ())]
+        return [*super().secrets, catalog, *(self.server.secrets if self.is_server else ())]
+
+    @property
+    def is_server(self) -> bool:
+        """A database that is reached at a host."""
+        return self.type in PORTS
 
     @property
     def is_database(self) -> bool:
-        return self.type in PORTS
+        """A database's tables, not a lake's."""
+        return self.is_server or self.bigquery is not None
 
     @property
     def place(self) -> str:
         """A text for people: where the tables are."""
-        return self.server.address if self.is_database else self.lake.location
+        if self.bigquery is not None:
+            return f"BigQuery {self.bigquery.project}.{self.bigquery.dataset}"
+        return self.server.address if self.is_server else self.lake.location
 
     @property
     def lacking(self) -> frozenset[str]:
@@ -439,13 +471,15 @@ class TargetSpec(StoreAccess):
     def _database(self) -> "TargetSpec":
         given = {name for name in self.model_fields_set if getattr(self, name) not in (None, False)}
         lake, server = given & _OF_A_LAKE, given & _OF_A_SERVER
+        if (self.bigquery is not None) != (self.type == "bigquery"):
+            raise ValueError(_BIGQUERY)
         if self.is_database and lake:
             raise ValueError(_ONLY_LAKE)
-        if not self.is_database and server:
+        if not self.is_server and server:
             raise ValueError(_ONLY_SERVER)
-        if self.is_database and not {"host", "username"} <= given:
+        if self.is_server and not {"host", "username"} <= given:
             raise ValueError(_NO_SERVER)
-        if self.is_database and ("database" in given) != (self.type == "postgresql"):
+        if self.is_server and ("database" in given) != (self.type == "postgresql"):
             raise ValueError(_DATABASE)
         if self.credentials is not None and self.password_file is not None:
             raise ValueError("give credentials or passwordFile, not both")

@@ -15,6 +15,10 @@ def open(spec: resources.TargetSpec, source: str = "", keeps_rows: bool = False)
         from tailrace.targets.mysql.target import MysqlTarget  # brings its client
 
         return MysqlTarget(spec, source, keeps_rows=keeps_rows)
+    if spec.type == "bigquery":
+        from tailrace.targets.bigquery.target import BigQueryTarget  # brings its client
+
+        return BigQueryTarget(spec, source)
     from tailrace.targets.lake.target import LakeTarget  # brings both table formats
 
     return LakeTarget(spec)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from support.bigquery import BigQueryDatabase, BigQueryService, bigquery_service
 from support.conforming import Database, InMemory, Lake, MysqlDatabase, Subject
 from support.mysql import TARGETS, MysqlServer
 from support.versions import one_of
@@ -16,13 +17,22 @@ def mysql_of_module(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
         yield server
 
 
-@pytest.fixture(params=["delta", "iceberg", "memory", "postgresql", "mysql"])
+@pytest.fixture(scope="session")
+def bigquery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BigQueryService]:
+    with bigquery_service(tmp_path_factory.mktemp("bigquery")) as service:
+        yield service
+
+
+@pytest.fixture(params=["delta", "iceberg", "memory", "postgresql", "mysql", "bigquery"])
 def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
     (tmp_path / "log").mkdir()
     if request.param == "memory":
         return InMemory(tmp_path)
     if request.param == "postgresql":
         return Database(tmp_path, request.getfixturevalue("postgres"))
+    if request.param == "bigquery":
+        service: BigQueryService = request.getfixturevalue("bigquery")
+        return BigQueryDatabase(tmp_path, service, service.new_dataset())
     if request.param == "mysql":
         server = request.getfixturevalue("mysql_of_module")
         for (name,) in server.execute("SELECT schema_name FROM information_schema.schemata"):

@@ -147,4 +147,4 @@ def test_help_and_version_need_no_extra() -> None:
 def test_the_extras_are_those_of_the_package() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for extra, packages in main.EXTRAS.items():
-        assert packages == tuple(re.split(r"[\[<>=]", line)[0] for line in listed[extra])
+        assert packages == tuple(re.split(r"[\[<>=-]", line)[0] for line in listed[extra])

@@ -11,7 +11,12 @@ ROOT = Path(__file__).parents[3]
 
 def test_the_image_has_the_client_of_every_source_and_of_lineage() -> None:
     (extras,) = re.findall(r"requirements\.py (spark .*?) >", (ROOT / "Dockerfile").read_text())
-    assert set(extras.split()) == {"spark", "lineage", *get_args(SourceSpec.model_fields["type"].annotation)}
+    assert set(extras.split()) == {
+        "spark",
+        "bigquery",
+        "lineage",
+        *get_args(SourceSpec.model_fields["type"].annotation),
+    }
 
 
 def test_the_operators_image_has_the_consoles_web_server() -> None:

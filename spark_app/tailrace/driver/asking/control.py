@@ -56,6 +56,7 @@ from tailrace.seams import seam
 from tailrace.snapshot import planner
 from tailrace.sources import removals
 from tailrace.targets.demand import DEMAND
+from tailrace.targets.pauses import PAUSES
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +183,7 @@ class DriverControl:
             status = objective.told(status, self.measured, self.objective, now)
         if self.lineage is not None:
             status = status.model_copy(update={"lineage": self.lineage.status})
-        return self._lateness.told(status, self.freshness, time.monotonic())
+        return self._lateness.told(status, self.freshness, time.monotonic(), PAUSES.why)
 
     def keep_history(self) -> None:
         """Adds the numbers of now to those of the last hour; a loop of the driver calls this."""

@@ -11,10 +11,10 @@ class Lateness:
         self._since: float | None = None
         self._last = 0.0
 
-    def told(self, status: Status, freshness: float | None, now: float) -> Status:
+    def told(self, status: Status, freshness: float | None, now: float, pause: str | None = None) -> Status:
         """The status, with what has been late for long. `freshness`: the seconds that are promised, if any; `now`: of a
-        monotonic clock."""
-        why = missed(status, freshness) if freshness is not None and not status.apply.suspended else None
+        monotonic clock; `pause`: why batches wait now."""
+        why = missed(status, freshness, pause) if freshness is not None and not status.apply.suspended else None
         if not self._lasts(now, why is not None):
             return status
         apply = status.apply.model_copy(update={"freshness_missed": why})
@@ -29,7 +29,7 @@ class Lateness:
         return late and self._since is not None and now - self._since >= LASTING_SECONDS
 
 
-def missed(status: Status, freshness: float) -> str | None:
+def missed(status: Status, freshness: float, pause: str | None = None) -> str | None:
     """Names the tables that are late now, and what takes the time; None: everything is in time."""
     counted = (t for t in status.tables if t.state == "REPLICATING" or t.converging_since is not None)
     lags = [t.lag_seconds for t in counted if t.lag_seconds is not None]
@@ -41,7 +41,7 @@ def missed(status: Status, freshness: float) -> str | None:
     elif late:
         what = f"{len(late)} of {status.tables_total} tables are late, by up to {max(late):.0f} s"
         reading = any(snapshot.state == "Running" for snapshot in status.snapshots)
-        why = "a snapshot is under way" if reading else "the commits take longer than that"
+        why = pause or ("a snapshot is under way" if reading else "the commits take longer than that")
     else:
         return None
     return f"{what}, and apply.freshness promises {freshness:g} s: {why}"

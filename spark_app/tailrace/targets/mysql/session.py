@@ -8,7 +8,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +34,7 @@ from tailrace.targets.sql.session import (
     Place,
     UnfitValue,
     WantedColumn,
+    both,
     nothing,
     table,
 )
@@ -72,8 +73,9 @@ _COPY, _MARK = re.compile(r"Tailrace copy (\d+)"), re.compile(r"Tailrace (-?\d+)
 class MysqlTargetSession:
     """See `targets.sql.session.TargetSession`."""
 
-    binary, text = "longblob", types.TEXT
+    binary, text, name = "longblob", types.TEXT, "varchar(200)"
     row_key = f"{ROW} bigint unsigned NOT NULL AUTO_INCREMENT INVISIBLE PRIMARY KEY"
+    enforces_keys = reads_changes = True
 
     def __init__(self, config: MyConfig, source: str = "", *, keeps_rows: bool = False) -> None:
         """`source`: the product that columns come from."""
@@ -115,6 +117,9 @@ class MysqlTargetSession:
                     with suppress(pymysql.MySQLError, OSError):
                         execute(self._connection, f"DO RELEASE_LOCK('{LOCK}')")
 
+    def batch(self, define: Callable[[], None]) -> AbstractContextManager[None]:
+        return self.transaction(define)
+
     @contextmanager
     def still(self) -> Iterator[None]:
         with self._errors():
@@ -139,6 +144,9 @@ class MysqlTargetSession:
     def run(self, statement: str, *values: object) -> int:
         with self._errors():
             return int(self._connection.query(_filled(statement, values)))
+
+    def run_one(self, table: str, assigned: str, where: str, *values: object) -> bool:
+        return self.run(f"UPDATE {table} SET {assigned} WHERE {where}", *values) == 1
 
     def load(self, table: str, columns: Definitions, rows: Iterable[pa.Table]) -> int:
         into, kinds, size = f"INTO {table} ({', '.join(name for name, _ in columns)}) VALUES ", _kinds(columns), 0
@@ -361,8 +369,8 @@ class MysqlTargetSession:
     def delete(self, table: str, where: str) -> None:
         self._delete(f"{table} t WHERE {where}")
 
-    def delete_using(self, table: str, using: str, on: str) -> None:
-        self._delete(f"{using} u STRAIGHT_JOIN {table} t ON {on}")
+    def delete_using(self, table: str, using: str, on: str, within: str = "") -> None:
+        self._delete(f"{using} u STRAIGHT_JOIN {table} t ON {both(on, within)}")
 
     def _delete(self, source: str) -> None:
         self._select_any()

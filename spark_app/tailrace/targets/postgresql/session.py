@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain
 from typing import Any
 
@@ -19,7 +19,17 @@ from tailrace.databases.postgresql.counters import counters as counters_of
 from tailrace.databases.postgresql.extras import extras as extras_of
 from tailrace.errors import Retry, TargetRefused, privacy
 from tailrace.targets.postgresql import binary, fit, texts, types
-from tailrace.targets.sql.session import COUNT, NUMBER, Alteration, Definitions, Place, WantedColumn, nothing, table
+from tailrace.targets.sql.session import (
+    COUNT,
+    NUMBER,
+    Alteration,
+    Definitions,
+    Place,
+    WantedColumn,
+    both,
+    nothing,
+    table,
+)
 from tailrace.targets.sql.state import SCHEMA as STATE
 
 COPY_ROWS = 20_000
@@ -60,7 +70,8 @@ SELECT format('%%I.%%I', nspname, conname) FROM pg_constraint JOIN pg_namespace 
 class PgTargetSession:
     """See `targets.sql.session.TargetSession`."""
 
-    binary, text, row_key = "bytea", "text", ""
+    binary, text, name, row_key = "bytea", "text", "varchar(200)", ""
+    enforces_keys = reads_changes = True
 
     def __init__(self, config: PgConfig, source: str, *, keeps_rows: bool = False) -> None:
         """`source`: the product that the columns come from."""
@@ -102,6 +113,9 @@ class PgTargetSession:
                 self._connection.execute("SET CONSTRAINTS ALL DEFERRED")
             yield
 
+    def batch(self, define: Callable[[], None]) -> AbstractContextManager[None]:
+        return self.transaction(define)
+
     @contextmanager
     def still(self) -> Iterator[None]:
         with self.transaction(self._hold_still):
@@ -124,6 +138,9 @@ class PgTargetSession:
 
     def _execute(self, statement: str, values: Sequence[object]) -> psycopg.Cursor[tuple[Any, ...]]:
         return self._connection.execute(statement.encode(), values or None)
+
+    def run_one(self, table: str, assigned: str, where: str, *values: object) -> bool:
+        return self.run(f"UPDATE {table} SET {assigned} WHERE {where}", *values) == 1
 
     def load(self, table: str, columns: Definitions, rows: Iterable[pa.Table]) -> int:
         parts = iter(rows)
@@ -369,8 +386,8 @@ class PgTargetSession:
     def delete(self, table: str, where: str) -> None:
         self.run(f"DELETE FROM {table} t WHERE {where}")
 
-    def delete_using(self, table: str, using: str, on: str) -> None:
-        self.run(f"DELETE FROM {table} t USING {using} u WHERE {on}")
+    def delete_using(self, table: str, using: str, on: str, within: str = "") -> None:
+        self.run(f"DELETE FROM {table} t USING {using} u WHERE {both(on, within)}")
 
     def update_from(self, table: str, values: Mapping[str, str], using: str, on: str) -> None:
         assigned = ", ".join(f"{name} = {value}" for name, value in values.items())

@@ -64,6 +64,7 @@ class SqlLook:
             rows = session.rows(f"SELECT {taken} FROM {there} t JOIN {staged or temporary} u ON {on} LIMIT {most + 1}")
             if temporary is not None:
                 session.drop_temporary(temporary)
+            self._check_unchanged(session, copy)
         found = [column_of([row[at] for row in rows], kinds[name]) for at, name in enumerate(take)]
         return FoundRows(copy.applied, pa.table(found, names=list(take)))
 
@@ -79,11 +80,18 @@ class SqlLook:
             part, there = expect(copy.applied), _present(session, self.schema, table(session, copy.where))
             work = fold_input(part, self.log)
             if part.schema.keyless:
-                return Compared(_keyless(session, self.log, part, there))
+                return Compared(_keyless(session, self.log, part, there))  # of products alone that see one moment
             staging = Staging(session, work)
             found = _Comparison(staging, there, StagedChunks(session, work, ServerRows())).compare()
             staging.drop()
+            self._check_unchanged(session, copy)
             return found
+
+    def _check_unchanged(self, session: TargetSession, before: StoredCopy) -> None:
+        """Checks, where reads follow one another while batches continue, that they are of one moment: rows change with
+        the copy's record alone."""
+        if not session.reads_changes and self._copy(session).stored != before.stored:
+            raise Retry(f"table {'.'.join(self.place)} of the target was changed while it was compared")
 
 
 def _present(session: TargetSession, schema: TableSchema, there: str) -> str:

@@ -84,15 +84,25 @@ class TargetSession(Protocol):
     """The type of binary values of any length."""
     text: str
     """The type of texts of any length."""
+    name: str
+    """The type of texts of up to 200 characters."""
     row_key: str
     """The definition of the column that tells the rows of a copy without a key apart; empty: it needs none."""
 
     keeps_rows: bool
     """Tables that are taken over may have rows: those of the source."""
+    enforces_keys: bool
+    """Tables can have a primary key."""
+    reads_changes: bool
+    """The reads of a `batch` see what it has changed. False: only what was there before, nor does `still` see one
+    moment."""
 
     def transaction(self, define: Callable[[], None] = nothing) -> AbstractContextManager[None]:
         """All that is run in it takes effect together at its end, or nothing does. `define`: called at first, where
         tables can be created and changed: in the transaction or, where that is not possible, before it."""
+
+    def batch(self, define: Callable[[], None]) -> AbstractContextManager[None]:
+        """A transaction whose numbers of changed rows are not asked for, except by `run_one`."""
 
     def still(self) -> AbstractContextManager[None]:
         """A transaction in which all reads see one moment; rows are written into temporary tables only."""
@@ -105,6 +115,10 @@ class TargetSession(Protocol):
 
     def run(self, statement: str, *values: object) -> int:
         """The number of rows that it changed."""
+
+    def run_one(self, table: str, assigned: str, where: str, *values: object) -> bool:
+        """Update one row; False: there was not one, or the transaction fails for that at its end (`Retry`). `values`:
+        of the assignments, then of the condition."""
 
     def load(self, table: str, columns: Definitions, rows: Iterable[pa.Table]) -> int:
         """Load rows in bulk; `columns`: those of the table, in the order of the rows' columns. Returns the bytes that
@@ -212,8 +226,8 @@ class TargetSession(Protocol):
     def delete(self, table: str, where: str) -> None:
         """Delete rows of `table` (as `t`)."""
 
-    def delete_using(self, table: str, using: str, on: str) -> None:
-        """Delete rows of `table` (as `t`) for which `using` (as `u`) has a row."""
+    def delete_using(self, table: str, using: str, on: str, within: str = "") -> None:
+        """Delete rows of `table` (as `t`) for which `using` (as `u`) has a row. `within`: a condition of `t` alone."""
 
     def update_from(self, table: str, values: Mapping[str, str], using: str, on: str) -> None:
         """Update rows of `table` (as `t`) from `using` (with its alias `u`): expressions by column."""
@@ -251,6 +265,11 @@ class TargetSessions(Protocol):
 def list_of(session: TargetSession, names: Iterable[str], alias: str = "") -> str:
     """Column names, separated by commas."""
     return ", ".join(f"{alias}{session.quote(name)}" for name in names)
+
+
+def both(on: str, within: str) -> str:
+    """Two conditions as one; the second may be missing."""
+    return f"{on} AND {within}" if within else on
 
 
 def equal(session: TargetSession, names: Iterable[str], others: Iterable[str] | None = None) -> str:

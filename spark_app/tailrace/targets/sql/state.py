@@ -21,17 +21,21 @@ from tailrace.targets.stored_state import applied_state, document
 
 SCHEMA = "_tailrace"
 TABLES = {
-    "logs": "log_id varchar(200) NOT NULL PRIMARY KEY, record bigint NOT NULL",
-    "tables": "place_schema varchar(200) NOT NULL, place_name varchar(200) NOT NULL, hidden boolean NOT NULL,"
-    " log_id varchar(200) NOT NULL, table_id bigint NOT NULL, relation bigint NOT NULL, member boolean NOT NULL,"
-    " record bigint NOT NULL, state {text} NOT NULL, columns {text} NOT NULL,"
-    " PRIMARY KEY (place_schema, place_name, hidden)",
-    "chunks": "path varchar(200) NOT NULL PRIMARY KEY, log_id varchar(200) NOT NULL, table_id bigint NOT NULL,"
-    " row_count bigint NOT NULL",
-    "keys_of_chunks": "path varchar(200) NOT NULL, piece bigint NOT NULL, row_keys {binary} NOT NULL,"
-    " PRIMARY KEY (path, piece)",
-    "handovers": "log_id varchar(200) NOT NULL PRIMARY KEY, report {text} NOT NULL",
+    "logs": ("log_id {name} NOT NULL, record bigint NOT NULL", "log_id"),
+    "tables": (
+        "place_schema {name} NOT NULL, place_name {name} NOT NULL, hidden boolean NOT NULL,"
+        " log_id {name} NOT NULL, table_id bigint NOT NULL, relation bigint NOT NULL, member boolean NOT NULL,"
+        " record bigint NOT NULL, state {text} NOT NULL, columns {text} NOT NULL",
+        "place_schema, place_name, hidden",
+    ),
+    "chunks": (
+        "path {name} NOT NULL, log_id {name} NOT NULL, table_id bigint NOT NULL, row_count bigint NOT NULL",
+        "path",
+    ),
+    "keys_of_chunks": ("path {name} NOT NULL, piece bigint NOT NULL, row_keys {binary} NOT NULL", "path, piece"),
+    "handovers": ("log_id {name} NOT NULL, report {text} NOT NULL", "log_id"),
 }
+"""Columns and key of each."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,9 @@ def prepare(session: TargetSession) -> None:
     with session.transaction():
         session.alone()
         session.create_schema(SCHEMA)
-        for name, columns in TABLES.items():
-            defined = columns.format(text=session.text, binary=session.binary)
+        for name, (columns, key) in TABLES.items():
+            defined = columns.format(name=session.name, text=session.text, binary=session.binary)
+            defined += f", PRIMARY KEY ({key})" if session.enforces_keys else ""
             session.run(f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{name} ({defined})")
 
 
@@ -147,9 +152,10 @@ def remove(session: TargetSession, place: Place, hidden: bool) -> None:
 def put(session: TargetSession, before: StoredCopy, after: StoredCopy) -> None:
     """Change a copy's row, as it was read. `Retry`: another driver has changed it since."""
     columns = () if after.schema == before.schema else (after.schema.model_dump_json(),)  # long, and rarely another
-    changed = session.run(
-        f"UPDATE {SCHEMA}.tables SET state = %s, member = %s, record = 0{', columns = %s' if columns else ''}"
-        " WHERE place_schema = %s AND place_name = %s AND hidden = %s AND state = %s",
+    changed = session.run_one(
+        f"{SCHEMA}.tables",
+        f"state = %s, member = %s, record = 0{', columns = %s' if columns else ''}",
+        "place_schema = %s AND place_name = %s AND hidden = %s AND state = %s",
         after.stored,
         after.member,
         *columns,
@@ -157,7 +163,7 @@ def put(session: TargetSession, before: StoredCopy, after: StoredCopy) -> None:
         before.hidden,
         before.stored,
     )
-    if changed != 1:
+    if not changed:
         raise _overtaken(before)
 
 
@@ -186,14 +192,15 @@ def settled_copies(session: TargetSession, place: Place, admit: Callable[[], Non
 def publish(session: TargetSession, copy: StoredCopy, relation: int) -> None:
     """The row of a copy that readers see now becomes that of its place."""
     remove(session, copy.place, hidden=False)
-    changed = session.run(
-        f"UPDATE {SCHEMA}.tables SET hidden = FALSE, relation = %s"
-        " WHERE place_schema = %s AND place_name = %s AND hidden = TRUE AND state = %s",
+    changed = session.run_one(
+        f"{SCHEMA}.tables",
+        "hidden = FALSE, relation = %s",
+        "place_schema = %s AND place_name = %s AND hidden = TRUE AND state = %s",
         relation,
         *copy.place,
         copy.stored,
     )
-    if changed != 1:
+    if not changed:
         raise _overtaken(copy)
 
 
@@ -219,16 +226,19 @@ class Group:
             raise Retry("another driver has moved the target's tables")
         self._change(session, self.members - tables, member=False)
         self._change(session, tables - self.members, member=True)
-        statement = f"UPDATE {SCHEMA}.logs SET record = %s WHERE log_id = %s AND record = %s"
-        if self.record != record and session.run(statement, record, self.log_id, self.record) != 1:
-            if session.rows(f"SELECT record FROM {SCHEMA}.logs WHERE log_id = %s", self.log_id) or self.record:
+        if self.record == record:
+            return Group(self.log_id, record, tables)
+        if self.record or session.rows(f"SELECT record FROM {SCHEMA}.logs WHERE log_id = %s", self.log_id):
+            mine = "log_id = %s AND record = %s"
+            if not session.run_one(f"{SCHEMA}.logs", "record = %s", mine, record, self.log_id, self.record):
                 raise Retry("another driver has moved the target's tables")
+        else:
             session.run(f"INSERT INTO {SCHEMA}.logs (log_id, record) VALUES (%s, %s)", self.log_id, record)
         return Group(self.log_id, record, tables)
 
     def _change(self, session: TargetSession, tables: Iterable[int], member: bool) -> None:
-        own = "" if member else ", record = CASE WHEN record < %s THEN %s ELSE record END"
-        records = () if member else (self.record, self.record)
+        own = "" if member else ", record = GREATEST(record, %s)"
+        records = () if member else (self.record,)
         for table_id in sorted(tables):
             session.run(
                 f"UPDATE {SCHEMA}.tables SET member = %s{own}"

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from tailrace.batch.limits import BatchLimits
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract import resources
+from tailrace.contract.places import ServerSpec
 from tailrace.databases.extras import Extra
 from tailrace.errors import TableStop
 from tailrace.storage.secret_files import SECRETS_VARIABLE
@@ -45,7 +46,7 @@ class SqlTarget:
         *,
         keeps_rows: bool = False,
     ) -> None:
-        self._server = spec.server
+        self._spec = spec
         self._into = spec.schema_name
         """The schema of all copies; None: the source's."""
         self._adopts = spec.adopt
@@ -55,8 +56,12 @@ class SqlTarget:
         self._secrets = None if mounted is None else Path(mounted)
 
     @property
+    def _server(self) -> ServerSpec:
+        return self._spec.server
+
+    @property
     def place(self) -> str:
-        return self._server.address
+        return self._spec.place
 
     def spark(self) -> SparkNeeds:
         return NO_JARS

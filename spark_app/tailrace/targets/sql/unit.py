@@ -60,6 +60,8 @@ class SqlUnits:
     """Tables that are there already are taken over, if they fit."""
     compared: bool = False
     """The target is known not to be the source."""
+    most_tables: int | None = None
+    """Copies that one transaction can change; None: any number."""
 
     def alone(self) -> "SqlUnit":
         return SqlUnit(self, together=False)
@@ -248,10 +250,30 @@ class SqlUnit:
     # ---- batches ----
 
     def apply(self, batch: UnitBatch) -> Mapping[int, AppliedState]:
+        after: dict[int, AppliedState] = {}
+        for part in self._divided(batch):
+            after |= self._committed(part)
+        return after
+
+    def _divided(self, batch: UnitBatch) -> Iterator[UnitBatch]:
+        """The batch as as many transactions as it takes. Tables of all but the last leave the group, with what they
+        hold then, and are in it again with the last: dying between two leaves some that are ahead of the others."""
+        most, left = self.units.most_tables, list(batch.slices)
+        while self.together and most is not None and len(left) > most:
+            some, left = left[:most], left[most:]
+            log_id = self.tables[some[0]].copy.applied.log_id
+            with self.sessions.session() as session:
+                group = self.group = self.group or Group.read(session, log_id)
+            yield UnitBatch(group.record, group.members.difference(some), {id_: batch.slices[id_] for id_ in some})
+        yield replace(batch, slices={id_: batch.slices[id_] for id_ in left})
+
+    def _committed(self, batch: UnitBatch) -> Mapping[int, AppliedState]:
+        """One transaction."""
         with self.sessions.session() as session:
             try:
-                with session.transaction(lambda: self._define(session, batch)):
-                    after = {id_: self._brought(session, id_, part) for id_, part in batch.slices.items()}
+                with session.batch(lambda: self._define(session, batch)):
+                    stay = batch.tables if self.together else frozenset[int]()
+                    after = {id_: self._brought(session, id_, part, id_ in stay) for id_, part in batch.slices.items()}
                     self._check_deferred(session, batch)
                     for table_id in batch.publish:
                         self._publish(session, table_id)
@@ -277,7 +299,7 @@ class SqlUnit:
                     session.check_deferred(self.tables[table_id].place, of_others=of_others)
 
     def _moved(self, session: TargetSession, batch: UnitBatch) -> Group:
-        log_id = next(self.tables[table_id].copy.applied.log_id for table_id in batch.tables)
+        log_id = next(self.tables[table_id].copy.applied.log_id for table_id in (*batch.tables, *batch.slices))
         return (self.group or Group.read(session, log_id)).move(session, batch.record, batch.tables)
 
     def _define(self, session: TargetSession, batch: UnitBatch) -> None:
@@ -305,9 +327,9 @@ class SqlUnit:
         state.check(session, copy)
         self.admit()
 
-    def _brought(self, session: TargetSession, table_id: int, part: TableSlice) -> StoredCopy:
+    def _brought(self, session: TargetSession, table_id: int, part: TableSlice, member: bool) -> StoredCopy:
         with self._error_of(table_id, part.schema.name):
-            return self._with_batch(session, self.tables[table_id], part)
+            return self._with_batch(session, self.tables[table_id], part, member)
 
     @contextmanager
     def _error_of(self, table_id: int, name: str) -> Iterator[None]:
@@ -324,7 +346,7 @@ class SqlUnit:
         except UnfitValue as error:
             raise TableFailed(table_id, error.of(name)) from error
 
-    def _with_batch(self, session: TargetSession, known: OpenedTable, part: TableSlice) -> StoredCopy:
+    def _with_batch(self, session: TargetSession, known: OpenedTable, part: TableSlice, member: bool) -> StoredCopy:
         copy, name = known.copy, table(session, known.place)
         if part.schema.history == "Changes":
             apply_changes(session, self.units.run.log, part, name)
@@ -338,7 +360,7 @@ class SqlUnit:
             bring = apply_keyed if part.schema.history is None else apply_marked
             applied = part.applied_after(bring(session, self.units.run.log, part, name))
         self._check_table(session, copy)
-        after = replace(copy, applied=applied, stored=state.text_of(applied), schema=part.schema, member=self.together)
+        after = replace(copy, applied=applied, stored=state.text_of(applied), schema=part.schema, member=member)
         state.put(session, copy, after)
         return after
 

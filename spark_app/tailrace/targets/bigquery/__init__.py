@@ -1,0 +1,1 @@
+"""BigQuery as a target: `target.BigQueryTarget` opens it, behind `tailrace.targets.api`."""

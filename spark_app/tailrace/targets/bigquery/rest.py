@@ -1,0 +1,214 @@
+"""BigQuery's REST interface, as far as a target needs it: queries, load jobs, data sets and tables.
+
+Called by `session`. A job's outcome is what its own resource says, so that a script whose answer is lost is settled by
+what the state's tables hold then.
+"""
+
+import json
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+from google.auth import default, exceptions
+from google.auth.credentials import AnonymousCredentials
+from google.auth.credentials import Credentials as GoogleCredentials
+from google.auth.transport.requests import AuthorizedSession
+from google.oauth2 import service_account
+
+from tailrace.errors import AuthenticationFailed, Retry, TailraceError, TargetRefused
+from tailrace.targets.bigquery.pace import PACE
+from tailrace.targets.bigquery.values import rows_of
+
+SCOPE = "https://www.googleapis.com/auth/bigquery"
+SERVICE = "https://bigquery.googleapis.com"
+CONNECT_SECONDS, ANSWER_SECONDS = 10, 120
+WAIT_SECONDS = 10
+"""Seconds for which one question about a job waits for its end."""
+PAUSE_SECONDS = 0.5
+"""Between two questions about a load job, which do not wait."""
+CHANGED = "tailrace: changed"
+"""The text of the error by which our scripts say that a record is not what the driver has read."""
+PASSING = frozenset(
+    ("backendError", "internalError", "jobBackendError", "jobInternalError", "jobRateLimitExceeded", "quotaExceeded",
+     "rateLimitExceeded", "stopped", "tableUnavailable", "timeout", "resourceInUse")
+)  # fmt: skip
+RIGHT = "accessDenied"
+MOVE = "Create it, or correct target.bigquery (in Kubernetes, create another Replicator)."
+ROLES = "Give the account the roles BigQuery Data Owner on the data sets and BigQuery Job User in the project."
+
+
+@dataclass(frozen=True)
+class BigQueryConfig:
+    """The way to the target. Picklable; holds no secret."""
+
+    project: str
+    dataset: str
+    location: str
+    endpoint: str | None
+    key: str | None
+    """Path of the file with the key of a service account; None: Google's own ways to find credentials."""
+
+    @property
+    def place(self) -> str:
+        return f"BigQuery {self.project}.{self.dataset}"
+
+
+class BigQueryClient:
+    def __init__(self, config: BigQueryConfig) -> None:
+        self._config = config
+        self._root = (config.endpoint or SERVICE).rstrip("/")
+        self._http = AuthorizedSession(_credentials(config))
+
+    def close(self) -> None:
+        self._http.close()
+
+    # ---- jobs ----
+
+    def query(self, statement: str, parameters: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
+        """Run it to its end. `parameters`: names and values of texts."""
+        query: dict[str, Any] = {"query": statement, "useLegacySql": False}
+        if parameters:
+            query["parameterMode"] = "NAMED"
+            query["queryParameters"] = [
+                {"name": name, "parameterType": {"type": "STRING"}, "parameterValue": {"value": value}}
+                for name, value in parameters
+            ]
+        return self._done(self.call("POST", "jobs", json=self._job({"query": query})))
+
+    def rows(self, job: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+        """The rows that a query has found."""
+        asked: dict[str, Any] = {"formatOptions.useInt64Timestamp": "true", "location": self._config.location}
+        page: str | None = ""
+        while page is not None:
+            answer = self.call("GET", f"queries/{_id(job)}", params={**asked, **({"pageToken": page} if page else {})})
+            yield from rows_of(answer, answer.get("schema", {}).get("fields", ()))
+            page = answer.get("pageToken")
+
+    def load(self, dataset: str, table: str, file: bytes) -> None:
+        """Append a file of Parquet to a table that is there."""
+        where = {"projectId": self._config.project, "datasetId": dataset, "tableId": table}
+        load = {
+            "destinationTable": where,
+            "sourceFormat": "PARQUET",
+            "createDisposition": "CREATE_NEVER",
+            "writeDisposition": "WRITE_APPEND",
+        }
+        boundary = f"tailrace-{secrets.token_hex(16)}"
+        head = f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
+        head += f"{json.dumps(self._job({'load': load}))}\r\n--{boundary}\r\nContent-Type: application/octet-stream\r\n"
+        body = head.encode() + b"\r\n" + file + f"\r\n--{boundary}--\r\n".encode()
+        kind = {"Content-Type": f"multipart/related; boundary={boundary}"}
+        PACE.take()
+        self._done(self.call("POST", "jobs", upload=True, params={"uploadType": "multipart"}, data=body, headers=kind))
+
+    def _job(self, configuration: dict[str, Any]) -> dict[str, Any]:
+        reference = {
+            "projectId": self._config.project,
+            "jobId": f"tailrace_{secrets.token_hex(12)}",
+            "location": self._config.location,
+        }
+        return {"jobReference": reference, "configuration": configuration}
+
+    def _done(self, job: dict[str, Any]) -> dict[str, Any]:
+        where = {"location": self._config.location}
+        while job["status"]["state"] != "DONE":
+            if "query" in job["configuration"]:
+                wait = {**where, "timeoutMs": str(WAIT_SECONDS * 1000), "maxResults": "0"}
+                self.call("GET", f"queries/{_id(job)}", params=wait)
+            else:
+                time.sleep(PAUSE_SECONDS)
+            job = self.call("GET", f"jobs/{_id(job)}", params=where)
+        error = job["status"].get("errorResult")
+        if error is not None:
+            raise self._fault(error.get("reason", ""), error.get("message", ""))
+        return job
+
+    # ---- tables and data sets ----
+
+    def table(self, dataset: str, name: str) -> dict[str, Any] | None:
+        """None: it is not there, or its data set is not."""
+        return self._found(f"datasets/{dataset}/tables/{name}")
+
+    def tables(self, dataset: str) -> Iterator[str]:
+        page: str | None = ""
+        while page is not None:
+            asked = {"maxResults": "1000", **({"pageToken": page} if page else {})}
+            answer = self._found(f"datasets/{dataset}/tables", asked) or {}
+            yield from (str(table["tableReference"]["tableId"]) for table in answer.get("tables", ()))
+            page = answer.get("nextPageToken")
+
+    def dataset(self, dataset: str) -> dict[str, Any] | None:
+        return self._found(f"datasets/{dataset}")
+
+    def _found(self, path: str, asked: Mapping[str, str] | None = None) -> dict[str, Any] | None:
+        """None: nothing is there."""
+        try:
+            return self.call("GET", path, params=asked)
+        except TargetRefused as error:
+            if error.absent:
+                return None
+            raise
+
+    def call(self, method: str, path: str, *, upload: bool = False, **more: Any) -> dict[str, Any]:
+        """The answer to one request below the project."""
+        address = f"{self._root}{'/upload' if upload else ''}/bigquery/v2/projects/{self._config.project}/{path}"
+        try:
+            answer = self._http.request(method, address, timeout=(CONNECT_SECONDS, ANSWER_SECONDS), **more)
+        except exceptions.RefreshError as error:
+            raise _not_accepted(self._config.place, str(error)) from error
+        except (requests.RequestException, exceptions.GoogleAuthError) as error:
+            raise Retry.of_place(f"{self._config.place} does not answer: {error}") from error
+        try:
+            said: dict[str, Any] = answer.json() if answer.content else {}
+        except ValueError:
+            said = {}
+        if answer.ok:
+            return said
+        fault = said.get("error", {})
+        reason = next((str(one.get("reason", "")) for one in fault.get("errors", ())), "")
+        raise self._fault(reason, str(fault.get("message") or answer.reason), answer.status_code)
+
+    def _fault(self, reason: str, message: str, status: int = 0) -> TailraceError:
+        place = self._config.place
+        if CHANGED in message:
+            return Retry(f"{place}: another driver has changed the state of a table in the target")
+        if status == 401:
+            return _not_accepted(place, message)
+        if reason in PASSING or status == 429 or status >= 500:
+            return Retry.of_place(f"{place}: {message}")
+        if reason == RIGHT or status == 403:
+            return TargetRefused(f"{place}: {message}", ROLES)
+        if reason == "notFound" or status == 404:
+            lacks = TargetRefused(f"{place}: {message}", MOVE)
+            lacks.absent = True
+            return lacks
+        return Retry(f"{place}: {message}")
+
+
+def _id(job: Mapping[str, Any]) -> str:
+    return str(job["jobReference"]["jobId"])
+
+
+def _not_accepted(place: str, why: str) -> AuthenticationFailed:
+    return AuthenticationFailed(f"{place} does not accept the credentials: {why}", "Correct target.credentials.")
+
+
+def _credentials(config: BigQueryConfig) -> GoogleCredentials:
+    """Read for each connection, so that a rotated key is taken without a restart."""
+    try:
+        if config.key is not None:
+            key: GoogleCredentials = service_account.Credentials.from_service_account_file(config.key, scopes=[SCOPE])
+            return key
+        if config.endpoint is not None:
+            return AnonymousCredentials()
+        return default(scopes=[SCOPE])[0]
+    except OSError as error:
+        raise AuthenticationFailed(
+            f"the key of the service account cannot be read: {error.strerror}", "Correct target.credentials."
+        ) from None
+    except (ValueError, exceptions.GoogleAuthError) as error:
+        what = "no credentials of Google's are found" if config.key is None else "the key is none of a service account"
+        raise AuthenticationFailed(f"{what}: {error}", "Correct target.credentials.") from None

@@ -1,0 +1,94 @@
+"""Values of statements and of answers, and rows as files of Parquet for load jobs."""
+
+import base64
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tailrace.changelog import keys
+from tailrace.targets.bigquery import types
+from tailrace.targets.sql.session import UnfitValue
+from tailrace.targets.sql.texts import each, json_text, of_four_digits, placed
+
+FILE_BYTES = 32 << 20
+"""Bytes of a file after which another one begins."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\0": "\\u0000"})
+
+
+def literal(value: object) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        return f"FROM_BASE64('{base64.b64encode(value).decode()}')"
+    if isinstance(value, str):
+        return f"'{value.translate(_ESCAPES)}'"
+    return str(value).upper()
+
+
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "INTEGER": int,
+    "INT64": int,
+    "FLOAT": float,
+    "FLOAT64": float,
+    "BOOLEAN": lambda text: text == "true",
+    "BOOL": lambda text: text == "true",
+    "NUMERIC": Decimal,
+    "BIGNUMERIC": Decimal,
+    "BYTES": base64.b64decode,
+    "DATE": date.fromisoformat,
+    "TIME": time.fromisoformat,
+    "DATETIME": datetime.fromisoformat,
+    "TIMESTAMP": lambda text: EPOCH + timedelta(microseconds=int(text)),
+}
+
+
+def rows_of(answer: Mapping[str, Any], fields: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Any, ...]]:
+    """The rows of one page, whose instants are microseconds."""
+    readers = [_READ.get(str(field["type"]), str) for field in fields]
+    for row in answer.get("rows", ()):
+        values = (cell["v"] for cell in row["f"])
+        yield tuple(None if v is None else read(v) for v, read in zip(values, readers, strict=True))
+
+
+def files(rows: Iterable[pa.Table], names: Sequence[str], kinds: Sequence[str]) -> Iterator[bytes]:
+    """Files of all rows, whose columns get these names. `kinds`: their types in BigQuery. Raises `UnfitValue`."""
+    sink, writer = io.BytesIO(), None
+    for part in rows:
+        if not part.num_rows:
+            continue
+        columns = [_fitting(n, part.column(n), k) for n, k in zip(part.column_names, kinds, strict=True)]
+        made = pa.table(columns, names=list(names))
+        writer = writer or pq.ParquetWriter(sink, made.schema, compression="snappy", version="2.6")
+        writer.write_table(made)
+        if sink.tell() >= FILE_BYTES:
+            writer.close()
+            yield sink.getvalue()
+            sink, writer = io.BytesIO(), None
+    if writer is not None:
+        writer.close()
+        yield sink.getvalue()
+
+
+def _fitting(name: str, column: pa.ChunkedArray, kind: str) -> pa.Array:
+    """The column in Parquet's form of the type."""
+    values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    is_of = values.type
+    if pa.types.is_nested(is_of):
+        return each(values, json_text)
+    if pa.types.is_date(is_of) or pa.types.is_timestamp(is_of):
+        if not of_four_digits(values):
+            raise UnfitValue(name, "a date outside of the years 1 to 9999")
+        return values
+    if pa.types.is_decimal(is_of):
+        if kind == types.TEXT:
+            return placed(values, keys.texts(values.drop_null()))
+        return values.cast(pa.decimal128(38, 9)) if kind == types.NUMERIC else values
+    if pa.types.is_floating(is_of):
+        return values.cast(pa.float64())
+    return values.cast(pa.int64()) if pa.types.is_integer(is_of) else values

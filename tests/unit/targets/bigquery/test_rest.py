@@ -1,0 +1,77 @@
+"""What BigQuery's faults mean for the caller."""
+
+from typing import Any
+
+import pytest
+import requests
+
+from tailrace.errors import AuthenticationFailed, Retry, TailraceError, TargetRefused
+from tailrace.targets.bigquery.rest import CHANGED, BigQueryClient, BigQueryConfig
+
+CONFIG = BigQueryConfig("p", "d", "EU", "http://127.0.0.1:9", None)
+
+
+class Answering:
+    """Answers each request with the next of its answers."""
+
+    def __init__(self, *answers: tuple[int, bytes]) -> None:
+        self.answers, self.asked = list(answers), list[tuple[str, str]]()
+
+    def request(self, method: str, address: str, **_: Any) -> requests.Response:
+        self.asked.append((method, address.partition("/bigquery/v2/projects/p/")[2]))
+        answer = requests.Response()
+        answer.status_code, answer._content = self.answers.pop(0)
+        return answer
+
+
+def client(*answers: tuple[int, bytes]) -> tuple[BigQueryClient, Answering]:
+    made, http = BigQueryClient(CONFIG), Answering(*answers)
+    made._http = http  # type: ignore[assignment]  # it needs one method
+    return made, http
+
+
+def fault(status: int, reason: str, message: str = "m") -> tuple[int, bytes]:
+    return status, f'{{"error": {{"message": "{message}", "errors": [{{"reason": "{reason}"}}]}}}}'.encode()
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "away"),
+    [
+        (fault(401, "authError"), AuthenticationFailed, None),
+        (fault(403, "accessDenied"), TargetRefused, None),
+        (fault(403, "quotaExceeded"), Retry, True),
+        (fault(403, "rateLimitExceeded"), Retry, True),
+        (fault(404, "notFound"), TargetRefused, None),
+        (fault(400, "invalidQuery", CHANGED), Retry, False),
+        (fault(400, "invalidQuery", "Transaction is aborted due to concurrent update"), Retry, False),
+        ((502, b"<html>"), Retry, True),
+    ],
+)
+def test_a_fault_is_what_the_caller_must_do(answer: tuple[int, bytes], kind: type[TailraceError], away: bool) -> None:
+    with pytest.raises(kind) as met:
+        client(answer)[0].query("SELECT 1")
+    assert met.value.message.startswith("BigQuery p.d") and getattr(met.value, "away", None) is away
+
+
+def test_a_service_that_does_not_answer_is_away() -> None:
+    with pytest.raises(Retry) as met:
+        BigQueryClient(CONFIG).query("SELECT 1")
+    assert met.value.away
+
+
+def job(state: str, error: str = "") -> tuple[int, bytes]:
+    more = f', "errorResult": {{"reason": "{error}", "message": "m"}}' if error else ""
+    configuration = '"configuration": {"query": {}}'
+    return (
+        200,
+        f'{{"jobReference": {{"jobId": "j"}}, {configuration}, "status": {{"state": "{state}"{more}}}}}'.encode(),
+    )
+
+
+def test_a_job_is_waited_for_and_its_own_resource_says_how_it_ended() -> None:
+    made, http = client(job("RUNNING"), (200, b"{}"), job("RUNNING"), (200, b"{}"), job("DONE"))
+    assert made.query("SELECT 1")["status"] == {"state": "DONE"}
+    assert [path for _, path in http.asked] == ["jobs", "queries/j", "jobs/j", "queries/j", "jobs/j"]
+    made, _ = client(job("RUNNING"), (200, b"{}"), job("DONE", "backendError"))
+    with pytest.raises(Retry):
+        made.query("SELECT 1")

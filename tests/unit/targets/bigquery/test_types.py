@@ -1,0 +1,25 @@
+import pytest
+
+from support.lake import table_schema
+from tailrace.targets.bigquery import types
+
+
+@pytest.mark.parametrize(
+    ("logical", "kind"),
+    [
+        ("decimal(38,9)", "NUMERIC(38,9)"),
+        ("decimal(9,2)", "NUMERIC(38,9)"),
+        ("decimal(38,0)", "BIGNUMERIC(76,38)"),
+        ("decimal(20,10)", "BIGNUMERIC(76,38)"),
+        ("decimal(60,10)", "STRING"),
+        ("decimal(60,39)", "STRING"),
+        ("int32", "INT64"),
+        ("timestamp", "DATETIME"),
+        ("timestamptz", "TIMESTAMP"),
+        ("list<string>", "STRING"),
+    ],
+)
+def test_a_type_holds_every_value_or_is_text(logical: str, kind: str) -> None:
+    (column,) = table_schema([("a", logical)], []).columns
+    assert types.type_of(column) == kind
+    assert types.statement_type(types.api_type(kind)) == kind
