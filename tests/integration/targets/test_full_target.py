@@ -1,8 +1,8 @@
 """A target whose disk is full (a small file system in memory, mounted as root): named as what it is, with what to do;
 nothing of a transaction is seen, no table leaves the others, and replication continues by itself when there is room.
 
-PostgreSQL's whole data directory is on it; of MySQL and MariaDB the tables are, for these wait by themselves where
-their binary log finds no room."""
+PostgreSQL's whole data directory is on it; of MySQL and MariaDB the tables are, for these may leave sessions
+waiting where their own logs find no room."""
 
 import os
 import shutil
@@ -141,7 +141,9 @@ def faults(copy: Pipeline) -> set[tuple[str, str, str | None]]:
 
 
 @pytest.mark.timeout(300)
-def test_a_full_disk_of_the_target_is_named_and_nothing_is_lost(target: Target | MysqlTarget, tmp_path: Path) -> None:
+def test_a_full_disk_of_the_target_is_named_and_nothing_is_lost(
+    target: Target | MysqlTarget, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     target.source.execute(SHOP)
     copy = begin(target.source.source(), target.server, tmp_path, chunk_rows=1000)
     with copy.running():
@@ -152,6 +154,8 @@ def test_a_full_disk_of_the_target_is_named_and_nothing_is_lost(target: Target |
             copy.until(lambda _: faults(copy), work=True)
             if target.answers():
                 assert faults(copy) == NAMED, "a full disk is no table's fault"
+                said = [record.getMessage() for record in caplog.records if "StorageFull" in record.getMessage()]
+                assert said and all(line.startswith("2 tables: ") for line in said), "one line for all"
                 assert [target.rows(table) for table in TABLES] == before, "all of a transaction, or nothing"
         go_on(target, copy)
         with full(target.disks):

@@ -42,8 +42,8 @@ _KINDS: dict[Kind, tuple[int, ...]] = {
 _FULL = "End connections that nobody needs, or raise max_connections, or the user's limits (MAX_USER_CONNECTIONS, …)."
 CROWDED = (1040, 1203, 1226)
 """The server, or the user, has all the connections that it may have: Tailrace's other connections continue."""
-_NO_ROOM = (1021, 1114, 1878)
-"""Disk full; a table (or a temporary one, or a file of a statement) found no room."""
+_NO_ROOM = (1021, 1114, 1878, 3675)
+"""Disk full; a table (or a temporary one, a file of a statement, or a new table) found no room."""
 _ERRNO_28 = re.compile(r"\berr(?:or|no|code):? 28\b", re.IGNORECASE)
 """ENOSPC of the server's system in texts of other errors. (Sessions that write have them in English.)"""
 HELP = {

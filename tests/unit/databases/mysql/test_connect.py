@@ -6,7 +6,7 @@ import pymysql
 import pytest
 
 from tailrace.databases.mysql.connect import MyConfig, Part, _connect_error, connect, database_errors
-from tailrace.errors import Retry
+from tailrace.errors import Retry, StorageFull
 
 
 @pytest.mark.parametrize("part", ["source", "target"])
@@ -32,4 +32,20 @@ def test_a_server_without_a_free_connection_is_not_away(number: int) -> None:
 def test_a_target_that_takes_no_writes_is_no_table_s_fault(number: int) -> None:
     with pytest.raises(Retry) as caught, database_errors("h:3306", "target"):
         raise pymysql.OperationalError(number, "running with the --super-read-only option")
+    assert caught.value.away and caught.value.where == "target"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1021, "Disk full (/tmp/#sql); waiting for someone to free some space"),
+        (1026, "Error writing file './binlog' (errno: 28 - No space left on device)"),
+        (1030, "Got error 28 from storage engine"),
+        (1114, "The table 'item' is full"),
+        (3675, "Create table/tablespace 'chunk_1' failed, as disk is full"),
+    ],
+)
+def test_a_full_disk_has_many_numbers(number: int, text: str) -> None:
+    with pytest.raises(StorageFull) as caught, database_errors("h:3306", "target"):
+        raise pymysql.OperationalError(number, text)
     assert caught.value.away and caught.value.where == "target"
