@@ -5,9 +5,10 @@ Shown to a caller are those of the namespaces whose Replicators its token may li
 
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -43,6 +44,8 @@ SILENT_SECONDS = 20.0
 STATUS_SECONDS = 1.0
 AT_ONCE = 16
 """Drivers that are asked, and rights that are reviewed, at the same time."""
+AT_ONCE_IN_NAMESPACE = 4
+"""Of them in one namespace, whose drivers may all be silent."""
 MOST_STATUSES, MOST_HOURS = 8, 1000
 """Answers that are kept: a status of 5,000 tables takes 12 MiB."""
 MOST_HOUR_BYTES = 256 << 10
@@ -72,6 +75,9 @@ class DriverMemory:
         self._hours: dict[str, tuple[float, LastHour]] = {}
         self._silent: dict[str, tuple[float, str]] = {}
         self._asking: set[str] = set()
+        self._due: dict[str, deque[Document]] = {}
+        """The Replicators to be asked, by namespace."""
+        self._askers: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="drivers")
 
@@ -107,8 +113,32 @@ class DriverMemory:
         ready = resource_status.part(resource_status.status_of(item), "driver").get("ready") is True
         if ready and now - at >= ASK_SECONDS and name not in self._asking and not self._is_silent(name):
             self._asking.add(name)
-            self._pool.submit(self._look, item)
+            self._enqueue(item)
         return summary.lags(known)
+
+    def _enqueue(self, item: Document) -> None:
+        namespace = item["metadata"]["namespace"]
+        with self._lock:
+            self._due.setdefault(namespace, deque()).append(item)
+            another = self._askers[namespace] < AT_ONCE_IN_NAMESPACE
+            self._askers[namespace] += another
+        if another:
+            self._pool.submit(self._ask_next, namespace)
+
+    def _ask_next(self, namespace: str) -> None:
+        """Asks one driver of the namespace; then it is the next namespace's turn."""
+        with self._lock:
+            if not (due := self._due[namespace]):
+                self._askers[namespace] -= 1
+                if not self._askers[namespace]:
+                    del self._due[namespace], self._askers[namespace]
+                return
+            item = due.popleft()
+        try:
+            self._look(item)
+        finally:
+            with suppress(RuntimeError):  # the console ends
+                self._pool.submit(self._ask_next, namespace)
 
     def _look(self, item: Document) -> None:
         try:
