@@ -45,7 +45,7 @@ STATUS_SECONDS = 1.0
 AT_ONCE = 16
 """Drivers that are asked, and rights that are reviewed, at the same time."""
 AT_ONCE_IN_NAMESPACE = 4
-"""Of them in one namespace, whose drivers may all be silent."""
+"""Drivers of one namespace that are asked at the same time; all may be silent."""
 MOST_STATUSES, MOST_HOURS = 8, 1000
 """Answers that are kept: a status of 5,000 tables takes 12 MiB."""
 MOST_HOUR_BYTES = 256 << 10
