@@ -55,6 +55,7 @@ def on_small_disk(data: Path, size: str) -> Iterator[None]:
         subprocess.run(["cp", "-a", f"{aside}/.", str(data)], check=True)
         shutil.rmtree(aside)
         yield
+    shutil.rmtree(data.parent)  # what the server's end could not remove while the disk was mounted
 
 
 class Target:
