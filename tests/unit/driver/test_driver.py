@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import logging
+import math
 import signal
 import subprocess
 import threading
@@ -86,8 +87,8 @@ class Fake:
     def step(self) -> None: ...
     def works(self, position: int) -> None: ...
     def offer(self, through: int) -> None: ...
-    def is_due(self, number: int) -> bool:
-        return False
+    def due_in(self, number: int) -> float:
+        return math.inf
 
     def notify(self, number: int, *, again: bool = False) -> None: ...
     def follow(self, interval: float | None) -> None:
@@ -135,6 +136,9 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **faults: Exception) 
         return parts.journal
 
     monkeypatch.setattr(Driver, "_await_journal", no_wait)
+    cast(Any, parts.journal).storage = Storage.open(
+        StorageLocation.model_validate({"location": f"file://{tmp_path}/log"})
+    )
     folder = RunFolder(tmp_path)
     folder.take()
     document = parse(json.dumps(replicator()), "m")
