@@ -14,6 +14,7 @@ from support.scripted_database import Change
 from support.versions import seeds
 from tailrace.changelog.records.notices import Notified
 from tailrace.errors import PositionLost, SourceRefused
+from tailrace.selection import masking
 from tailrace.sources.followed import stream
 from tailrace.sources.followed.place import FollowedPlace
 
@@ -124,6 +125,27 @@ def test_a_resync_of_the_follower_reads_its_copy_again_and_leaves_the_owner_alon
         assert not any(s.plan.resync for s in owner.state.snapshots.values()) and owner.state.number >= before
         more(owner.database)
         both_equal(owner, follower)
+
+
+def test_a_hash_is_not_hashed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masking._process, "key", b"k" * 32)
+    key = tmp_path / "key"
+    key.write_text("k" * 32)
+    masked = {
+        "options": [{"match": "main.*", "mask": [{"column": "v", "method": "Hash"}]}],
+        "maskKey": {"file": str(key)},
+    }
+    with pair(tmp_path) as (owner, follower):
+        for one in (owner, follower):
+            one.document["spec"] |= {"options": options, "maskKey": {"file": str(key)}}
+        owner.start()
+        follower.start()
+        owner.level()
+        follower.level()
+        owner.database.commit(Change("I", 1, 9000, "abcdefgh"))
+        owner.level()
+        follower.level()
+        assert follower.rows(1)[9000] not in ("abcdefgh", None) and follower.rows(1) == owner.rows(1)
 
 
 # ---- refusals ----
