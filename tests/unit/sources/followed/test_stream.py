@@ -131,10 +131,7 @@ def test_a_hash_is_not_hashed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(masking._process, "key", b"k" * 32)
     key = tmp_path / "key"
     key.write_text("k" * 32)
-    masked = {
-        "options": [{"match": "main.*", "mask": [{"column": "v", "method": "Hash"}]}],
-        "maskKey": {"file": str(key)},
-    }
+    options = [{"match": "main.*", "mask": [{"column": "v", "method": "Hash"}]}]
     with pair(tmp_path) as (owner, follower):
         for one in (owner, follower):
             one.document["spec"] |= {"options": options, "maskKey": {"file": str(key)}}
