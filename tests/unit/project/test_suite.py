@@ -86,3 +86,10 @@ def test_a_quick_run_has_most_of_the_unit_tests() -> None:
     known = costs.recorded()
     dear = [file for file in unit if file in known and known[file]["cpu"] > costs.QUICK]
     assert 0 < len(dear) < len(unit) / 5
+
+
+def test_no_test_is_parametrized_by_what_chance_gives() -> None:
+    """Each process of a run would collect other tests, and xdist refuses to run any."""
+    found = re.compile(r"parametrize\([^\n]*\bseeds\(")
+    files = (ROOT / "tests").rglob("test_*.py")
+    assert not [str(path) for path in files if path != Path(__file__) and found.search(path.read_text())]
