@@ -19,6 +19,8 @@ DURATIONS = TESTS / "durations.json"
 BUDGET = TESTS / "budget.json"
 TICKS = os.sysconf("SC_CLK_TCK")
 DEAREST = 20
+WAITING = 5
+"""Files of a report that waited longest: a wait of a minute costs no CPU, and would be seen nowhere else."""
 QUICK = 1.5
 """CPU seconds: a file that takes longer is left out of a quick run."""
 LANES = {
@@ -136,7 +138,9 @@ def report(costs: dict[str, Cost]) -> list[str]:
             wall = sum(cost["wall"] for cost in files) / 60
             lines.append(f"{lane:10} {used:6.1f} of {minutes:4.1f} CPU minutes, {wall:6.1f} min of one process{over}")
     dearest = sorted(costs.items(), key=lambda known: -known[1]["cpu"])[:DEAREST]
-    return lines + [f"{cost['cpu']:7.1f} CPU s {cost['wall']:7.1f} s  {file}" for file, cost in dearest]
+    waiting = sorted(costs.items(), key=lambda known: known[1]["cpu"] - known[1]["wall"])[:WAITING]
+    shown = [*dearest, *(file for file in waiting if file not in dearest)]
+    return lines + [f"{cost['cpu']:7.1f} CPU s {cost['wall']:7.1f} s  {file}" for file, cost in shown]
 
 
 def record(costs: dict[str, Cost]) -> None:

@@ -59,10 +59,11 @@ class DriverSilent(DriverRefused):
 
 
 class DriverClient:
-    def __init__(self, url: str, token_file: Path, timeout: float = TIMEOUT) -> None:
+    def __init__(self, url: str, token_file: Path, timeout: float | None = None) -> None:
+        """`timeout`: seconds; None: `TIMEOUT`."""
         self._url = url
         self._token_file = token_file
-        self._timeout = timeout
+        self._timeout = TIMEOUT if timeout is None else timeout
 
     @classmethod
     def of(cls, folder: RunFolder, storage: str | None = None) -> "DriverClient":
