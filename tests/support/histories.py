@@ -14,7 +14,7 @@ from tailrace.apply.history_chunks import HistoryChunkWriter
 from tailrace.batch.history import require_history, stored_slice
 from tailrace.batch.rule import UNCHANGED
 from tailrace.batch.slice import TableSlice, cut
-from tailrace.changelog.history import stored
+from tailrace.changelog.history import COMMIT_TIME, OP, SEQ, UNCHANGED as NOT_CARRIED, named, stored
 from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.targets.api import ChunkWriter
 
@@ -68,4 +68,5 @@ def of_change(
     row |= {names[c.id]: v for c, v in zip(version.columns, values, strict=False) if v is not UNCHANGED}
     logged = op not in "rt"
     at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=seq) if logged else None
-    return row | {"_op": op, "_seq": seq, "_commit_time": at, "_unchanged": json.dumps(lacking) if lacking else None}
+    added = {OP: op, SEQ: seq, COMMIT_TIME: at, NOT_CARRIED: json.dumps(lacking) if lacking else None}
+    return row | {named(log.schema, name): value for name, value in added.items()}

@@ -160,8 +160,9 @@ def shown(target: TargetState[KeyOf], names: Sequence[str]) -> Rows:
     return [dict(zip(names, row, strict=True)) for row in target.rows.values()]
 
 
-def marks_of(rows: Rows) -> Iterator[tuple[bool, Any]]:
-    return ((row["_is_deleted"], row["_deleted_at"]) for row in rows)
+def marks_of(rows: Rows, names: Sequence[str]) -> Iterator[tuple[bool, Any]]:
+    """`names`: of all columns."""
+    return ((row[names[-2]], row[names[-1]]) for row in rows)
 
 
 def texts(rows: Rows) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tailrace.changelog.history import DELETED, IS_CURRENT, VALID_FROM, added
+from tailrace.changelog.history import DELETED, IS_CURRENT, VALID_FROM, added, named
 from tailrace.changelog.keys import fitting
 from tailrace.changelog.records.terms import Key, TableSchema
 from tailrace.changelog.types import arrow_type
@@ -45,7 +45,8 @@ def _with_room(schema: TableSchema, rows: Iterable[pa.Table], now: int) -> Itera
     """The rows with the added columns, which are filled when the chunk is applied; but a row that was read is there,
     so it is not deleted, and valid from `now` on (microseconds since the Unix epoch)."""
     moment = pa.scalar(now, pa.timestamp("us", "UTC"))
-    known = {DELETED: pa.scalar(False), VALID_FROM: moment, IS_CURRENT: pa.scalar(True)}
+    filled = {DELETED: pa.scalar(False), VALID_FROM: moment, IS_CURRENT: pa.scalar(True)}
+    known = {named(schema, name): value for name, value in filled.items()}
     columns = added(schema)
     names = [column.name for column in columns]
     for part in rows:

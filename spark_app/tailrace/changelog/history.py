@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from tailrace.changelog.records.terms import Column, TableSchema
 
+# Names under the usual prefix: those of a table are told by `named`.
 OP, SEQ, COMMIT_TIME, UNCHANGED = "_op", "_seq", "_commit_time", "_unchanged"
 ADDED = (
     Column(name=OP, id=-1, source_type="text", type="string"),
@@ -38,7 +39,13 @@ def added(schema: TableSchema) -> tuple[Column, ...]:
     """The columns that the copy has beside the source's."""
     if schema.history is None:
         return ()
-    return {"SoftDelete": MARKS, "Versions": VALIDITY}.get(schema.history, ADDED)
+    columns = {"SoftDelete": MARKS, "Versions": VALIDITY}.get(schema.history, ADDED)
+    return tuple(column.model_copy(update={"name": named(schema, column.name)}) for column in columns)
+
+
+def named(schema: TableSchema, name: str) -> str:
+    """The name of an added column in the copy. `name`: one of the constants above."""
+    return f"{schema.history_prefix}{name[1:]}"
 
 
 def stored(schema: TableSchema) -> TableSchema:
@@ -51,12 +58,15 @@ def _stored(schema: TableSchema) -> TableSchema:
     if schema.history != "Changes":
         return schema.model_copy(update={"columns": (*schema.columns, *added(schema))})
     columns = [column.model_copy(update={"key": None, "nullable": True}) for column in schema.columns]
-    return schema.model_copy(update={"columns": (*columns, *ADDED), "keyless": True})
+    return schema.model_copy(update={"columns": (*columns, *added(schema)), "keyless": True})
+
+
+TAKEN_FIX = "Rename the column, leave it out (options[].columns), or set another options[].historyPrefix."
 
 
 def taken_name(schema: TableSchema) -> str | None:
     """A column of the source that would clash with an added one: readers of a lake do not tell `_OP` from `_op`."""
-    names = {column.name for column in added(schema)}
+    names = {column.name.lower() for column in added(schema)}
     return next((column.name for column in schema.columns if column.name.lower() in names), None)
 
 
@@ -68,7 +78,7 @@ _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "integer", "bigint")
 
 def is_kept(before: TableSchema, after: TableSchema) -> bool:
     """True if the copy has a history that is still wanted: only a resync may end it."""
-    return before.history is not None and before.history == after.history
+    return before.history is not None and before.choice[1:] == after.choice[1:]
 
 
 def retyped(before: Column, after: Column) -> bool:

@@ -280,6 +280,7 @@ class Mask(Model):
 
 
 _FILTERED_HISTORY = "history: Changes has every change, and where would leave some out: remove one of them"
+_PREFIX_OF_NOTHING = "historyPrefix names the columns that a history adds: set history, or remove it"
 
 
 class TableOptions(Model):
@@ -287,6 +288,10 @@ class TableOptions(Model):
 
     model_config = rules(
         ("!has(self.where) || !has(self.history) || self.history != 'Changes'", _FILTERED_HISTORY),
+        (
+            "!has(self.historyPrefix) || self.historyPrefix == '_' || (has(self.history) && self.history != 'Current')",
+            _PREFIX_OF_NOTHING,
+        ),
     )
 
     match: TablePattern
@@ -332,6 +337,9 @@ class TableOptions(Model):
     delete, `t` truncate), `_seq`, `_commit_time` and `_unchanged`; takes no `where`. All but the first need a key.
     Once a table is captured, a change of this has it start over (`onSchemaChange`), which ends the history and begins
     another."""
+    history_prefix: Annotated[str, StringConstraints(pattern="^[A-Za-z_][A-Za-z0-9_]*$", max_length=32)] = "_"
+    """The beginning of the names of the columns that `history` adds, instead of `_`: with `sys_`, `_is_deleted` is
+    `sys_is_deleted`. Only with a history; a change of it is one of `history`."""
     on_schema_change: OnSchemaChange | None = None
     """Overrides `spec.onSchemaChange` for these tables."""
     on_table_drop: OnTableDrop | None = None
@@ -362,9 +370,11 @@ class TableOptions(Model):
         return self
 
     @model_validator(mode="after")
-    def _unfiltered(self) -> "TableOptions":
+    def _with_history(self) -> "TableOptions":
         if self.history == "Changes" and self.where is not None:
             raise ValueError(_FILTERED_HISTORY)
+        if self.history == "Current" and self.history_prefix != "_":
+            raise ValueError(_PREFIX_OF_NOTHING)
         return self
 
     @model_validator(mode="after")

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.changelog.history import ADDED, COMMIT_TIME, OP, SEQ, UNCHANGED, logged
+from tailrace.changelog.history import COMMIT_TIME, OP, SEQ, UNCHANGED, added, logged, named
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.segments import COMMIT_TS
 from tailrace.changelog.types import arrow_type
@@ -40,12 +40,12 @@ def change_rows(work: FoldInput) -> Iterator[pa.Table]:
     emptied = [seq for seq in part.truncates if seq > first]
     if emptied:
         times = pa.array([part.truncated_at.get(seq) for seq in emptied], pa.timestamp("us", "UTC"))
-        added = {
+        values = {
             OP: pa.array([TRUNCATED] * len(emptied)),
             SEQ: pa.array(emptied, pa.int64()),
             COMMIT_TIME: times.cast(arrow_type("timestamptz")),
         }
-        yield _filled(work, len(emptied), added)
+        yield _filled(work, len(emptied), _under_names(work, values))
 
 
 def read_rows(work: FoldInput, chunk: ChunkRegistered, rows: pa.Table) -> pa.Table:
@@ -60,11 +60,16 @@ def read_at(chunk: ChunkRegistered) -> int:
     return chunk.replay_point - 1
 
 
-def with_added(work: FoldInput, rows: pa.Table, added: dict[str, pa.Array]) -> pa.Table:
+def with_added(work: FoldInput, rows: pa.Table, values: dict[str, pa.Array]) -> pa.Table:
     """The rows with these values in the added columns, and NULL in the others of them."""
-    names = {column.name for column in ADDED}
+    names = {column.name for column in added(work.slice.schema)}
     known = {name: rows.column(name) for name in rows.column_names if name not in names}
-    return _filled(work, rows.num_rows, {**known, **added})
+    return _filled(work, rows.num_rows, {**known, **_under_names(work, values)})
+
+
+def _under_names(work: FoldInput, values: dict[str, pa.Array]) -> dict[str, pa.Array]:
+    """The values of added columns under the names that they have in the copy."""
+    return {named(work.slice.schema, name): column for name, column in values.items()}
 
 
 def _filled(work: FoldInput, count: int, known: dict[str, pa.Array]) -> pa.Table:
@@ -80,13 +85,13 @@ def _rows(work: FoldInput, own: FoldInput, block: SegmentRows) -> pa.Table:
     letters: npt.NDArray[np.object_] = np.empty(len(found.op), object)
     for code, letter in LETTERS.items():
         letters[found.op == code] = letter
-    added = {
+    values = {
         OP: pa.array(letters, pa.string()),
         SEQ: pa.array(found.seq, pa.int64()),
         COMMIT_TIME: block.table[COMMIT_TS].cast(arrow_type("timestamptz")),
         UNCHANGED: _unchanged(own, block),
     }
-    return with_added(work, found.rows, added)
+    return with_added(work, found.rows, values)
 
 
 def _unchanged(own: FoldInput, block: SegmentRows) -> pa.Array:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.batch.rule import ApplyRule, Change, Row, TargetState
-from tailrace.changelog.history import VALID_FROM
+from tailrace.changelog.history import VALID_FROM, named
 from tailrace.fold.decide import Folded, OutputRows
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Ints, Mask
@@ -64,7 +64,9 @@ def ended_versions(work: FoldInput, numbered: NumberedKeys, folded: Folded, pres
 
 def _times(work: FoldInput, numbered: NumberedKeys) -> Ints:
     """The time of each change."""
-    column = numbered.changes.rows.column(work.names.index(VALID_FROM)).cast(pa.timestamp("us", "UTC"))
+    column = numbered.changes.rows.column(work.names.index(named(work.slice.schema, VALID_FROM))).cast(
+        pa.timestamp("us", "UTC")
+    )
     return np.asarray(column.cast(pa.int64())).astype(np.int64)
 
 

@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping, Set
 from contextlib import suppress
 from uuid import UUID
 
-from tailrace.changelog.history import taken_name
-from tailrace.changelog.records.terms import History, TableSchema
+from tailrace.changelog.history import TAKEN_FIX, taken_name
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ReadRefused
 from tailrace.selection import as_types
@@ -20,8 +20,9 @@ WHERE_CHANGED = "options[].where of {table} is {now}, and its copy has been made
 HISTORY_CHANGED = "options[].history of {table} is {now}, and its copy has been made with {before}"
 
 
-def shown_history(history: History | None) -> str:
-    return history or "Current"
+def shown_history(schema: TableSchema) -> str:
+    prefix = "" if schema.history_prefix == "_" else f" (historyPrefix: {schema.history_prefix})"
+    return f"{schema.history or 'Current'}{prefix}"
 
 
 def shown(where: str | None) -> str:
@@ -29,10 +30,8 @@ def shown(where: str | None) -> str:
 
 
 def changed(before: TableSchema, now: TableSchema) -> str:
-    if before.history != now.history:
-        return HISTORY_CHANGED.format(
-            table=before.name, now=shown_history(now.history), before=shown_history(before.history)
-        )
+    if before.choice[1:] != now.choice[1:]:
+        return HISTORY_CHANGED.format(table=before.name, now=shown_history(now), before=shown_history(before))
     return WHERE_CHANGED.format(table=before.name, now=shown(now.where), before=shown(before.where))
 
 
@@ -51,7 +50,7 @@ def filtered(
         return schema, None
     refused = None
     if options.history != "Current":
-        schema = schema.model_copy(update={"history": options.history})
+        schema = schema.model_copy(update={"history": options.history, "history_prefix": options.history_prefix})
         refused = _without_history(schema)
     if refused is not None or options.where is None:
         return schema, refused
@@ -75,8 +74,7 @@ def _without_history(schema: TableSchema) -> ReadRefused | None:
         return ReadRefused(name, f"{what}: the table has no key", fix)
     taken = taken_name(schema)
     if taken is not None:
-        fix = "Rename the column, leave it out (options[].columns), or set options[].history: Current."
-        return ReadRefused(name, f"{what}: it has a column {taken}", fix)
+        return ReadRefused(name, f"{what}: it has a column {taken}", TAKEN_FIX)
     return None
 
 

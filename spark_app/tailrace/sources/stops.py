@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable
 
-from tailrace.changelog.history import is_kept, taken_name
+from tailrace.changelog.history import TAKEN_FIX, is_kept, taken_name
 from tailrace.changelog.records.tables import TableStopped
 from tailrace.changelog.records.terms import Seq, TableSchema
 from tailrace.changelog.segments import LOG_COLUMNS
@@ -51,7 +51,7 @@ def _reserved_by_history(schema: TableSchema) -> TableStop | None:
     return ReadRefused(
         schema.name,
         f"column {taken!r} of {schema.name} has the name of one that options[].history: {schema.history} adds",
-        "Rename the column, leave it out (options[].columns), or set options[].history: Current.",
+        TAKEN_FIX,
     )
 
 

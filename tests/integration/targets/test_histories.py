@@ -20,7 +20,8 @@ EACH = pytest.mark.parametrize("subject", ["delta", "iceberg", "postgresql", "my
 
 def begun(subject: Subject, folder: Path, seed: int) -> tuple[HistoryLog, HistoryTable]:
     random, composite = Random(seed), bool(seed % 2)
-    schema = first_schema(composite).model_copy(update={"history": "Changes"})
+    prefix = "Sys_" if composite else "_"
+    schema = first_schema(composite).model_copy(update={"history": "Changes", "history_prefix": prefix})
     keys: list[KeyOf] = [("r" * (n % 3), n) if composite else (n,) for n in range(random.randint(3, 9))]
     table = HistoryTable(subject, stored(schema))
     return HistoryLog(random, folder, schema, keys, table), table

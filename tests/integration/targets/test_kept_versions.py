@@ -41,7 +41,7 @@ def check(subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, see
     for module in (lake_table, sql_unit):
         monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: now / 1_000_000))
     monkeypatch.setattr(lake_table, "CompactionLimits", lambda: CompactionLimits(min_files=2, tiny_bytes=0))
-    schema = first_schema(composite=True).model_copy(update={"history": "Versions"})
+    schema = first_schema(composite=True).model_copy(update={"history": "Versions", "history_prefix": "sys_"})
     keys: list[KeyOf] = [("r" * (n % 3), n) for n in range(9)]
     table = VersionTable(subject, stored(schema))
     log, times = VersionLog(Random(seed + 1), tmp_path, schema, keys, table), dict[int, int]()

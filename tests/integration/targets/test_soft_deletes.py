@@ -25,7 +25,7 @@ def test_deleted_rows_stay_with_their_last_values_and_the_time(subject: Subject,
     """Several changes of a key in one record, moves, TRUNCATEs, values that the log does not carry, late chunks, lists
     of keys, ends of snapshots, added and renamed columns; batches of one record or more, drivers that begin anew."""
     rnd = Random(2)
-    schema = first_schema(composite=True).model_copy(update={"history": "SoftDelete"})
+    schema = first_schema(composite=True).model_copy(update={"history": "SoftDelete", "history_prefix": "sys_"})
     keys: list[KeyOf] = [("r" * (n % 3), n) for n in range(9)]
     table = SoftTable(subject, stored(schema))
     log = SoftLog(Random(3), tmp_path, schema, keys, table)
@@ -78,4 +78,4 @@ def equal(subject: Subject, log: SoftLog, table: SoftTable) -> None:
     wanted = shown(table.wanted, names)
     assert texts(found) == texts(wanted)
     assert table.applied.holes == {tuple(map(str, key)) for key in table.wanted.holes}
-    assert all(at is None or deleted for deleted, at in marks_of(found))
+    assert all(at is None or deleted for deleted, at in marks_of(found, names))

@@ -4,11 +4,13 @@ import json
 
 import pytest
 
+from tailrace.changelog.history import added, is_kept, stored
 from tailrace.changelog.records.tables import TableAdded
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import ReadRefused
 from tailrace.selection.filters import changed, filter_columns, filtered
+from tailrace.sources.postgresql.log.differences import first_stop
 from tailrace.sources.stops import reserved
 
 ID = Column(name="id", id=1, source_type="int", type="int32", key=0)
@@ -109,6 +111,44 @@ def test_tables_of_which_no_history_can_be_kept_are_refused_by_name() -> None:
         added = reserved(clashing.model_copy(update={"history": "Changes"}))
         assert added is not None and f"column {name!r} of s.t" in str(added), "also one that comes later"
         assert reserved(clashing) is None
+
+
+@pytest.mark.parametrize("history", ["SoftDelete", "Versions", "Changes"])
+def test_the_names_of_added_columns_begin_with_the_prefix(history: str) -> None:
+    usual, _ = filtered(SCHEMA, options(None, history=history), texts=())
+    schema, refused = filtered(SCHEMA, options(None, history=history, historyPrefix="Sys_"), texts=())
+    names = [column.name for column in added(schema)]
+    assert refused is None and names == [f"Sys_{column.name[1:]}" for column in added(usual)]
+    assert [column.id for column in added(schema)] == [column.id for column in added(usual)]
+    assert stored(schema).columns[-len(names) :] == added(schema)
+    text = TableAdded(table=schema, edge="1").model_dump_json()
+    assert TableAdded.model_validate_json(text).table == schema
+    assert "history_prefix" not in TableAdded(table=usual, edge="1").model_dump_json()
+    taken = Column(name=names[0].upper(), id=7, source_type="date", type="date")
+    clashing = schema.model_copy(update={"columns": (ID, taken)})
+    _, refused = filtered(clashing, options(None, history=history, historyPrefix="sys_"), texts=())
+    assert refused is not None and f"it has a column {taken.name}" in str(refused)
+    added_later = reserved(clashing)
+    assert added_later is not None and f"column {taken.name!r} of s.t" in str(added_later)
+    assert filtered(clashing, options(None, history=history), texts=())[1] is None
+
+
+def test_another_prefix_is_another_history() -> None:
+    usual, _ = filtered(SCHEMA, options(None, history="Changes"), texts=())
+    schema, _ = filtered(SCHEMA, options(None, history="Changes", historyPrefix="sys_"), texts=())
+    assert schema.form != usual.form and not is_kept(usual, schema) and is_kept(schema, schema)
+    what = "options[].history of s.t is Changes (historyPrefix: sys_), and its copy has been made with Changes"
+    assert changed(usual, schema) == what
+    stop = first_stop(usual, schema)
+    assert stop is not None and stop.message == what
+
+
+def test_a_prefix_is_of_a_history_and_of_letters_digits_and_underscores() -> None:
+    for prefix in ("", "1a", "a-b", "a.b", 'a"', "ä_", "x" * 33, "a b", "a\n"):
+        with pytest.raises(ValueError, match="historyPrefix"):
+            options(None, history="Changes", historyPrefix=prefix)
+    with pytest.raises(ValueError, match="historyPrefix names the columns that a history adds"):
+        options(None, historyPrefix="sys_")
 
 
 def test_deleted_rows_stay_of_a_table_with_a_key_and_with_a_filter_too() -> None:

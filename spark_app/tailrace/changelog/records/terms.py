@@ -64,9 +64,13 @@ def is_none(value: object) -> bool:
     return value is None
 
 
+def is_underscore(text: str) -> bool:
+    return text == "_"
+
+
 History = Literal["Changes", "SoftDelete", "Versions"]
-Choice = tuple[str | None, History | None]
-"""The row filter and the history of a table."""
+Choice = tuple[str | None, History | None, str]
+"""The row filter and the history of a table, and how the names of the history's columns begin."""
 Form = tuple[frozenset[tuple[int, str, str, str | None]], Choice]
 
 
@@ -91,6 +95,8 @@ class TableSchema(Closed):
     """`Changes`: the copy has a row for each change; `SoftDelete`: its deleted rows stay, marked; `Versions`: all
     versions of its rows stay (`changelog.history`).
     None: it has the rows as they are; absent in the record then, as in all older ones."""
+    history_prefix: str = Field(default="_", exclude_if=is_underscore)
+    """The beginning of the names of the columns that the history adds. Absent in the record where it is `_`."""
 
     @property
     def name(self) -> str:
@@ -110,7 +116,7 @@ class TableSchema(Closed):
     @property
     def choice(self) -> Choice:
         """The manifest's choice for all its rows: a copy with another one starts over."""
-        return self.where, self.history
+        return self.where, self.history, self.history_prefix
 
 
 SeqRanges = tuple[tuple[Seq, Seq], ...]

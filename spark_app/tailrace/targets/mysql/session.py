@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 import pymysql
 
-from tailrace.changelog.history import VALID_TO
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.databases.counters import Counter
 from tailrace.databases.extras import Extra
@@ -310,7 +309,7 @@ class MysqlTargetSession:
         number = secrets.randbits(62) | 1
         note(number)
         comment = literal(f"Tailrace copy {number}")
-        defined = ", ".join([definitions, *types.open_index(opened, self.quote(VALID_TO))])
+        defined = ", ".join([definitions, *types.open_index(opened)])
         self.run(f"CREATE TABLE {table(self, place)} ({defined}) {self._options} COMMENT={comment}")
 
     def misfits(self, place: Place, columns: Sequence[WantedColumn]) -> Iterator[tuple[str, str]]:
@@ -327,7 +326,7 @@ class MysqlTargetSession:
     ) -> None:
         number = secrets.randbits(62) | 1
         clauses = [*fit.marking(self, place, marks), *([] if keyed else [f"ADD COLUMN {self.row_key}"])]
-        clauses += [f"ADD {index}" for index in types.open_index(opened, self.quote(VALID_TO))]
+        clauses += [f"ADD {index}" for index in types.open_index(opened)]
         note(number)
         comment = literal(f"Tailrace copy {number}")
         # Its columns keep their character sets: those that do not name them have the table's.

@@ -56,12 +56,13 @@ def word(kind: str) -> str:
     return re.split(r"[ (]", kind, maxsplit=1)[0]
 
 
-def open_index(key: Sequence[tuple[str, str]], end: str) -> list[str]:
-    """The index by which the open rows are found where all versions stay, as parts of a table's definition. `key`: the
-    columns and their types, quoted; `end`: the column that is NULL in open rows. A key may take all of the space that
-    an index has: of long texts it has the beginning."""
-    if not key:
+def open_index(opened: Sequence[tuple[str, str]]) -> list[str]:
+    """The index by which the open rows are found where all versions stay, as parts of a table's definition. `opened`:
+    the columns of the key and the one that is NULL in open rows, with their types, quoted. A key may take all of the
+    space that an index has: of long texts it has the beginning."""
+    if not opened:
         return []
+    *key, (end, _) = opened
     most = INDEX_BYTES // len(key) // CHARACTER_BYTES
     names = (f"{name}({most})" if _length(kind) > most else name for name, kind in key)
     return [f"KEY _tailrace_open ({', '.join([*names, end])})"]

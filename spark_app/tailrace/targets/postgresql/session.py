@@ -9,7 +9,6 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 
-from tailrace.changelog.history import VALID_TO
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.databases.counters import Counter
 from tailrace.databases.extras import Extra
@@ -320,8 +319,8 @@ class PgTargetSession:
 
     def _index(self, place: Place, opened: Definitions) -> None:
         if opened:
-            names = ", ".join(name for name, _ in opened)
-            self.run(f"CREATE UNIQUE INDEX ON {table(self, place)} ({names}) WHERE {self.quote(VALID_TO)} IS NULL")
+            *key, end = (name for name, _ in opened)
+            self.run(f"CREATE UNIQUE INDEX ON {table(self, place)} ({', '.join(key)}) WHERE {end} IS NULL")
 
     def _take(self, place: Place, note: Callable[[int], None], *, keyed: bool) -> None:
         if not keyed:  # somebody may have a publication for all tables: no row could be deleted

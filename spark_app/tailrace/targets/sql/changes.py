@@ -3,7 +3,7 @@
 
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.bundles import ObjectAccess
-from tailrace.changelog.history import ADDED, OP, SEQ
+from tailrace.changelog.history import OP, SEQ, added, named
 from tailrace.fold.logged_changes import READ, change_rows, read_at
 from tailrace.targets.sql.batch import fold_input
 from tailrace.targets.sql.session import TargetSession, list_of
@@ -17,9 +17,8 @@ def apply_changes(session: TargetSession, log: ObjectAccess, part: TableSlice, t
     chunks, names = StagedChunks(session, work, ServerRows()), list_of(session, work.names)
     chunks.check(part.chunks)
     for chunk in (chunk for chunk in part.chunks if chunk.path is not None):
-        added = {column.id: "NULL" for column in ADDED}
-        added |= {column.id: f"'{READ}'" for column in ADDED if column.name == OP}
-        added |= {column.id: str(read_at(chunk)) for column in ADDED if column.name == SEQ}
+        known = {named(part.schema, OP): f"'{READ}'", named(part.schema, SEQ): str(read_at(chunk))}
+        values = {column.id: known.get(column.name, "NULL") for column in added(part.schema)}
         place = f"{SCHEMA}.{session.quote(str(chunk.path))}"
-        session.run(f"INSERT INTO {table} ({names}) SELECT {chunks.selected(chunk, added)} FROM {place} c")
+        session.run(f"INSERT INTO {table} ({names}) SELECT {chunks.selected(chunk, values)} FROM {place} c")
     session.load(table, definitions(session, part.schema), change_rows(work))

@@ -3,7 +3,7 @@ so that a renamed one keeps its values and another one under an old name does no
 
 from collections.abc import Callable
 
-from tailrace.changelog.history import is_versioned
+from tailrace.changelog.history import VALID_TO, is_versioned, named
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.targets.sql.session import (
     Alteration,
@@ -34,10 +34,11 @@ def is_unique(schema: TableSchema) -> bool:
 
 
 def _opened(session: TargetSession, schema: TableSchema) -> Definitions:
-    """The key by which the open rows are looked for among all versions."""
+    """The key by which the open rows are looked for among all versions, and the column that is NULL in them."""
     if not is_versioned(schema):
         return ()
-    return [(session.quote(column.name), session.type_of(schema, column)) for column in schema.key_columns]
+    end = next(column for column in schema.columns if column.name == named(schema, VALID_TO))
+    return [(session.quote(c.name), session.type_of(schema, c)) for c in (*schema.key_columns, end)]
 
 
 def wanted(session: TargetSession, schema: TableSchema) -> list[WantedColumn]:

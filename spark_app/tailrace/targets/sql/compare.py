@@ -14,7 +14,7 @@ from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog import keys
 from tailrace.changelog.bundles import ObjectAccess
-from tailrace.changelog.history import DELETED, VALID_TO, is_marked, is_versioned
+from tailrace.changelog.history import DELETED, VALID_TO, is_marked, is_versioned, named
 from tailrace.changelog.records.snapshots import MOST_EXAMPLES, ComparisonResult, RowDifference
 from tailrace.changelog.records.terms import Key, RecordNumber, TableSchema
 from tailrace.changelog.types import arrow_type
@@ -97,8 +97,10 @@ class SqlLook:
 def _present(session: TargetSession, schema: TableSchema, there: str) -> str:
     """The rows of the present, as statements call them: without marked ones and versions that have ended."""
     if is_marked(schema):
-        return f"(SELECT * FROM {there} r WHERE r.{session.quote(DELETED)} IS NOT TRUE)"
-    return f"(SELECT * FROM {there} r WHERE r.{session.quote(VALID_TO)} IS NULL)" if is_versioned(schema) else there
+        return f"(SELECT * FROM {there} r WHERE r.{session.quote(named(schema, DELETED))} IS NOT TRUE)"
+    if is_versioned(schema):
+        return f"(SELECT * FROM {there} r WHERE r.{session.quote(named(schema, VALID_TO))} IS NULL)"
+    return there
 
 
 def column_of(values: Sequence[object], kind: pa.DataType) -> pa.Array:

@@ -10,8 +10,8 @@ import numpy as np
 from tailrace.batch.slice import TableSlice
 from tailrace.batch.soft_delete import Stage, stages
 from tailrace.changelog.bundles import ObjectAccess
-from tailrace.changelog.history import DELETED, DELETED_AT
-from tailrace.changelog.records.terms import Key
+from tailrace.changelog.history import DELETED, DELETED_AT, named
+from tailrace.changelog.records.terms import Key, TableSchema
 from tailrace.fold.key_columns import of_texts
 from tailrace.fold.missing import missing_keys
 from tailrace.targets.sql.batch import apply_keyed, fold_input, keys_of
@@ -37,17 +37,17 @@ def _stage(session: TargetSession, log: ObjectAccess, stage: Stage, table: str) 
     work = fold_input(stage.slice, log)
     holes = apply_keyed(session, log, stage.slice, table)
     if stage.truncated:
-        _mark(session, table, at=stage.truncated_at)
+        _mark(session, stage.slice.schema, table, at=stage.truncated_at)
         return frozenset()
     staging = Staging(session, work)
     chunks = StagedChunks(session, work, ServerRows())
     gone = missing_keys(work, stage.asked, chunks)
     if gone:
-        _mark(session, table, where=_is_among(staging, _staged(staging, gone)))
+        _mark(session, stage.slice.schema, table, where=_is_among(staging, _staged(staging, gone)))
     holes -= gone
     for finish in stage.finished:
         kept = keys_of(finish, staging, chunks)
-        _mark(session, table, where=f"NOT {_is_among(staging, kept)}")
+        _mark(session, stage.slice.schema, table, where=f"NOT {_is_among(staging, kept)}")
         holes = _left(staging, kept, holes)
     staging.drop()
     return holes
@@ -71,10 +71,10 @@ def _left(staging: Staging, kept: str, holes: frozenset[Key]) -> frozenset[Key]:
     return frozenset(listed[int(number)] for (number,) in staging.session.rows(statement))
 
 
-def _mark(session: TargetSession, table: str, where: str = "TRUE", at: int | None = None) -> None:
+def _mark(session: TargetSession, schema: TableSchema, table: str, where: str = "TRUE", at: int | None = None) -> None:
     """Mark those of the rows that are not marked: NULL, which another program may have written, is no mark. `at`:
     microseconds since the Unix epoch."""
-    deleted, deleted_at = session.quote(DELETED), session.quote(DELETED_AT)
+    deleted, deleted_at = (session.quote(named(schema, name)) for name in (DELETED, DELETED_AT))
     time = "NULL" if at is None else f"'{(EPOCH + timedelta(microseconds=at)).replace(tzinfo=None).isoformat(sep=' ')}'"
     unmarked = f"t.{deleted} IS NOT TRUE"
     session.run(f"UPDATE {table} t SET {deleted} = TRUE, {deleted_at} = {time} WHERE {unmarked} AND {where}")

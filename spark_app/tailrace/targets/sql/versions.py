@@ -14,7 +14,7 @@ from typing_extensions import override
 from tailrace.batch.slice import TableSlice
 from tailrace.batch.versions import VersionStage, version_stages
 from tailrace.changelog.bundles import ObjectAccess
-from tailrace.changelog.history import IS_CURRENT, VALID_FROM, VALID_TO, logged
+from tailrace.changelog.history import IS_CURRENT, VALID_FROM, VALID_TO, logged, named
 from tailrace.changelog.records.terms import Key
 from tailrace.fold.chunk_keys import KEY_ONLY
 from tailrace.fold.decide import OutputRows
@@ -63,8 +63,9 @@ class VersionBatch(KeyedBatch):
     def __init__(self, session: TargetSession, work: FoldInput, table: str, staging: Staging, now: int) -> None:
         super().__init__(session, work, table, staging)
         self.now = now
-        quote = session.quote
-        self.begin, self.end, self.current = quote(VALID_FROM), quote(VALID_TO), quote(IS_CURRENT)
+        self.names = [named(work.slice.schema, name) for name in (VALID_FROM, VALID_TO, IS_CURRENT)]
+        """The names of the three added columns."""
+        self.begin, self.end, self.current = map(session.quote, self.names)
         self.open = f"t.{self.end} IS NULL"
 
     @property
@@ -85,8 +86,9 @@ class VersionBatch(KeyedBatch):
         numbered, folded = decided.numbered, decided.folded
         present = LiveRows(self, numbered, ServerRows()).present()
         ended = ended_versions(self.work, numbered, folded, present)
-        places = ended.rows.values[self.work.names.index(VALID_FROM)]  # each began with a change, which has its time
-        begins = folded.pool[0].column(VALID_FROM).take(pa.array(places))
+        begin, end, current = self.names
+        places = ended.rows.values[self.work.names.index(begin)]  # each began with a change, which has its time
+        begins = folded.pool[0].column(begin).take(pa.array(places))
         kept, ends = real_ends(np.asarray(flat(begins).cast(TIME).cast(pa.int64())).astype(np.int64), ended.ends)
         closed, opened = ended.rows.filter(kept), folded.rows
         rows = OutputRows(
@@ -94,8 +96,8 @@ class VersionBatch(KeyedBatch):
             [np.concatenate(pair) for pair in zip(opened.values, closed.values, strict=True)],
         )
         given = {
-            VALID_TO: pa.concat_arrays([pa.nulls(len(opened.key), TIME), pa.array(ends, TIME)]),
-            IS_CURRENT: pa.array(np.arange(len(rows.key)) < len(opened.key)),
+            end: pa.concat_arrays([pa.nulls(len(opened.key), TIME), pa.array(ends, TIME)]),
+            current: pa.array(np.arange(len(rows.key)) < len(opened.key)),
         }
         written = self.rows(decided, rows, given)
         self._end_keys(decided, ended.first)
@@ -117,7 +119,7 @@ class VersionBatch(KeyedBatch):
         if not len(keys):
             return
         schema = self.work.slice.schema
-        time = self.session.type_of(schema, next(c for c in schema.columns if c.name == VALID_TO))
+        time = self.session.type_of(schema, next(c for c in schema.columns if c.name == self.names[1]))
         columns = [pa.array(keys), *decided.numbered.keys(keys), pa.array(times, TIME)]
         rows = pa.table(columns, names=[NUMBER, *self.work.key, END])
         self._end_by(self.staging.rows("ends", [NUMBERED, *self.staging.key_columns(), (END, time)], rows), END)

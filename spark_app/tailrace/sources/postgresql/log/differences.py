@@ -151,7 +151,7 @@ def schema_parts(schema: TableSchema) -> Parts:
         "type": {str(number(c)): c.source_type for c in schema.columns},
         "copied as": {str(number(c)): described(c.type, c.mask) for c in schema.columns},
         "row filter": {"": shown(schema.where)},
-        "history": {"": shown_history(schema.history)},
+        "history": {"": shown_history(schema)},
         "key": {str(number(c)): str(c.key) for c in schema.columns if c.key is not None},
     }
 

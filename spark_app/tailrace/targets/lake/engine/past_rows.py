@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from tailrace.changelog.history import DELETED, VALID_TO, is_marked, is_versioned
+from tailrace.changelog.history import DELETED, VALID_TO, is_marked, is_versioned, named
 from tailrace.changelog.parquet_batches import BATCH_ROWS
 from tailrace.targets.lake.files.access import FileAccess, footer_of, parquet
 from tailrace.targets.lake.files.layout import Layout
@@ -66,7 +66,7 @@ def past_rows(access: FileAccess, file: DataFile, layout: Layout) -> BitMap64:
 
 def ended_rows(access: FileAccess, file: DataFile, layout: Layout) -> BitMap64:
     """The positions of rows that have an end. Most files have only such rows or none, and say so in their footers."""
-    name = layout.fields[VALID_TO].name
+    name = layout.fields[named(layout.schema, VALID_TO)].name
 
     def by_footer(columns: Sequence[pq.ColumnChunkMetaData | None], rows: Sequence[int]) -> bool | None:
         stats = [None if column is None else column.statistics for column in columns]
@@ -78,7 +78,7 @@ def ended_rows(access: FileAccess, file: DataFile, layout: Layout) -> BitMap64:
 
 def _deleted_rows(access: FileAccess, file: DataFile, layout: Layout) -> BitMap64:
     """The positions of rows that are marked: NULL, which another program may have written, is no mark."""
-    name = layout.fields[DELETED].name
+    name = layout.fields[named(layout.schema, DELETED)].name
 
     def by_footer(columns: Sequence[pq.ColumnChunkMetaData | None], rows: Sequence[int]) -> bool | None:
         stats = [None if column is None else column.statistics for column in columns]

@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 from tailrace.batch.slice import TableSlice
 from tailrace.batch.soft_delete import Stage, stages
 from tailrace.changelog import keys
-from tailrace.changelog.history import DELETED, DELETED_AT
+from tailrace.changelog.history import DELETED, DELETED_AT, named
 from tailrace.changelog.records.terms import Key
 from tailrace.fold.key_columns import Ints, joined, of_texts, taken
 from tailrace.fold.missing import missing_keys
@@ -135,16 +135,17 @@ def _mark(joint: _Joint, work: PartInput, places: Places, at: int | None) -> Non
 
 def _marked(joint: _Joint, work: PartInput, places: Places, at: int | None) -> Iterator[pa.Table]:
     names: Sequence[str] = work.fold.names
+    deleted, deleted_at = (named(work.slice.schema, name) for name in (DELETED, DELETED_AT))
     for path, positions in places:
         kept: list[Ints] = []
         for before, rows in read_rows(work.lake, path, positions, work.layout, names) if len(positions) else ():
             # NULL, which another program may have written, is no mark.
-            there = pc.invert(pc.fill_null(rows.column(DELETED).combine_chunks(), False))
+            there = pc.invert(pc.fill_null(rows.column(deleted).combine_chunks(), False))
             kept.append(positions[before + np.flatnonzero(np.asarray(there))])
             found = rows.filter(there)
             time = pa.array([at] * found.num_rows, pa.timestamp("us", "UTC"))
-            found = found.set_column(names.index(DELETED), DELETED, pa.array([True] * found.num_rows))
-            found = found.set_column(names.index(DELETED_AT), DELETED_AT, time)
+            found = found.set_column(names.index(deleted), deleted, pa.array([True] * found.num_rows))
+            found = found.set_column(names.index(deleted_at), deleted_at, time)
             if found.num_rows:
                 yield found
         if kept:

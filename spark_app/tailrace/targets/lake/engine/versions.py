@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from tailrace.batch.versions import VersionStage, version_stages
-from tailrace.changelog.history import IS_CURRENT, VALID_FROM, VALID_TO, VALIDITY
+from tailrace.changelog.history import IS_CURRENT, VALID_FROM, VALID_TO, added, named
 from tailrace.changelog.parquet_batches import BATCH_BYTES, BATCH_ROWS
-from tailrace.changelog.records.terms import Key
+from tailrace.changelog.records.terms import Key, TableSchema
 from tailrace.fold.chunk_keys import gathered
 from tailrace.fold.decide import OutputRows, decide
 from tailrace.fold.key_columns import Ints, flat, typed
@@ -94,7 +94,7 @@ def _stage(joint: _Joint, work: PartInput, stage: VersionStage, spread: Spread |
     if not stage.truncated:
         return holes
     at = now if stage.truncated_at is None else stage.truncated_at
-    joint.end(own, (_ended(rows, np.full(rows.num_rows, at)) for rows in _open_rows(joint, own)))
+    joint.end(own, (_ended(own.slice.schema, rows, np.full(rows.num_rows, at)) for rows in _open_rows(joint, own)))
     joint.files = {path: replace(file, dead=BitMap64(range(file.rows))) for path, file in joint.files.items()}
     return frozenset()
 
@@ -143,13 +143,13 @@ def _ended_rows(
         values = (
             pool_column.take(pa.array(rows[at])) for pool_column, rows in zip(columns, ended.rows.values, strict=True)
         )
-        yield _ended(pa.table(list(values), names=work.fold.names), ended.ends[at])
+        yield _ended(work.slice.schema, pa.table(list(values), names=work.fold.names), ended.ends[at])
     lacking = np.flatnonzero(over)
     lacking = lacking[np.argsort(ended.rows.key[lacking], kind="stable")]
     for path, hits in located.files.items():
         for before, rows in read_rows(work.lake, path, hits.positions, work.layout, work.fold.names):
             keys = hits.keys[before : before + rows.num_rows]
-            yield _ended(rows, ended.first[keys])
+            yield _ended(work.slice.schema, rows, ended.first[keys])
             yield from _over(work, ended, lacking, (keys, rows), (columns, sizes))
 
 
@@ -174,7 +174,7 @@ def _over(
         size += _sizes(flat(column))[under]
     for piece in _pieces(size):  # many versions of one key repeat its long values
         some, rows = at[piece], below[1].take(pa.array(under[piece]))
-        yield _ended(_joined(work, OutputRows(ended.rows.key, ended.rows.values).filter(some), rows, pool[0]),
+        yield _ended(work.slice.schema, _joined(work, OutputRows(ended.rows.key, ended.rows.values).filter(some), rows, pool[0]),
                      ended.ends[some])  # fmt: skip
 
 
@@ -218,12 +218,18 @@ def _joined(work: PartInput, rows: OutputRows, below: pa.Table, pool: Sequence[p
     return pa.table(columns, names=work.fold.names)
 
 
-def _ended(rows: pa.Table, ends: Ints) -> pa.Table:
+def _begins(schema: TableSchema, rows: pa.Table) -> Ints:
+    column = flat(rows.column(named(schema, VALID_FROM)))
+    return np.asarray(column.cast(TIME).cast(pa.int64())).astype(np.int64)
+
+
+def _ended(schema: TableSchema, rows: pa.Table, ends: Ints) -> pa.Table:
     """The rows with their ends, without those that `real_ends` leaves out."""
-    begins = np.asarray(flat(rows.column(VALID_FROM)).cast(TIME).cast(pa.int64())).astype(np.int64)
+    begins = _begins(schema, rows)
     kept, ends = real_ends(begins, ends)
     rows = rows.filter(pa.array(kept))
-    for name, values in ((VALID_TO, pa.array(ends, TIME)), (IS_CURRENT, pa.repeat(False, len(ends)))):
+    for known, values in ((VALID_TO, pa.array(ends, TIME)), (IS_CURRENT, pa.repeat(False, len(ends)))):
+        name = named(schema, known)
         rows = rows.set_column(rows.column_names.index(name), name, values.cast(rows.schema.field(name).type))
     return rows
 
@@ -253,25 +259,26 @@ def _replaced(joint: _Joint, work: PartInput, gone: tuple[str, Ints], new: _NewR
     path, positions = gone
     for before, rows in read_rows(work.lake, path, positions, work.layout, work.fold.names):
         ends, same = np.full(rows.num_rows, now), np.zeros(rows.num_rows, np.bool_)
-        old = _digests(rows)
+        old = _digests(work.slice.schema, rows)
         there = [joint.files[file.path] for file in new.files]
         keys = pa.table(typed((rows.column(name) for name in work.fold.key), work.fold.key_types), names=work.fold.key)
         for other, hits in locate(work.lake, there, work.layout, keys, new.indexes).items():
             found = pa.concat_tables(_whole(work, other, hits.positions))
-            begins = np.asarray(flat(found.column(VALID_FROM)).cast(TIME).cast(pa.int64())).astype(np.int64)
-            equal = np.logical_and(*(one[hits.keys] == two for one, two in zip(old, _digests(found), strict=True)))
+            begins = _begins(work.slice.schema, found)
+            fresh = _digests(work.slice.schema, found)
+            equal = np.logical_and(*(one[hits.keys] == two for one, two in zip(old, fresh, strict=True)))
             ends[hits.keys], same[hits.keys] = begins, equal
             dead = BitMap64(hits.positions[equal])
             joint.files[other] = replace(joint.files[other], dead=joint.files[other].dead | dead)
         kept = BitMap64(positions[before + np.flatnonzero(same)])
         joint.files[path] = replace(joint.files[path], dead=joint.files[path].dead - kept)
         changed = np.flatnonzero(~same)
-        yield _ended(rows.take(pa.array(changed)), ends[changed])
+        yield _ended(work.slice.schema, rows.take(pa.array(changed)), ends[changed])
 
 
-def _digests(rows: pa.Table) -> tuple[Ints, Ints]:
+def _digests(schema: TableSchema, rows: pa.Table) -> tuple[Ints, Ints]:
     """Digests of the source's columns."""
-    own = {column.name for column in VALIDITY}
+    own = {column.name for column in added(schema)}
     return digests([rows.column(name) for name in rows.column_names if name not in own])
 
 

@@ -30,7 +30,8 @@ from tailrace.targets.lake.model import DataFile
 
 def check(rnd: random.Random, folder: Path, composite: bool, spread: engine.Spread | None) -> None:
     keys: list[KeyOf] = [("r" * (n % 3), n) if composite else (n,) for n in range(rnd.randint(2, 9))]
-    schema = first_schema(composite).model_copy(update={"history": "SoftDelete"})
+    prefix = "sys_" if composite else "_"
+    schema = first_schema(composite).model_copy(update={"history": "SoftDelete", "history_prefix": prefix})
     log = FolderSoftLog(rnd, folder, schema, keys)
     table, target, covered = FolderTable(folder, stored(schema)), TargetState[KeyOf](), RecordNumber(0)
     for _ in range(rnd.randint(1, 5)):

@@ -25,7 +25,8 @@ from tailrace.targets.lake.engine.versions import build_versions
 def check(seed: int, folder: Path, composite: bool) -> list[str]:
     rnd = random.Random(seed)
     keys: list[KeyOf] = [("r" * (n % 3), n) if composite else (n,) for n in range(rnd.randint(2, 9))]
-    schema = first_schema(composite).model_copy(update={"history": "Versions"})
+    prefix = "sys_" if composite else "_"
+    schema = first_schema(composite).model_copy(update={"history": "Versions", "history_prefix": prefix})
     log, times = FolderVersionLog(rnd, folder, schema, keys), dict[int, int]()
     table, wanted, covered = FolderTable(folder, stored(schema)), Versions(log), RecordNumber(0)
     for _ in range(rnd.randint(2, 6)):
