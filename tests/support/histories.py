@@ -14,7 +14,8 @@ from tailrace.apply.history_chunks import HistoryChunkWriter
 from tailrace.batch.history import require_history, stored_slice
 from tailrace.batch.rule import UNCHANGED
 from tailrace.batch.slice import TableSlice, cut
-from tailrace.changelog.history import COMMIT_TIME, OP, SEQ, UNCHANGED as NOT_CARRIED, named, stored
+from tailrace.changelog.history import COMMIT_TIME, OP, SEQ, named, stored
+from tailrace.changelog.history import UNCHANGED as NOT_CARRIED
 from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.targets.api import ChunkWriter
 

@@ -185,7 +185,7 @@ class TargetSession(Protocol):
         self, place: Place, definitions: str, note: Callable[[int], None], *, keyed: bool, opened: Definitions
     ) -> None:
         """Create a copy. `note`: keeps its `relation`; called so that no copy is ever there without it. `opened`: the
-        key, and the column that is NULL in open rows, of a copy that has all versions; empty: it has only one of each."""
+        key, and the column that is NULL in open rows, of a copy that has all versions; empty: of any other."""
 
     def misfits(self, place: Place, columns: Sequence[WantedColumn]) -> Iterable[tuple[str, str]]:
         """The differences of a table that Tailrace has not created from what a copy must be, each with the statement

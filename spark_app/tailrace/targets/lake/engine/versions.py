@@ -174,8 +174,8 @@ def _over(
         size += _sizes(flat(column))[under]
     for piece in _pieces(size):  # many versions of one key repeat its long values
         some, rows = at[piece], below[1].take(pa.array(under[piece]))
-        yield _ended(work.slice.schema, _joined(work, OutputRows(ended.rows.key, ended.rows.values).filter(some), rows, pool[0]),
-                     ended.ends[some])  # fmt: skip
+        joined = _joined(work, OutputRows(ended.rows.key, ended.rows.values).filter(some), rows, pool[0])
+        yield _ended(work.slice.schema, joined, ended.ends[some])
 
 
 def _sizes(values: pa.Array) -> Ints:
