@@ -208,6 +208,11 @@ WRONG = (
           ("redact-with-length", [{"column": "c", "method": "Redact", "length": 1}], False, ("and only there",)),
           ("masked-twice", [{"column": "c", "method": "Redact"}] * 2, False, ("is listed twice", "Duplicate value")),
       )),
+    *(Refused(name, replicator(options=[{"match": "a.b", **options}]), *words)
+      for name, options, words in (
+          ("prefix-of-no-history", {"historyPrefix": "sys_"}, ("historyPrefix names the columns that a history adds",)),
+          ("prefix-that-is-no-name", {"history": "Changes", "historyPrefix": "a-"}, ("historyPrefix", "should match")),
+      )),
     Refused("not-a-duration", replicator(retry={"time": "soon"}), "retry.time", "should match"),
     Refused("port-out-of-range", replicator(source=SOURCE | {"port": 70000}), "65535"),
     Refused("no-time-for-a-chunk", replicator(snapshot={"chunkSeconds": 0}), "greater than 0",
