@@ -71,7 +71,7 @@ class ConsoleFleet(Model):
     version: str
     """The console's version of Tailrace."""
     actions: bool
-    """The console carries out actions; in Kubernetes those that the rights of the token allow."""
+    """The console carries out actions (`--allow-actions`); in Kubernetes those that the rights of the token allow."""
     realm: Realm = "tailrace"
     """The kind of token: the console's own, or one of Kubernetes, which the page keeps in memory only."""
     at: float

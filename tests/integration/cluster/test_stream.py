@@ -295,7 +295,7 @@ def test_an_upgraded_operator_leaves_the_stream_alone(shop: Shop) -> None:
 def test_the_console_in_its_pod_shows_and_does_what_the_callers_token_allows(shop: Shop) -> None:
     """Rights are those of the cluster's role `edit`; details, cuts and doctor come from the driver."""
     shop.wait_ready()
-    shop.cluster.install("console.enabled=true")
+    shop.cluster.install("console.enabled=true", "console.allowActions=true")
     try:
         shop.kubectl("create", "serviceaccount", "console-user")
         shop.kubectl(

@@ -73,7 +73,7 @@ def test_every_value_has_a_schema_and_every_schema_a_value() -> None:
         ("metrics.podMonitor.interval=often", "'/metrics/podMonitor/interval'"),
         ("metrics.alerts.runbookUrl=a#b", "'/metrics/alerts/runbookUrl'"),
         ("serviceAccount.create=false", "serviceAccount.name is empty"),
-        ("console.allowActions=true", "'/console': additional properties 'allowActions' not allowed"),
+        ("console.allowActions=yes", "'/console/allowActions'"),
         ("console.enabled=yes", "'/console/enabled'"),
     ],
 )
@@ -288,6 +288,10 @@ def test_the_console_comes_only_if_asked_for_and_may_only_read() -> None:
     }  # fmt: skip
     assert {container[p]["httpGet"]["path"] for p in ("startupProbe", "livenessProbe", "readinessProbe")} == {HEALTH}
     options = console_arguments(container["args"])
+    assert not options.allow_actions
+    acting = only(of_console(rendered(*CONSOLE, "--set", "console.allowActions=true")), "Deployment")
+    (allowed,) = acting["spec"]["template"]["spec"]["containers"]
+    assert console_arguments(allowed["args"]).allow_actions
     assert (options.listen, options.namespace, options.log_level) == ("0.0.0.0:8650", [], "info")
     ports = {container["ports"][0]["containerPort"], only(documents, "Service")["spec"]["ports"][0]["port"]}
     assert ports == {8650}

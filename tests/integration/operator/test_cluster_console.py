@@ -116,7 +116,7 @@ def account(kube_api: KubeApi, tokens: dict[str, str], tmp_path: Path) -> Path:
 def shown(kube_api: KubeApi, account: Path, tokens: dict[str, str]) -> Iterator[Console]:
     """Its drivers are nowhere."""
     api = ClusterApi(kube_api.plane.server, account, driver_url=lambda space, name: "http://127.0.0.1:9")
-    with served_to(ClusterFleet(api), tokens["reader"]) as made:
+    with served_to(ClusterFleet(api, allow_actions=True), tokens["reader"]) as made:
         yield made
 
 

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         opened = listening(options.listen)
         api = ClusterApi(options.api_server or _in_cluster(), options.account)
         print(f"console at port {opened.getsockname()[1]}", flush=True)
-        serve(ConsoleApp(ClusterFleet(api, options.namespace)), opened)
+        serve(ConsoleApp(ClusterFleet(api, options.namespace, allow_actions=options.allow_actions)), opened)
     except TailraceError as error:
         logs.complain(f"console: {error}")
         return error.exit_code
@@ -46,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--namespace", action="append", default=[], help="show Replicators of this namespace; may be repeated"
     )
+    made.add_argument("--allow-actions", action="store_true", help="carry out actions, with the rights of each token")
     made.add_argument("--account", type=Path, default=ACCOUNT, help="folder with token and ca.crt (default: the pod's)")
     made.add_argument("--api-server", metavar="URL", help="API server (default: the pod's)")
     made.add_argument("--log-level", choices=LEVELS, default="info", help="minimum log level (default: info)")

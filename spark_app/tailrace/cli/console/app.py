@@ -136,8 +136,7 @@ class ConsoleApp:
         if body.preview:
             return answer
         if not self.shown.actions:
-            fix = "Start it with --allow-actions, or use the command."
-            raise ApiRefusal(403, "ReadOnly", "the console only shows", fix)
+            raise ApiRefusal(403, "ReadOnly", "the console only shows", self.shown.actions_fix)
         if answer.refused is not None:
             raise ApiRefusal(403, "Forbidden", answer.refused, REFUSED_FIX)
         message = carry_out()

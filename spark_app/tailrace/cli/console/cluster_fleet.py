@@ -258,14 +258,20 @@ class ClusterReplicator:
 
 
 class ClusterFleet:
-    actions = True
     realm: Realm = "kubernetes"
     token_fix = TOKEN_FIX
+    actions_fix = "Set console.allowActions=true in the chart, or use kubectl."
 
     def __init__(
-        self, api: ClusterApi, namespaces: Sequence[str] = (), *, clock: Callable[[], float] = time.monotonic
+        self,
+        api: ClusterApi,
+        namespaces: Sequence[str] = (),
+        *,
+        allow_actions: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`namespaces`: those that the console may read; empty: all."""
+        self.actions = allow_actions
         self._api, self._namespaces, self._clock = api, tuple(namespaces), clock
         self._drivers = DriverMemory(api, clock)
         self._reviews = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="reviews")

@@ -141,6 +141,7 @@ def described(spec: ReplicatorSpec) -> Described:
 
 class LocalFleet:
     realm: Realm = "tailrace"
+    actions_fix = "Start it with --allow-actions, or use the command."
     token_fix = "Open the address that `tailrace console` printed, or enter the token of --token-file."
 
     def __init__(

@@ -64,6 +64,8 @@ class Fleet(Protocol):
 
     actions: bool
     """Actions are carried out."""
+    actions_fix: str
+    """The way to have them carried out."""
     realm: Realm
     """The kind of token; the page keeps one of `kubernetes` in memory only."""
     token_fix: str

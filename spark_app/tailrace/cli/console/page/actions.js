@@ -33,7 +33,8 @@ function ask(name, one) {
         ...(answer.manifest && !answer.done ? [el("pre", { tabIndex: 0 }, answer.manifest)] : []),
         ...(answer.refused ? [el("p", { className: "bad" }, `Not allowed: ${answer.refused}.`)] : []),
         ...(allowed ? [] : [el("p", { className: "dim" },
-          "This console is read-only: it was started without --allow-actions.")]));
+          "This console is read-only: it runs without --allow-actions (in Kubernetes: console.allowActions)."
+        )]));
       act.disabled = answer.done || !allowed || answer.refused !== null;
     } catch (error) {
       if (!(error instanceof Refused)) throw error;

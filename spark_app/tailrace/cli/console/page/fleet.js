@@ -52,8 +52,8 @@ export function fleet(main) {
       known = await call("/fleet");
       for (const name of made.keys()) if (!known.replicators.some((r) => r.name === name)) made.delete(name);
       token.accepted(known.realm);
-      document.getElementById("mode").textContent = known.realm === "kubernetes" ? "Rights of the token"
-        : known.actions ? "Actions allowed" : "Read-only";
+      document.getElementById("mode").textContent = !known.actions ? "Read-only"
+        : known.realm === "kubernetes" ? "Rights of the token" : "Actions allowed";
       fill(more, known.realm === "tailrace" ? el("a", { href: "#/setup", key: "setup" }, "Set up a new Replicator")
         : el("span", { className: "dim" },
           "To set up a new Replicator, run `tailrace console` where its source can be reached."));
