@@ -3,14 +3,18 @@
 TAILRACE_SCREENSHOTS=1 writes the pictures of docs/console.md.
 """
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
+from typing_extensions import override
 
 from support.browser import Look, browser
 from support.console import TOKEN, Console, Shown, console
+from support.scripted import ScriptedSource
 from support.scripted_runs import Copy, filled
 from support.served import Served
 from tailrace.cli.console.local import LocalReplicator
@@ -38,6 +42,8 @@ from tailrace.contract.status import (
     TableStatus,
     Verification,
 )
+from tailrace.errors import ReadRefused
+from tailrace.sources import api
 
 HOUR = tuple(1_800_000_000.0 + 10 * n for n in range(360))
 
@@ -318,3 +324,54 @@ def test_a_snapshot_of_a_running_copy_is_asked_for_and_watched(chromium: Browser
             expect(page.locator("#notice")).to_contain_text("hots")
             look.close()
             assert all("503" in text or "422" in text for text in look.wrong)  # cuts: this copy keeps none
+
+
+@dataclass(frozen=True)
+class Refusing(ScriptedSource):
+    """It refuses to have one table read."""
+
+    @override
+    def read(
+        self, table: api.Table, part: api.KeyRange | api.KeyList, where: str | None, write: api.Writer
+    ) -> api.ChunkRead:
+        if table.name == "main.refused":
+            raise ReadRefused("main.refused", "no right to read it", "GRANT SELECT ON main.refused.")
+        return super().read(table, part, where, write)
+
+
+def test_the_views_of_a_copy_that_runs_in_its_first_snapshot_with_a_table_that_fails(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    copy = Copy(filled("orders", "refused", rows=40), tmp_path)
+    copy.source, served = Refusing(copy.database), Served(copy)
+    with served.running():
+        local = LocalReplicator(copy.replicator, copy.manifest, served.run_dir)
+        with console([local]) as shown:
+            look = Look(chromium, shown.url)
+            page = look.page
+
+            def is_read_in_part(_: object) -> bool:
+                snapshots = local.table("main.orders").snapshots
+                return bool(snapshots) and 0 < snapshots[-1].rows_done < 40
+
+            copy.until(is_read_in_part, work=True)
+            opened(look, shown, "r/shop/t/main.orders")
+            expect(page.get_by_role("img", name=re.compile("^Chunks by key: [1-6] applied"))).to_be_visible()
+            expect(page.get_by_text("SNAPSHOTTING")).to_be_visible()
+            assert look.obstacles() == []
+
+            copy.until(lambda _: copy.driver.faults() == {"main.refused": "SnapshotFailed"}, work=True)
+            copy.until(lambda _: local.table("main.orders").snapshots[-1].state != "Running", work=True)
+            page.goto(f"{shown.url}/#/")
+            row = page.locator("tbody tr").nth(0)
+            expect(row).to_contain_text("shop")
+            expect(row).to_contain_text("1 of 2 tables")
+            page.get_by_role("link", name="shop").click()
+            expect(page.get_by_text("1 of 2 tables do not replicate.")).to_be_visible()
+            tables = page.get_by_role("region", name="of 2 tables")
+            expect(tables.locator("tbody tr").nth(0)).to_contain_text("GRANT SELECT ON main.refused.")
+            assert look.obstacles() == []
+            tables.get_by_role("link", name="main.orders").click()
+            expect(page.get_by_role("img", name=re.compile("^Chunks by key: [67] applied$"))).to_be_visible()
+            look.close()
+            assert all("503" in text for text in look.wrong)  # cuts: this copy keeps none
