@@ -28,7 +28,8 @@ def continues(here: Cluster, uid: str, before: list[str]) -> None:
     """The same slot, the same change log, no other snapshot."""
     shop = here.shop
     here.equal()
-    assert shop.log().owner == f"{here.place.namespace}/shop@{uid}"
+    owner = f"{here.place.namespace}/shop@{uid}"
+    until(lambda: shop.log().owner == owner, lambda: f"{owner} owns the log, not {shop.log().owner}")
     shop.write()
     here.equal()
     assert shop.snapshots() == before, "nothing is read again"

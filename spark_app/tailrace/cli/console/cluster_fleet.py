@@ -324,7 +324,8 @@ class ClusterFleet:
         items = [item for space in spaces for item in self._api.listed(REPLICATORS, space)]
         requests: dict[str, list[Document]] = defaultdict(list)
         for request in (r for space in spaces for r in self._api.listed(REQUESTS, space)):
-            requests[f"{request['metadata']['namespace']}:{request['spec']['replicator']}"].append(request)
+            named = resource_status.part(request, "spec").get("replicator")  # another definition's may name none
+            requests[f"{request['metadata']['namespace']}:{named}"].append(request)
         for found in requests.values():
             found.sort(key=lambda r: str(r["metadata"]["creationTimestamp"]))
         return Listed(self._clock(), {resource_status.name_of(item): item for item in items}, requests, changes)

@@ -73,10 +73,12 @@ def seconds(text: object) -> float | None:
 def described(item: Document) -> Described:
     spec = part(item, "spec")
     source, target = part(spec, "source"), part(spec, "target")
+    dataset = part(target, "bigquery")
+    warehouse = f"{dataset.get('project', '')}.{dataset.get('dataset', '')}" if dataset else ""
     database = f"/{source['database']}" if source.get("database") else ""
     return Described(
         source=f"{source.get('type', '')} {source.get('host', '')}{database}".strip(),
-        target=f"{target.get('type', '')} {target.get('location') or target.get('host') or ''}".strip(),
+        target=f"{target.get('type', '')} {target.get('location') or target.get('host') or warehouse}".strip(),
         storage=str(part(spec, "storage").get("location", "")),
     )
 

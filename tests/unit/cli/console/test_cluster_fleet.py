@@ -5,7 +5,13 @@ import time
 from typing import Any, cast
 
 from tailrace.cli.console.cluster_api import ClusterApi
-from tailrace.cli.console.cluster_fleet import AT_ONCE, AT_ONCE_IN_NAMESPACE, DriverMemory
+from tailrace.cli.console.cluster_fleet import (
+    AT_ONCE,
+    AT_ONCE_IN_NAMESPACE,
+    REPLICATORS,
+    ClusterFleet,
+    DriverMemory,
+)
 from tailrace.contract.history import LastHour
 
 
@@ -32,6 +38,32 @@ def until_asked(drivers: Drivers, count: int) -> None:
     while len(drivers.asked) < count:
         assert time.monotonic() < end, drivers.asked
         time.sleep(0.01)
+
+
+class Listing:
+    """An API server with one Replicator and a SnapshotRequest that names none, as under a definition without rules."""
+
+    changes = 0
+
+    def may(self, caller: str, right: object) -> bool:
+        return True
+
+    def listed(self, resource: str, namespace: str | None) -> list[dict[str, Any]]:
+        if resource == REPLICATORS:
+            return [item("a", "shop")]
+        return [{"metadata": {"namespace": "a", "name": "r", "creationTimestamp": "x"}, **odd} for odd in ODD]
+
+
+ODD: tuple[dict[str, Any], ...] = ({"spec": {}}, {}, {"spec": None}, {"spec": {"replicator": "shop"}})
+
+
+def test_a_request_that_names_no_replicator_does_not_take_the_others_away() -> None:
+    fleet = ClusterFleet(cast(ClusterApi, Listing()))
+    try:
+        (name,) = fleet.replicators("token")
+        assert name == "a:shop"
+    finally:
+        fleet.close()
 
 
 def test_silent_drivers_of_one_namespace_keep_no_others_numbers_away() -> None:
