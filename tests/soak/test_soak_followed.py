@@ -1,12 +1,12 @@
 """Random runs of an owner and a follower (`tests/unit/sources/followed`), many of them, and kills of the follower at
-random seams between them."""
+random seams between them, and of the owner, with retention."""
 
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from support.followed import both_equal, followed, life, more, pair
+from support.followed import both_equal, followed, life, more, pair, survive
 from support.killed import killed_at
 
 SEAMS = (
@@ -37,3 +37,10 @@ def test_a_follower_that_dies_forty_times(tmp_path: Path) -> None:
         owner.start()
         follower.start()
         both_equal(owner, follower)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_an_owner_and_a_follower_that_die_thirty_times(tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    with pair(tmp_path, random) as (owner, follower):
+        survive(owner, follower, random, turns=30)

@@ -1,12 +1,14 @@
 """A Replicator and one that follows its change log, over the database in memory."""
 
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
+from support.killed import killed_at
 from support.pipeline import Pipeline
 from support.scripted import ScriptedSource
 from support.scripted_database import Change, Database
@@ -14,9 +16,25 @@ from support.scripted_runs import Copy, by_key, change, manifest
 from tailrace.capture import process
 from tailrace.capture.inbox import Board, Inbox
 from tailrace.capture.renewal import Renewal
-from tailrace.changelog.followers import FollowerLease, leases
+from tailrace.changelog.followers import FollowerLease, kept_for, leases
+from tailrace.changelog.records.terms import Seq
+from tailrace.changelog.retention import Ages, Pins
+from tailrace.changelog.rollup import Rollups
+from tailrace.changelog.trim import trim, trim_journal
+from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.places import StorageLocation
 from tailrace.sources.followed.source import FollowedSource
+
+DAY = 86_400_000_000
+HOUR = DAY // 24
+ALWAYS = (("follow.before-record", 1), ("journal.before-create", 1), ("journal.after-create", 1))
+"""Seams that a follower reaches whatever its owner has written."""
+WITH_ROWS = (
+    ("follow.before-record", 2), ("capture.after-segments", 1), ("journal.before-create", 2),
+    ("journal.after-create", 2), ("capture.before-ack", 1),
+)  # fmt: skip
+"""Those that it reaches when there are rows that it lacks."""
+OWNERS = WITH_ROWS[1:]
 
 
 class Follower(Pipeline):
@@ -117,9 +135,55 @@ def pair(tmp_path: Path, random: Random | None = None) -> Iterator[tuple[Copy, F
         owner.stop()
 
 
-def life(follower: Follower) -> None:
+def forget(owner: Copy, days: int) -> None:
+    """Retention of the stopped owner, as it will be in so many days."""
+    storage = owner.storage
+    writer = JournalWriter.claim(storage, "retention")
+    rollups, _ = Rollups.load(storage)
+    rollups.write(storage, writer.state)
+    now = int(time.time() * 1_000_000) + days * DAY
+    pins = Pins(Seq(writer.state.last_seq + 1), followers=kept_for(leases(storage), now).seq)
+    going = trim(writer, pins, Ages(now=now, retention=HOUR, retry=HOUR))
+    storage.delete_many(going.paths)
+    trim_journal(storage, now, HOUR)
+
+
+def life(follower: Pipeline) -> None:
     """One life of capture, on this thread; it ends by itself only if no seam is reached."""
     stopping = threading.Event()
     threading.Timer(10.0, stopping.set).start()
     what = process.Following(follower.replicator, follower.source, follower.folder / uuid.uuid4().hex, follower.timing)
     process.follow(what, (Inbox(), Board()), stopping)
+
+
+def die(owner: Copy, follower: Follower, owners: tuple[str, int], followers: tuple[str, int]) -> None:
+    """The owner is killed while it writes, its follower while it reads what is left; retention of the owner has its
+    turn before the two start again."""
+    more(owner.database, 3)
+    killed_at(owners[0], lambda: life(owner), owners[1])
+    killed_at(followers[0], lambda: life(follower), followers[1])
+    forget(owner, 6)
+
+
+def survive(owner: Copy, follower: Follower, random: Random, turns: int) -> None:
+    """Either of them, or both, die at seams drawn by chance; what the owner may forget is forgotten meanwhile."""
+    with owner.running(), follower.running():
+        both_equal(owner, follower)
+    for _ in range(turns):
+        for _ in range(random.randint(1, 4)):
+            owner.database.commit(*change(random, owner.database, 1))
+        match random.randrange(3):
+            case 0:
+                die(owner, follower, random.choice(OWNERS), random.choice(ALWAYS))
+            case 1:
+                with owner.running():
+                    more(owner.database, random.randint(2, 5))
+                    owner.level()
+                seam, visit = random.choice(WITH_ROWS)
+                killed_at(seam, lambda: life(follower), visit)
+            case _:
+                with owner.running(), follower.running():
+                    both_equal(owner, follower)
+        forget(owner, random.choice((0, 6)))
+    with owner.running(), follower.running():
+        both_equal(owner, follower)

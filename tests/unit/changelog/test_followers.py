@@ -6,26 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from support.followed import Follower, all_over, both_equal, more, pair
+from support.followed import DAY, Follower, all_over, both_equal, forget, more, pair
 from support.pipeline import Pipeline
 from support.scripted import ScriptedSource
 from support.scripted_runs import Copy
 from tailrace import sources
 from tailrace.changelog.followers import FollowerLease, kept_for, lease_path, leases, write_lease
 from tailrace.changelog.records.terms import RecordNumber, Seq
-from tailrace.changelog.retention import Ages, Pins
-from tailrace.changelog.rollup import Rollups
-from tailrace.changelog.trim import trim, trim_journal
-from tailrace.changelog.writer import JournalWriter
 from tailrace.cli import main as cli
 from tailrace.contract.resources import StorageSpec
 from tailrace.driver.telling.followers import FollowerWatch
 from tailrace.errors import PositionLost
 from tailrace.sources.followed import stream
 from tailrace.storage.store import Storage
-
-DAY = 86_400_000_000
-HOUR = DAY // 24
 
 
 def lease(name: str, record: int, seq: int, written_at: int = 0) -> FollowerLease:
@@ -44,19 +37,6 @@ def test_a_file_that_is_no_lease_is_passed_over(tmp_path: Path) -> None:
     write_lease(storage, lease("one", 5, 50))
     storage.put(lease_path("broken"), b"{")
     assert [found.name for found in leases(storage)] == ["one"]
-
-
-def forget(owner: Copy, days: int) -> None:
-    """Retention of the stopped owner, as it would be so many days from now."""
-    storage = owner.storage
-    writer = JournalWriter.claim(storage, "retention")
-    rollups, _ = Rollups.load(storage)
-    rollups.write(storage, writer.state)
-    now = int(time.time() * 1_000_000) + days * DAY
-    pins = Pins(Seq(writer.state.last_seq + 1), followers=kept_for(leases(storage), now).seq)
-    going = trim(writer, pins, Ages(now=now, retention=HOUR, retry=HOUR))
-    storage.delete_many(going.paths)
-    trim_journal(storage, now, HOUR)
 
 
 def behind(owner: Copy, follower: Follower) -> None:

@@ -8,11 +8,13 @@ from random import Random
 
 import pytest
 
-from support.followed import Follower, all_over, both_equal, followed, life, more, pair
+from support.followed import ALWAYS, OWNERS, Follower, all_over, both_equal, die, followed, life, more, pair
 from support.killed import killed_at
 from support.scripted_database import Change
 from support.versions import seeds
+from tailrace.changelog.paths import record_path
 from tailrace.changelog.records.notices import Notified
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.errors import PositionLost, SourceRefused
 from tailrace.selection import masking
 from tailrace.sources.followed import stream
@@ -67,6 +69,18 @@ def test_a_follower_that_dies_anywhere_continues_where_its_own_log_ends(tmp_path
         owner.start()
         follower.start()
         both_equal(owner, follower)
+
+
+def test_an_owner_that_dies_anywhere_while_it_is_followed_loses_nothing_for_either_copy(tmp_path: Path) -> None:
+    with pair(tmp_path) as (owner, follower):
+        with owner.running(), follower.running():
+            both_equal(owner, follower)
+        for number, seam in enumerate(OWNERS):
+            die(owner, follower, seam, ALWAYS[number % len(ALWAYS)])
+        with owner.running(), follower.running():
+            both_equal(owner, follower)
+            assert len(follower.state.snapshots) == 1, "nothing was read again"
+        assert not owner.storage.exists(record_path(RecordNumber(1))), "the owner has forgotten what it could"
 
 
 def test_the_lease_says_what_the_follower_has_made_durable_and_goes_with_it(
