@@ -211,8 +211,9 @@ class ScriptedSubscription:
     def renew(self, origin: Origin, patience: api.Patience) -> tuple[dict[str, str], ResumePoint]:
         return self._identity, self.begin(origin, patience)
 
-    def failed_over(self, origin: Origin, point: ResumePoint) -> None:
-        pass
+    def failed_over(self, origin: Origin, point: ResumePoint) -> tuple[dict[str, str], ResumePoint] | None:
+        moved = self.source.database.continues and origin.identity != self._identity
+        return (self._identity, point) if moved else None
 
     def resume(self, origin: Origin, point: ResumePoint) -> None:
         assert point == resume_point(point.position), "the state is that of the position"

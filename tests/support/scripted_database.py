@@ -83,6 +83,8 @@ class Database:
     """By the id of the change log: the position that it has acknowledged."""
     server: str = "memory"
     """Which server answers at the source's address; another one has another log, whatever it holds."""
+    continues: bool = False
+    """The server that answers has taken the place of the one before, with all of its log."""
     differing: set[int] = field(default_factory=set)
     """Tables of which the catalog shows, at the next look, that their rows must be read again."""
     numbered: bool = False

@@ -183,8 +183,16 @@ class FollowedStream:
                     LOST_FIX,
                 )
             if isinstance(event, SourceMoved):
-                self._context.settle()
+                self._settle_place()
+                # Dying from here on: the next start finds the move behind the durable place, and records it.
                 raise Retry("the source that is followed is another server now", "Capture starts again by itself.")
+
+    def _settle_place(self) -> None:
+        """Everything taken so far is durable, and so is the place behind records that brought nothing."""
+        self._context.settle()
+        if FollowedPlace.of(self._sink.state.source_state).record < self._place.record:
+            self._sink.add(Heartbeat())
+            self._context.settle()
 
     def _rows(self, segment: Segment, table: TableSchema, shift: int) -> TableRows:
         schema = segment_schema(table)

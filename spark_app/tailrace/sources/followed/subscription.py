@@ -84,7 +84,10 @@ class FollowedSubscription:
         """Nothing to do: `admit` has asked for what must be there."""
 
     def stream(self, origin: Origin, context: StreamContext) -> FollowedStream:
-        source = self._source.bound_to(origin)
+        # The server that is read there by now: to get there, this log may still have to follow one move or several.
+        there = self._there().origin
+        assert there is not None
+        source = self._source.bound_to(there)
         return FollowedStream(source, self._replicator, self._followed, origin.log_id, context)
 
     # ---- checks ----

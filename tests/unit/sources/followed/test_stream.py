@@ -11,11 +11,12 @@ import pytest
 from support.followed import ALWAYS, OWNERS, Follower, all_over, both_equal, die, followed, life, more, pair
 from support.killed import killed_at
 from support.scripted_database import Change
+from support.scripted_runs import Copy
 from support.versions import seeds
 from tailrace.changelog.paths import record_path
 from tailrace.changelog.records.notices import Notified
 from tailrace.changelog.records.terms import RecordNumber
-from tailrace.errors import PositionLost, SourceRefused
+from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.selection import masking
 from tailrace.sources.followed import stream
 from tailrace.sources.followed.place import FollowedPlace
@@ -159,6 +160,50 @@ def test_a_hash_is_not_hashed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         owner.level()
         follower.level()
         assert follower.rows(1)[9000] not in ("abcdefgh", None) and follower.rows(1) == owner.rows(1)
+
+
+def _fail_over(owner: Copy, server: str) -> None:
+    owner.database.server, owner.database.continues = server, True
+
+
+def test_a_follower_moves_to_another_server_behind_its_owner(tmp_path: Path) -> None:
+    with pair(tmp_path) as (owner, follower):
+        with owner.running(), follower.running():
+            both_equal(owner, follower)
+            owner.stop()
+            _fail_over(owner, "second")
+            more(owner.database)
+            owner.start()
+            more(owner.database)
+            owner.level()
+            follower.broken(Retry, match="another server")
+            follower.start()
+            both_equal(owner, follower)
+            assert len(follower.state.snapshots) == 1 and follower.state.origin is not None
+            assert follower.state.origin.identity["server"] == "second"
+            follower.ask("main.orders", resync=True)
+            both_equal(owner, follower)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_follower_that_was_away_while_its_owner_moved_twice_continues(tmp_path: Path, changed: bool) -> None:
+    """`changed`: there are rows between the moves."""
+    with pair(tmp_path) as (owner, follower):
+        with owner.running(), follower.running():
+            both_equal(owner, follower)
+        for server in ("second", "memory"):
+            _fail_over(owner, server)
+            with owner.running():
+                if changed:
+                    more(owner.database)
+                owner.level()
+        with owner.running():
+            more(owner.database)
+            for _ in range(2):
+                follower.refused(Retry, match="another server")
+            with follower.running():
+                both_equal(owner, follower)
+                assert len(follower.state.snapshots) == 1
 
 
 # ---- refusals ----
