@@ -18,6 +18,7 @@ from support.resources import replicator as document_of
 from support.versions import turns
 from tailrace import sources
 from tailrace.contract.resources import Replicator
+from tailrace.errors import SourceRefused
 
 LARGE = "x" * 3_000
 Server = PostgresServer | MysqlServer
@@ -144,3 +145,54 @@ def equal(server: Server, owner: Pipeline, follower: Pipeline) -> None:
 
 def _id(copy: Pipeline) -> int:
     return next(table.table_id for table in copy.state.tables.values() if table.schema.table_name == "a")
+
+
+def test_rows_that_are_reached_through_a_table_that_only_the_owner_copies_are_read_again(tmp_path: Path) -> None:
+    with MysqlServer(MYSQL) as server:
+        server.execute("CREATE DATABASE m")
+        server.execute("CREATE TABLE m.parent (id int PRIMARY KEY)")
+        server.execute(
+            "CREATE TABLE m.a (id int PRIMARY KEY, v int,"
+            " FOREIGN KEY (v) REFERENCES m.parent (id) ON DELETE CASCADE ON UPDATE SET NULL)"
+        )
+        for id in range(30):
+            server.execute(f"INSERT INTO m.parent VALUES ({id})")
+            server.execute(f"INSERT INTO m.a VALUES ({id}, {id}), ({100 + id}, {id})")
+        owner = pipeline(server, tmp_path / "owner")
+        follower = pipeline(server, tmp_path / "follower", follows=tmp_path / "owner")
+        follower.document["spec"]["tables"] = {"include": ["m.a"]}
+        with owner.running(), follower.running():
+            level(server, owner, follower)
+            server.execute("DELETE FROM m.parent WHERE id < 5")
+            server.execute("UPDATE m.parent SET id = id + 100 WHERE id BETWEEN 10 AND 12")
+            level(server, owner, follower)
+            assert len(copied(follower, "a")) == 50
+            assert [t.schema.table_name for t in follower.state.tables.values()] == ["a"]
+
+
+def level(server: Server, owner: Pipeline, follower: Pipeline) -> None:
+    """Both have `m.a` as it is."""
+    end = time.monotonic() + 60
+    wanted = source_rows(server, "a")
+    while True:
+        server.execute("INSERT INTO m.parent VALUES (1000)")  # the log moves on
+        server.execute("DELETE FROM m.parent WHERE id = 1000")
+        ready = [copy.driver.level(copy.turn()) and bool(copy.state.snapshots) for copy in (owner, follower)]
+        if all(ready) and all(copied(copy, "a") == wanted for copy in (owner, follower)):
+            break
+        assert time.monotonic() < end, ready
+        time.sleep(0.02)
+    assert owner.driver.faults() == {} and follower.driver.faults() == {}
+
+
+def test_a_follower_whose_manifest_names_another_database_of_the_same_server_is_refused(tmp_path: Path) -> None:
+    with PostgresServer(18) as server:
+        server.execute("CREATE SCHEMA m")
+        server.execute("CREATE TABLE m.a (id int PRIMARY KEY, v int)")
+        server.execute("CREATE DATABASE other TEMPLATE template0")
+        with pipeline(server, tmp_path / "owner").running():
+            pass
+        follower = pipeline(server, tmp_path / "follower", follows=tmp_path / "owner")
+        follower.document["spec"]["source"]["database"] = "other"
+        follower.source = sources.of_replicator(follower.replicator.spec, "test")
+        follower.refused(SourceRefused, match="database")
