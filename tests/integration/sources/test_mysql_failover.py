@@ -15,6 +15,7 @@ from support.pipeline import Pipeline
 from support.states import chunk
 from support.versions import turns
 from support.waiting import until
+from tailrace import sources
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.state import TableLog
 from tailrace.errors import PositionLost, Retry, SourceRefused
@@ -107,6 +108,42 @@ def test_a_chunk_that_was_read_from_the_server_before_is_read_again(
         columns = tuple(c.name for c in table.schema.columns)
         with pytest.raises(Retry, match="another server"):
             moved.driver.client.register_chunk(chunk, seen, columns)
+
+
+def test_a_follower_of_the_change_log_moves_behind_its_owner(
+    primary: MysqlServer, replica: MysqlServer, tmp_path: Path
+) -> None:
+    folders = tmp_path / "owner", tmp_path / "follower"
+    for folder in folders:
+        folder.mkdir()
+
+    def both(server: MysqlServer) -> tuple[Pipeline, Pipeline]:
+        owner, follower = (copy_of(server, folder) for folder in folders)
+        follower.document["spec"]["follow"] = owner.document["spec"]["storage"]
+        follower.source = sources.of_replicator(follower.replicator.spec, "test")
+        return owner, follower
+
+    owner, follower = both(primary)
+    with owner.running(), follower.running():
+        run_with_writers(primary, owner, 20)
+        level(primary, owner)
+        level(primary, follower)
+        before = follower.state
+    with mysql_shop.writers(primary):
+        threading.Event().wait(0.5)
+    caught_up(replica, primary)
+    primary.stop()
+    promote(replica)
+    owner, follower = both(replica)
+    with owner.running():
+        run_with_writers(replica, owner, 20)
+        follower.refused(Retry, match="another server")
+        with follower.running():
+            run_with_writers(replica, follower, 10)
+            level(replica, owner)
+            level(replica, follower)
+            assert follower.state.snapshots.keys() == before.snapshots.keys()
+            assert follower.state.origin != before.origin
 
 
 def a_chunk(source: Source, known: TableLog) -> tuple[ChunkRegistered, str]:
