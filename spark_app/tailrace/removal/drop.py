@@ -23,7 +23,7 @@ from tailrace.contract.driver import DropReport
 from tailrace.contract.resources import DeletionPolicy, Replicator
 from tailrace.errors import CorruptLog, TailraceError
 from tailrace.places import Places
-from tailrace.removal import claims
+from tailrace.removal import claims, followers
 from tailrace.removal import data as drop_data
 from tailrace.removal.claims import Known
 from tailrace.seams import seam
@@ -35,8 +35,11 @@ class _TakenOver(Exception):
     """Another Replicator owns the change log by now."""
 
 
-def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: bool) -> Iterator[RemovalStep]:
-    """Does it and reports each step. The source first: a log that is no longer read fills its disk."""
+def drop(
+    replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: bool, hurried: bool = False
+) -> Iterator[RemovalStep]:
+    """Does it and reports each step. The source first: a log that is no longer read fills its disk. `hurried`: there is
+    no later attempt, so where followers hold the data, it stays, and the rest goes."""
     places = Places(replicator.spec, "tailrace drop", secrets)
     storage = places.storage
     found = _read(storage, replicator)
@@ -50,6 +53,14 @@ def drop(replicator: Replicator, secrets: Path | None, run_dir: Path, *, data: b
             )
             raise found
         known = found
+        reading = () if claims.foreign(known) is not None else followers.held(storage)
+        # One that has begun to delete the log was not refused then, and a lease that came since is not heeded.
+        if data and reading and drop_data.noted(storage) is None:
+            if not hurried:
+                raise followers.refusal(storage, reading)
+            data = False
+        if not data:
+            yield from followers.left(reading)
         yield from subscription.remove(lambda: _proof(_known(_read(storage, replicator))))
     if data:
         lines = drop_data.drop(known, places, run_dir, lambda: _known(_read(storage, replicator)))
@@ -73,15 +84,18 @@ def release(replicator: Replicator, secrets: Path | None, run_dir: Path) -> Iter
     if why is not None:
         yield RemovalStep(what, "kept", why)
         return
+    yield from followers.left(followers.held(storage))
     taken = [] if known.log.released else list(_release(storage, known))
     yield from taken or [RemovalStep(what, "released")]
 
 
-def leave(replicator: Replicator, secrets: Path | None, run_dir: Path, policy: DeletionPolicy) -> Iterator[RemovalStep]:
+def leave(
+    replicator: Replicator, secrets: Path | None, run_dir: Path, policy: DeletionPolicy, *, hurried: bool = False
+) -> Iterator[RemovalStep]:
     """Carries out the policy of a Replicator that is deleted."""
     if policy == "Orphan":
         return release(replicator, secrets, run_dir)
-    return drop(replicator, secrets, run_dir, data=policy == "Delete")
+    return drop(replicator, secrets, run_dir, data=policy == "Delete", hurried=hurried)
 
 
 def report_of(replicator: Replicator, steps: list[RemovalStep], complete: bool) -> DropReport:

@@ -88,7 +88,8 @@ class FinalDrop:
         steps: list[RemovalStep] = []
         while True:
             try:
-                for step in drop.leave(self._replicator, self._secrets, self._folder.path, self._asked):
+                what = self._replicator, self._secrets, self._folder.path, self._asked
+                for step in drop.leave(*what, hurried=self.namespace_ends):
                     log.info("%s", step)
                     steps.append(step)
                     faults.leave_report(drop.report_of(self._replicator, steps, complete=False))

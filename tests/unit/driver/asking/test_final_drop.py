@@ -27,11 +27,13 @@ class Source:
 
     def __init__(self, faults: int = 0, then: Callable[[], None] = lambda: None) -> None:
         self.faults, self.then, self.asked = faults, then, list[DeletionPolicy]()
+        self.hurried = False
 
     def __call__(
-        self, replicator: Replicator, secrets: Path | None, run_dir: Path, policy: DeletionPolicy
+        self, replicator: Replicator, secrets: Path | None, run_dir: Path, policy: DeletionPolicy, *, hurried: bool
     ) -> Iterator[RemovalStep]:
         self.asked.append(policy)
+        self.hurried = hurried
         if len(self.asked) <= self.faults:
             self.then()
             raise Retry("the source is away")
@@ -120,7 +122,7 @@ def test_the_end_of_its_namespace_drops_without_being_asked_and_does_not_give_up
     assert not made.namespace_ends, "only a signal calls for the question"
     ending.on_signal(15, None)
     made.carry_out()
-    assert source.asked == [policy] * 3
+    assert source.asked == [policy] * 3 and source.hurried
 
 
 @pytest.mark.parametrize(("started", "asked"), [("Delete", "Retain"), ("Orphan", "Orphan")])
