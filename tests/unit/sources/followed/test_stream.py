@@ -167,22 +167,21 @@ def _fail_over(owner: Copy, server: str) -> None:
 
 
 def test_a_follower_moves_to_another_server_behind_its_owner(tmp_path: Path) -> None:
-    with pair(tmp_path) as (owner, follower):
-        with owner.running(), follower.running():
-            both_equal(owner, follower)
-            owner.stop()
-            _fail_over(owner, "second")
-            more(owner.database)
-            owner.start()
-            more(owner.database)
-            owner.level()
-            follower.broken(Retry, match="another server")
-            follower.start()
-            both_equal(owner, follower)
-            assert len(follower.state.snapshots) == 1 and follower.state.origin is not None
-            assert follower.state.origin.identity["server"] == "second"
-            follower.ask("main.orders", resync=True)
-            both_equal(owner, follower)
+    with pair(tmp_path) as (owner, follower), owner.running(), follower.running():
+        both_equal(owner, follower)
+        owner.stop()
+        _fail_over(owner, "second")
+        more(owner.database)
+        owner.start()
+        more(owner.database)
+        owner.level()
+        follower.broken(Retry, match="another server")
+        follower.start()
+        both_equal(owner, follower)
+        assert len(follower.state.snapshots) == 1 and follower.state.origin is not None
+        assert follower.state.origin.identity["server"] == "second"
+        follower.ask("main.orders", resync=True)
+        both_equal(owner, follower)
 
 
 @pytest.mark.parametrize("changed", [False, True])
