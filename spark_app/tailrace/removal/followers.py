@@ -28,7 +28,7 @@ def refusal(storage: Storage, found: Sequence[FollowerLease]) -> SourceRefused:
 
 
 def left(found: Iterable[FollowerLease]) -> Iterator[RemovalStep]:
-    """Of a log that stays."""
+    """Steps that name them, of a log that stays."""
     for lease in found:
         what = f"change log of {lease.name}, which follows this one"
         yield RemovalStep(what, "kept", "it gets no changes until a Replicator continues with this one")
