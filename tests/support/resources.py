@@ -157,6 +157,8 @@ WRONG = (
             "go with type delta and iceberg only"),
     Refused("lake-with-schema", replicator(target={"type": "delta", "location": "s3://b/x", "schema": "copies"}),
             "go with types postgresql and mysql only"),
+    Refused("cutover-of-a-follower", replicator(target=SOURCE, cutover={}, follow={"location": "s3://lake/other"}),
+            "the Replicator that reads the source has to stop last"),
     Refused("cutover-of-a-lake", replicator(cutover={}),
             "cutover moves programs between servers of one product: target.type must be source.type"),
     Refused("lake-that-adopts", replicator(target={"type": "delta", "location": "s3://b/x", "adopt": True}),

@@ -3,6 +3,7 @@
 from tailrace.contract.base import Duration, Model
 
 ONE_PRODUCT = "cutover moves programs between servers of one product: target.type must be source.type"
+NOT_FROM_A_FOLLOWER = "cutover and follow do not go together: the Replicator that reads the source has to stop last"
 
 
 class CutoverSpec(Model):

@@ -32,7 +32,7 @@ from tailrace.contract.base import (
     no_expression,
     rules,
 )
-from tailrace.contract.cutover import ONE_PRODUCT, CutoverSpec
+from tailrace.contract.cutover import NOT_FROM_A_FOLLOWER, ONE_PRODUCT, CutoverSpec
 from tailrace.contract.places import (
     ANEW,
     Catalog,
@@ -451,6 +451,7 @@ class ReplicatorSpec(Model):
         (_APART_RULE, _NOT_APART),
         (f"!has(self.showValues) || !self.showValues || !({_MASKS}size(o.mask) > 0))", _SHOWN),
         ("!has(self.cutover) || self.target.type == self.source.type", ONE_PRODUCT),
+        ("!has(self.cutover) || !has(self.follow)", NOT_FROM_A_FOLLOWER),
         (_SAME_FOLLOW, f"follow.location is immutable: {ANEW}"),
         (_FOLLOW_APART, _FOLLOWS_ITSELF),
         (_NOTHING_THERE_RULE, _NOTHING_THERE),
@@ -580,6 +581,8 @@ class ReplicatorSpec(Model):
     def _moves_within_a_product(self) -> "ReplicatorSpec":
         if self.cutover is not None and self.target.type != self.source.type:
             raise ValueError(ONE_PRODUCT)
+        if self.cutover is not None and self.follow is not None:
+            raise ValueError(NOT_FROM_A_FOLLOWER)
         return self
 
     @model_validator(mode="after")

@@ -308,6 +308,11 @@ class FollowerReport(Model):
     held: bool
     """The change log is kept for it; false: it has said nothing for seven days, and no longer counts."""
 
+    @property
+    def said(self) -> str:
+        """The text about one that no longer counts."""
+        return f"{self.name} has not read the change log for seven days, which is no longer kept for it"
+
 
 class NotificationsStatus(Model):
     """Since the driver's start."""

@@ -128,6 +128,7 @@ def test_a_name_that_cannot_be_a_host_name_is_refused(resources: Resources, name
         ("source.postgresql.publication", {"source": {"postgresql": {"publication": "mine"}}}),
         ("target.type", {"target": {"type": "iceberg", "location": "file:///x"}}),
         ("storage.location", {"storage": {"location": "s3://lake/other"}}),
+        ("follow.location", {"follow": {"location": "s3://lake/other"}}),
     ],
 )
 def test_what_a_change_log_depends_on_cannot_be_changed(resources: Resources, field: str, spec: Json) -> None:
@@ -138,6 +139,15 @@ def test_what_a_change_log_depends_on_cannot_be_changed(resources: Resources, fi
             resources.change(document, spec)
     finally:
         resources.delete(document)
+
+
+def test_who_follows_does_so_for_good(resources: Resources) -> None:
+    document = replicator("follower", follow={"location": "s3://lake/other"})
+    resources.create(document)
+    for change in ({"location": "s3://lake/third"}, None):
+        with pytest.raises(AssertionError, match=r"follow\.location is immutable"):
+            resources.change(document, {"follow": change})
+    resources.delete(document)
 
 
 def test_a_given_slot_can_be_neither_changed_nor_taken_away(resources: Resources) -> None:

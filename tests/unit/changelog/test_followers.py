@@ -1,10 +1,12 @@
 """A lease keeps the log that a follower still needs, for seven days; then the follower's position is lost, by name."""
 
+import io
 import json
 import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from support.followed import DAY, Follower, all_over, both_equal, forget, more, pair
 from support.pipeline import Pipeline
@@ -15,6 +17,8 @@ from tailrace.changelog.followers import FollowerLease, kept_for, lease_path, le
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.cli import main as cli
 from tailrace.contract.resources import StorageSpec
+from tailrace.contract.status import Status
+from tailrace.driver.telling import display, metrics
 from tailrace.driver.telling.followers import FollowerWatch
 from tailrace.errors import PositionLost
 from tailrace.sources.followed import stream
@@ -98,6 +102,13 @@ def test_doctor_and_status_name_a_follower_that_no_longer_counts(
         watch.look(owner.storage)
         assert {report.name: report.held for report in watch.reports()} == {"gone": False, "there": True}
         assert all(report.record == 3 for report in watch.reports())
+        status = Status(name="shop", state="Running", started_at=0.0, updated_at=0.0, followers=watch.reports())
+        printed = io.StringIO()
+        Console(file=printed, width=200).print(display.render(status))
+        assert "follower gone has not read the change log for seven days" in printed.getvalue()
+        assert "there" not in printed.getvalue()
+        counted = metrics.render(status).decode()
+        assert 'tailrace_followers{held="true"} 1.0' in counted and 'tailrace_followers{held="false"} 1.0' in counted
 
 
 def test_doctor_says_what_is_followed_and_drop_takes_the_lease_away(

@@ -240,13 +240,8 @@ def render(status: Status) -> RenderableType:
         parts.append(_snapshots(status))
     if status.tables:
         parts.append(_tables(status))
-    parts += _nulled(status)
-    parts += _converging(status)
-    parts += _differing(status)
-    parts += _cuts(status)
-    parts += _cutover(status)
-    parts += _signals(status)
-    parts += _faults(status)
+    for part in (_nulled, _converging, _differing, _cuts, _cutover, _signals, _followers, _faults):
+        parts += part(status)
     return Group(*parts)
 
 
@@ -312,6 +307,11 @@ def _signals(status: Status) -> list[RenderableType]:
     for one in wrong[-1:]:
         lines.append(Text.assemble((f"signal {visible(one.id or '')} ", "bold"), (visible(one.message), "yellow")))
     return lines
+
+
+def _followers(status: Status) -> list[RenderableType]:
+    lost = [one for one in status.followers if not one.held]
+    return [Text.assemble(("follower ", "bold"), (visible(one.said), "yellow")) for one in lost[:MAX_FAULTS]]
 
 
 def _faults(status: Status) -> list[RenderableType]:

@@ -46,11 +46,20 @@ class _Once(Collector):
         yield _gauge("tailrace_cuts_kept", "Cuts whose versions are kept", 0 if cuts is None else cuts.kept)
         text = "The time at which the newest cut was made"
         yield _gauge("tailrace_cut_last_timestamp_seconds", text, None if cuts is None else cuts.made)
+        yield _followers(status)
         yield from _notifications(status)
         yield from _freshness(status)
         yield from _tables(status)
         yield from _lineage(status)
         yield from _snapshots(status)
+
+
+def _followers(status: Status) -> GaugeMetricFamily:
+    text = "Replicators that follow this change log, by whether it is kept for them"
+    family = GaugeMetricFamily("tailrace_followers", text, labels=("held",))
+    for held in (True, False):
+        family.add_metric([str(held).lower()], sum(one.held is held for one in status.followers))
+    return family
 
 
 def _notifications(status: Status) -> Iterable[Metric]:
