@@ -188,6 +188,14 @@ def test_the_secrets_of_a_database_target_are_mounted_and_watched() -> None:
         assert {f"/etc/tailrace/secrets/{name}" for name in names} < mounts
 
 
+def test_the_secret_of_a_log_that_is_followed_is_mounted_and_watched_also_where_the_lease_is_dropped() -> None:
+    chosen = spec(follow={"location": "s3://lake/other", "credentials": {"secretName": "others-lake"}})
+    assert "Secret/others-lake" in references.data(chosen)
+    for kind in ("driver", "drop"):
+        mounts = {m["mountPath"] for m in pods(chosen)[kind]["containers"][0]["volumeMounts"]}
+        assert "/etc/tailrace/secrets/others-lake" in mounts, kind
+
+
 def test_the_secret_of_lineage_events_is_mounted_and_watched_and_owners_are_handed_on() -> None:
     chosen = spec(lineage={"namespace": "prod", "secretName": "catalog"})
     assert "Secret/catalog" in references.data(chosen)
