@@ -151,6 +151,20 @@ def test_auto_increment_continues_and_nobody_may_write_to_a_quiet_mysql(mysql: M
         mysql.execute("SET GLOBAL read_only = OFF")
 
 
+@pytest.mark.parametrize("how", ["mysql", pytest.param("mariadb", marks=pytest.mark.mysql("mariadb-11.8"))])
+def test_a_replica_is_not_quiet_although_it_is_read_only(how: str, mysql: MysqlServer) -> None:
+    """Programs write elsewhere, and it follows: at once, or when it is started again."""
+    mysql.execute("SET GLOBAL read_only = ON")
+    begun, key = ("MASTER 'far' TO", "MASTER") if how == "mariadb" else ("REPLICATION SOURCE TO", "SOURCE")
+    mysql.execute(f"CHANGE {begun} {key}_HOST = '127.0.0.1', {key}_PORT = 9")
+    with mysql_source(mysql).session() as session:
+        ((message, fix),) = session.writers(None, stopped=False).obstacles
+        assert message == "the source is a replica of 127.0.0.1:9, where programs may write"
+        assert session.writers(None, stopped=True).obstacles == (), "the user answers for them"
+        mysql.script(*fix.split("`")[1].split("; "))
+        assert session.writers(None, stopped=False).obstacles == ()
+
+
 def test_copies_that_were_handed_over_are_refused_and_left_alone(postgres: PostgresServer) -> None:
     target = targets.open(TargetSpec.model_validate(place(postgres, "postgres")))
     handover = handover_of(place(postgres, "postgres"))
