@@ -1,5 +1,6 @@
 """A Replicator and one that follows its change log, over the database in memory."""
 
+import os
 import threading
 import time
 import uuid
@@ -16,7 +17,7 @@ from support.scripted_runs import Copy, by_key, change, manifest
 from tailrace.capture import process
 from tailrace.capture.inbox import Board, Inbox
 from tailrace.capture.renewal import Renewal
-from tailrace.changelog.followers import FollowerLease, kept_for, leases
+from tailrace.changelog.followers import FollowerLease, lease_path, leases, needed, write_lease
 from tailrace.changelog.records.terms import Seq
 from tailrace.changelog.retention import Ages, Pins
 from tailrace.changelog.rollup import Rollups
@@ -24,6 +25,7 @@ from tailrace.changelog.trim import trim, trim_journal
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.places import StorageLocation
 from tailrace.sources.followed.source import FollowedSource
+from tailrace.storage.store import Storage
 
 DAY = 86_400_000_000
 HOUR = DAY // 24
@@ -35,6 +37,12 @@ WITH_ROWS = (
 )  # fmt: skip
 """Those that it reaches when there are rows that it lacks."""
 OWNERS = WITH_ROWS[1:]
+
+
+def write_aged(storage: Storage, lease: FollowerLease) -> None:
+    """A lease that was written when it says, also by the storage's clock."""
+    write_lease(storage, lease)
+    os.utime(Path(storage.access.prefix) / lease_path(lease.log_id), (lease.written_at / 1_000_000,) * 2)
 
 
 class Follower(Pipeline):
@@ -142,7 +150,7 @@ def forget(owner: Copy, days: int) -> None:
     rollups, _ = Rollups.load(storage)
     rollups.write(storage, writer.state)
     now = int(time.time() * 1_000_000) + days * DAY
-    pins = Pins(Seq(writer.state.last_seq + 1), followers=kept_for(leases(storage), now).seq)
+    pins = Pins(Seq(writer.state.last_seq + 1), followers=needed(storage, now).seq)
     going = trim(writer, pins, Ages(now=now, retention=HOUR, retry=HOUR))
     storage.delete_many(going.paths)
     trim_journal(storage, now, HOUR)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from tailrace.capture.recorder import Recorder
 from tailrace.capture.requests import ChunkRequests
-from tailrace.changelog.followers import kept_for, leases
+from tailrace.changelog.followers import needed
 from tailrace.changelog.records.terms import Position
 from tailrace.changelog.retention import Ages, Pins
 from tailrace.changelog.trim import sweep, trim, trim_journal
@@ -116,7 +116,7 @@ class RetentionJob:
         journal = self._recorder.journal
         now = int(self._clock() * MICROSECONDS)
         try:
-            followers = kept_for(leases(journal.storage), now).seq
+            followers = needed(journal.storage, now).seq
         except Retry as error:
             log.warning("what followers need is not known, so nothing is removed now: %s", error)
             return now

@@ -9,20 +9,25 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tailrace.changelog.records.terms import Closed, RecordNumber, Seq
+from tailrace.changelog.records.terms import RecordNumber, Seq
+from tailrace.errors import Retry
 from tailrace.storage.store import NotFound, Storage
 
 log = logging.getLogger(__name__)
 FOLLOWERS = "followers/"
+SUFFIX = ".json"
 LEASE_DAYS = 7
 LEASE_AGE = LEASE_DAYS * 86_400_000_000
 """Microseconds after which a lease that was not renewed counts for nothing."""
 
 
-class FollowerLease(Closed):
-    """The progress of one follower in the log that it reads."""
+class FollowerLease(BaseModel):
+    """The progress of one follower in the log that it reads. The follower's version may be a later one: fields that are
+    not known here are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     log_id: str
     """The id of the follower's own change log."""
@@ -33,7 +38,7 @@ class FollowerLease(Closed):
     seq: Seq
     """The last sequence of that record."""
     written_at: int
-    """Microseconds since the Unix epoch, by the follower's clock."""
+    """Microseconds since the Unix epoch: in the file by the follower's clock, as it is read by the storage's."""
 
     def is_old(self, now: int) -> bool:
         return now - self.written_at > LEASE_AGE
@@ -50,7 +55,7 @@ class FollowersNeed:
 
 
 def lease_path(log_id: str) -> str:
-    return f"{FOLLOWERS}{log_id}.json"
+    return f"{FOLLOWERS}{log_id}{SUFFIX}"
 
 
 def write_lease(storage: Storage, lease: FollowerLease) -> None:
@@ -65,14 +70,41 @@ def remove_lease(storage: Storage, log_id: str) -> bool:
 
 
 def leases(storage: Storage) -> Iterator[FollowerLease]:
-    """All that can be read. One that cannot, holds nothing: its follower writes it again within seconds."""
-    for path in [path for path, _ in storage.list(FOLLOWERS)]:
+    """All that can be read, for those who tell of them."""
+    for uri, lease, _ in _read(storage):
+        if lease is None:
+            log.warning("%s is no lease of a follower, and is passed over", uri)
+        else:
+            yield lease
+
+
+def needed(storage: Storage, now: int) -> FollowersNeed:
+    """The part that retention has to keep. `Retry` while a lease that may count cannot be read."""
+    found: list[FollowerLease] = []
+    for uri, lease, changed in _read(storage):
+        if lease is not None:
+            found.append(lease)
+        elif now - changed <= LEASE_AGE:
+            raise Retry(
+                f"{uri} is no lease that can be read: what its follower needs is not known",
+                "If there is no such follower, delete the file.",
+            )
+    return kept_for(found, now)
+
+
+def _read(storage: Storage) -> Iterator[tuple[str, FollowerLease | None, int]]:
+    """(URI, lease or None if it cannot be parsed, time of its last change) of each. The time is the storage's: a
+    follower whose clock is wrong must hold no less, and no more."""
+    for uri, seconds in sorted(found for found in storage.aged(FOLLOWERS) if found[0].endswith(SUFFIX)):
+        changed = int(seconds * 1_000_000)
         try:
-            yield FollowerLease.model_validate_json(storage.get(path))
+            lease = FollowerLease.model_validate_json(storage.get(uri))
         except NotFound:
             continue
         except ValidationError:
-            log.warning("%s is no lease of a follower, and is passed over", storage.uri(path))
+            yield uri, None, changed
+        else:
+            yield uri, lease.model_copy(update={"written_at": changed}), changed
 
 
 def kept_for(found: Iterable[FollowerLease], now: int) -> FollowersNeed:

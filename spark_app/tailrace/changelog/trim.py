@@ -4,9 +4,10 @@ Called by capture, the journal's only writer: `trim` now and then, `sweep` and `
 or daily. The last two need no writer: capture has them done in a thread of their own, since they may take minutes.
 """
 
+import time
 from itertools import groupby
 
-from tailrace.changelog.followers import kept_for, leases
+from tailrace.changelog.followers import needed
 from tailrace.changelog.journal import read_record
 from tailrace.changelog.paths import (
     JOURNAL,
@@ -19,7 +20,7 @@ from tailrace.changelog.paths import (
     segment_range,
     segment_table,
 )
-from tailrace.changelog.records.terms import RecordNumber
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.retention import Ages, LogRemoval, Pins, removal
 from tailrace.changelog.rollup import numbers, trim_rollups
 from tailrace.changelog.state import LogState
@@ -47,20 +48,23 @@ def sweep(storage: Storage, state: LogState) -> list[str]:
     what killed writers left unfinished on a local disk.
 
     The range stands in the path. What a writer is writing right now begins above the last recorded sequence, also
-    as seen by a writer that has been fenced and does not know it yet.
+    as seen by a writer that has been fenced and does not know it yet. What a follower has still to read stays, too: a
+    table that has started over no longer names what lies before. `Retry`: that is not known.
     """
     left: list[str] = []
+    kept = needed(storage, int(time.time() * 1_000_000)).seq
+    through = state.last_seq if kept is None else min(state.last_seq, Seq(kept - 1))
     # A folder is one table's or the bundles', so no more than that many paths are in memory.
     for _, paths in groupby((path for path, _ in storage.list(SEGMENTS)), key=lambda path: path.rpartition("/")[0]):
-        left += _unnamed(list(paths), state)
+        left += _unnamed(list(paths), state, through)
     left += [*storage.unfinished(SEGMENTS), *storage.unfinished(JOURNAL)]
     storage.delete_many(left)
     return left
 
 
-def _unnamed(folder: list[str], state: LogState) -> list[str]:
+def _unnamed(folder: list[str], state: LogState, through: Seq) -> list[str]:
     ranges = ((path, segment_range(path)) for path in folder)
-    paths = [path for path, covered in ranges if covered is not None and covered[1] <= state.last_seq]
+    paths = [path for path, covered in ranges if covered is not None and covered[1] <= through]
     if not paths:
         return []
     if is_bundle(paths[0]):
@@ -83,7 +87,7 @@ def trim_journal(storage: Storage, now: int, retention: int) -> int:
         return 0
     paths = (path for path, _ in storage.list(JOURNAL) if not path.startswith((ROLLUPS, PARTS)))
     below = sorted(n for path in paths if (n := number_of(path)) is not None and n < rollups[-1])
-    kept = kept_for(leases(storage), now).record
+    kept = needed(storage, now).record
     below = below if kept is None else [number for number in below if number < kept]
     going = below[: _older(storage, below, now - max(retention, SHORTEST_JOURNAL))]
     for number in going:

@@ -2,25 +2,29 @@
 
 import io
 import json
+import os
 import time
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from support.followed import DAY, Follower, all_over, both_equal, forget, more, pair
+from support.followed import DAY, Follower, all_over, both_equal, forget, more, pair, write_aged
 from support.pipeline import Pipeline
 from support.scripted import ScriptedSource
 from support.scripted_runs import Copy
 from tailrace import sources
-from tailrace.changelog.followers import FollowerLease, kept_for, lease_path, leases, write_lease
+from tailrace.changelog.followers import FollowerLease, kept_for, lease_path, leases, needed, remove_lease, write_lease
+from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.paths import segment_path
 from tailrace.changelog.records.terms import RecordNumber, Seq
+from tailrace.changelog.trim import sweep
 from tailrace.cli import main as cli
 from tailrace.contract.resources import StorageSpec
 from tailrace.contract.status import Status
 from tailrace.driver.telling import display, metrics
 from tailrace.driver.telling.followers import FollowerWatch
-from tailrace.errors import PositionLost
+from tailrace.errors import PositionLost, Retry
 from tailrace.sources.followed import stream
 from tailrace.storage.store import Storage
 
@@ -36,11 +40,34 @@ def test_the_slowest_lease_that_is_not_old_counts() -> None:
     assert kept_for(found, 11 * DAY).seq is None
 
 
-def test_a_file_that_is_no_lease_is_passed_over(tmp_path: Path) -> None:
-    storage = Storage.open(StorageSpec(location=tmp_path.as_uri()))
+def test_a_lease_that_cannot_be_read_stops_retention_until_it_is_old(tmp_path: Path) -> None:
+    storage, now = Storage.open(StorageSpec(location=tmp_path.as_uri())), int(time.time() * 1_000_000)
     write_lease(storage, lease("one", 5, 50))
     storage.put(lease_path("broken"), b"{")
+    storage.put("followers/.unfinished", b"{")
     assert [found.name for found in leases(storage)] == ["one"]
+    with pytest.raises(Retry, match=r"broken\.json is no lease that can be read"):
+        needed(storage, now)
+    write_aged(storage, lease("broken", 1, 1, now - 8 * DAY))
+    times = (tmp_path / lease_path("broken")).stat()
+    storage.put(lease_path("broken"), b"{")
+    os.utime(tmp_path / lease_path("broken"), (times.st_atime, times.st_mtime))
+    assert needed(storage, now).seq == 51
+
+
+@pytest.mark.parametrize("clock", [-8 * DAY, 0, 400 * DAY])
+def test_the_age_of_a_lease_is_by_the_clock_of_the_storage(tmp_path: Path, clock: int) -> None:
+    storage, now = Storage.open(StorageSpec(location=tmp_path.as_uri())), int(time.time() * 1_000_000)
+    write_lease(storage, lease("one", 5, 50, now + clock))
+    assert needed(storage, now).seq == 51
+    assert needed(storage, now + 8 * DAY).seq is None
+
+
+def test_what_a_later_version_adds_to_a_lease_is_ignored(tmp_path: Path) -> None:
+    storage = Storage.open(StorageSpec(location=tmp_path.as_uri()))
+    text = json.loads(lease("one", 5, 50).model_dump_json()) | {"added": {"later": 1}}
+    storage.put(lease_path("one"), json.dumps(text).encode())
+    assert needed(storage, int(time.time() * 1_000_000)).seq == 51
 
 
 def behind(owner: Copy, follower: Follower) -> None:
@@ -65,6 +92,28 @@ def test_a_follower_that_was_away_for_six_days_continues(tmp_path: Path) -> None
         both_equal(owner, follower)
         assert before != follower.rows(1)
         assert [s.plan.request for s in follower.state.snapshots.values()] == [None], "nothing was read again"
+
+
+def test_the_sweep_leaves_what_a_follower_needs_of_tables_that_have_started_over(tmp_path: Path) -> None:
+    with pair(tmp_path) as (owner, follower):
+        behind(owner, follower)
+        owner.start()
+        asked = owner.ask("main.orders", resync=True)
+        owner.until(lambda state: (s := state.snapshots.get(asked)) is not None and s.ended is not None, work=True)
+        more(owner.database)
+        owner.level()
+        owner.stop()
+        storage, state = owner.storage, JournalReader.open(owner.storage).state
+        first = needed(storage, 0).seq
+        unneeded = segment_path(state.tables[1].schema, Seq(0), Seq((first or 0) - 1), "cd")
+        storage.put(unneeded, b"rows")
+        assert sweep(storage, state) == [unneeded]
+        owner.start()
+        follower.start()
+        both_equal(owner, follower)
+        follower.stop()
+        remove_lease(storage, follower.lease.log_id)
+        assert sweep(storage, owner.state) != []
 
 
 def test_after_seven_days_its_position_is_lost_until_a_resync(tmp_path: Path) -> None:
@@ -94,8 +143,8 @@ def test_doctor_and_status_name_a_follower_that_no_longer_counts(
         with owner.running():
             owner.level()
         now = int(time.time() * 1_000_000)
-        write_lease(owner.storage, lease("gone", 3, 30, now - 8 * DAY))
-        write_lease(owner.storage, lease("there", 3, 30, now))
+        write_aged(owner.storage, lease("gone", 3, 30, now - 8 * DAY))
+        write_aged(owner.storage, lease("there", 3, 30, now))
         _, text = command(owner, capsys, "doctor")
         assert "warn change log: gone follows this log" in text and "there follows" not in text
         watch = FollowerWatch()

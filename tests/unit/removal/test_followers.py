@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from support.dropping import OWNER, applied_tables, delta_table, drop, files, journal, manifest, release, storage_of
+from support.followed import write_aged
+from support.followed import write_aged
 from support.origins import origin
 from support.scripted import ScriptedSource
 from support.scripted_database import Database
 from tailrace import sources
-from tailrace.changelog.followers import LEASE_AGE, FollowerLease, lease_path, remove_lease, write_lease
+from tailrace.changelog.followers import LEASE_AGE, FollowerLease, lease_path, remove_lease
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.contract.manifest import load
 from tailrace.errors import SourceRefused
@@ -33,7 +35,7 @@ def followed(folder: Path, age: int = 0) -> Path:
     delta_table(folder, "t1", "log")
     written = int(time.time() * 1_000_000) - age
     lease = FollowerLease(log_id="other", name="shop-again", record=RecordNumber(1), seq=Seq(1), written_at=written)
-    write_lease(storage_of(folder / "log"), lease)
+    write_aged(storage_of(folder / "log"), lease)
     return manifest(folder, {"host": "scripted"})
 
 
