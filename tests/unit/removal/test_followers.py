@@ -7,7 +7,6 @@ import pytest
 
 from support.dropping import OWNER, applied_tables, delta_table, drop, files, journal, manifest, release, storage_of
 from support.followed import write_aged
-from support.followed import write_aged
 from support.origins import origin
 from support.scripted import ScriptedSource
 from support.scripted_database import Database
