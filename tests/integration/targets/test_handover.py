@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from support.database_copies import begin, settle
 from support.lake import table_schema
+from support.moves import force
 from support.mysql import MysqlServer
 from support.mysql_shop import source as mysql_source
 from support.postgres import PostgresServer
@@ -117,6 +118,15 @@ def test_nobody_may_write_to_a_quiet_postgresql(postgres: PostgresServer) -> Non
         with closing(postgres.connect()) as reader:
             reader.execute("SELECT 1")
             assert obstacles(session, found.since, stopped=False) == ""
+        with source.session() as other:
+            role = 'ROLE "night job"'
+            force(postgres, f"CREATE {role} LOGIN")
+            for where in ("", " IN DATABASE postgres"):
+                force(postgres, f"ALTER {role}{where} SET default_transaction_read_only = off")
+                ((message, fix),) = other.writers(found.since, stopped=False).obstacles
+                assert message == 'role "night job" may write although the database is read-only'
+                force(postgres, fix.split("`")[1])
+                assert obstacles(other, found.since, stopped=False) == ""
 
 
 def test_auto_increment_continues_and_nobody_may_write_to_a_quiet_mysql(mysql: MysqlServer) -> None:

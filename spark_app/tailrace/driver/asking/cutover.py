@@ -8,6 +8,7 @@ The last step is one transaction of the target, in which the report is kept: aft
 and no driver with this change log, started by whatever controller, can write into the tables.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from tailrace.batch.slice import last_record
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.logged import TableLog, place_of
 from tailrace.changelog.records import Origin
-from tailrace.changelog.records.terms import RecordNumber
+from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.changelog.state import LogState
 from tailrace.contract.driver import CutoverReport, NextNumber
 from tailrace.contract.resources import Replicator
@@ -102,10 +103,10 @@ class Cutover:
         source = self.places.source.bound_to(origin)
         tables = _captured(reader)
         self._check(handover, source, tables)
-        self._verify()
+        self._verify(self.wishes.verified_within)
         if self.wishes.check:
             return None
-        record = self._settled(source, reader)
+        record = self._settled(source, reader, lambda: self._once_more(handover, source, reader))
         return self._hand_over(handover, source, reader, record)
 
     def _handover(self) -> Handover:
@@ -129,6 +130,7 @@ class Cutover:
         if not found:
             report = doctor.examine(self.replicator, self.places)
             found += [(f"{one.subject}: {one.message}", one.fix) for one in report.lines if one.level == "fail"]
+            found += _not_there([table.schema for table in report.tables], tables)
             lost = [
                 (f"{table.name}: column {column.column!r} is not copied: {column.reason}", column.suggestion)
                 for table in report.tables
@@ -198,10 +200,17 @@ class Cutover:
             for counter in found
         ]
 
-    def _verify(self) -> None:
-        """Before the programs are stopped: it may take long."""
+    def _once_more(self, handover: Handover, source: Source, reader: JournalReader) -> None:
+        """Looks at what was created while the programs still ran: their stop may have taken days to come."""
+        _newest(reader)
+        self._check(handover, source, _captured(reader))
+        self._verify(math.inf)
+
+    def _verify(self, within: float) -> None:
+        """Compares the tables that were not compared within so many seconds. Most of them before the programs are
+        stopped: it may take long."""
         for _ in range(COMPARISONS):
-            stale = [table.name for table in self.driver.status().tables if not self._is_verified(table)]
+            stale = [table.name for table in self.driver.status().tables if not self._is_verified(table, within)]
             if not stale:
                 return
             self.say(f"verifying {len(stale)} tables")
@@ -210,16 +219,17 @@ class Cutover:
         what = f"rows of {stale[0]} were changed whenever they were compared, so they are not known to be equal"
         raise CutoverRefused(what, "Stop the programs that write to the source, then run it again.")
 
-    def _is_verified(self, table: TableStatus) -> bool:
+    def _is_verified(self, table: TableStatus, within: float) -> bool:
         last = table.verified
-        if last is None or last.at < self.clock() - self.wishes.verified_within:
+        if last is None or last.at < self.clock() - within:
             return False
         return not last.compared.differences and not last.compared.undecided
 
     # ---- the quiet source ----
 
-    def _settled(self, source: Source, reader: JournalReader) -> RecordNumber:
-        """Wait until nothing can come any more; returns the record up to which the target holds everything."""
+    def _settled(self, source: Source, reader: JournalReader, look: Callable[[], None]) -> RecordNumber:
+        """Wait until nothing can come any more; returns the record up to which the target holds everything. `look`:
+        called whenever it does, before the last question whether something came."""
         until, since = self.monotonic() + self.wishes.timeout, None
         held: RecordNumber | None = None
         self.say("everything is ready: stop the programs that write to the source, and make it read-only")
@@ -243,6 +253,7 @@ class Cutover:
                 self._wait(until, StillWritten, "the source is still written to: changes came", fix)
             held = state.number
             self._wait_applied(held, until)
+            look()
             if self.wishes.stopped:
                 self.sleep(SETTLED)
 
@@ -300,6 +311,19 @@ class Cutover:
             if error.away:
                 raise
             raise CutoverRefused(error.message, "Run it again.") from error
+
+
+def _not_there(wanted: Sequence[TableSchema], tables: Sequence[TableLog]) -> Iterator[tuple[str, str]]:
+    """Tables and columns of the source that are so new that no copy has them."""
+    copied = {table.schema.table_id: {column.name for column in table.schema.columns} for table in tables}
+    for schema in wanted:
+        if schema.table_id not in copied:
+            yield f"table {schema.name} of the source is not copied yet", "Wait until it is."
+            continue
+        for column in schema.columns:
+            if column.name not in copied[schema.table_id]:
+                fix = "Make the source writable again and change a row of the table: its columns are seen then."
+                yield f"column {column.name!r} of {schema.name} is not in the copy yet", fix
 
 
 def _newest(reader: JournalReader) -> LogState:

@@ -22,7 +22,7 @@ from tailrace.contract.units import seconds
 from tailrace.driver.asking.control import DriverControl
 from tailrace.driver.asking.cutover import Cutover, Wishes
 from tailrace.driver.asking.equality import CopyDiffers, require_equal
-from tailrace.errors import CutOver, Stop, TailraceError
+from tailrace.errors import CutOver, Fenced, TailraceError
 from tailrace.errors.backoff import Backoff
 from tailrace.places import Places
 
@@ -86,7 +86,7 @@ class DeclaredCutover:
             self._attempt(given)
         except _Withdrawn:
             log.info("the cutover is not continued: the driver ends, or its spec has changed")
-        except Stop:
+        except (CutOver, Fenced):
             raise
         except TailraceError as error:
             self._refused(error)

@@ -11,6 +11,15 @@ SELECT EXISTS (SELECT FROM pg_database d JOIN pg_db_role_setting ON setdatabase 
                   AND s ~ '^default_transaction_read_only=(on|true|yes|1)$'),
        clock_timestamp()::text, format('%I', current_database())
 """
+# A role's own setting counts more than the database's, and one for both more than either.
+_EXEMPT = """
+SELECT format('%I', r.rolname), CASE WHEN x.setdatabase = 0 THEN '' ELSE format(' IN DATABASE %I', current_database())
+       END
+  FROM pg_db_role_setting x JOIN pg_roles r ON r.oid = x.setrole, unnest(x.setconfig) AS s
+ WHERE x.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database())) AND r.rolcanlogin
+   AND s ~* '^default_transaction_read_only=(off|false|no|0)$'
+ ORDER BY 1, 2
+"""
 # Whoever changes a row holds this lock to the end of the transaction, prepared ones too; everybody may see it.
 _WRITING = """
 SELECT coalesce('session ' || l.pid || coalesce(' of ' || a.usename, ''), 'a prepared transaction'),
@@ -57,6 +66,9 @@ def _obstacles(connection: Connection, since: str | None, stopped: bool, databas
         yield f"{who} has an open transaction that changes {tables}", "Commit it or roll it back."
     if stopped:
         return
+    for role, where in connection.execute(_EXEMPT.encode()).fetchall():
+        reset = f"ALTER ROLE {role}{where} RESET default_transaction_read_only"
+        yield f"role {role} may write although the database is read-only", f"Run `{reset}`, then end its sessions."
     older = connection.execute(_OLDER.format(since=since).encode()).fetchall()
     if older:
         named = ", ".join(f"{pid} ({user})" for pid, user in older[:5]) + (" and others" if len(older) > 5 else "")

@@ -1,6 +1,7 @@
 """The refusals of a cutover that no server is asked for."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,8 +12,9 @@ from support.resources import replicator
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.contract.resources import Replicator
 from tailrace.contract.status import ApplyStatus, ComparedRows, Fault, NulledColumn, Status, TableStatus, Verification
-from tailrace.driver.asking.cutover import Cutover, CutoverRefused, Wishes
+from tailrace.driver.asking.cutover import Cutover, CutoverRefused, Wishes, _not_there
 from tailrace.places import Places
+from tailrace.sources.findings import Writers
 
 DATABASE = {"type": "postgresql", "host": "copy", "database": "shop", "username": "tailrace"}
 NOW = 1_000_000.0
@@ -125,18 +127,18 @@ def test_a_copy_that_is_meant_to_be_another_is_named(tmp_path: Path) -> None:
 
 def test_what_was_compared_within_a_day_is_not_compared_again(tmp_path: Path) -> None:
     driver = Running(status(table(verified=verified(NOW - 3600))))
-    cutover(tmp_path, driver)._verify()
+    cutover(tmp_path, driver)._verify(86_400)
     assert driver.compared == []
     old = table(verified=verified(NOW - 90_000))
     driver = Running(status(old), status(table(verified=verified(NOW))))
-    cutover(tmp_path, driver)._verify()
+    cutover(tmp_path, driver)._verify(86_400)
     assert driver.compared == [["shop.item"]]
 
 
 def test_rows_that_no_comparison_decides_are_refused(tmp_path: Path) -> None:
     driver = Running(status(table(verified=verified(NOW, undecided=1))))
     with pytest.raises(CutoverRefused, match="not known to be equal"):
-        cutover(tmp_path, driver)._verify()
+        cutover(tmp_path, driver)._verify(86_400)
     assert len(driver.compared) == 3
 
 
@@ -156,3 +158,33 @@ def test_rows_that_are_still_to_come_are_waited_for_while_programs_stand_still(
     made.say, made.sleep = waits.append, come
     made._wait_applied(RecordNumber(9), made.monotonic() + 60)
     assert len(waits) == 1 and "1 tables do not hold all of record 9 yet, such as shop.item" in waits[0]
+
+
+def test_what_was_created_while_a_cutover_waited_is_named(tmp_path: Path) -> None:
+    def table_of(number: int, *columns: str) -> Any:
+        return SimpleNamespace(
+            table_id=number, name=f"shop.t{number}", columns=[SimpleNamespace(name=name) for name in columns]
+        )
+
+    copied = [cast(Any, SimpleNamespace(schema=table_of(1, "id")))]
+    assert [message for message, _ in _not_there([table_of(1, "id", "late"), table_of(2, "id")], copied)] == [
+        "column 'late' of shop.t1 is not in the copy yet",
+        "table shop.t2 of the source is not copied yet",
+    ]
+    assert list(_not_there([table_of(1, "id")], copied)) == []
+
+
+def test_once_all_is_applied_everything_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the source is asked again after that."""
+    made, order = cutover(tmp_path), list[str]()
+
+    def writers(since: str | None, stopped: bool) -> Writers:
+        order.append("writers")
+        return Writers((), "then")
+
+    session = SimpleNamespace(writers=writers, log_end=lambda: "1")
+    source = SimpleNamespace(session=lambda: nullcontext(session))
+    reader = SimpleNamespace(poll=lambda: False, state=SimpleNamespace(position="1", number=3, tables={}))
+    monkeypatch.setattr(made, "_wait_applied", lambda record, until: order.append("applied"))
+    assert made._settled(cast(Any, source), cast(Any, reader), lambda: order.append("look")) == 3
+    assert order == ["writers", "applied", "look", "writers"]

@@ -15,7 +15,7 @@ from tailrace.contract.status import ComparedRows, SnapshotStatus
 from tailrace.driver.asking import declared_cutover
 from tailrace.driver.asking.declared_cutover import DeclaredCutover
 from tailrace.driver.asking.equality import CopyDiffers
-from tailrace.errors import CutOver, Retry, TailraceError
+from tailrace.errors import CutOver, Fenced, Retry, SourceRefused, TailraceError
 from tailrace.places import Places
 
 
@@ -100,6 +100,17 @@ def test_tables_that_differ_are_not_compared_every_minute(world: World) -> None:
     world.give(cutover={"verifiedWithin": "1h"})
     world.subject.step()
     assert world.attempts == 4, "a new manifest is tried at once"
+
+
+def test_a_right_that_is_missing_does_not_end_the_replication(world: World) -> None:
+    world.refuse(SourceRefused("permission denied for sequence a", "Run `GRANT`."))
+    world.subject.step()
+    told = world.subject.status()
+    assert told is not None and told.fault is not None and told.fault.fix == "Run `GRANT`."
+    world.now += 100
+    world.refuse(Fenced("another driver"))
+    with pytest.raises(Fenced):
+        world.subject.step()
 
 
 @pytest.mark.parametrize("how", ["withdrawn", "changed", "shutdown"])
