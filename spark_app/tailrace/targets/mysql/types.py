@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.changelog.types import decimal_parts
@@ -26,6 +27,8 @@ MOST_SCALE = 30
 """Digits behind the point that MySQL's decimals have."""
 KEY_BYTES = 3072
 """InnoDB's limit of a primary key."""
+INDEX_COLUMNS = 16
+"""Most columns of an index. A key can have as many."""
 INDEX_BYTES = 3000
 """Bytes of these that a key has in an index with a time behind it."""
 FIXED_BYTES = 20
@@ -65,7 +68,7 @@ def open_index(opened: Sequence[tuple[str, str]]) -> list[str]:
     *key, (end, _) = opened
     most = INDEX_BYTES // len(key) // CHARACTER_BYTES
     names = (f"{name}({most})" if _length(kind) > most else name for name, kind in key)
-    return [f"KEY _tailrace_open ({', '.join([*names, end])})"]
+    return [f"KEY _tailrace_open ({', '.join([*islice(names, INDEX_COLUMNS - 1), end])})"]
 
 
 def _length(kind: str) -> int:
