@@ -1,6 +1,7 @@
 """Deleted and ended rows that stay in a database: keys that a type or a collation takes for one, tables of keys
 alone; and types that somebody altered in a copy."""
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -155,14 +156,53 @@ def test_a_collation_s_one_key_ends_a_version_and_begins_another_in_mysql(tmp_pa
     with MysqlServer(MYSQL) as server:
         server.script("CREATE DATABASE shop", "CREATE TABLE shop.t (k varchar(768) PRIMARY KEY, v int)")
         server.script("CREATE TABLE shop.b (k varbinary(3072) PRIMARY KEY, v int)")
+        names = ", ".join(f"c{number}" for number in range(16))  # as many as an index has
+        server.script(f"CREATE TABLE shop.w ({names.replace(',', ' int,')} int, v int, PRIMARY KEY ({names}))")
         server.script("INSERT INTO shop.t VALUES ('bob', 1), ('amy', 2)", "INSERT INTO shop.b VALUES ('x', 1)")
+        server.script(f"INSERT INTO shop.w VALUES ({', '.join('1' * 17)})")
         with (copy := kept(begin(place_of(server), server, tmp_path, schema="copies"))).running():
             settle(copy)
             server.script("UPDATE shop.t SET k = 'Bob' WHERE k = 'bob'", "UPDATE shop.b SET v = 2")
+            server.script("UPDATE shop.w SET v = 2")
             settle(copy)
             found = server.execute("SELECT k, v, _is_current FROM copies.t ORDER BY k")
             assert found == [("Bob", 1, 1), ("amy", 2, 1), ("bob", 1, 0)]
-            assert server.execute("SELECT v, _valid_to IS NULL FROM copies.b ORDER BY v") == [(1, 0), (2, 1)]
+            for one in "bw":
+                found = server.execute(f"SELECT v, _valid_to IS NULL FROM copies.{one} ORDER BY v")
+                assert found == [(1, 0), (2, 1)]
+
+
+@pytest.mark.parametrize("name", [MYSQL, "mariadb-10.11"])
+def test_marking_and_ending_rows_leave_the_source_s_own_times_alone(tmp_path: Path, name: str) -> None:
+    """ON UPDATE gives any time that an UPDATE does not name, even one that the server has put on the key by itself."""
+    at = "at timestamp NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP"
+    columns = f"ts timestamp NOT NULL DEFAULT '2020-01-01 00:00:00', k int, v int, {at}, PRIMARY KEY (ts, k)"
+    old, new = datetime(2020, 1, 1), datetime(2021, 1, 1)
+    with MysqlServer(name, explicit_defaults_for_timestamp="OFF") as server:
+        server.script("CREATE DATABASE shop", *(f"CREATE TABLE shop.{one} ({columns})" for one in "stu"))
+        server.script(*(f"INSERT INTO shop.{one} VALUES ('2020-01-01', 1, 1, '2020-01-01')" for one in "stu"))
+        copy = begin(place_of(server), server, tmp_path, schema="copies")
+        histories = {"s": "SoftDelete", "t": "Versions", "u": "Versions"}
+        copy.document["spec"]["options"] = [
+            {"match": f"shop.{one}", "history": history} for one, history in histories.items()
+        ]
+        with copy.running():
+            settle(copy)
+            target = targets.open(copy.replicator.spec.target, "mysql")
+            with copy.source.session() as session:
+                extras = session.extras([("shop", one) for one in "stu"])
+            lacked = target.lacked(extras, [table.schema for table in copy.state.tables.values()])
+            given = [statement for statements in lacked.values() for statement in statements if "`at`" in statement]
+            assert len(given) == 3
+            server.script(*given)
+            server.script("UPDATE shop.t SET v = 2, at = '2021-01-01', ts = '2020-01-01'")
+            settle(copy)
+            found = server.execute("SELECT ts, v, at, _is_current FROM copies.t ORDER BY v")
+            assert found == [(old, 1, old, 0), (old, 2, new, 1)]
+            server.script("TRUNCATE TABLE shop.s", "TRUNCATE TABLE shop.u")
+            settle(copy)
+            assert server.execute("SELECT ts, v, at, _is_deleted FROM copies.s") == [(old, 1, old, 1)]
+            assert server.execute("SELECT ts, v, at, _is_current FROM copies.u") == [(old, 1, old, 0)]
 
 
 def test_a_table_that_is_taken_over_with_all_versions_has_no_primary_key(

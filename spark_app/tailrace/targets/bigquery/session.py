@@ -308,6 +308,9 @@ class BigQuerySession:
         assigned = ", ".join(f"{name} = {value}" for name, value in values.items())
         self.run(f"UPDATE {table} t SET {assigned} FROM {using} WHERE {on}")
 
+    def unmoved(self, schema: TableSchema) -> dict[str, str]:
+        return {}
+
     def bit(self, bits: str, number: int) -> str:
         digit = 2 * (number // 8) + (1 if number % 8 >= 4 else 2)
         with_it = ", ".join(f"'{value:x}'" for value in range(16) if value >> number % 4 & 1)

@@ -60,6 +60,8 @@ SINCE: Mapping[str, Mapping[str, tuple[int, ...]]] = {
 }
 """The first releases with types that one of the two has, or that both have not had for long."""
 TEMPORAL = ("date", "datetime", "timestamp", "time")
+MOVED = ("datetime", "timestamp")
+"""Types of columns that can have ON UPDATE CURRENT_TIMESTAMP."""
 NOTED = 800
 """Characters of a type in a comment."""
 KEYS_ASKED = ("sql_require_primary_key", "innodb_force_primary_key")
@@ -382,6 +384,12 @@ class MysqlTargetSession:
     def update_from(self, table: str, values: Mapping[str, str], using: str, on: str) -> None:
         assigned = ", ".join(f"t.{name} = {value}" for name, value in values.items())
         self.run(f"UPDATE {table} t JOIN {using} ON {on} SET {assigned}")
+
+    def unmoved(self, schema: TableSchema) -> dict[str, str]:
+        """Times that an UPDATE does not name become the present one where the column has ON UPDATE CURRENT_TIMESTAMP,
+        which older servers give by themselves."""
+        kinds = ((self.quote(c.name), types.word(self.type_of(schema, c))) for c in schema.columns)
+        return {name: f"t.{name}" for name, kind in kinds if kind in MOVED}
 
     def bit(self, bits: str, number: int) -> str:
         return f"(ASCII(SUBSTRING({bits}, {number // 8 + 1}, 1)) >> {number % 8}) & 1 = 1"

@@ -392,6 +392,9 @@ class PgTargetSession:
         assigned = ", ".join(f"{name} = {value}" for name, value in values.items())
         self.run(f"UPDATE {table} t SET {assigned} FROM {using} WHERE {on}")
 
+    def unmoved(self, schema: TableSchema) -> dict[str, str]:
+        return {}
+
     def bit(self, bits: str, number: int) -> str:
         return f"get_bit({bits}, {number}) = 1"
 

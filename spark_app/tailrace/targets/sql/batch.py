@@ -139,7 +139,7 @@ class KeyedBatch:
         pairs = [NUMBERED, (SOURCE, "bigint"), (ROUND, "bigint"), (BITS, self.session.binary)]
         wanted = self.staging.rows("wanted", pairs, table)
         places = np.flatnonzero(lacking.bits.any(axis=0)).tolist()
-        assigned = {
+        assigned = self.session.unmoved(self.work.slice.schema) | {
             quote(names[at]): f"CASE WHEN {self.session.bit(f'u.{BITS}', at)}"
             f" THEN u.{quote(names[at])} ELSE t.{quote(names[at])} END"
             for at in places

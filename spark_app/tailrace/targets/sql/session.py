@@ -232,6 +232,10 @@ class TargetSession(Protocol):
     def update_from(self, table: str, values: Mapping[str, str], using: str, on: str) -> None:
         """Update rows of `table` (as `t`) from `using` (with its alias `u`): expressions by column."""
 
+    def unmoved(self, schema: TableSchema) -> Mapping[str, str]:
+        """Expressions by column that an UPDATE of a copy's rows (as `t`) has to name: what the server would otherwise
+        change by itself stays as it is."""
+
     def bit(self, bits: str, number: int) -> str:
         """A condition: this bit of a binary value is set, counted from the lowest of the first byte."""
 

@@ -77,4 +77,6 @@ def _mark(session: TargetSession, schema: TableSchema, table: str, where: str = 
     deleted, deleted_at = (session.quote(named(schema, name)) for name in (DELETED, DELETED_AT))
     time = "NULL" if at is None else f"'{(EPOCH + timedelta(microseconds=at)).replace(tzinfo=None).isoformat(sep=' ')}'"
     unmarked = f"t.{deleted} IS NOT TRUE"
-    session.run(f"UPDATE {table} t SET {deleted} = TRUE, {deleted_at} = {time} WHERE {unmarked} AND {where}")
+    marked = session.unmoved(schema) | {deleted: "TRUE", deleted_at: time}
+    assigned = ", ".join(f"{name} = {value}" for name, value in marked.items())
+    session.run(f"UPDATE {table} t SET {assigned} WHERE {unmarked} AND {where}")

@@ -129,15 +129,19 @@ class VersionBatch(KeyedBatch):
         on, time = f"{equal(self.session, self.work.key)} AND {self.open}", f"u.{name}"
         self.session.delete_using(self.table, ends, f"{on} AND t.{self.begin} = {time}")
         to = f"CASE WHEN t.{self.begin} > {time} THEN t.{self.begin} ELSE {time} END"
-        self.session.update_from(self.table, {self.end: to, self.current: "FALSE"}, f"{ends} u", on)
+        self.session.update_from(self.table, self._ended(to), f"{ends} u", on)
+
+    def _ended(self, to: str) -> dict[str, str]:
+        """The assignments that end rows at this time."""
+        return self.session.unmoved(self.work.slice.schema) | {self.end: to, self.current: "FALSE"}
 
     def end_all(self, at: int, where: str = "TRUE") -> None:
         """End the open rows (as `t`) for which this holds. `at`: microseconds since the Unix epoch."""
         moment = (EPOCH + timedelta(microseconds=at)).replace(tzinfo=None).isoformat(sep=" ")
         self.session.delete(self.table, f"{self.open} AND t.{self.begin} = '{moment}' AND {where}")
         to = f"CASE WHEN t.{self.begin} > '{moment}' THEN t.{self.begin} ELSE '{moment}' END"
-        statement = f"UPDATE {self.table} t SET {self.end} = {to}, {self.current} = FALSE"
-        self.session.run(f"{statement} WHERE {self.open} AND {where}")
+        assigned = ", ".join(f"{name} = {value}" for name, value in self._ended(to).items())
+        self.session.run(f"UPDATE {self.table} t SET {assigned} WHERE {self.open} AND {where}")
 
     # ---- rows that were read ----
 
