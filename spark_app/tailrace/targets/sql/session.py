@@ -232,7 +232,7 @@ class TargetSession(Protocol):
     def update_from(self, table: str, values: Mapping[str, str], using: str, on: str) -> None:
         """Update rows of `table` (as `t`) from `using` (with its alias `u`): expressions by column."""
 
-    def unmoved(self, schema: TableSchema) -> Mapping[str, str]:
+    def unmoved(self, schema: TableSchema) -> dict[str, str]:
         """Expressions by column that an UPDATE of a copy's rows (as `t`) has to name: what the server would otherwise
         change by itself stays as it is."""
 
