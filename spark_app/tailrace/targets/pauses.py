@@ -6,19 +6,23 @@ from contextlib import contextmanager
 
 
 class TargetPauses:
-    """Thread-safe: one assignment each."""
+    """Thread-safe: one operation of a list each."""
 
     def __init__(self) -> None:
-        self.why: str | None = None
+        self._whys = list[str]()
+
+    @property
+    def why(self) -> str | None:
         """None: nothing waits."""
+        return next(iter(self._whys), None)
 
     @contextmanager
     def told(self, why: str) -> Iterator[None]:
-        self.why = why
+        self._whys.append(why)
         try:
             yield
         finally:
-            self.why = None
+            self._whys.remove(why)
 
 
 PAUSES = TargetPauses()
