@@ -36,6 +36,9 @@ PASSING = frozenset(
      "rateLimitExceeded", "stopped", "tableUnavailable", "timeout", "resourceInUse")
 )  # fmt: skip
 RIGHT = "accessDenied"
+UNPAID = "billingNotEnabled"
+DISABLED = "API has not been used in project"
+"""Part of the text of a fault whose reason is that of any missing right."""
 MOVE = "Create it, or correct target.bigquery (in Kubernetes, create another Replicator)."
 ROLES = "Give the account the roles BigQuery Data Owner on the data sets and BigQuery Job User in the project."
 
@@ -179,6 +182,10 @@ class BigQueryClient:
             return _not_accepted(place, message)
         if reason in PASSING or status == 429 or status >= 500:
             return Retry.of_place(f"{place}: {message}")
+        if reason == UNPAID:
+            return TargetRefused(f"{place}: {message}", "Enable billing for the project.")
+        if DISABLED in message:
+            return TargetRefused(f"{place}: {message}", "Enable the BigQuery API in the project.")
         if reason == RIGHT or status == 403:
             return TargetRefused(f"{place}: {message}", ROLES)
         if reason == "notFound" or status == 404:

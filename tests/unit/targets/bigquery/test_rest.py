@@ -53,6 +53,20 @@ def test_a_fault_is_what_the_caller_must_do(answer: tuple[int, bytes], kind: typ
     assert met.value.message.startswith("BigQuery p.d") and getattr(met.value, "away", None) is away
 
 
+@pytest.mark.parametrize(
+    ("answer", "fix"),
+    [
+        (fault(403, "billingNotEnabled"), "Enable billing for the project."),
+        (fault(403, "accessDenied", "BigQuery API has not been used in project p before or it is disabled."),
+         "Enable the BigQuery API in the project."),
+    ],
+)  # fmt: skip
+def test_a_project_that_lacks_more_than_a_role_says_what(answer: tuple[int, bytes], fix: str) -> None:
+    with pytest.raises(TargetRefused) as met:
+        client(answer)[0].query("SELECT 1")
+    assert met.value.fix == fix
+
+
 def test_a_service_that_does_not_answer_is_away() -> None:
     with pytest.raises(Retry) as met:
         BigQueryClient(CONFIG).query("SELECT 1")
