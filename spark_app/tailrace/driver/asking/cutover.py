@@ -75,6 +75,12 @@ class Wishes:
     """Continue although the copies lack columns, defaults, sequences or indexes."""
     verified_within: float = 86400.0
     """Seconds; the age of a verification that counts."""
+    declared: bool = False
+    """The wishes are those of a manifest, which nobody runs again and which has no options."""
+
+    def again(self, first: str) -> str:
+        """`first`, and what makes the next attempt."""
+        return f"{first}." if self.declared else f"{first}, then run it again."
 
 
 @dataclass
@@ -144,11 +150,15 @@ class Cutover:
         for message, fix in found:
             self.say(f"in the way: {message}. Fix: {fix}")
         if found:
-            more = f" (and {len(found) - 1} more, printed above)" if len(found) > 1 else ""
+            more = (
+                f" (and {len(found) - 1} more, {'in the log' if self.wishes.declared else 'printed above'})"
+                if len(found) > 1
+                else ""
+            )
             raise CutoverRefused(f"{found[0][0]}{more}", found[0][1])
 
     def _not_ready(self, status: Status) -> Iterator[tuple[str, str]]:
-        wait = "Wait until `tailrace status` shows all tables replicating, then run it again."
+        wait = self.wishes.again("Wait until `tailrace status` shows all tables replicating")
         if status.state != "Running":
             yield f"the Replicator is {status.state}: {status.message}", wait
         if status.apply.suspended:
@@ -184,7 +194,8 @@ class Cutover:
             extras = session.extras([(schema.schema_name, schema.table_name) for schema in schemas])
         for name, statements in self.places.target.lacked(extras, schemas).items():
             message = f"the copy of {name} lacks {len(statements)} defaults, sequences and indexes of the source"
-            yield message, f"Run `{'; '.join(statements)}`, or add --accept-missing."
+            accept = "set cutover.acceptMissing: true" if self.wishes.declared else "add --accept-missing"
+            yield message, f"Run `{'; '.join(statements)}`, or {accept}."
 
     def _counters(self, source: Source, tables: Sequence[TableLog]) -> list[Counter]:
         """Those of the source, under the names that its tables had first."""
@@ -217,7 +228,7 @@ class Cutover:
             self.driver.verify(stale)
             self.sleep(SETTLED)  # the status follows
         what = f"rows of {stale[0]} were changed whenever they were compared, so they are not known to be equal"
-        raise CutoverRefused(what, "Stop the programs that write to the source, then run it again.")
+        raise CutoverRefused(what, self.wishes.again("Stop the programs that write to the source"))
 
     def _is_verified(self, table: TableStatus, within: float) -> bool:
         last = table.verified
@@ -240,7 +251,10 @@ class Cutover:
             since = writers.since
             if writers.obstacles:
                 held = None
-                self._wait(until, StillWritten, *writers.obstacles[0])
+                message, fix = writers.obstacles[0]
+                if since is None and not (self.wishes.stopped or self.wishes.declared):
+                    fix += " Or add --writers-stopped if no program can write."
+                self._wait(until, StillWritten, message, fix)
                 continue
             if held is None:
                 self._look_again()
@@ -278,7 +292,7 @@ class Cutover:
             if not behind:
                 return
             what = f"{len(behind)} tables do not hold all of record {record} yet, such as {behind[0]}"
-            self._wait(until, CutoverRefused, what, "Look at `tailrace status`, then run it again.")
+            self._wait(until, CutoverRefused, what, self.wishes.again("Look at `tailrace status`"))
 
     # ---- the end ----
 
@@ -310,7 +324,7 @@ class Cutover:
         except Retry as error:
             if error.away:
                 raise
-            raise CutoverRefused(error.message, "Run it again.") from error
+            raise CutoverRefused(error.message, "" if self.wishes.declared else "Run it again.") from error
 
 
 def _not_there(wanted: Sequence[TableSchema], tables: Sequence[TableLog]) -> Iterator[tuple[str, str]]:

@@ -100,6 +100,7 @@ class DeclaredCutover:
             timeout=ATTEMPT_SECONDS,
             accept_missing=asked.accept_missing,
             verified_within=seconds(asked.verified_within),
+            declared=True,
         )
         running = _Here(self._control, self._sleep)
         Cutover(given, self._places, running, wishes, self._say, clock=self._clock, sleep=self._sleep).run()

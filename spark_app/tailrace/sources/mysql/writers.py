@@ -28,7 +28,7 @@ def _obstacles(connection: Connection, quiet: bool, stopped: bool) -> Iterator[t
     if not quiet and not stopped:
         yield (
             "the source is not read-only",
-            f"Stop the programs that write, then run `{_SET}` there (or add --writers-stopped if none can write).",
+            f"Stop the programs that write, then run `{_SET}` there.",
         )
         return
     for (thread,) in execute(connection, _WRITING):

@@ -59,7 +59,7 @@ def _obstacles(connection: Connection, since: str | None, stopped: bool, databas
         set_it = f"ALTER DATABASE {database} SET default_transaction_read_only = on"
         yield (
             f"database {database} of the source is not read-only",
-            f"Stop the programs that write, then run `{set_it}` there (or add --writers-stopped if none can write).",
+            f"Stop the programs that write, then run `{set_it}` there.",
         )
         return
     for who, tables in connection.execute(_WRITING.encode()).fetchall():

@@ -188,3 +188,26 @@ def test_once_all_is_applied_everything_is_looked_at_again(tmp_path: Path, monke
     monkeypatch.setattr(made, "_wait_applied", lambda record, until: order.append("applied"))
     assert made._settled(cast(Any, source), cast(Any, reader), lambda: order.append("look")) == 3
     assert order == ["writers", "applied", "look", "writers"]
+
+
+def test_a_manifest_is_not_told_of_options_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(declared: bool) -> str:
+        made = cutover(tmp_path)
+        made.wishes = Wishes(-1.0, declared=declared)
+        nothing = SimpleNamespace(extras=lambda names: [])
+        session = SimpleNamespace(
+            writers=lambda since, stopped: Writers((("not read-only", "Stop."),)), log_end=lambda: "1"
+        )
+        source = cast(Any, SimpleNamespace(session=lambda: nullcontext(session)))
+        with pytest.raises(CutoverRefused) as refused:
+            made._settled(source, cast(Any, None), lambda: None)
+        fixes = [refused.value.fix, *(fix for _, fix in made._not_ready(status(table(read=False))))]
+        target = SimpleNamespace(lacked=lambda extras, schemas: {"shop.item": ["CREATE INDEX"]})
+        monkeypatch.setattr(type(made.places), "target", target)
+        reading = cast(Any, SimpleNamespace(session=lambda: nullcontext(nothing)))
+        return " ".join([*fixes, *(fix for _, fix in made._lacked(reading, []))])
+
+    of_command, of_manifest = said(declared=False), said(declared=True)
+    for word in ("--writers-stopped", "--accept-missing", "run it again"):
+        assert word in of_command and word not in of_manifest
+    assert "set cutover.acceptMissing: true" in of_manifest
