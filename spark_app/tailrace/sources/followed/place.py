@@ -1,6 +1,8 @@
 """The place of a follower in the change log that it reads: kept beside the source's position in each of its records."""
 
+from tailrace.changelog.records import Record
 from tailrace.changelog.records.terms import Closed, RecordNumber, Seq
+from tailrace.changelog.state import LogState
 from tailrace.errors import CorruptLog
 
 FOLLOWS = "follows"
@@ -13,6 +15,22 @@ class FollowedPlace(Closed):
     record: RecordNumber
     seq: Seq
     """The last sequence of that record."""
+    epoch: int | None = None
+    """The writer that wrote it, with its nonce. None: not noted, by a former version."""
+    nonce: str | None = None
+
+    @classmethod
+    def behind(cls, there: Record | LogState) -> "FollowedPlace":
+        """The place behind this record, or behind the newest one of a log."""
+        return cls(record=there.number, seq=there.last_seq, epoch=there.epoch, nonce=there.nonce)
+
+    def contradicts(self, there: Record) -> bool:
+        """Whether this record of the same number, or a later one, belongs to another past than the one followed."""
+        if self.epoch is None or self.nonce is None:
+            return False
+        if there.epoch == self.epoch:
+            return there.nonce != self.nonce
+        return there.epoch < self.epoch or there.number == self.record
 
     @classmethod
     def of(cls, source_state: str | None) -> "FollowedPlace":

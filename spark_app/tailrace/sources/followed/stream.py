@@ -36,6 +36,7 @@ from tailrace.sources.api import Changes, Distance, Session, Source, StreamConte
 from tailrace.sources.followed.comparison import Discrepancy, discrepancy
 from tailrace.sources.followed.place import FollowedPlace
 from tailrace.sources.followed.tables import FollowedTables
+from tailrace.storage.access import StorageRefused
 from tailrace.storage.store import NotFound, Storage
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ LOST_FIX = (
 
 
 def gone(record: int, root: str) -> PositionLost:
+    """The record, or rows that it names."""
     return PositionLost(
         f"the change log at {root} no longer has record {record}, which is the next to follow", LOST_FIX
     )
@@ -169,7 +171,7 @@ class FollowedStream:
         if events or starts:
             self._sink.rows(Changes([], events, last, starts, record.commit_time, leaves=[]))
             self._pending = True
-        self._place = FollowedPlace(record=record.number, seq=record.last_seq)
+        self._place = FollowedPlace.behind(record)
         self.position = max(self.position, record.position)
         if structure:
             self._context.settle()
@@ -196,7 +198,10 @@ class FollowedStream:
 
     def _rows(self, segment: Segment, table: TableSchema, shift: int) -> TableRows:
         schema = segment_schema(table)
-        data = pa.concat_tables(list(segment_batches(self._storage, segment, schema.names)))
+        try:
+            data = pa.concat_tables(list(segment_batches(self._storage, segment, schema.names)))
+        except NotFound:
+            raise gone(self._place.record + 1, self._storage.root) from None
         seqs = pc.subtract(data[SEQ], shift).cast(pa.int64())
         rows = data.set_column(data.schema.names.index(SEQ), schema.field(SEQ), seqs).select(schema.names).cast(schema)
         counts = {"inserts": segment.inserts, "updates": segment.updates, "deletes": segment.deletes}
@@ -317,7 +322,7 @@ class FollowedStream:
         lease = FollowerLease(log_id=self._log_id, name=name, record=durable.record, seq=durable.seq, written_at=now)
         try:
             write_lease(self._storage, lease)
-        except Retry as error:
+        except (Retry, StorageRefused) as error:
             log.warning("the lease at %s could not be written: %s", self._storage.root, error)
         self._leased = time.monotonic()
 

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from tailrace.changelog.followers import FollowerLease, leases, remove_lease, write_lease
 from tailrace.changelog.journal import read_origin, read_record
@@ -56,7 +57,7 @@ class FollowedSubscription:
 
     def begin(self, origin: Origin, patience: Patience) -> ResumePoint:
         there = self._there()
-        place = FollowedPlace(record=there.number, seq=there.last_seq)
+        place = FollowedPlace.behind(there)
         # From here on the records behind it stay. Dying behind it: the next start writes it again, under the same id.
         name, now = ownership.owner(self._replicator), int(time.time() * 1_000_000)
         lease = FollowerLease(log_id=origin.log_id, name=name, record=place.record, seq=place.seq, written_at=now)
@@ -75,7 +76,7 @@ class FollowedSubscription:
         moved = next((event for event in record.events if isinstance(event, SourceMoved)), None)
         if moved is None:
             return None
-        place = FollowedPlace(record=record.number, seq=record.last_seq)
+        place = FollowedPlace.behind(record)
         return moved.identity | {FOLLOWS: origin.identity[FOLLOWS]}, ResumePoint(
             record.position, place.model_dump_json()
         )
@@ -122,7 +123,8 @@ class FollowedSubscription:
             )
 
     def _require_record(self, point: ResumePoint, there: LogState) -> None:
-        number = RecordNumber(FollowedPlace.of(point.source_state).record + 1)
+        place = FollowedPlace.of(point.source_state)
+        number = RecordNumber(place.record + 1)
         if number > there.number + 1:
             raise PositionLost(
                 f"the change log at {self._followed.root} ends at record {there.number}, before record {number - 1},"
@@ -130,10 +132,17 @@ class FollowedSubscription:
                 LOST_FIX,
             )
         try:
-            if number <= there.number:
-                read_record(self._followed, number)
+            found = [read_record(self._followed, number)] if number <= there.number else []
         except NotFound:
             raise gone(number, self._followed.root) from None
+        with suppress(NotFound):  # retention need not keep what has been followed
+            found.append(read_record(self._followed, place.record))
+        if any(place.contradicts(record) for record in found):
+            raise PositionLost(
+                f"the change log at {self._followed.root} has another record {place.record} than the one that was"
+                " followed: it was restored to an older state, and written on from there",
+                LOST_FIX,
+            )
 
     def _refuse(self, there: LogState, counts: Callable[[Discrepancy], bool]) -> None:
         for _, found in self._compared(there):
@@ -164,6 +173,7 @@ class FollowedSubscription:
         findings = [Finding("follow", "ok", text), *(Finding("follow", "fail", e.message, e.fix) for e in refusals)]
         names = {(schema.schema_name, schema.table_name) for schema in tables}
         with self._source.session() as session:
+            session.log_end()  # the stream asks, too: in MySQL and MariaDB it needs a right
             for own in session.tables(spec.read_tables, spec.read_options):
                 if (own.schema.schema_name, own.schema.table_name) not in names:
                     what = f"{own.name} is not in the change log that is followed, and is not copied"

@@ -2,6 +2,7 @@
 reader.
 """
 
+import shutil
 import time
 from pathlib import Path
 from random import Random
@@ -13,7 +14,9 @@ from support.killed import killed_at
 from support.scripted_database import Change
 from support.scripted_runs import Copy
 from support.versions import seeds
-from tailrace.changelog.paths import record_path
+from tailrace.changelog import bundles
+from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.paths import SEGMENTS, record_path
 from tailrace.changelog.records.notices import Notified
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.errors import PositionLost, Retry, SourceRefused
@@ -282,3 +285,41 @@ def test_a_stream_that_starts_over_there_is_a_lost_position_here_until_a_resync(
         follower.start()
         more(owner.database)
         both_equal(owner, follower)
+
+
+def test_a_log_that_was_restored_and_has_caught_up_is_not_the_one_that_was_followed(tmp_path: Path) -> None:
+    with pair(tmp_path) as (owner, follower):
+        with owner.running():
+            owner.level()
+        shutil.copytree(tmp_path / "owner", tmp_path / "backup")
+        readers = dict(owner.database.readers)
+        owner.start()
+        follower.start()
+        more(owner.database)
+        both_equal(owner, follower)
+        follower.stop()
+        owner.stop()
+        place = FollowedPlace.of(JournalReader.open(follower.storage).state.source_state)
+        shutil.rmtree(tmp_path / "owner")
+        shutil.move(tmp_path / "backup", tmp_path / "owner")
+        owner.database.readers.update(readers)
+        owner.start()
+        while owner.state.number <= place.record + 1:
+            more(owner.database, 1)
+            owner.level()
+        follower.refused(PositionLost, match="restored to an older state, and written on")
+
+
+def test_rows_that_are_missing_are_a_position_that_is_lost(tmp_path: Path) -> None:
+    with pair(tmp_path) as (owner, follower):
+        owner.start()
+        follower.start()
+        both_equal(owner, follower)
+        follower.stop()
+        more(owner.database)
+        owner.level()
+        owner.stop()
+        owner.storage.delete_many([path for path, _ in owner.storage.list(SEGMENTS)])
+        bundles.BUNDLES_READ._found.clear()
+        with pytest.raises(PositionLost, match="no longer has record"):
+            life(follower)
