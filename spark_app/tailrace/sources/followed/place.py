@@ -25,7 +25,7 @@ class FollowedPlace(Closed):
         return cls(record=there.number, seq=there.last_seq, epoch=there.epoch, nonce=there.nonce)
 
     def contradicts(self, there: Record) -> bool:
-        """Returns whether this record, of the same number or a later one, belongs to another past than the one followed."""
+        """Returns whether this record (of the same number, or a later one) is of another past than was followed."""
         if self.epoch is None or self.nonce is None:
             return False
         if there.epoch == self.epoch:
