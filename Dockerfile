@@ -19,7 +19,7 @@ COPY constraints.txt ./
 FROM base AS requirements
 COPY pyproject.toml tools/requirements.py ./
 RUN python3.11 requirements.py operator console > operator.txt \
- && python3.11 requirements.py spark postgresql mysql bigquery lineage > spark.txt
+ && python3.11 requirements.py spark postgresql mysql bigquery snowflake lineage > spark.txt
 
 FROM base AS wheel
 RUN pip install -q -c constraints.txt setuptools

@@ -41,16 +41,21 @@ lint types imports unit integration soak bench bench-product: $(READY)
 demo: $(READY_DEMO)
 
 # Only tests and the one-node cluster need the S3 server, MySQL and Kubernetes' programs: builds of minutes, once per version.
-.PHONY: s3 mysql kubernetes node browser azurite duckdb-readers bqemulator
-integration soak: s3 mysql kubernetes node browser bqemulator
+.PHONY: s3 mysql kubernetes node browser azurite duckdb-readers bqemulator fakesnow
+integration soak: s3 mysql kubernetes node browser bqemulator fakesnow
 soak: azurite duckdb-readers
-azurite duckdb-readers bqemulator: $(READY)
+azurite duckdb-readers bqemulator fakesnow: $(READY)
 	@$(PYTHON) tools/bootstrap.py $@
 
 .PHONY: live-bigquery
 live-bigquery: $(READY)
 	@test -n "$$TAILRACE_LIVE_BIGQUERY" || { echo "set TAILRACE_LIVE_BIGQUERY=project:dataset:location, and credentials of Google's"; exit 1; }
 	@TAILRACE_TURN=all .venv/bin/python -m pytest tests/integration/targets/test_conformance.py -k bigquery
+
+.PHONY: live-snowflake
+live-snowflake: $(READY)
+	@test -n "$$TAILRACE_LIVE_SNOWFLAKE" || { echo "set TAILRACE_LIVE_SNOWFLAKE=account:user:database:schema:warehouse:role:path of the private key"; exit 1; }
+	@TAILRACE_TURN=all .venv/bin/python -m pytest tests/integration/targets/test_conformance.py -k snowflake
 
 s3: $(READY)
 	@$(PYTHON) tools/bootstrap.py s3

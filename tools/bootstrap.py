@@ -285,6 +285,18 @@ def make_bqemulator() -> bool:
     return install(servers.bqemulator_dir(), fetch)
 
 
+def make_fakesnow() -> bool:
+    """Snowflake's emulator, which stands on an older client than ours."""
+
+    def fetch(folder: Path) -> None:
+        run([sys.executable, "-m", "venv", str(folder)])
+        client = f"snowflake-connector-python=={servers.FAKESNOW_CLIENT}"
+        names = [f"fakesnow[server]=={servers.FAKESNOW_VERSION}", f"duckdb=={servers.FAKESNOW_DUCKDB}", client]
+        run([str(folder / "bin" / "python"), "-m", "pip", "install", "-q", *names])
+
+    return install(servers.fakesnow_dir(), fetch)
+
+
 def make_duckdb_readers() -> bool:
     """DuckDB's extensions for Delta and Iceberg, for the long tests: packages of an older DuckDB than ours."""
 
@@ -359,6 +371,7 @@ PARTS: dict[str, Callable[[], bool]] = {
     "s3": make_s3,
     "azurite": make_azurite,
     "bqemulator": make_bqemulator,
+    "fakesnow": make_fakesnow,
     "duckdb-readers": make_duckdb_readers,
     "kubernetes": make_kubernetes,
     "node": make_node,

@@ -20,6 +20,7 @@ VERSITYGW_VERSION = "v1.8.0"
 AZURITE_VERSION = "3.37.0"
 DUCKDB_READERS_VERSION = "1.5.5"
 BQEMULATOR_VERSION, BQEMULATOR_DUCKDB = "1.4.0", "1.5.5"
+FAKESNOW_VERSION, FAKESNOW_CLIENT, FAKESNOW_DUCKDB = "0.12.1", "4.8.1", "2.0.1"
 
 
 def postgres_dir(major: int) -> Path:
@@ -78,6 +79,16 @@ def bqemulator() -> Path:
     """Its Python, whose module `bqemulator` it is (tests only). Its home is this folder: DuckDB looks for extensions
     there."""
     return artifacts.present(bqemulator_dir()) / "bin" / "python"
+
+
+def fakesnow_dir() -> Path:
+    """The folder of the environment with Snowflake's emulator, whether or not it is there."""
+    return artifacts.cache_dir() / f"fakesnow-{FAKESNOW_VERSION}"
+
+
+def fakesnow() -> Path:
+    """Its Python, whose module `fakesnow` it is (tests only)."""
+    return artifacts.present(fakesnow_dir()) / "bin" / "python"
 
 
 def azurite_dir() -> Path:

@@ -17,6 +17,8 @@ SOURCE: Json = {
     "credentials": {"secretName": "shop-db"},
 }  # fmt: skip
 BIGQUERY: Json = {"project": "p", "dataset": "copies", "location": "EU"}
+SNOWFLAKE: Json = {"account": "o-a", "user": "u", "database": "D", "schema": "S", "warehouse": "W", "role": "R"}
+KEY: Json = {"secretName": "key"}
 MYSQL: Json = {"type": "mysql", "host": "db", "username": "tailrace"}
 SPEC: Json = {
     "source": SOURCE,
@@ -128,8 +130,8 @@ WRONG = (
               "one is inside the other")
       for name, rest in (("on-the-log", "/shop"), ("in-the-log", "/shop/tables"), ("around-the-log", ""))),
     Refused("unknown-format", replicator(target={"type": "hudi", "location": "s3://b/x"}),
-            "'delta', 'iceberg', 'postgresql', 'mysql' or 'bigquery'",
-            'supported values: "delta", "iceberg", "postgresql", "mysql", "bigquery"'),
+            "'delta', 'iceberg', 'postgresql', 'mysql', 'bigquery' or 'snowflake'",
+            'supported values: "delta", "iceberg", "postgresql", "mysql", "bigquery", "snowflake"'),
     Refused("folder-catalog-on-s3", replicator(target={"type": "iceberg", "location": "s3://b/x"}), "no atomic commit"),
     Refused("folder-catalog-named-on-s3",
             replicator(target={"type": "iceberg", "location": "s3://b/x", "catalog": {"type": "folder"}}),
@@ -143,6 +145,16 @@ WRONG = (
     Refused("bigquery-with-location",
             replicator(target={"type": "bigquery", "bigquery": BIGQUERY, "location": "s3://b/x"}),
             "go with type delta and iceberg only"),
+    Refused("snowflake-without-its-block", replicator(target={"type": "snowflake", "credentials": KEY}),
+            "the block snowflake goes with type snowflake, and only there"),
+    Refused("bigquery-with-snowflake",
+            replicator(target={"type": "bigquery", "bigquery": BIGQUERY, "snowflake": SNOWFLAKE}),
+            "the block snowflake goes with type snowflake, and only there"),
+    Refused("snowflake-without-a-key", replicator(target={"type": "snowflake", "snowflake": SNOWFLAKE}),
+            "credentials are required with type snowflake"),
+    Refused("snowflake-with-host",
+            replicator(target={"type": "snowflake", "snowflake": SNOWFLAKE, "credentials": KEY, "host": "h"}),
+            "go with types postgresql and mysql only"),
     Refused("lake-without-location", replicator(target={"type": "delta"}), "location is required with type delta"),
     Refused("database-without-host", replicator(target={"type": "postgresql", "database": "c", "username": "u"}),
             "host and username are required with types postgresql and mysql"),

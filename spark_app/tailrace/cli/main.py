@@ -67,6 +67,7 @@ EXTRAS = {
     "postgresql": ("psycopg",),
     "mysql": ("pymysql", "zstandard"),
     "bigquery": ("google", "requests"),
+    "snowflake": ("snowflake", "cryptography"),
     "console": ("starlette", "uvicorn"),
 }
 """The packages of each extra of pyproject.toml, as they are imported: a plain installation has none of them."""

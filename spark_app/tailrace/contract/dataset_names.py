@@ -25,6 +25,9 @@ def of_target(spec: TargetSpec, schema: str, table: str, folder: str) -> Dataset
     """The copy of a table that was first captured under this name. `folder`: its path below a lake's location."""
     if spec.bigquery is not None:
         return DatasetName("bigquery", f"{spec.bigquery.project}.{spec.bigquery.dataset}.{table}")
+    if spec.snowflake is not None:
+        inside = (spec.snowflake.database.upper(), spec.snowflake.schema_name.upper(), table)
+        return DatasetName(f"snowflake://{spec.snowflake.account}", ".".join(inside))
     if spec.is_server:
         return _of_server(spec.server, spec.schema_name or schema, table)
     place = urlsplit(spec.lake.location)
@@ -51,6 +54,9 @@ def uri_of_source(spec: SourceSpec) -> str:
 def uri_of_target(spec: TargetSpec) -> str:
     if spec.bigquery is not None:
         return "bigquery"
+    if spec.snowflake is not None:
+        of = spec.snowflake
+        return f"snowflake://{of.account}/{of.database.upper()}/{of.schema_name.upper()}"
     return _uri(spec.server) if spec.is_server else spec.lake.location
 
 

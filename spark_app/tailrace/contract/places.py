@@ -19,13 +19,14 @@ class Credentials(Model):
 
     secret_name: Name | None = None
     """Kubernetes: a Secret in the Replicator's namespace. Keys: `password` (databases); `serviceAccountKey`
-    (BigQuery); `accessKeyId`, `secretAccessKey` and optionally `sessionToken` (object storage); `username` and
-    `password` (JDBC catalog); `token` or `credential` (REST catalog); `maskKey` (`spec.maskKey`); `signingKey`
-    (`spec.notifications`)."""
+    (BigQuery); `privateKey` and optionally `privateKeyPassphrase` (Snowflake); `accessKeyId`, `secretAccessKey` and
+    optionally `sessionToken` (object storage); `username` and `password` (JDBC catalog); `token` or `credential` (REST
+    catalog); `maskKey` (`spec.maskKey`); `signingKey` (`spec.notifications`)."""
     file: Text | None = None
-    """Path of a file, as the reading process sees it. Databases, BigQuery, `spec.maskKey` and `spec.notifications`: the
-    file holds the password, or the key, and nothing else. Object storage and catalogs: lines `name=value` with the
-    names above."""
+    """Path of a file, as the reading process sees it. Databases, warehouses, `spec.maskKey` and `spec.notifications`:
+    the file holds the password, or the key, and nothing else (Snowflake: the key's passphrase, if it has one, is in a
+    file of the same name with `.passphrase` behind it). Object storage and catalogs: lines `name=value` with the names
+    above."""
 
     @model_validator(mode="after")
     def _one(self) -> "Credentials":
@@ -324,6 +325,10 @@ _OF_A_LAKE = {"location", "catalog", "endpoint", "region", "path_style"}
 _LAKES = "self.type in ['delta', 'iceberg']"
 _SERVERS = "self.type in ['postgresql', 'mysql']"
 _BIGQUERY = "the block bigquery goes with type bigquery, and only there"
+_SNOWFLAKE = "the block snowflake goes with type snowflake, and only there"
+_NO_KEY = "credentials are required with type snowflake: the private key of its user"
+_Unquoted = Annotated[str, StringConstraints(max_length=200, pattern="^[A-Za-z_][A-Za-z0-9_$]{0,199}$")]
+"""A name as statements of Snowflake have it without quotes."""
 
 
 def _none_of(names: tuple[str, ...]) -> str:
@@ -347,6 +352,27 @@ class BigQuerySpec(Model):
     """URL of an emulator; unset: Google's service."""
 
 
+class SnowflakeSpec(Model):
+    """A schema of Snowflake, for one Replicator alone. Names of objects are those that statements have without quotes:
+    their case does not count."""
+
+    account: Annotated[str, StringConstraints(max_length=255, pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$")]
+    """Identifier of the account, such as `myorg-account1`. Immutable."""
+    user: Text
+    """User to connect as, by key pair: `credentials` refer to its private key."""
+    database: _Unquoted
+    """Database, which must exist. Immutable."""
+    schema_name: Annotated[_Unquoted, Field(alias="schema")]
+    """Schema that all tables are copied into; Tailrace's own tables are in `<schema>_TAILRACE`. Both are created if
+    they are missing. Source tables that would get the same name there are refused. Immutable."""
+    warehouse: _Unquoted
+    """Warehouse that the statements run in."""
+    role: _Unquoted
+    """Role that the tables belong to."""
+    endpoint: Text | None = None
+    """URL of an emulator or a private link; unset: that of the account."""
+
+
 class TargetSpec(StoreAccess):
     """The place of the tables: a lake's folder, or a database."""
 
@@ -361,6 +387,9 @@ class TargetSpec(StoreAccess):
         ("has(self.bigquery) == (self.type == 'bigquery')", _BIGQUERY),
         _fixed("bigquery.project", "target"),
         _fixed("bigquery.dataset", "target"),
+        ("has(self.snowflake) == (self.type == 'snowflake')", _SNOWFLAKE),
+        ("self.type != 'snowflake' || has(self.credentials)", _NO_KEY),
+        *(_fixed(f"snowflake.{field}", "target") for field in ("account", "database", "schema")),
         ("self.type != 'delta' || !has(self.catalog)", _NO_CATALOG),
         _HOST_RULE,
         (
@@ -384,9 +413,9 @@ class TargetSpec(StoreAccess):
         ),
     )
 
-    type: Literal["delta", "iceberg", "postgresql", "mysql", "bigquery"]
-    """Table format of a lake, or kind of database; `mysql` is MariaDB, too; `bigquery` was tested against an emulator
-    only. Immutable."""
+    type: Literal["delta", "iceberg", "postgresql", "mysql", "bigquery", "snowflake"]
+    """Table format of a lake, or kind of database; `mysql` is MariaDB, too; `bigquery` and `snowflake` were tested
+    against emulators only. Immutable."""
     location: Location | None = None
     """Lakes: root of the tables, `<location>/<schema>/<table>`: `s3://bucket/prefix` or `file:///path`; required. A
     path must be on a volume that driver and executors mount."""
@@ -414,6 +443,8 @@ class TargetSpec(StoreAccess):
     bigquery: BigQuerySpec | None = None
     """BigQuery only, and required there. `credentials` refer to the key of a service account; unset: taken from the
     environment (workload identity)."""
+    snowflake: SnowflakeSpec | None = None
+    """Snowflake only, and required there, with `credentials`: the private key of a key pair."""
 
     @property
     @override
@@ -430,13 +461,16 @@ class TargetSpec(StoreAccess):
     @property
     def is_database(self) -> bool:
         """A database's tables, not a lake's."""
-        return self.is_server or self.bigquery is not None
+        return self.is_server or self.bigquery is not None or self.snowflake is not None
 
     @property
     def place(self) -> str:
         """A text for people: where the tables are."""
         if self.bigquery is not None:
             return f"BigQuery {self.bigquery.project}.{self.bigquery.dataset}"
+        if self.snowflake is not None:
+            of = self.snowflake
+            return f"Snowflake {of.account} {of.database.upper()}.{of.schema_name.upper()}"
         return self.server.address if self.is_server else self.lake.location
 
     @property
@@ -473,6 +507,10 @@ class TargetSpec(StoreAccess):
         lake, server = given & _OF_A_LAKE, given & _OF_A_SERVER
         if (self.bigquery is not None) != (self.type == "bigquery"):
             raise ValueError(_BIGQUERY)
+        if (self.snowflake is not None) != (self.type == "snowflake"):
+            raise ValueError(_SNOWFLAKE)
+        if self.snowflake is not None and self.credentials is None:
+            raise ValueError(_NO_KEY)
         if self.is_database and lake:
             raise ValueError(_ONLY_LAKE)
         if not self.is_server and server:

@@ -19,6 +19,10 @@ def open(spec: resources.TargetSpec, source: str = "", keeps_rows: bool = False)
         from tailrace.targets.bigquery.target import BigQueryTarget  # brings its client
 
         return BigQueryTarget(spec, source)
+    if spec.type == "snowflake":
+        from tailrace.targets.snowflake.target import SnowflakeTarget  # brings its client
+
+        return SnowflakeTarget(spec, source)
     from tailrace.targets.lake.target import LakeTarget  # brings both table formats
 
     return LakeTarget(spec)

@@ -8,6 +8,7 @@ import pytest
 from support.bigquery import BigQueryDatabase, BigQueryService, bigquery_service
 from support.conforming import Database, InMemory, Lake, MysqlDatabase, Subject
 from support.mysql import TARGETS, MysqlServer
+from support.snowflake import SnowflakeDatabase, SnowflakeService, snowflake_service
 from support.versions import one_of
 
 
@@ -23,7 +24,13 @@ def bigquery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BigQueryServi
         yield service
 
 
-@pytest.fixture(params=["delta", "iceberg", "memory", "postgresql", "mysql", "bigquery"])
+@pytest.fixture(scope="session")
+def snowflake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SnowflakeService]:
+    with snowflake_service(tmp_path_factory.mktemp("snowflake")) as service:
+        yield service
+
+
+@pytest.fixture(params=["delta", "iceberg", "memory", "postgresql", "mysql", "bigquery", "snowflake"])
 def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
     (tmp_path / "log").mkdir()
     if request.param == "memory":
@@ -33,6 +40,9 @@ def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
     if request.param == "bigquery":
         service: BigQueryService = request.getfixturevalue("bigquery")
         return BigQueryDatabase(tmp_path, service, service.new_dataset())
+    if request.param == "snowflake":
+        snowflake: SnowflakeService = request.getfixturevalue("snowflake")
+        return SnowflakeDatabase(tmp_path, snowflake, snowflake.new_schema())
     if request.param == "mysql":
         server = request.getfixturevalue("mysql_of_module")
         for (name,) in server.execute("SELECT schema_name FROM information_schema.schemata"):

@@ -1,49 +1,30 @@
 """Copies in BigQuery's emulator: killed drivers, divided transactions, names, schema changes, what is refused."""
 
-from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any, cast
 
 import pytest
 
 from support.bigquery import BigQueryDatabase, BigQueryService
-from support.conforming import LOG, LogOf, Table
-from support.database_copies import settle
+from support.conforming import LOG, Table
 from support.killed import killed_at
 from support.lake import table_schema
-from support.pipeline import Pipeline, lake
 from support.postgres import PostgresServer
 from support.random_log import first_schema
-from support.resources import replicator as document_of
-from tailrace import sources, targets
-from tailrace.batch.applied import FIRST, AppliedState
-from tailrace.batch.slice import cut
-from tailrace.changelog.records.terms import RecordNumber, TableSchema
-from tailrace.contract.resources import Credentials, Replicator
-from tailrace.errors import AuthenticationFailed, Retry, TableStop, TargetRefused
-from tailrace.targets.api import Opening, TableFailed, TargetRemoval, UnitBatch
-from tailrace.targets.sql.unit import SqlUnit
-
-SHOP = """
-CREATE SCHEMA shop;
-CREATE TABLE shop.item (id int PRIMARY KEY, "größe in cm" numeric(9,2), tags text[], doc jsonb, at timestamptz,
-    raw bytea);
-INSERT INTO shop.item SELECT n, n / 7.0, ARRAY['a', NULL], '{"a": [1, null]}', '2020-02-29 12:00+00', '\\x00ff'
-    FROM generate_series(1, 50) n;
-CREATE TABLE shop.visit (a int, b text, PRIMARY KEY (a, b));
-"""
+from support.warehouse import REFUSED, Several, begun, require_followed, require_overtaken, require_thrown_away
+from tailrace import targets
+from tailrace.batch.applied import FIRST
+from tailrace.changelog.records.terms import TableSchema
+from tailrace.contract.resources import Credentials
+from tailrace.errors import AuthenticationFailed, TableStop, TargetRefused
+from tailrace.targets.api import Opening, TableFailed, TargetRemoval
+from tailrace.targets.bigquery.names import written
 
 
 @pytest.fixture
 def copies(tmp_path: Path, bigquery: BigQueryService) -> BigQueryDatabase:
     (tmp_path / "log").mkdir()
     return BigQueryDatabase(tmp_path, bigquery, bigquery.new_dataset())
-
-
-def begun(copies: BigQueryDatabase, folder: Path, seed: int = 1) -> tuple[LogOf, Table]:
-    table = Table(copies, first_schema(composite=False))
-    return LogOf(Random(seed), folder, table.schema, [(n,) for n in range(9)], table), table
 
 
 def test_a_killed_driver_leaves_nothing_of_its_batch_or_all_of_it(copies: BigQueryDatabase, tmp_path: Path) -> None:
@@ -65,57 +46,13 @@ def test_a_killed_driver_leaves_nothing_of_its_batch_or_all_of_it(copies: BigQue
 
 
 def test_a_driver_that_was_overtaken_changes_nothing(copies: BigQueryDatabase, tmp_path: Path) -> None:
-    log, table = begun(copies, tmp_path)
-    late = Table(copies, table.schema)
-    log.grow_by_changes(9)
-    part = cut(log.state, table.schema.table_id, late.applied, log.record)
-    assert part is not None
-    table.follow(log)
-    held = copies.rows(table.schema)
-    with pytest.raises((Retry, TableFailed)):
-        late.apply(part)
-    assert copies.rows(table.schema) == held
-
-
-class Several:
-    """Tables that are moved together by the same changes."""
-
-    def __init__(self, copies: BigQueryDatabase, folder: Path, count: int) -> None:
-        self._copies, self._log = copies, begun(copies, folder)[0]
-        first = self._log.schema
-        self._schemas = {
-            100 + n: first.model_copy(update={"table_id": 100 + n, "table_name": f"t{n}"}) for n in range(count)
-        }
-        self.open()
-
-    def open(self) -> None:
-        unit = self._copies.units(lambda: None).group()
-        assert isinstance(unit, SqlUnit)
-        unit.units.most_tables = 2
-        self.unit = unit
-        self.opened = unit.open({i: Opening(schema, FIRST) for i, schema in self._schemas.items()}, LOG)
-
-    def grow(self) -> UnitBatch:
-        self._log.grow_by_changes(4)
-        parts = {}
-        for table_id, schema in self._schemas.items():
-            part = cut(self._log.state, self._log.schema.table_id, self.opened[table_id].applied, self._log.record)
-            assert part is not None
-            versions = dict.fromkeys(part.versions, schema)
-            parts[table_id] = replace(part, table_id=table_id, schema=schema, versions=versions)
-        return UnitBatch(self._log.record, frozenset(parts), parts)
-
-    def held(self) -> list[RecordNumber]:
-        return [opened.applied.applied_record for opened in self.opened.values()]
-
-    def rows(self) -> list[list[str]]:
-        return [sorted(map(repr, self._copies.rows(schema))) for schema in self._schemas.values()]
+    require_overtaken(copies, tmp_path)
 
 
 def test_more_tables_than_a_transaction_may_have_are_divided_and_are_level_in_the_end(
     copies: BigQueryDatabase, tmp_path: Path
 ) -> None:
-    several = Several(copies, tmp_path, 5)
+    several = Several(copies, tmp_path, 5, most=2)
     batch = several.grow()
     several.unit.apply(batch)
     several.open()
@@ -133,40 +70,16 @@ def test_more_tables_than_a_transaction_may_have_are_divided_and_are_level_in_th
 def test_a_verification_of_a_table_that_changes_meanwhile_is_thrown_away(
     copies: BigQueryDatabase, tmp_path: Path
 ) -> None:
-    log, table = begun(copies, tmp_path)
-    log.grow_by_changes(9)
-    table.follow(log)
-    look = table.unit.look(table.schema, table.applied)
-    found = look.find(["id"], [("1",), ("2",)], ["id"], 5)
-    assert found.applied == table.applied
-
-    def expect(applied: AppliedState) -> Any:
-        log.grow_by_changes(3)
-        Table(copies, table.schema).follow(log)
-        part = cut(log.state, table.schema.table_id, replace(applied, applied_record=RecordNumber(0)), log.record)
-        assert part is not None
-        return replace(part, chunks=(log_chunk(log),))
-
-    def log_chunk(log: LogOf) -> Any:
-        while not log.chunks:
-            log._chunk()
-        return log.chunks[0][0]
-
-    with pytest.raises(Retry, match="was changed while it was compared"):
-        look.compare(expect)
+    require_thrown_away(copies, tmp_path)
 
 
-REFUSED: list[tuple[str, TableSchema]] = [
-    ("has no key", table_schema([("a", "int64")], []).model_copy(update={"keyless": True})),
-    ("the history SoftDelete", table_schema([("a", "int64")], ["a"]).model_copy(update={"history": "SoftDelete"})),
-    ("the history Versions", table_schema([("a", "int64")], ["a"]).model_copy(update={"history": "Versions"})),
-    ("floating-point number", table_schema([("a", "float64")], ["a"])),
+UNNAMED: list[tuple[str, TableSchema]] = [
     ("'Id' and 'id' have the same name|'id' and 'Id'", table_schema([("id", "int64"), ("Id", "string")], ["id"])),
     ("have 300 characters", table_schema([("id", "int64"), ("é" * 60, "string")], ["id"])),
 ]
 
 
-@pytest.mark.parametrize(("why", "schema"), REFUSED)
+@pytest.mark.parametrize(("why", "schema"), [*REFUSED, *UNNAMED])
 def test_a_table_that_cannot_be_copied_is_refused_by_name(
     copies: BigQueryDatabase, why: str, schema: TableSchema
 ) -> None:
@@ -233,30 +146,8 @@ def test_removal_takes_what_is_its_own_and_nothing_else(copies: BigQueryDatabase
 def test_a_source_is_copied_with_its_changes_of_columns(
     postgres: PostgresServer, copies: BigQueryDatabase, tmp_path: Path
 ) -> None:
-    postgres.execute(SHOP)
-    document = document_of(
-        "copies",
-        source=postgres.source(),
-        storage={"location": (tmp_path / "log").as_uri()},
-        tables={"include": ["shop.*"]},
-        target=copies.server.spec(copies.dataset).model_dump(mode="json", by_alias=True, exclude_none=True),
-    )
-    replicator = Replicator.model_validate(document)
-    source = sources.open(replicator.spec.source, "tailrace test")
-    copy = Pipeline(document, source, tmp_path, lake(replicator, cast(Any, None)))
-    size = ("size", "size")
-    steps = (
-        ("UPDATE shop.item SET id = id + 1000 WHERE id <= 3", '"größe in cm"', "`gr__xf6___xdf_e__x20_in__x20_cm`"),
-        ('ALTER TABLE shop.item RENAME "größe in cm" TO size; UPDATE shop.item SET size = 1.5 WHERE id = 9', *size),
-        ("ALTER TABLE shop.item ADD extra text; UPDATE shop.item SET extra = 'x' || id WHERE id < 9", "extra", "extra"),
-        ("ALTER TABLE shop.item DROP tags; DELETE FROM shop.item WHERE id = 30", *size),
-        ("TRUNCATE shop.item; INSERT INTO shop.item (id, size) VALUES (7, 0.25)", *size),
-    )
-    with copy.running():
-        settle(copy)
-        for step, asked, shown in steps:
-            postgres.execute(step)
-            settle(copy)
-            there = copies.server.query(f"SELECT id, {shown} FROM `{copies.dataset}`.`item` ORDER BY id")
-            assert there == postgres.execute(f"SELECT id, {asked} FROM shop.item ORDER BY id"), step
+    def read(column: str) -> list[tuple[Any, ...]]:
+        return copies.server.query(f"SELECT id, `{written(column)}` FROM `{copies.dataset}`.`item` ORDER BY id")
+
+    require_followed(postgres, copies.server.spec(copies.dataset), tmp_path, read)
     assert "tags" not in [field["name"] for field in copies.resource("item")["schema"]["fields"]]

@@ -15,7 +15,9 @@ from tailrace.targets.api import ChunkLost
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
-EACH = pytest.mark.parametrize("subject", ["delta", "iceberg", "postgresql", "mysql", "bigquery"], indirect=True)
+EACH = pytest.mark.parametrize(
+    "subject", ["delta", "iceberg", "postgresql", "mysql", "bigquery", "snowflake"], indirect=True
+)
 
 
 def begun(subject: Subject, folder: Path, seed: int) -> tuple[HistoryLog, HistoryTable]:

@@ -14,6 +14,7 @@ def test_the_image_has_the_client_of_every_source_and_of_lineage() -> None:
     assert set(extras.split()) == {
         "spark",
         "bigquery",
+        "snowflake",
         "lineage",
         *get_args(SourceSpec.model_fields["type"].annotation),
     }

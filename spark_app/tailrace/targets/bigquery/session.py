@@ -7,25 +7,22 @@ at once, in an order in which dying between two statements leaves what the next 
 
 import base64
 import re
-import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace as replaced
-from typing import Any, NoReturn
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
+from typing_extensions import override
 
 from tailrace.changelog.records.terms import Column, TableSchema
-from tailrace.databases.counters import Counter
-from tailrace.databases.extras import Extra
-from tailrace.errors import TailraceError, TargetRefused
+from tailrace.errors import TargetRefused
 from tailrace.targets.bigquery import names, types
 from tailrace.targets.bigquery.rest import CHANGED, BigQueryClient, BigQueryConfig
-from tailrace.targets.bigquery.tables import CopyColumn, CopyTable, columns_of, fields, mark
+from tailrace.targets.bigquery.tables import CopyTable, fields
 from tailrace.targets.bigquery.tables import names as names_of
 from tailrace.targets.bigquery.values import files, literal
-from tailrace.targets.sql.session import Alteration, Definitions, Place, WantedColumn, both, nothing, table
+from tailrace.targets.sql.collected import CollectedChange, CollectedSession
+from tailrace.targets.sql.session import Definitions, Place, both
 from tailrace.targets.sql.state import SCHEMA
 
 OWN = "_tailrace"
@@ -35,85 +32,50 @@ EXPIRY_SECONDS = 86_400
 SCRIPT_CHARACTERS = 900_000
 """BigQuery's limit of a statement is 1 MB."""
 _OWN_PLACE = re.compile(rf"(?<![\w`])`?{SCHEMA}`?\.(?=[\w`])")
-_INTO = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) (\S+)")
-_DEFINES = re.compile(r"(?:CREATE|DROP) ")
 
 
-class BigQuerySession:
+class BigQuerySession(CollectedSession):
     """See `targets.sql.session.TargetSession`."""
 
-    binary, text, name, row_key = "BYTES", types.TEXT, types.TEXT, ""
-    keeps_rows = reads_changes = enforces_keys = False
-    usable = True
+    binary, text, name = "BYTES", types.TEXT, types.TEXT
+    product, described = "BigQuery", CopyTable
 
     def __init__(self, config: BigQueryConfig) -> None:
+        super().__init__()
         self._config, self._client = config, BigQueryClient(config)
-        self._script: list[str] | None = None
-        """Statements of a batch so far; None: there is none."""
-        self._temporary: set[str] = set()
 
     def close(self) -> None:
         self._client.close()
 
-    @contextmanager
-    def transaction(self, define: Callable[[], None] = nothing) -> Iterator[None]:
-        define()
-        yield
-
-    @contextmanager
-    def batch(self, define: Callable[[], None]) -> Iterator[None]:
-        define()
-        self._script = []
-        try:
-            yield
-            if self._script:
-                self._client.query(self._whole(self._script))
-        finally:
-            self._script = None
-            for name in list(self._temporary):
-                self.drop_temporary(name)
-
-    def _whole(self, script: Sequence[str]) -> str:
-        whole = ";\n".join(["BEGIN TRANSACTION", *script, "COMMIT TRANSACTION"])
+    @override
+    def _commit(self, script: Sequence[CollectedChange]) -> None:
+        statements = [statement for change in script for statement in self._insisting(change)]
+        whole = ";\n".join(["BEGIN TRANSACTION", *statements, "COMMIT TRANSACTION"])
         if len(whole) > SCRIPT_CHARACTERS:
             raise TargetRefused(
                 f"a batch takes a script of {len(whole)} characters, and BigQuery takes {SCRIPT_CHARACTERS}",
                 "Divide the tables between two Replicators.",
             )
-        return whole
+        self._client.query(whole)
 
-    @contextmanager
-    def still(self) -> Iterator[None]:
-        yield
-
-    def alone(self) -> None:
-        return  # what two create at once is there once
+    def _insisting(self, change: CollectedChange) -> Iterator[str]:
+        """The statement, behind one that fails unless the row is there."""
+        one = change.one
+        if one is not None:
+            found = self._filled(f"SELECT count(*) FROM {one.table} WHERE {one.where}", one.values)
+            yield f"IF ({found}) <> 1 THEN SELECT ERROR('{CHANGED}'); END IF"
+        yield self._filled(change.statement, change.values)
 
     # ---- statements ----
 
+    @override
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         return list(self._client.rows(self._run(statement, values)))
 
-    def run(self, statement: str, *values: object) -> int:
-        if self._script is not None and not self._is_at_once(statement):
-            self._script.append(self._filled(statement, values))
-            return 0
+    @override
+    def _run_now(self, statement: str, values: Sequence[object]) -> int:
         query = self._run(statement, values).get("statistics", {}).get("query", {})
         return int(query.get("numDmlAffectedRows", 0))
-
-    def run_one(self, table: str, assigned: str, where: str, *values: object) -> bool:
-        statement = f"UPDATE {table} SET {assigned} WHERE {where}"
-        if self._script is None:
-            return self.run(statement, *values) == 1
-        found = self._filled(f"SELECT count(*) FROM {table} WHERE {where}", values[len(values) - where.count("%s") :])
-        self._script.append(f"IF ({found}) <> 1 THEN SELECT ERROR('{CHANGED}'); END IF")
-        self.run(statement, *values)
-        return True
-
-    def _is_at_once(self, statement: str) -> bool:
-        """Definitions, and rows of tables that this batch alone has."""
-        into = _INTO.match(statement)
-        return bool(_DEFINES.match(statement)) or (into is not None and into[1] in self._temporary)
 
     def _run(self, statement: str, values: Sequence[object]) -> dict[str, Any]:
         """Long values are parameters: they are in no statement."""
@@ -142,43 +104,27 @@ class BigQuerySession:
     def _dataset(self, schema: str) -> str:
         return self._config.dataset + OWN if schema == SCHEMA else schema
 
-    def load(self, table: str, columns: Definitions, rows: Iterable[pa.Table]) -> int:
-        """Into a copy by way of a table for this batch: nothing of it is there before the script's end."""
-        staged, size = self._script is not None and table not in self._temporary, 0
-        into = table
-        for file in files(rows, names_of(columns), [kind for _, kind in columns]):
-            if staged and not size:
-                into = self.temporary("_tailrace_loaded", ", ".join(f"{name} {kind}" for name, kind in columns))
-            schema, _, name = into.partition(".")
-            self._client.load(self._dataset(schema.strip("`")), name.strip("`"), file)
-            size += len(file)
-        if staged and size:
-            listed = ", ".join(name for name, _ in columns)
-            self.run(f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {into}")
-        return size
+    @override
+    def _files(self, columns: Definitions, rows: Iterable[pa.Table]) -> Iterator[bytes]:
+        return files(rows, names_of(columns), [kind for _, kind in columns])
+
+    @override
+    def _load_file(self, table: str, columns: Definitions, file: bytes) -> None:
+        schema, _, name = table.partition(".")
+        self._client.load(self._dataset(schema.strip("`")), name.strip("`"), file)
 
     # ---- names, types ----
 
+    @override
     def quote(self, name: str) -> str:
         return f"`{name if name == SCHEMA else names.written(name)}`"
 
     def type_of(self, schema: TableSchema, column: Column) -> str:
         return types.type_of(column)
 
-    def mark(self, column: Column, kind: str) -> str:
-        return mark(column.id)
-
-    def noted(self, kind: str) -> str:
-        return kind
-
-    def readable(self, column: Column, alias: str) -> str:
-        return f"{alias}.{self.quote(column.name)}"
-
-    def cast(self, expression: str, kind: str) -> str:
-        return f"CAST(NULL AS {kind})" if expression == "NULL" else expression
-
     # ---- tables ----
 
+    @override
     def _copy(self, place: Place) -> CopyTable | None:
         found = self._client.table(self._dataset(place[0]), names.written(place[1]))
         return None if found is None else CopyTable.of_resource(found)
@@ -198,11 +144,12 @@ class BigQuerySession:
                     found[schema, names.read(name)] = _number(there)
         return found
 
-    def columns(self, place: Place) -> Mapping[int, tuple[str, str]]:
-        copy = self._copy(place)
-        return {} if copy is None else {c.id: (names.read(c.name), c.kind) for c in copy.columns}
+    @override
+    def _read(self, name: str) -> str:
+        return names.read(name)
 
-    def check_datasets(self) -> None:
+    @override
+    def check_place(self) -> None:
         """`TargetRefused`: a data set is there, and elsewhere than the manifest says, or lets its tables expire."""
         for dataset in (self._config.dataset, self._dataset(SCHEMA)):
             found = self._client.dataset(dataset)
@@ -218,6 +165,7 @@ class BigQuerySession:
                     f"Run `ALTER SCHEMA {dataset} SET OPTIONS (default_table_expiration_days = NULL)`.",
                 )
 
+    @override
     def lacks_schema(self, name: str) -> bool:
         return self._client.dataset(self._dataset(name)) is None
 
@@ -233,53 +181,15 @@ class BigQuerySession:
         if self._client.dataset(dataset) is not None and not any(self._client.tables(dataset)):
             self._client.call("DELETE", f"datasets/{dataset}")
 
-    def create(
-        self, place: Place, definitions: str, note: Callable[[int], None], *, keyed: bool, opened: Definitions
-    ) -> None:
-        copy = CopyTable.of_definitions(secrets.randbits(62) | 1, definitions)
-        note(copy.number)
-        self.run(copy.created(table(self, place)))
-
-    def alter(self, place: Place, change: Alteration, admit: Callable[[], None]) -> None:
-        admit()
-        copy = self._copy(place)
-        if copy is None:
-            raise TargetRefused(f"table {'.'.join(place)} of the target is gone, or is no copy", "")
-        altered = {each.old: each for each in change.changed}
-        columns, values = list[CopyColumn](), list[str]()
-        for column in copy.columns:
-            name = f"`{column.name}`"
-            each = altered.get(name)
-            if name not in change.dropped:
-                columns += [column] if each is None else columns_of(each.definition)
-                values.append(name if each is None or each.kind is None else f"CAST({name} AS {each.kind})")
-        for column in columns_of(", ".join(change.added)):
-            columns.append(column)
-            values.append(f"CAST(NULL AS {column.kind})")
-        there = table(self, place)
-        self.run(replaced(copy, columns=columns).remade(there, values, there))
-
-    def replace(self, place: Place, by: Place, admit: Callable[[], None]) -> None:
-        copy = self._copy(by)
-        if copy is not None:
-            admit()
-            values = [f"`{column.name}`" for column in copy.columns]
-            self.run(copy.remade(table(self, place), values, table(self, by)))
-            # Dying here is safe: both have the number, and the next driver comes here again.
-            self.run(f"DROP TABLE IF EXISTS {table(self, by)}")
-
-    def temporary(self, name: str, columns: str, key: Sequence[str] = ()) -> str:
-        made = f"{SCHEMA}.{name.removeprefix('_')}_{secrets.token_hex(8)}"
+    @override
+    def _make_temporary(self, name: str, columns: str) -> str:
+        made = f"{SCHEMA}.{name}"
         self._make(made, columns, {"expirationTime": str(int(time.time() + EXPIRY_SECONDS) * 1000)})
-        self._temporary.add(made)
         return made
 
-    def drop_temporary(self, table: str) -> None:
-        if self._script is not None:
-            return  # the script reads it
-        self._temporary.discard(table)
-        with suppress(TailraceError):  # it expires
-            self._client.call("DELETE", f"datasets/{self._dataset(SCHEMA)}/tables/{table.partition('.')[2]}")
+    @override
+    def _drop_made(self, table: str) -> None:
+        self._client.call("DELETE", f"datasets/{self._dataset(SCHEMA)}/tables/{table.partition('.')[2]}")
 
     def unlogged(self, table: str, columns: str) -> None:
         self._make(table, columns, {})
@@ -292,24 +202,11 @@ class BigQuerySession:
         table = {"tableReference": reference, "schema": {"fields": fields(columns)}, **more}
         self._client.call("POST", f"datasets/{dataset}/tables", json=table)
 
-    def listed(self, columns: Definitions, rows: pa.Table) -> str | None:
-        return None
-
     # ---- rows ----
-
-    def delete(self, table: str, where: str) -> None:
-        self.run(f"DELETE FROM {table} t WHERE {where}")
 
     def delete_using(self, table: str, using: str, on: str, within: str = "") -> None:
         there = f"EXISTS (SELECT 1 FROM {using} u WHERE {on})"
         self.run(f"DELETE FROM {table} t WHERE {both(there, within)}")
-
-    def update_from(self, table: str, values: Mapping[str, str], using: str, on: str) -> None:
-        assigned = ", ".join(f"{name} = {value}" for name, value in values.items())
-        self.run(f"UPDATE {table} t SET {assigned} FROM {using} WHERE {on}")
-
-    def unmoved(self, schema: TableSchema) -> dict[str, str]:
-        return {}
 
     def bit(self, bits: str, number: int) -> str:
         digit = 2 * (number // 8) + (1 if number % 8 >= 4 else 2)
@@ -322,64 +219,8 @@ class BigQuerySession:
             one, other = (f"CAST({name} AS STRING)" for name in (one, other))
         return f"{one} IS NOT DISTINCT FROM {other}"
 
-    def wanted(self, name: str, schema: TableSchema, columns: str) -> NoReturn:
-        raise _needs_key(schema.name)
-
-    def alike(self, schema: TableSchema) -> NoReturn:
-        raise _needs_key(schema.name)
-
-    def written(self, schema: TableSchema, alias: str) -> NoReturn:
-        raise _needs_key(schema.name)
-
-    def digest(self, text: str) -> NoReturn:
-        raise _needs_key(text)
-
-    def delete_some(self, table: str, wanted: str, on: str) -> NoReturn:
-        raise _needs_key(table)
-
-    # ---- what BigQuery does not have ----
-
-    def counters(self, tables: Collection[Place]) -> list[Counter]:
-        return []
-
-    def numbering(self, place: Place, column: str) -> str:
-        return ""
-
-    def extras(self, tables: Collection[Place]) -> list[Extra]:
-        return []
-
-    def statement(self, extra: Extra, place: Place) -> str:
-        return ""
-
-    def advance(self, counter: Counter, number: int) -> None:
-        return
-
-    def check_deferred(self, place: Place, *, of_others: bool) -> None:
-        return
-
-    def check_undisturbed(self, place: Place) -> None:
-        return
-
-    def misfits(self, place: Place, columns: Sequence[WantedColumn]) -> Iterable[tuple[str, str]]:
-        return [("BigQuery's tables are not taken over", "")]
-
-    def adopt(
-        self,
-        place: Place,
-        marks: Mapping[str, str],
-        note: Callable[[int], None],
-        *,
-        keyed: bool,
-        opened: Definitions,
-    ) -> None:
-        raise TargetRefused(f"table {'.'.join(place)} of the target is not taken over", "Rename it.")
-
 
 def _number(resource: Mapping[str, Any]) -> int:
     """The number of a copy; 0: the table is none."""
     copy = CopyTable.of_resource(resource)
     return 0 if copy is None else copy.number
-
-
-def _needs_key(what: str) -> TargetRefused:
-    return TargetRefused(f"{what}: BigQuery as a target needs a key", "Add a key, or exclude the table.")

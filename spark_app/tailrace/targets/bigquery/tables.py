@@ -2,48 +2,25 @@
 Pure."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from typing_extensions import override
+
 from tailrace.targets.bigquery import types
 from tailrace.targets.bigquery.values import literal
+from tailrace.targets.sql.described import CopyColumn, DescribedTable
 
 DESCRIPTION_CHARACTERS = 16_384
 """Most of a table's description."""
-_ID = "/* column "
-"""The beginning of a comment with a column's id, behind its definition."""
-_DEFINITION = re.compile(r"`(\w+)` ([A-Z0-9]+(?:\([0-9,]+\))?)(?: NOT NULL)? /\* column (-?\d+) \*/")
-_KEY = re.compile(r"PRIMARY KEY \(([^)]*)\)")
 
 
 @dataclass(frozen=True)
-class CopyColumn:
-    name: str
-    """The name in BigQuery."""
-    kind: str
-    id: int
-
-
-def mark(column_id: int) -> str:
-    return f" {_ID}{column_id} */"
-
-
-@dataclass(frozen=True)
-class CopyTable:
+class CopyTable(DescribedTable):
     """A copy as it is defined."""
 
-    number: int
-    columns: Sequence[CopyColumn]
-    key: Sequence[int]
-    """Ids of the key's columns."""
-
-    @classmethod
-    def of_definitions(cls, number: int, definitions: str) -> Self:
-        columns, key = columns_of(definitions), _KEY.search(definitions)
-        ids = {column.name: column.id for column in columns}
-        return cls(number, columns, [ids[name.strip("`")] for name in key[1].split(", ")] if key else [])
+    QUOTE = "`"
 
     @classmethod
     def of_resource(cls, table: Mapping[str, Any]) -> Self | None:
@@ -65,15 +42,14 @@ class CopyTable:
         ids = {column.name: column.id for column in self.columns}
         return json.dumps({"tailrace": self.number, "columns": ids, "key": list(self.key)}, separators=(",", ":"))
 
+    @override
     def created(self, place: str) -> str:
-        """The statement that makes the table, without rows. Nothing is NOT NULL: a table that is made out of another
-        one has no column that is."""
+        """Nothing is NOT NULL: a table that is made out of another one has no column that is."""
         defined = ", ".join(f"`{column.name}` {column.kind}" for column in self.columns)
         return f"CREATE TABLE {place} ({defined}){self._options}"
 
+    @override
     def remade(self, place: str, values: Sequence[str], source: str) -> str:
-        """The statement that makes the table, whole or not at all, of these expressions over another, or over itself
-        as it was."""
         pairs = zip(values, self.columns, strict=True)
         selected = ", ".join(f"{value} AS `{column.name}`" for value, column in pairs)
         return f"CREATE OR REPLACE TABLE {place}{self._options} AS SELECT {selected} FROM {source}"
@@ -84,10 +60,6 @@ class CopyTable:
         clustered = [f"`{by_id[i].name}`" for i in self.key if i in by_id and by_id[i].kind in types.CLUSTERED]
         cluster = f" CLUSTER BY {', '.join(clustered[: types.MOST_CLUSTERED])}" if clustered else ""
         return f"{cluster} OPTIONS(description={literal(self.description)})"
-
-
-def columns_of(definitions: str) -> list[CopyColumn]:
-    return [CopyColumn(found[1], found[2], int(found[3])) for found in _DEFINITION.finditer(definitions)]
 
 
 def fields(definitions: str) -> list[dict[str, str]]:

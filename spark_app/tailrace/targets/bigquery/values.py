@@ -1,22 +1,19 @@
 """Values of statements and of answers, and rows as files of Parquet for load jobs."""
 
 import base64
-import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tailrace.changelog import keys
 from tailrace.targets.bigquery import types
+from tailrace.targets.sql import parquet_files
 from tailrace.targets.sql.session import UnfitValue
 from tailrace.targets.sql.texts import each, json_text, of_four_digits, placed
 
-FILE_BYTES = 32 << 20
-"""Bytes of a file after which another one begins."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\0": "\\u0000"})
 
@@ -57,27 +54,12 @@ def rows_of(answer: Mapping[str, Any], fields: Sequence[Mapping[str, Any]]) -> I
 
 
 def files(rows: Iterable[pa.Table], names: Sequence[str], kinds: Sequence[str]) -> Iterator[bytes]:
-    """Files of all rows, whose columns get these names. `kinds`: their types in BigQuery. Raises `UnfitValue`."""
-    sink, writer = io.BytesIO(), None
-    for part in rows:
-        if not part.num_rows:
-            continue
-        columns = [_fitting(n, part.column(n), k) for n, k in zip(part.column_names, kinds, strict=True)]
-        made = pa.table(columns, names=list(names))
-        writer = writer or pq.ParquetWriter(sink, made.schema, compression="snappy", version="2.6")
-        writer.write_table(made)
-        if sink.tell() >= FILE_BYTES:
-            writer.close()
-            yield sink.getvalue()
-            sink, writer = io.BytesIO(), None
-    if writer is not None:
-        writer.close()
-        yield sink.getvalue()
+    """Files for load jobs. Raises `UnfitValue`."""
+    return parquet_files.files(rows, names, kinds, _fitting)
 
 
-def _fitting(name: str, column: pa.ChunkedArray, kind: str) -> pa.Array:
+def _fitting(name: str, values: pa.Array, kind: str) -> pa.Array:
     """The column in Parquet's form of the type."""
-    values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     is_of = values.type
     if pa.types.is_nested(is_of):
         return each(values, json_text)

@@ -62,6 +62,8 @@ class SqlUnits:
     """The target is known not to be the source."""
     most_tables: int | None = None
     """Copies that one transaction can change; None: any number."""
+    hands_over: bool = True
+    """Copies can become tables that programs write to (`tailrace cutover`)."""
 
     def alone(self) -> "SqlUnit":
         return SqlUnit(self, together=False)
@@ -242,7 +244,8 @@ class SqlUnit:
     def missing(self) -> frozenset[int]:
         known = dict(self.tables)
         with self.sessions.session() as session:
-            if any(handover.report_of(session, log_id) for log_id in {t.copy.applied.log_id for t in known.values()}):
+            logs = {t.copy.applied.log_id for t in known.values()} if self.units.hands_over else set()
+            if any(handover.report_of(session, log_id) for log_id in logs):
                 return frozenset(known)  # to be refused when they are opened again
             there = session.relations({table.place[0] for table in known.values()})
         return frozenset(i for i, table in known.items() if there.get(table.place) != table.copy.relation)

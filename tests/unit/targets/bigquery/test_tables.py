@@ -1,6 +1,7 @@
 """The definition of a copy, and what its description says of it."""
 
-from tailrace.targets.bigquery.tables import CopyTable, mark
+from tailrace.targets.bigquery.tables import CopyTable
+from tailrace.targets.sql.described import mark
 
 DEFINITIONS = (
     f"`id` INT64 NOT NULL{mark(1)}, `price` NUMERIC(38,9){mark(-2)}, `at` TIME NOT NULL{mark(3)},"

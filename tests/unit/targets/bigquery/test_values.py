@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tailrace.targets.bigquery import types, values
+from tailrace.targets.sql import parquet_files
 from tailrace.targets.sql.session import UnfitValue
 
 
@@ -37,7 +38,7 @@ def test_an_answer_has_the_values_of_its_types() -> None:
 
 
 def test_rows_are_divided_into_files_and_get_bigquerys_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values, "FILE_BYTES", 1)
+    monkeypatch.setattr(parquet_files, "FILE_BYTES", 1)
     parts = [pa.table({"a b": [n], "d": [Decimal("1.5")]}) for n in range(3)]
     made = [
         pq.read_table(io.BytesIO(file)) for file in values.files(parts, ["a__x20_b", "d"], ["INT64", types.NUMERIC])

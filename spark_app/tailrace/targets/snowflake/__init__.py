@@ -1,0 +1,1 @@
+"""Snowflake as a target: `target.SnowflakeTarget` opens it, behind `tailrace.targets.api`."""

@@ -1,0 +1,252 @@
+"""Snowflake's `TargetSession`: statements of one connection, rows by PUT to a stage and COPY, definitions before
+transactions, as each of them commits.
+
+A transaction begins by changing the fence, the one row that every batch of this schema changes: another driver's
+transaction has ended then, and what the next statements see is committed.
+"""
+
+import re
+import secrets
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from snowflake.connector import errors
+from typing_extensions import override
+
+from tailrace.changelog.records.terms import Column, TableSchema
+from tailrace.errors import OutcomeUnknown, Retry, TailraceError, TargetRefused
+from tailrace.targets.snowflake import types
+from tailrace.targets.snowflake.connect import SnowflakeConfig, connect, errors_of
+from tailrace.targets.snowflake.tables import SnowflakeCopy, literal
+from tailrace.targets.snowflake.values import files, selected
+from tailrace.targets.sql.collected import CollectedChange, CollectedSession
+from tailrace.targets.sql.session import Definitions, Place, both
+from tailrace.targets.sql.state import SCHEMA
+
+OWN = "_TAILRACE"
+"""The end of the name of the schema that holds Tailrace's own tables: each schema of copies has one beside it."""
+FENCE = "fence"
+MOST_SHOWN = 10_000
+"""Rows that one SHOW answers with at most."""
+_OWN_PLACE = re.compile(rf'(?<![\w"$]){SCHEMA}\.("?)(\w+)\1')
+
+
+class SnowflakeSession(CollectedSession):
+    """See `targets.sql.session.TargetSession`."""
+
+    binary, text, name = types.BINARY, types.TEXT, types.TEXT
+    product, described = "Snowflake", SnowflakeCopy
+
+    def __init__(self, config: SnowflakeConfig) -> None:
+        super().__init__()
+        self._config, self._connection = config, connect(config)
+        self._stage: str | None = None
+        """A temporary stage of this session; None: not made yet."""
+        self._is_at_home = False
+        """Names without a schema are in Tailrace's own."""
+
+    def close(self) -> None:
+        with suppress(errors.Error):
+            self._connection.close()
+
+    # ---- statements ----
+
+    @override
+    def _commit(self, script: Sequence[CollectedChange]) -> None:
+        self._execute("BEGIN")
+        try:
+            if not self._execute(f"UPDATE {SCHEMA}.{FENCE} SET taken = taken + 1"):
+                raise TargetRefused(
+                    f"{self._config.place}: the row of {self._config.schema}{OWN}.{FENCE} is gone",
+                    "Leave Tailrace's own tables alone: restore the row by time travel, or insert one.",
+                )
+            for change in script:
+                found = self._execute(change.statement, change.values)
+                if change.one is not None and found != 1:
+                    raise Retry(f"{self._config.place}: another driver has changed the state of a table in the target")
+        except BaseException:
+            with suppress(TailraceError):
+                self._execute("ROLLBACK")
+            raise
+        try:
+            self._execute("COMMIT")
+        except TailraceError as error:
+            raise OutcomeUnknown(f"{self._config.place}: COMMIT failed: {error.message}", error.fix) from error
+
+    @override
+    def _run_now(self, statement: str, values: Sequence[object]) -> int:
+        return self._execute(statement, values)
+
+    @override
+    def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        with errors_of(self._config), self._connection.cursor() as cursor:
+            return list(cursor.execute(*self._asked(statement, values)).fetchall())
+
+    def _execute(self, statement: str, values: Sequence[object] = ()) -> int:
+        """The number of rows that it changed."""
+        with errors_of(self._config), self._connection.cursor() as cursor:
+            cursor.execute(*self._asked(statement, values))
+            return int(cursor.rowcount or 0)
+
+    def _asked(self, statement: str, values: Sequence[object]) -> tuple[Any, ...]:
+        """Tailrace's own tables are in a schema of another name, under names whose case counts."""
+        placed = _OWN_PLACE.sub(rf'{self.quote(SCHEMA)}."\2"', statement)
+        return (placed.replace("%s", "?"), tuple(values)) if values else (placed,)
+
+    # ---- rows ----
+
+    @override
+    def _files(self, columns: Definitions, rows: Iterable[pa.Table]) -> Iterator[bytes]:
+        return files(rows, [kind for _, kind in columns])
+
+    @override
+    def _load_file(self, table: str, columns: Definitions, file: bytes) -> None:
+        stage = self._own_stage()
+        with tempfile.TemporaryDirectory(prefix="tailrace-") as folder:
+            path = Path(folder) / f"{secrets.token_hex(8)}.parquet"
+            path.write_bytes(file)
+            put = f"PUT {literal(path.as_uri())} @{stage}/{path.stem} AUTO_COMPRESS=FALSE OVERWRITE=TRUE"
+            self._execute(put)
+        names = ", ".join(name for name, _ in columns)
+        read = selected([kind for _, kind in columns])
+        copy = f"COPY INTO {table} ({names}) FROM (SELECT {read} FROM @{stage}/{path.stem}/)"
+        self._execute(f"{copy} FILE_FORMAT=(TYPE=PARQUET) PURGE=TRUE")
+
+    def _own_stage(self) -> str:
+        """Files of a killed driver go with its session."""
+        self._be_at_home()
+        if self._stage is None:
+            stage = f"tailrace_{secrets.token_hex(8)}"
+            self._execute(f"CREATE TEMPORARY STAGE {stage}")
+            self._stage = stage
+        return self._stage
+
+    def _be_at_home(self) -> None:
+        if not self._is_at_home:
+            self._execute(f"USE SCHEMA {self._schema(SCHEMA)}")
+            self._is_at_home = True
+
+    def delete_using(self, table: str, using: str, on: str, within: str = "") -> None:
+        self.run(f"DELETE FROM {table} t USING {using} u WHERE {both(on, within)}")
+
+    def bit(self, bits: str, number: int) -> str:
+        digit = 2 * (number // 8) + (1 if number % 8 >= 4 else 2)
+        with_it = ", ".join(f"'{value:X}'" for value in range(16) if value >> number % 4 & 1)
+        return f"SUBSTR(HEX_ENCODE({bits}), {digit}, 1) IN ({with_it})"
+
+    def same(self, column: Column) -> str:
+        one, other = (f"{alias}.{self.quote(column.name)}" for alias in "tw")
+        return f"{one} IS NOT DISTINCT FROM {other}"
+
+    # ---- names, types ----
+
+    @override
+    def quote(self, name: str) -> str:
+        return '"' + (self._config.schema + OWN if name == SCHEMA else name).replace('"', '""') + '"'
+
+    @override
+    def _read(self, name: str) -> str:
+        return name.replace('""', '"')
+
+    def _schema(self, name: str) -> str:
+        return f"{self.quote(self._config.database)}.{self.quote(name)}"
+
+    def type_of(self, schema: TableSchema, column: Column) -> str:
+        return types.type_of(column)
+
+    # ---- tables ----
+
+    def _comments(self, schema: str, like: str = "") -> dict[str, str]:
+        """The comments of tables, without a warehouse. `like`: all that SHOW takes for this name, in any case."""
+        found: dict[str, str] = {}
+        wanted, after = f" LIKE {literal(like)}" if like and "\\" not in like else "", ""
+        while True:
+            try:
+                shown = self._shown(f"SHOW TABLES{wanted} IN SCHEMA {self._schema(schema)}{after}")
+            except TargetRefused as error:
+                if error.absent:
+                    return {}
+                raise
+            found |= {str(one["name"]): str(one["comment"] or "") for one in shown}
+            if len(shown) < MOST_SHOWN:
+                return found
+            after = f" LIMIT {MOST_SHOWN} FROM {literal(str(shown[-1]['name']))}"
+
+    def _shown(self, statement: str) -> list[dict[str, Any]]:
+        with errors_of(self._config), self._connection.cursor() as cursor:
+            rows = cursor.execute(statement).fetchall()
+            names = [str(column[0]).lower() for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    @override
+    def _copy(self, place: Place) -> SnowflakeCopy | None:
+        return SnowflakeCopy.of_comment(self._comments(*place).get(place[1], ""))
+
+    def relation(self, place: Place) -> int | None:
+        comment = self._comments(*place).get(place[1])
+        return None if comment is None else _number(comment)
+
+    def relations(self, schemas: Collection[str]) -> Mapping[Place, int]:
+        return {
+            (schema, name): _number(comment) for schema in schemas for name, comment in self._comments(schema).items()
+        }
+
+    @override
+    def check_place(self) -> None:
+        found = self._shown(f"SHOW DATABASES LIKE {literal(self._config.database)}")
+        if self._config.database not in [one["name"] for one in found]:
+            raise TargetRefused(
+                f"account {self._config.account} of Snowflake has no database {self._config.database}, or role"
+                f" {self._config.role} may not see it",
+                f"Correct target.snowflake, or run `CREATE DATABASE {self._config.database}` and"
+                f" `GRANT USAGE, CREATE SCHEMA ON DATABASE {self._config.database} TO ROLE {self._config.role}`.",
+            )
+
+    def suspended_after(self) -> int | None:
+        """Seconds without a statement after which the warehouse is suspended; None: never, or it may not be seen."""
+        found = self._shown(f"SHOW WAREHOUSES LIKE {literal(self._config.warehouse)}")
+        after = found[0].get("auto_suspend") if found else None
+        return int(after) if after else None
+
+    @override
+    def lacks_schema(self, name: str) -> bool:
+        schema = self.quote(name)[1:-1]
+        shown = self._shown(f"SHOW SCHEMAS LIKE {literal(schema)} IN DATABASE {self.quote(self._config.database)}")
+        return schema not in [one["name"] for one in shown]
+
+    def create_schema(self, name: str) -> None:
+        if self.lacks_schema(name):
+            self._execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema(name)}")
+            self._is_at_home = False
+        if name == SCHEMA:
+            self._execute(f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{FENCE} (taken bigint)")
+            there = f"SELECT 1 FROM {SCHEMA}.{FENCE}"
+            self._execute(f"INSERT INTO {SCHEMA}.{FENCE} (taken) SELECT 0 WHERE NOT EXISTS ({there})")
+
+    def drop_schema(self, name: str) -> None:
+        if not self.lacks_schema(name) and not self._comments(name).keys() - {FENCE}:
+            self._execute(f"DROP SCHEMA IF EXISTS {self._schema(name)}")
+            self._is_at_home, self._stage = False, None
+
+    @override
+    def _make_temporary(self, name: str, columns: str) -> str:
+        self._be_at_home()
+        self._execute(f"CREATE TEMPORARY TABLE {name} ({columns})")
+        return name
+
+    @override
+    def _drop_made(self, table: str) -> None:
+        self._execute(f"DROP TABLE IF EXISTS {table}")
+
+    def unlogged(self, table: str, columns: str) -> None:
+        self._execute(f"CREATE TRANSIENT TABLE {table} ({columns})")
+
+
+def _number(comment: str) -> int:
+    """The number of a copy; 0: the table is none."""
+    copy = SnowflakeCopy.of_comment(comment)
+    return 0 if copy is None else copy.number

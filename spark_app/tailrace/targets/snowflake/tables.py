@@ -1,0 +1,49 @@
+"""Definitions of copies in Snowflake, and their comments, which tell a copy's number and its columns. Pure."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from typing_extensions import override
+
+from tailrace.targets.sql.described import CopyColumn, DescribedTable
+
+
+@dataclass(frozen=True)
+class SnowflakeCopy(DescribedTable):
+    """A copy as it is defined. Nothing is NOT NULL, and there are no keys: the optimizer would believe them."""
+
+    QUOTE = '"'
+
+    @classmethod
+    def of_comment(cls, comment: str) -> Self | None:
+        """None: the table is no copy."""
+        try:
+            said = json.loads(comment)
+            columns = [CopyColumn(str(name), str(kind), int(id_)) for name, kind, id_ in said["columns"]]
+            return cls(int(said["tailrace"]), columns, [int(id_) for id_ in said["key"]])
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    @property
+    def comment(self) -> str:
+        columns = [[column.name, column.kind, column.id] for column in self.columns]
+        return json.dumps({"tailrace": self.number, "columns": columns, "key": list(self.key)}, separators=(",", ":"))
+
+    @override
+    def created(self, place: str) -> str:
+        return f"CREATE TABLE {place} {self._defined}"
+
+    @override
+    def remade(self, place: str, values: Sequence[str], source: str) -> str:
+        return f"CREATE OR REPLACE TABLE {place} {self._defined} AS SELECT {', '.join(values)} FROM {source}"
+
+    @property
+    def _defined(self) -> str:
+        defined = ", ".join(f"{name} {column.kind}" for name, column in zip(self.names(), self.columns, strict=True))
+        return f"({defined}) COMMENT={literal(self.comment)}"
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -1,0 +1,80 @@
+"""fakesnow's server, with what the newest client and our tests need of Snowflake and it lacks. Run by a Python of its
+own environment: `snowflake_emulator.py PORT`. What it leaves out is listed in docs/snowflake.md."""
+
+import importlib
+import json
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import uvicorn
+from fakesnow.cursor import FakeSnowflakeCursor
+from fakesnow.transforms import show
+from sqlglot import exp
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+SHOWN = "_fs_global._fs_information_schema"
+EXTRA = f"{SHOWN}._fs_tables_ext"
+show.SQL_CREATE_VIEW_SHOW_TABLES = show.SQL_CREATE_VIEW_SHOW_TABLES.replace(
+    "    '' as comment",
+    f"    coalesce((select comment from {EXTRA} e where e.ext_table_catalog = table_catalog"
+    " and e.ext_table_schema = table_schema and e.ext_table_name = table_name), '') as comment",
+)
+server: Any = importlib.import_module("fakesnow.server")  # the package has a function of this name
+LOGIN = {"masterToken": "m", "validityInSeconds": 86400, "masterValidityInSeconds": 86400, "sessionId": 1}
+
+
+async def login(request: Request) -> JSONResponse:
+    """The client wants a token by which it gets others."""
+    answer = json.loads((await server.login_request(request)).body)
+    answer["data"] |= LOGIN
+    return JSONResponse(answer)
+
+
+def staged(request: Request, statement: Any, data: dict[str, Any]) -> Any:
+    """Where the client uploads a file to."""
+    data["overwrite"] = True
+    return whole_stage(request, statement, data) | {"region": "", "endPoint": ""}
+
+
+def as_snowflake(table: pa.Table, rowtype: Any) -> pa.Table:
+    """A NULL instant is a NULL of the struct, not one within it."""
+    made = to_sf(table, rowtype)
+    columns = []
+    for column, source in zip(made.columns, table.columns, strict=True):
+        if pa.types.is_timestamp(source.type):
+            whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            whole = whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
+            nulls = source.combine_chunks().is_null()
+            fields = [pa.field(field.name, field.type) for field in whole.type]
+            values = [pc.fill_null(whole.field(at), 0) for at in range(len(fields))]
+            columns.append(pa.StructArray.from_arrays(values, fields=fields, mask=nulls))
+        else:
+            columns.append(column)
+    schema = pa.schema([field.with_type(one.type) for field, one in zip(made.schema, columns, strict=True)])
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def execute(cursor: FakeSnowflakeCursor, statement: Any, params: Any = None) -> None:
+    """A comment goes with its table."""
+    if isinstance(statement, exp.Create | exp.Drop) and statement.args.get("kind") == "TABLE":
+        table = statement.find(exp.Table)
+        assert table is not None
+        schema = table.db or cursor._conn.schema
+        forget = f"DELETE FROM {EXTRA} WHERE ext_table_schema = ? AND ext_table_name = ?"
+        cursor._duck_conn.execute(forget, [schema, table.name])
+    run(cursor, statement, params)
+
+
+to_sf, whole_stage, run = server.to_sf, server.gcs_stage_info, FakeSnowflakeCursor._execute
+server.to_sf, server.gcs_stage_info, FakeSnowflakeCursor._execute = as_snowflake, staged, execute
+if __name__ == "__main__":
+    routes = [
+        Route(route.path, login, methods=["POST"]) if route.path == "/session/v1/login-request" else route
+        for route in server.routes
+    ]
+    uvicorn.run(Starlette(routes=routes), host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")

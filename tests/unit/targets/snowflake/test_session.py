@@ -1,0 +1,129 @@
+"""What the session asks of the client, whose connection a script stands for: what an emulator does not have."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import pytest
+from snowflake.connector import errors
+
+from tailrace.errors import AuthenticationFailed, OutcomeUnknown, Retry, TailraceError, TargetRefused
+from tailrace.targets.snowflake import session as sessions
+from tailrace.targets.snowflake.connect import SnowflakeConfig, fault
+from tailrace.targets.snowflake.session import MOST_SHOWN, SnowflakeSession
+
+CONFIG = SnowflakeConfig("o-a", "u", "D", "S", "W", "R", None, "key", "")
+
+
+class Scripted:
+    """A connection and its cursors; answers are taken by the beginning of a statement."""
+
+    def __init__(self, answers: dict[str, list[Any]]) -> None:
+        self.answers, self.asked = answers, list[str]()
+        self.description: list[tuple[str]] = []
+        self._found: Any = []
+
+    def cursor(self) -> Self:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def execute(self, statement: str, values: Sequence[object] = ()) -> Self:
+        self.asked.append(statement)
+        given = next((left for begins, left in self.answers.items() if statement.startswith(begins)), None)
+        self._found = given.pop(0) if given else [(1,)]
+        if isinstance(self._found, Exception):
+            raise self._found
+        self.description = [("name",), ("comment",)]
+        return self
+
+    @property
+    def rowcount(self) -> int:
+        return len(self._found)
+
+    def fetchall(self) -> Any:
+        return self._found
+
+
+def session(monkeypatch: pytest.MonkeyPatch, **answers: list[Any]) -> tuple[SnowflakeSession, Scripted]:
+    scripted = Scripted({begins.replace("_", " "): given for begins, given in answers.items()})
+    monkeypatch.setattr(sessions, "connect", lambda config: scripted)
+    return SnowflakeSession(CONFIG), scripted
+
+
+def test_own_tables_are_in_a_schema_of_another_name_and_their_case_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, scripted = session(monkeypatch)
+    made.run('UPDATE _tailrace.tables SET state = %s FROM _tailrace."chunk_1" c, "x_tailrace.y" WHERE a = 1', "s")
+    assert scripted.asked == [
+        'UPDATE "S_TAILRACE"."tables" SET state = ? FROM "S_TAILRACE"."chunk_1" c, "x_tailrace.y" WHERE a = 1'
+    ]
+
+
+def test_a_batch_is_one_transaction_that_begins_with_the_fence(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, scripted = session(monkeypatch)
+    with made.batch(lambda: None):
+        made.run("INSERT INTO t (a) VALUES (1)")
+        assert made.run_one("_tailrace.tables", "state = %s", "state = %s", "b", "a")
+        assert scripted.asked == []
+    assert scripted.asked == [
+        "BEGIN",
+        'UPDATE "S_TAILRACE"."fence" SET taken = taken + 1',
+        "INSERT INTO t (a) VALUES (1)",
+        'UPDATE "S_TAILRACE"."tables" SET state = ? WHERE state = ?',
+        "COMMIT",
+    ]
+
+
+def test_a_batch_that_does_not_find_its_state_is_rolled_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, scripted = session(monkeypatch, UPDATE_=[[(1,)], []])
+    with pytest.raises(Retry, match="another driver has changed"), made.batch(lambda: None):
+        made.run_one("_tailrace.tables", "state = %s", "state = %s", "b", "a")
+    assert scripted.asked[-1] == "ROLLBACK" and "COMMIT" not in scripted.asked
+
+
+def test_a_commit_that_is_not_answered_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, scripted = session(monkeypatch, COMMIT=[errors.OperationalError("gone", errno=250001)])
+    with pytest.raises(OutcomeUnknown), made.batch(lambda: None):
+        made.run("INSERT INTO t (a) VALUES (1)")
+    assert scripted.asked[-1] == "COMMIT"
+
+
+def test_a_fence_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _ = session(monkeypatch, UPDATE_=[[]])
+    with pytest.raises(TargetRefused, match=r"S_TAILRACE\.fence is gone"), made.batch(lambda: None):
+        made.run("INSERT INTO t (a) VALUES (1)")
+
+
+def test_more_tables_than_one_answer_has_are_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = [(f"t{n}", "") for n in range(MOST_SHOWN)]
+    made, scripted = session(monkeypatch, SHOW_TABLES=[full, [("last", '{"tailrace":5,"columns":[],"key":[]}')]])
+    found = made.relations(["S"])
+    assert len(found) == MOST_SHOWN + 1 and found["S", "last"] == 5 and found["S", "t1"] == 0
+    assert scripted.asked[1] == f'SHOW TABLES IN SCHEMA "D"."S" LIMIT {MOST_SHOWN} FROM \'t9999\''
+
+
+def test_a_schema_or_a_database_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = errors.ProgrammingError("does not exist or not authorized", errno=2003)
+    made, _ = session(monkeypatch, SHOW_TABLES=[absent], SHOW_DATABASES=[[("OTHER", "")]])
+    assert made.relation(("S", "t")) is None
+    with pytest.raises(TargetRefused, match="has no database D, or role R may not see it"):
+        made.check_place()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "away"),
+    [
+        (errors.DatabaseError("JWT token is invalid.", errno=390144), AuthenticationFailed, None),
+        (errors.ProgrammingError("Insufficient privileges", errno=3001), TargetRefused, None),
+        (errors.ProgrammingError("No active warehouse selected", errno=606), TargetRefused, None),
+        (errors.ProgrammingError("already exists", errno=2002), TargetRefused, None),
+        (errors.ProgrammingError("lock timeout", errno=625), Retry, False),
+        (errors.OperationalError("connection refused", errno=250001), Retry, True),
+    ],
+)
+def test_an_error_is_what_the_caller_must_do(error: errors.Error, kind: type[TailraceError], away: bool | None) -> None:
+    met = fault(CONFIG, error)
+    assert type(met) is kind and getattr(met, "away", None) is away and "o-a" in met.message
