@@ -91,9 +91,9 @@ def _key(config: SnowflakeConfig) -> bytes:
         raise AuthenticationFailed(
             f"the private key of the target cannot be read: {error.strerror}", "Correct target.credentials."
         ) from None
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError):
         raise AuthenticationFailed(
-            f"the private key of the target is none in PEM, or its passphrase is wrong: {error}",
+            "the private key of the target is none in PEM, or its passphrase is missing or wrong",
             "Correct target.credentials.",
         ) from None
     form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
