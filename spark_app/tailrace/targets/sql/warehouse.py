@@ -126,8 +126,7 @@ class WarehouseTarget(SqlTarget):
             raise TableStop(
                 schema.name,
                 f"the table has no key, {unread} in it",
-                "Give the table a primary key or name one (options[].key), or exclude it; or keep every change"
-                " (options[].history: Changes).",
+                "Give the table a primary key or name one (options[].key), or exclude it.",
             )
         if schema.history in ("SoftDelete", "Versions"):
             raise TableStop(
