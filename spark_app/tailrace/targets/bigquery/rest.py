@@ -200,7 +200,13 @@ def _id(job: Mapping[str, Any]) -> str:
 
 
 def _not_accepted(place: str, why: str) -> AuthenticationFailed:
-    return AuthenticationFailed(f"{place} does not accept the credentials: {why}", "Correct target.credentials.")
+    return _no_entry(f"{place} does not accept the credentials: {why}")
+
+
+def _no_entry(message: str) -> AuthenticationFailed:
+    failed = AuthenticationFailed(message, "Correct target.credentials.")
+    failed.where = "target"
+    return failed
 
 
 def _credentials(config: BigQueryConfig) -> GoogleCredentials:
@@ -213,9 +219,8 @@ def _credentials(config: BigQueryConfig) -> GoogleCredentials:
             return AnonymousCredentials()
         return default(scopes=[SCOPE])[0]
     except OSError as error:
-        raise AuthenticationFailed(
-            f"the key of the service account cannot be read: {error.strerror}", "Correct target.credentials."
-        ) from None
-    except (ValueError, exceptions.GoogleAuthError) as error:
-        what = "no credentials of Google's are found" if config.key is None else "the key is none of a service account"
-        raise AuthenticationFailed(f"{what}: {error}", "Correct target.credentials.") from None
+        raise _no_entry(f"the key of the service account, {config.key}, cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError, AttributeError, exceptions.GoogleAuthError) as error:  # any JSON is taken for a key
+        what = f"{config.key} is no key of a service account"
+        what = "no credentials of Google's are found" if config.key is None else what
+        raise _no_entry(f"{what}: {error}") from None

@@ -1,11 +1,12 @@
 """What BigQuery's faults mean for the caller."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
-from tailrace.errors import AuthenticationFailed, Retry, TailraceError, TargetRefused
+from tailrace.errors import AuthenticationFailed, Retry, TailraceError, TargetRefused, where_of
 from tailrace.targets.bigquery.rest import CHANGED, BigQueryClient, BigQueryConfig
 
 CONFIG = BigQueryConfig("p", "d", "EU", "http://127.0.0.1:9", None)
@@ -65,6 +66,16 @@ def test_a_project_that_lacks_more_than_a_role_says_what(answer: tuple[int, byte
     with pytest.raises(TargetRefused) as met:
         client(answer)[0].query("SELECT 1")
     assert met.value.fix == fix
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", "text"])
+def test_a_key_that_is_none_is_named_as_the_target_s(tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "key.json"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(AuthenticationFailed) as met:
+        BigQueryClient(BigQueryConfig("p", "d", "EU", None, str(file)))
+    assert str(file) in met.value.message and where_of(met.value) == "target"
 
 
 def test_a_service_that_does_not_answer_is_away() -> None:
