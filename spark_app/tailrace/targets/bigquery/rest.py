@@ -205,7 +205,7 @@ def _not_accepted(place: str, why: str) -> AuthenticationFailed:
 
 def _no_entry(message: str) -> AuthenticationFailed:
     failed = AuthenticationFailed(message, "Correct target.credentials.")
-    failed.where = "target"
+    failed.where = "target"  # type: ignore[assignment]  # else it is the source that refuses
     return failed
 
 
