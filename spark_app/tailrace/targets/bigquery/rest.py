@@ -220,7 +220,7 @@ def _credentials(config: BigQueryConfig) -> GoogleCredentials:
         return default(scopes=[SCOPE])[0]
     except OSError as error:
         raise _no_entry(f"the key of the service account, {config.key}, cannot be read: {error.strerror}") from None
-    except (ValueError, TypeError, AttributeError, exceptions.GoogleAuthError) as error:  # any JSON is taken for a key
-        what = f"{config.key} is no key of a service account"
-        what = "no credentials of Google's are found" if config.key is None else what
-        raise _no_entry(f"{what}: {error}") from None
+    except (ValueError, TypeError, AttributeError, exceptions.GoogleAuthError):  # any JSON is taken for a key
+        if config.key is None:
+            raise _no_entry("no Google credentials were found") from None
+        raise _no_entry(f"{config.key} is no key of a service account") from None
