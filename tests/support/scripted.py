@@ -200,7 +200,7 @@ class ScriptedSubscription:
         if point.position > self.source.log_end() and not renewing:
             raise PositionLost("the log ends before the journal's position", "")
 
-    def prepare(self, log_id: str, noted: Origin | None) -> Origin:
+    def prepare(self, log_id: str, noted: Origin | None, patience: api.Patience) -> Origin:
         owner, kind = ownership.owner(self.replicator), self.replicator.spec.source.type
         return Origin(log_id=log_id, source=kind, identity=self._identity, made=(READER,), owner=owner)
 

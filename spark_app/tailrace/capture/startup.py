@@ -125,7 +125,7 @@ def _first_start(place: StartContext, ids: Ids, patience: Patience) -> JournalWr
     if noted is not None:
         check_owner(place.replicator, place.storage.root, noted.owner)
     # The id of a start that was interrupted is kept: what it has half made is held under that name.
-    origin = place.subscription.prepare(noted.log_id if noted is not None else ids.log_id, noted)
+    origin = place.subscription.prepare(noted.log_id if noted is not None else ids.log_id, noted, patience)
     first_start.write(place.storage, origin)
     try:
         point = place.subscription.begin(origin, patience)

@@ -317,7 +317,7 @@ class Subscription(Protocol):
         `PositionLost` unless its log still continues from the point (`renewing`: that is abandoned). `Interrupted`
         where that takes long and `stopping` is set."""
 
-    def prepare(self, log_id: str, noted: Origin | None) -> Origin:
+    def prepare(self, log_id: str, noted: Origin | None, patience: Patience) -> Origin:
         """The origin of a future change log; `made` lists what `begin` will create. `SourceRefused`: the source is not
         fit, or another client has what would be made. `noted`: a start of this change log was interrupted in `begin`;
         what it left is removed."""

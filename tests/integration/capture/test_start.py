@@ -159,11 +159,12 @@ def test_a_slot_that_a_namesake_makes_first_is_not_ours(postgres: PostgresServer
     replicator = replicator_in(tmp_path)
     with closing(connect(config_of(postgres))) as connection:
         ours = PgSubscription(config_of(postgres), connection, replicator, "the folder")
-        origin = ours.prepare("0a" * 16, None)
+        patience = Patience(lambda _: None, threading.Event())
+        origin = ours.prepare("0a" * 16, None, patience)
         slot = Names.of(replicator).slot
         connection.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
         with pytest.raises(CreatedByOther, match="holds no change log"):
-            ours.begin(origin, Patience(lambda _: None, threading.Event()))
+            ours.begin(origin, patience)
         assert postgres.execute(SLOTS) == [(slot,)]
 
 

@@ -49,10 +49,10 @@ class Broken(ScriptedSubscription):
     beginning: Exception | None = None
 
     @override
-    def prepare(self, log_id: str, noted: Origin | None) -> Origin:
+    def prepare(self, log_id: str, noted: Origin | None, patience: Patience) -> Origin:
         if self.preparing is not None:
             raise self.preparing
-        return super().prepare(log_id, noted)
+        return super().prepare(log_id, noted, patience)
 
     @override
     def begin(self, origin: Origin, patience: Patience) -> ResumePoint:

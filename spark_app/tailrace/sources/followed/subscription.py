@@ -17,7 +17,7 @@ from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 from tailrace.errors import PositionLost, SourceRefused
 from tailrace.sources import patterns
-from tailrace.sources.api import Patience, RemovalProof, RemovalStep, Source, StreamContext
+from tailrace.sources.api import Interrupted, Patience, RemovalProof, RemovalStep, Source, StreamContext
 from tailrace.sources.findings import ColumnSupport, Examination, Finding, TableSupport
 from tailrace.sources.followed.comparison import Discrepancy, discrepancy
 from tailrace.sources.followed.place import FOLLOWS, FollowedPlace
@@ -25,6 +25,8 @@ from tailrace.sources.followed.stream import LOST_FIX, FollowedStream, gone, ope
 from tailrace.storage.store import NotFound, Storage
 
 log = logging.getLogger(__name__)
+WAIT_SECONDS = 2.0
+"""Between two looks for a change log that is not there yet."""
 
 
 class FollowedSubscription:
@@ -48,7 +50,8 @@ class FollowedSubscription:
         # What a change of the table may explain, the stream gives some time.
         self._refuse(there, lambda found: found.certain)
 
-    def prepare(self, log_id: str, noted: Origin | None) -> Origin:
+    def prepare(self, log_id: str, noted: Origin | None, patience: Patience) -> Origin:
+        self._await_log(patience)
         there = self._there()
         self._refuse(there, lambda _: True)
         identity = _identity(there)
@@ -91,6 +94,16 @@ class FollowedSubscription:
         source = self._source.bound_to(there)
         return FollowedStream(source, self._replicator, self._followed, origin.log_id, context)
 
+    def _await_log(self, patience: Patience) -> None:
+        """Both may have been started together. Nothing has been made yet, so dying here is safe."""
+        waits = f"the change log at {self._followed.root}, which the Replicator that is followed has not begun"
+        while read_origin(self._followed) is None:
+            log.debug("waiting for %s", waits)
+            patience.waits_for(waits)
+            if patience.stopping.wait(WAIT_SECONDS):
+                raise Interrupted("capture was stopped while it waited for the change log that is to be followed")
+        patience.waits_for(None)
+
     # ---- checks ----
 
     def _there(self) -> LogState:
@@ -99,8 +112,8 @@ class FollowedSubscription:
         if origin is None:
             raise SourceRefused(
                 f"{self._followed.root} holds no change log that could be followed",
-                "Start the Replicator that is to be followed first, or correct follow.location (in Kubernetes, create"
-                " another Replicator).",
+                "Start the Replicator that is to be followed: this one waits for it. Or correct follow.location (in"
+                " Kubernetes, create another Replicator).",
             )
         if FOLLOWS in origin.identity:
             raise SourceRefused(

@@ -45,7 +45,7 @@ class MysqlSubscription:
             admission.check_server(origin, server_of(self._connection))
             admission.check_point(self._config, self._connection, origin, point, stopping)
 
-    def prepare(self, log_id: str, noted: Origin | None) -> Origin:
+    def prepare(self, log_id: str, noted: Origin | None, patience: Patience) -> Origin:
         self._require_fit()
         identity = admission.identity(server_of(self._connection), self._replicator, log_id)
         return Origin(log_id=log_id, source="mysql", identity=identity, owner=ownership.owner(self._replicator))

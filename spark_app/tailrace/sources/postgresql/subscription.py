@@ -50,7 +50,7 @@ class PgSubscription:
         if not renewing:
             admission.check_position(origin, server, point.position)
 
-    def prepare(self, log_id: str, noted: Origin | None) -> Origin:
+    def prepare(self, log_id: str, noted: Origin | None, patience: Patience) -> Origin:
         server, names = slots.identify(self._connection), Names.of(self._replicator, log_id)
         self.check_free(noted)
         if names.slot_is_ours and start.drop_ours(self._connection, names):

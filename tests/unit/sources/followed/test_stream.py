@@ -14,6 +14,8 @@ from support.killed import killed_at
 from support.scripted_database import Change
 from support.scripted_runs import Copy
 from support.versions import seeds
+from support.waiting import until
+from tailrace.capture.client import CaptureClient, CaptureGone
 from tailrace.changelog import bundles
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import SEGMENTS, record_path
@@ -21,7 +23,7 @@ from tailrace.changelog.records.notices import Notified
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.selection import masking
-from tailrace.sources.followed import stream
+from tailrace.sources.followed import stream, subscription
 from tailrace.sources.followed.place import FollowedPlace
 
 
@@ -48,6 +50,37 @@ def test_tables_are_taken_up_when_everything_in_the_log_that_is_followed_is_visi
         assert follower.state.tables == {}
         owner.database.hidden.clear()
         both_equal(owner, follower)
+
+
+def test_a_follower_that_starts_before_its_owner_waits_for_the_log_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscription, "WAIT_SECONDS", 0.01)
+    with pair(tmp_path) as (owner, follower):
+        said = f"the change log at {owner.storage.root}, which the Replicator that is followed has not begun"
+        for ended in (True, False):
+            follower.capture = follower.begin_capture()
+            until(lambda: _waits_for(follower) == said, "the follower says what it waits for")
+            assert not list(follower.storage.list("")), "nothing was made"
+            if ended:
+                follower.stop()
+        with owner.running():
+            owner.level()
+            until(lambda: list(follower.storage.list("journal/")), "the follower begins")
+            assert _waits_for(follower) is None
+            follower.stop()
+            with follower.running():
+                both_equal(owner, follower)
+
+
+def _waits_for(follower: Follower) -> str | None:
+    assert follower.capture is not None
+    follower.capture.check()
+    try:
+        with CaptureClient(follower.capture.socket, 60) as client:
+            return client.state().waiting_for
+    except CaptureGone:
+        return None
 
 
 SEAMS = (
@@ -242,9 +275,8 @@ def test_other_options_are_refused_by_name(tmp_path: Path, options: dict[str, ob
         follower.refused(SourceRefused, match=said)
 
 
-def test_a_place_without_a_log_and_the_log_of_a_follower_are_refused(tmp_path: Path) -> None:
+def test_the_log_of_a_follower_is_refused(tmp_path: Path) -> None:
     with pair(tmp_path) as (owner, follower):
-        follower.refused(SourceRefused, match="holds no change log that could be followed")
         with owner.running():
             owner.level()
             follower.start()
