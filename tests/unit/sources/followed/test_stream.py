@@ -276,13 +276,12 @@ def test_other_options_are_refused_by_name(tmp_path: Path, options: dict[str, ob
 
 
 def test_the_log_of_a_follower_is_refused(tmp_path: Path) -> None:
-    with pair(tmp_path) as (owner, follower):
-        with owner.running():
-            owner.level()
-            follower.start()
-            follower.level()
-            second = Follower(owner, tmp_path / "second", follows=follower)
-            second.refused(SourceRefused, match="follows another one")
+    with pair(tmp_path) as (owner, follower), owner.running():
+        owner.level()
+        follower.start()
+        follower.level()
+        second = Follower(owner, tmp_path / "second", follows=follower)
+        second.refused(SourceRefused, match="follows another one")
 
 
 def test_a_log_is_followed_for_good_or_never(tmp_path: Path) -> None:
