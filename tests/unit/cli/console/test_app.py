@@ -1,5 +1,6 @@
 """The files of the page. Its answers are tested in integration/cli/test_console.py, over a copy that runs."""
 
+import base64
 import hashlib
 import os
 import re
@@ -8,7 +9,7 @@ import sys
 
 import pytest
 
-from tailrace.cli.console.app import PAGE, POLICY
+from tailrace.cli.console.app import PAGE, POLICY, STYLED
 
 VENDORED = {
     "uPlot.LICENSE": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
@@ -37,7 +38,11 @@ def test_the_page_names_no_other_place_and_makes_no_markup_of_texts(path: object
 def test_the_policy_lets_the_page_do_nothing_but_ask_its_own_server() -> None:
     rules = dict(rule.strip().split(" ", 1) for rule in POLICY.split(";"))
     assert rules["default-src"] == "'none'" and "unsafe" not in POLICY and "*" not in POLICY
-    assert {rules[name] for name in ("script-src", "style-src", "connect-src")} == {"'self'"}
+    assert {rules[name] for name in ("script-src", "connect-src")} == {"'self'"}
+    style = re.findall(r"<style>(.*)</style>", STYLED, re.DOTALL)
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in style]
+    assert len(digests) == 1 and rules["style-src"] == f"'self' 'sha256-{digests[0]}'"
+    assert "stylesheet" not in STYLED
     assert {rules[name] for name in ("base-uri", "form-action", "frame-ancestors")} == {"'none'"}
 
 

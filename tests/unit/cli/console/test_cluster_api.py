@@ -73,8 +73,9 @@ def test_many_addresses_of_one_driver_have_its_time_together(monkeypatch: pytest
     """The addresses of its Service are those of a tenant's pods; none of these answers."""
     tried: list[float] = []
 
-    def connect(address: object, timeout: float) -> socket.socket:
-        tried.append(timeout)
+    def connect(address: tuple[str, int], timeout: float) -> socket.socket:
+        if address[0].startswith("192.0.2."):  # a thread that another test has left may ask for its own
+            tried.append(timeout)
         threading.Event().wait(timeout)
         raise TimeoutError
 
@@ -82,4 +83,4 @@ def test_many_addresses_of_one_driver_have_its_time_together(monkeypatch: pytest
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     monkeypatch.setattr(socket, "create_connection", connect)
     assert asked("http://orders-driver.shop.svc:8090").endswith("TimeoutError")
-    assert sum(tried) < 0.5
+    assert 0 < sum(tried) < 0.5
