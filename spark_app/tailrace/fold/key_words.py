@@ -5,17 +5,15 @@ and the difference between NaNs (PostgreSQL holds those equal); strings, bytes, 
 one 64-bit hash, whose matches are then proven against the values.
 """
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_local = threading.local()
+from tailrace.fold.key_hashes import hashes
 
 Words = npt.NDArray[np.int64]
 
@@ -46,9 +44,11 @@ def key_words(columns: Sequence[pa.Array], *, hashed: bool = True) -> KeyWords:
         if column.null_count:
             here = np.asarray(column.is_valid())
             valid = here if valid is None else valid & here
-    if len(columns) == 1 and (words := _numbers(columns[0])) is not None:
+    numbers = [_numbers(column) for column in columns]
+    if len(columns) == 1 and (words := numbers[0]) is not None:
         return KeyWords(words, valid, exact=True)
-    return KeyWords(_hashes(columns) if hashed else np.empty(0, np.int64), valid, exact=False)
+    wanted = hashed and len(columns[0]) > 0
+    return KeyWords(hashes(columns, numbers).view(np.int64) if wanted else np.empty(0, np.int64), valid, exact=False)
 
 
 def _numbers(column: pa.Array) -> Words | None:
@@ -75,25 +75,3 @@ def _numbers(column: pa.Array) -> Words | None:
 def _filled(column: pa.Array, value: float) -> pa.Array:
     """Without nulls. (Filling none takes longer than all the rest for a few keys.)"""
     return column.fill_null(value) if column.null_count else column
-
-
-def hashing_connection() -> duckdb.DuckDBPyConnection:
-    """One per thread: opening costs milliseconds, sharing would serialise the tables' threads."""
-    if not hasattr(_local, "connection"):
-        _local.connection = duckdb.connect(config={"threads": "1"})
-    connection: duckdb.DuckDBPyConnection = _local.connection
-    return connection
-
-
-def _hashes(columns: Sequence[pa.Array]) -> Words:
-    """A 64-bit hash per row. Process-local: never stored."""
-    if not len(columns[0]):
-        return np.empty(0, np.int64)
-    names = [f"k{number}" for number in range(len(columns))]
-    connection = hashing_connection()
-    connection.register("key_rows", pa.table(list(columns), names=names))
-    try:
-        hashed = connection.execute(f"SELECT hash({', '.join(names)}) AS h FROM key_rows").fetchnumpy()["h"]
-    finally:
-        connection.unregister("key_rows")
-    return np.asarray(hashed, np.uint64).view(np.int64)

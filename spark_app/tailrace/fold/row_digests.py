@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.fold.key_words import hashing_connection
+from tailrace.fold.key_hashes import hashing_connection
 
 Halves = npt.NDArray[np.int64]
 Digests = tuple[Halves, Halves]
