@@ -50,7 +50,7 @@ def hashes(columns: Sequence[pa.Array], numbers: Sequence[npt.NDArray[np.int64] 
 
 
 def _of_column(column: pa.Array, number: npt.NDArray[np.int64] | None) -> Hashes | None:
-    """None: only DuckDB hashes values of this type."""
+    """Returns None if only DuckDB hashes values of this type."""
     kind = column.type
     if number is not None:
         hashed = _mixed(np.zeros(len(column), np.uint64), number.view(np.uint64))
@@ -101,7 +101,7 @@ def _of_texts(column: pa.Array, offset: type[np.int32] | type[np.int64]) -> Hash
 
 
 def _of_words(words: Hashes, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> Hashes:
-    """Texts of up to `LONGEST` bytes; of longer ones something."""
+    """Hashes texts by up to `LONGEST` of their bytes."""
     sizes = np.minimum(sizes, LONGEST)
     out, whole = sizes.view(np.uint64) * _LAST, sizes >> 3
     least = int(whole.min())
@@ -115,7 +115,7 @@ def _of_words(words: Hashes, starts: npt.NDArray[np.int64], sizes: npt.NDArray[n
 
 
 def _asked(columns: Sequence[pa.Array]) -> Hashes:
-    """DuckDB's."""
+    """Hashes by a query."""
     names = [f"k{number}" for number in range(len(columns))]
     connection = hashing_connection()
     connection.register("key_rows", pa.table(list(columns), names=names))
