@@ -24,7 +24,7 @@ AT_ONCE = 8 * 1024
 _FACTOR, _LAST = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 _SHIFT, _NULL = np.uint64(29), np.uint64(0xD6E8FEB86659FD93)
 _TAILS = np.array([(1 << 8 * size) - 1 for size in range(8)], np.uint64)
-"""What counts of a text's last word, by the number of its bytes."""
+"""Masks of a text's last word, by the number of its bytes."""
 
 
 def hashing_connection() -> duckdb.DuckDBPyConnection:
