@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
+from demo.ports import free_port
 from support.moves import Program, Server, fill, force, only_read, pair, place_of, quiet, sales
 from support.mysql import MYSQL, MysqlServer
 from support.postgres import PostgresServer
 from support.proof.process import ENVIRONMENT, Deployment, forked, status
 from support.seam_names import checked
 from support.waiting import until
+from tailrace import sources
+from tailrace.contract.resources import SourceSpec
+from tailrace.sources.api import Source
 
 
 class Move:
@@ -149,3 +153,56 @@ def ended_for_good(move: Move, run: Any) -> None:
     if isinstance(move.source, PostgresServer):
         assert move.source.execute("SELECT 1 FROM pg_replication_slots") == []
     assert sales(move.source) == sales(move.target)
+
+
+def test_a_member_of_a_group_is_not_quiet_while_others_may_write() -> None:
+    """Group Replication, with a user that has only the rights of docs/cutover.md."""
+    ports = [free_port(), free_port()]
+    with member(ports, 0) as source, member(ports, 1) as other:
+        for server in (source, other):
+            server.script(
+                "SET SQL_LOG_BIN = 0", "CREATE USER tailrace",
+                "GRANT REPLICATION SLAVE, REPLICATION CLIENT, PROCESS ON *.* TO tailrace", "RESET BINARY LOGS AND GTIDS",
+            )  # fmt: skip
+        source.script(
+            "SET GLOBAL group_replication_bootstrap_group = ON",
+            "START GROUP_REPLICATION",
+            "SET GLOBAL group_replication_bootstrap_group = OFF",
+            "SET GLOBAL read_only = ON",
+        )
+        with opened(place_of(source, "tailrace")).session() as session:
+            ((message, fix),) = session.writers(None, stopped=False).obstacles
+            assert "may not see" in message
+            source.execute(fix.split("`")[1] + " tailrace")
+            assert session.writers(None, stopped=False).obstacles == (), "it is the only member"
+            other.script(
+                "CHANGE REPLICATION SOURCE TO SOURCE_USER = 'tailrace' FOR CHANNEL 'group_replication_recovery'",
+                "START GROUP_REPLICATION",
+            )
+            ((message, fix),) = session.writers(None, stopped=False).obstacles
+            assert message == f"the source is one of several servers that programs may write to: {at(other)}"
+            source.execute(fix.split("`")[1])
+            assert session.writers(None, stopped=False).obstacles == ()
+
+
+def opened(place: dict[str, object]) -> Source:
+    return sources.open(SourceSpec.model_validate(place), "tailrace cutover", None)
+
+
+def at(server: MysqlServer) -> str:
+    return f"{server.host}:{server.port}"
+
+
+def member(ports: list[int], number: int) -> MysqlServer:
+    seeds = ",".join(f"127.0.0.1:{port}" for port in ports)
+    group: dict[str, str | int] = {
+        "group_name": "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa",
+        "local_address": f"127.0.0.1:{ports[number]}",
+        "group_seeds": seeds,
+        "start_on_boot": "OFF",
+        "ip_allowlist": "127.0.0.1",
+        "recovery_get_public_key": "ON",
+        "single_primary_mode": "OFF",
+    }
+    named = {f"loose_group_replication_{name}": value for name, value in group.items()}
+    return MysqlServer(MYSQL, plugin_load_add="group_replication.so", report_host="127.0.0.1", **named)

@@ -13,7 +13,7 @@ from support.lake import table_schema
 from support.moves import force
 from support.mysql import MysqlServer
 from support.mysql_shop import source as mysql_source
-from support.postgres import PostgresServer
+from support.postgres import PostgresServer, standby_of
 from support.waiting import until
 from tailrace import sources, targets
 from tailrace.contract.resources import SourceSpec, TargetSpec
@@ -119,6 +119,14 @@ def test_nobody_may_write_to_a_quiet_postgresql(postgres: PostgresServer) -> Non
             reader.execute("SELECT 1")
             assert obstacles(session, found.since, stopped=False) == ""
         with source.session() as other:
+            follows = "CREATE SUBSCRIPTION \"Far\" CONNECTION 'host=127.0.0.1 port=9' PUBLICATION p WITH (connect = false)"
+            force(postgres, follows)
+            assert obstacles(other, found.since, stopped=False) == "", "it is not enabled"
+            force(postgres, 'ALTER SUBSCRIPTION "Far" ENABLE')
+            ((message, fix),) = other.writers(found.since, stopped=False).obstacles
+            assert message.startswith('subscription "Far" writes rows into the source')
+            assert obstacles(other, found.since, stopped=True) == "", "the user answers for it"
+            force(postgres, fix.split("`")[1])
             role = 'ROLE "night job"'
             force(postgres, f"CREATE {role} LOGIN")
             for where in ("", " IN DATABASE postgres"):
@@ -127,6 +135,17 @@ def test_nobody_may_write_to_a_quiet_postgresql(postgres: PostgresServer) -> Non
                 assert message == 'role "night job" may write although the database is read-only'
                 force(postgres, fix.split("`")[1])
                 assert obstacles(other, found.since, stopped=False) == ""
+
+
+def test_a_standby_is_not_quiet_although_it_is_read_only(postgres: PostgresServer) -> None:
+    postgres.execute("ALTER DATABASE postgres SET default_transaction_read_only = on")
+    with standby_of(postgres) as standby, source_of(standby).session() as session:
+        until(lambda: "standby of 127" in session.writers(None, stopped=False).obstacles[0][0], "it streams")
+        for stopped in (False, True):
+            ((message, fix),) = session.writers(None, stopped=stopped).obstacles
+            assert message.endswith(f":{postgres.port}: programs write to its primary"), message
+        standby.execute(fix.split("`")[1])
+        assert all("standby" not in message for message, _ in session.writers(None, stopped=False).obstacles)
 
 
 def test_auto_increment_continues_and_nobody_may_write_to_a_quiet_mysql(mysql: MysqlServer) -> None:

@@ -40,6 +40,15 @@ SELECT pid, usename FROM pg_stat_activity
    AND coalesce(backend_start < '{since}'::timestamptz, true)
  ORDER BY pid
 """
+_STANDBY = """
+SELECT coalesce((SELECT ' of ' || sender_host || ':' || sender_port FROM pg_stat_wal_receiver), '')
+ WHERE pg_is_in_recovery()
+"""
+# Their rows come although the database is read-only for sessions.
+_SUBSCRIBED = """
+SELECT format('%I', subname) FROM pg_subscription
+ WHERE subenabled AND subdbid = (SELECT oid FROM pg_database WHERE datname = current_database()) ORDER BY 1
+"""
 _END = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <>"
     " pg_backend_pid() AND usename IS NOT NULL AND application_name NOT LIKE 'tailrace%'"
@@ -49,6 +58,9 @@ _END = (
 def writers(connection: Connection, since: str | None, stopped: bool) -> Writers:
     """See `sources.api.Session.writers`."""
     with source_errors("looking for sessions that may write"):
+        for (primary,) in connection.execute(_STANDBY.encode()).fetchall():
+            what = f"the source is a standby{primary}: programs write to its primary"
+            return Writers(((what, "Set source.host to the primary, or promote the standby (`SELECT pg_promote()`)."),))
         ((read_only, now, database),) = connection.execute(_READ_ONLY.encode()).fetchall()
         since = (since or str(now)) if read_only else None
         return Writers(tuple(_obstacles(connection, since, stopped, str(database))), since)
@@ -69,6 +81,12 @@ def _obstacles(connection: Connection, since: str | None, stopped: bool, databas
     for role, where in connection.execute(_EXEMPT.encode()).fetchall():
         reset = f"ALTER ROLE {role}{where} RESET default_transaction_read_only"
         yield f"role {role} may write although the database is read-only", f"Run `{reset}`, then end its sessions."
+    for (name,) in connection.execute(_SUBSCRIBED.encode()).fetchall():
+        yield (
+            f"subscription {name} writes rows into the source that programs write elsewhere",
+            "Make the publisher read-only and wait until the source has everything, then run"
+            f" `ALTER SUBSCRIPTION {name} DISABLE` at the source.",
+        )
     older = connection.execute(_OLDER.format(since=since).encode()).fetchall()
     if older:
         named = ", ".join(f"{pid} ({user})" for pid, user in older[:5]) + (" and others" if len(older) > 5 else "")
