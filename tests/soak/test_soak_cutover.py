@@ -162,7 +162,8 @@ def test_a_member_of_a_group_is_not_quiet_while_others_may_write() -> None:
         for server in (source, other):
             server.script(
                 "SET SQL_LOG_BIN = 0", "CREATE USER tailrace",
-                "GRANT REPLICATION SLAVE, REPLICATION CLIENT, PROCESS ON *.* TO tailrace", "RESET BINARY LOGS AND GTIDS",
+                "GRANT REPLICATION SLAVE, REPLICATION CLIENT, PROCESS ON *.* TO tailrace",
+                "RESET BINARY LOGS AND GTIDS",
             )  # fmt: skip
         source.script(
             "SET GLOBAL group_replication_bootstrap_group = ON",

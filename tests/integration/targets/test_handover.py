@@ -119,8 +119,8 @@ def test_nobody_may_write_to_a_quiet_postgresql(postgres: PostgresServer) -> Non
             reader.execute("SELECT 1")
             assert obstacles(session, found.since, stopped=False) == ""
         with source.session() as other:
-            follows = "CREATE SUBSCRIPTION \"Far\" CONNECTION 'host=127.0.0.1 port=9' PUBLICATION p WITH (connect = false)"
-            force(postgres, follows)
+            far = "CONNECTION 'host=127.0.0.1 port=9' PUBLICATION p WITH (connect = false)"
+            force(postgres, f'CREATE SUBSCRIPTION "Far" {far}')
             assert obstacles(other, found.since, stopped=False) == "", "it is not enabled"
             force(postgres, 'ALTER SUBSCRIPTION "Far" ENABLE')
             ((message, fix),) = other.writers(found.since, stopped=False).obstacles
