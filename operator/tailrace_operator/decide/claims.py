@@ -37,6 +37,8 @@ def claims(status: Status, before: Sequence[Condition], limits: Limits) -> Itera
         yield _assessed(status.assessment)
     yield from _lag(status, limits)
     yield from _retained(status, limits)
+    if status.followers:
+        yield _followers(status)
 
 
 def carried(before: Sequence[Condition]) -> Iterable[Claim]:
@@ -97,6 +99,14 @@ def _converging(status: Status) -> Iterable[Claim]:
         text = f"rows that foreign keys changed below the source's log are read again: {name} since"
         text += f" {times.text(since)}{more}. Their copies may have rows that are gone, or old values."
         yield Claim("Converging", "True", Reason.ROWS_READ_AGAIN, text)
+
+
+def _followers(status: Status) -> Claim:
+    """Times do not move while nothing changes, so neither does the message."""
+    said = [one.said for one in status.followers if one.said is not None]
+    reason = Reason.FOLLOWER_SILENT if said else Reason.FOLLOWERS_READ
+    text = f"{bounded('; '.join(said), MAX_WHY)}." if said else ""
+    return Claim("FollowersReading", _truth(not said), reason, text)
 
 
 def _verified(status: Status) -> Claim:

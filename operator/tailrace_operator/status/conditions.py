@@ -86,6 +86,8 @@ class Reason(Enum):
     MET = "Met"
     NOT_MET = "NotMet"
     ROWS_READ_AGAIN = "RowsReadAgain"
+    FOLLOWERS_READ = "FollowersRead"
+    FOLLOWER_SILENT = "FollowerSilent"
     NOT_SUSPENDED = "NotSuspended"
     PENDING = "Pending"
     RUNNING = "Running"

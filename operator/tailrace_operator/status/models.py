@@ -258,7 +258,8 @@ class ReplicatorStatus(Model):
     """The first clause of `message`, for `kubectl get -o wide`."""
     conditions: Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS, json_schema_extra=_BY_TYPE)] = ()
     """Ready, Reconciling, Stalled, Suspended, ReconciliationPaused, RolloutPending, Assessed, TablesHealthy,
-    ValuesCopied, Verified, Converging, ExecutorsReady, InitialSnapshotCompleted, Lagging, SLOMet, SourceLogAtRisk."""
+    ValuesCopied, Verified, Converging, ExecutorsReady, InitialSnapshotCompleted, Lagging, SLOMet, SourceLogAtRisk,
+    FollowersReading."""
     applied_generation: Annotated[int, Field(ge=-1)] = -1
     """metadata.generation of the spec that runs; behind observedGeneration while the newest spec is invalid."""
     applied_spec_hash: Hash = ""

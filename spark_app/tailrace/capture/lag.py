@@ -69,6 +69,7 @@ class Meter:
                 lag_seconds=round(lag, 3),
                 retained_bytes=distance.retained_bytes,
                 log_held_by=distance.held_by,
+                waiting_for=distance.waiting_for,
                 rows_per_second=round(self._rate, 1),
                 of_other_case="; ".join(self._of_other_case()) or None,
             ),

@@ -21,6 +21,8 @@ SUFFIX = ".json"
 LEASE_DAYS = 7
 LEASE_AGE = LEASE_DAYS * 86_400_000_000
 """Microseconds after which a lease that was not renewed counts for nothing."""
+SILENT = 300_000_000
+"""Microseconds after which a follower that should renew its lease every ten seconds is told to be silent."""
 
 
 class FollowerLease(BaseModel):
@@ -42,6 +44,30 @@ class FollowerLease(BaseModel):
 
     def is_old(self, now: int) -> bool:
         return now - self.written_at > LEASE_AGE
+
+
+@dataclass(frozen=True)
+class LeaseFile:
+    """A file where a lease should be."""
+
+    uri: str
+    lease: FollowerLease | None
+    """None: it cannot be parsed."""
+    changed: int
+    """Microseconds since the Unix epoch, by the storage's clock: a follower whose clock is wrong must hold no less, and
+    no more."""
+
+    @property
+    def name(self) -> str:
+        """The follower."""
+        return f"the follower of the unreadable lease {self.uri}" if self.lease is None else self.lease.name
+
+    def is_old(self, now: int) -> bool:
+        return now - self.changed > LEASE_AGE
+
+    def is_silent(self, now: int) -> bool:
+        """The log is kept for one that may be gone."""
+        return SILENT < now - self.changed <= LEASE_AGE
 
 
 @dataclass(frozen=True)
@@ -70,31 +96,26 @@ def remove_lease(storage: Storage, log_id: str) -> bool:
 
 
 def leases(storage: Storage) -> Iterator[FollowerLease]:
-    """All that can be read, for those who tell of them."""
-    for uri, lease, _ in _read(storage):
-        if lease is None:
-            log.warning("%s is no lease of a follower, and is passed over", uri)
-        else:
-            yield lease
+    """All that can be read."""
+    return (found.lease for found in lease_files(storage) if found.lease is not None)
 
 
 def needed(storage: Storage, now: int) -> FollowersNeed:
     """The part that retention has to keep. `Retry` while a lease that may count cannot be read."""
     found: list[FollowerLease] = []
-    for uri, lease, changed in _read(storage):
-        if lease is not None:
-            found.append(lease)
-        elif now - changed <= LEASE_AGE:
+    for file in lease_files(storage):
+        if file.lease is not None:
+            found.append(file.lease)
+        elif not file.is_old(now):
             raise Retry(
-                f"{uri} is no lease that can be read: what its follower needs is not known",
+                f"{file.uri} is no lease that can be read: what its follower needs is not known",
                 "If there is no such follower, delete the file.",
             )
     return kept_for(found, now)
 
 
-def _read(storage: Storage) -> Iterator[tuple[str, FollowerLease | None, int]]:
-    """(URI, lease or None if it cannot be parsed, time of its last change) of each. The time is the storage's: a
-    follower whose clock is wrong must hold no less, and no more."""
+def lease_files(storage: Storage) -> Iterator[LeaseFile]:
+    """All of them, also those that cannot be parsed: they count, too."""
     for uri, seconds in sorted(found for found in storage.aged(FOLLOWERS) if found[0].endswith(SUFFIX)):
         changed = int(seconds * 1_000_000)
         try:
@@ -102,9 +123,9 @@ def _read(storage: Storage) -> Iterator[tuple[str, FollowerLease | None, int]]:
         except NotFound:
             continue
         except ValidationError:
-            yield uri, None, changed
+            yield LeaseFile(uri, None, changed)
         else:
-            yield uri, lease.model_copy(update={"written_at": changed}), changed
+            yield LeaseFile(uri, lease.model_copy(update={"written_at": changed}), changed)
 
 
 def kept_for(found: Iterable[FollowerLease], now: int) -> FollowersNeed:

@@ -3,6 +3,7 @@
 Times are seconds since the Unix epoch, lags seconds or bytes; None means not known yet.
 """
 
+from datetime import UTC, datetime
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import FailFast
@@ -296,22 +297,41 @@ class SignalReport(Model):
     """The reason why it, or a part of it, is ignored, with the fix."""
 
 
+FOLLOWER_DAYS = 7
+"""Days for which a change log is kept for a follower that does not read it (`changelog.followers`)."""
+
+
+def _moment(seconds: float) -> str:
+    """A time for people; what no calendar has becomes its first or last day."""
+    return f"{datetime.fromtimestamp(min(max(seconds, 0.0), 253_402_300_799.0), UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
 class FollowerReport(Model):
     """A Replicator whose `follow` is this one's change log."""
 
     name: str
     """The owner of its change log."""
-    record: int
-    """The last record of this change log that it has taken over."""
+    record: int | None
+    """The last record of this change log that it has taken over; None: its lease cannot be read."""
     renewed: float
     """The time at which it last said so, in seconds since 1970."""
     held: bool
     """The change log is kept for it; false: it has said nothing for seven days, and no longer counts."""
+    silent: bool = False
+    """It has said nothing for five minutes, and the change log is kept for it."""
 
     @property
-    def said(self) -> str:
-        """The text about one that no longer counts."""
-        return f"{self.name} has not read the change log for seven days, which is no longer kept for it"
+    def said(self) -> str | None:
+        """The text about one that no longer counts, or for which the log is kept while it does not read it."""
+        if not self.held:
+            return f"{self.name} has not read the change log for seven days, which is no longer kept for it"
+        if self.record is None:
+            return f"{self.name} has a place in the change log that is not known, so nothing is removed"
+        if self.silent:
+            since = f"{self.name} has not read the change log since {_moment(self.renewed)}"
+            until = _moment(self.renewed + FOLLOWER_DAYS * 86_400)
+            return f"{since}, and what comes after record {self.record} is kept for it until {until}"
+        return None
 
 
 class NotificationsStatus(Model):

@@ -5,20 +5,20 @@ it with the data; without the data it keeps what there is, and gets nothing new.
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from tailrace.changelog.followers import FollowerLease, lease_path, leases
+from tailrace.changelog.followers import LeaseFile, lease_files
 from tailrace.errors import SourceRefused
 from tailrace.sources.api import RemovalStep
 from tailrace.storage.store import Storage
 
 
-def held(storage: Storage) -> tuple[FollowerLease, ...]:
-    """Those for which the log is kept."""
+def held(storage: Storage) -> tuple[LeaseFile, ...]:
+    """Those for which the log is kept, also where the lease cannot be read."""
     now = int(time.time() * 1_000_000)
-    return tuple(lease for lease in leases(storage) if not lease.is_old(now))
+    return tuple(file for file in lease_files(storage) if not file.is_old(now))
 
 
-def refusal(storage: Storage, found: Sequence[FollowerLease]) -> SourceRefused:
-    names, files = _listed(lease.name for lease in found), _listed(storage.uri(lease_path(v.log_id)) for v in found)
+def refusal(storage: Storage, found: Sequence[LeaseFile]) -> SourceRefused:
+    names, files = _listed(file.name for file in found), _listed(file.uri for file in found)
     verb = "follows" if len(found) == 1 else "follow"
     return SourceRefused(
         f"{names} {verb} the change log at {storage.root}, which would be deleted: nothing has been touched",
@@ -27,10 +27,10 @@ def refusal(storage: Storage, found: Sequence[FollowerLease]) -> SourceRefused:
     )
 
 
-def left(found: Iterable[FollowerLease]) -> Iterator[RemovalStep]:
+def left(found: Iterable[LeaseFile]) -> Iterator[RemovalStep]:
     """Steps that name them, of a log that stays."""
-    for lease in found:
-        what = f"change log of {lease.name}, which follows this one"
+    for file in found:
+        what = f"change log of {file.name}, which follows this one"
         yield RemovalStep(what, "kept", "it gets no changes until a Replicator continues with this one")
 
 

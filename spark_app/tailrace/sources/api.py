@@ -165,6 +165,8 @@ class Distance:
     """Log that the source keeps for this change log; None: unknown."""
     held_by: str | None = None
     """The reason, for people, why the source keeps log that has been read already; None: unknown."""
+    waiting_for: str | None = None
+    """The obstacle that keeps the log from being read, for people; None: none is known."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from tailrace.sources.findings import Finding, refuse
 from tailrace.sources.mysql import preflight
 from tailrace.sources.mysql.catalog import discover
 from tailrace.sources.mysql.facts import observe
-from tailrace.sources.mysql.log_end import prepared
+from tailrace.sources.mysql.log_end import log_end, prepared
+from tailrace.sources.mysql.position import OWN
 
 
 @pytest.fixture(scope="module", params=turns(*RELEASES))
@@ -83,6 +84,17 @@ def test_a_right_that_is_taken_away_later_is_told_where_it_is_missed(server: Mys
         pytest.raises(SourceRefused, match=r"XA_RECOVER_ADMIN.*Grant the missing rights"),
     ):
         prepared(connection)
+
+
+def test_who_may_only_read_is_told_which_right_shows_the_logs_end(server: MysqlServer) -> None:
+    """A follower needs no other right on the log."""
+    server.script("DROP USER IF EXISTS reader", "CREATE USER reader", "GRANT SELECT ON d.* TO reader")
+    with closing(connect(MyConfig(server.host, server.port, None, "reader", "test"))) as connection:
+        with pytest.raises(SourceRefused, match=r"lacks (REPLICATION CLIENT|BINLOG MONITOR), without which") as refused:
+            log_end(connection, OWN)
+        server.execute(refused.value.fix.removeprefix("Run `").removesuffix("`."))
+    with closing(connect(MyConfig(server.host, server.port, None, "reader", "test"))) as connection:
+        assert log_end(connection, OWN) > 0
 
 
 def test_the_right_to_lock_is_asked_for_where_reading_takes_it(server: MysqlServer) -> None:

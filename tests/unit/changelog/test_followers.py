@@ -4,6 +4,7 @@ import io
 import json
 import os
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from tailrace.contract.resources import StorageSpec
 from tailrace.contract.status import Status
 from tailrace.driver.telling import display, metrics
 from tailrace.driver.telling.followers import FollowerWatch
-from tailrace.errors import PositionLost, Retry
+from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.sources.followed import stream
 from tailrace.storage.store import Storage
 
@@ -143,21 +144,58 @@ def test_doctor_and_status_name_a_follower_that_no_longer_counts(
         with owner.running():
             owner.level()
         now = int(time.time() * 1_000_000)
+        day_ago = (now - DAY) / 1_000_000
         write_aged(owner.storage, lease("gone", 3, 30, now - 8 * DAY))
         write_aged(owner.storage, lease("there", 3, 30, now))
+        write_aged(owner.storage, lease("still", 3, 30, now - DAY))
+        owner.storage.put(lease_path("torn"), b"{")
+        torn = f"the follower of the unreadable lease {owner.storage.uri(lease_path('torn'))}"
         _, text = command(owner, capsys, "doctor")
         assert "warn change log: gone follows this log" in text and "there follows" not in text
-        watch = FollowerWatch()
+        assert "warn change log: still follows this log, and has not read it for 1440 minutes: it is kept" in text
+        assert f"warn change log: {torn} has a place in this log that is not known" in text
+        watch = FollowerWatch(lambda: now / 1_000_000)
         watch.look(owner.storage)
-        assert {report.name: report.held for report in watch.reports()} == {"gone": False, "there": True}
-        assert all(report.record == 3 for report in watch.reports())
+        found = {report.name: (report.held, report.silent, report.record) for report in watch.reports()}
+        silent = {"gone": (False, False, 3), "still": (True, True, 3)}
+        assert found == silent | {"there": (True, False, 3), torn: (True, False, None)}
         status = Status(name="shop", state="Running", started_at=0.0, updated_at=0.0, followers=watch.reports())
         printed = io.StringIO()
-        Console(file=printed, width=200).print(display.render(status))
-        assert "follower gone has not read the change log for seven days" in printed.getvalue()
-        assert "there" not in printed.getvalue()
+        Console(file=printed, width=1_000).print(display.render(status))
+        printed_text = " ".join(printed.getvalue().split())
+        assert "follower gone has not read the change log for seven days" in printed_text
+        since, until = (f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}Z" for at in (day_ago, day_ago + 604_800))
+        kept = f"has not read the change log since {since}, and what comes after record 3 is kept for it until {until}"
+        assert f"follower still {kept}" in printed_text
+        assert "there" not in printed_text
         counted = metrics.render(status).decode()
-        assert 'tailrace_followers{held="true"} 1.0' in counted and 'tailrace_followers{held="false"} 1.0' in counted
+        assert 'tailrace_followers{held="true"} 3.0' in counted and 'tailrace_followers{held="false"} 1.0' in counted
+
+
+def test_doctor_tries_to_write_the_followers_place_and_asks_for_the_logs_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pair(tmp_path) as (owner, follower):
+        source = ScriptedSource(owner.database)
+        monkeypatch.setattr(sources, "open", lambda *_: source)
+        with owner.running():
+            owner.level()
+        place = Path(owner.storage.access.prefix) / "followers"
+        _, text = command(follower, capsys, "doctor")
+        assert "fail follow" not in text and not place.exists(), "the probe leaves nothing"
+        place.touch()  # where files are to be written
+        _, text = command(follower, capsys, "doctor")
+        assert f"fail follow: {place.as_uri()} cannot be written" in text and "keeps its place there" in text
+        place.unlink()
+        refused = SourceRefused("reader lacks REPLICATION CLIENT", "Run `GRANT`.")
+
+        def log_end(_: object) -> int:
+            raise refused
+
+        monkeypatch.setattr(ScriptedSource, "log_end", log_end)
+        _, text = command(follower, capsys, "doctor")
+        assert "fail rights: reader lacks REPLICATION CLIENT\n     fix: Run `GRANT`." in text
+        assert "shop's change log" in text, "the rest is told, too"
 
 
 def test_doctor_says_what_is_followed_and_drop_takes_the_lease_away(

@@ -21,6 +21,7 @@ DRIVERS = {
     "proof/test_cuts.py",
     "proof/test_dropped_tables.py",
     "proof/test_edges.py",
+    "proof/test_followed.py",
     "proof/test_foreign.py",
     "proof/test_live_spec.py",
     "proof/test_lost.py",

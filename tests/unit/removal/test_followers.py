@@ -53,6 +53,19 @@ def test_a_log_that_is_followed_is_not_deleted_until_its_followers_are(
     assert database.readers == {} and not files(tmp_path / "log") and not files(tmp_path / "lake")
 
 
+def test_a_lease_that_cannot_be_read_keeps_the_log_too(
+    database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, storage = followed(tmp_path), storage_of(tmp_path / "log")
+    storage.put(lease_path("other"), b"{")
+    assert drop(path, "--data") == SourceRefused.exit_code
+    uri = storage.uri(lease_path("other"))
+    assert f"the follower of the unreadable lease {uri} follows the change log" in capsys.readouterr().err
+    assert database.readers == {"log": 5} and files(tmp_path / "lake")
+    assert drop(path) == 0
+    assert f"change log of the follower of the unreadable lease {uri}" in capsys.readouterr().out
+
+
 def test_a_lease_that_no_longer_counts_hinders_nothing(database: Database, tmp_path: Path) -> None:
     assert drop(followed(tmp_path, age=LEASE_AGE + 1_000_000), "--data") == 0
     assert not files(tmp_path / "log")

@@ -19,7 +19,7 @@ from tailrace.batch.slice import cut
 from tailrace.capture.admission import check_manifest, check_product
 from tailrace.capture.renewal import Renewal
 from tailrace.changelog import first_start
-from tailrace.changelog.followers import LEASE_DAYS, lease_path, leases
+from tailrace.changelog.followers import LEASE_DAYS, LeaseFile, lease_files
 from tailrace.changelog.history import stored
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.logged import place_of
@@ -234,19 +234,24 @@ def _change_log(replicator: Replicator, log: _Log, subscription: Subscription) -
         yield Line("warn", LOG, "the next start begins the stream again and reads every table again (`resync --all`)")
         return
     yield Line("ok", LOG, f"{root} continues after record {log.reader.state.number}")
-    yield from _old_followers(log.reader.storage)
+    yield from _followers(log.reader.storage)
 
 
-def _old_followers(storage: Storage) -> Iterator[Line]:
-    """The log is no longer kept for them."""
+def _followers(storage: Storage) -> Iterator[Line]:
+    """Those for which the log is no longer kept, or is kept although they do not read it."""
     now = int(time.time() * 1_000_000)
-    for lease in leases(storage):
-        if lease.is_old(now):
-            message = (
-                f"{lease.name} follows this log, has not read it for {LEASE_DAYS} days, and nothing is kept for it"
-            )
-            fix = f"Start it, or if it is gone, delete {storage.uri(lease_path(lease.log_id))}."
-            yield Line("warn", LOG, message, fix)
+    for file in lease_files(storage):
+        if (said := _of_follower(file, now)) is not None:
+            yield Line("warn", LOG, f"{file.name} {said}", f"Start it, or if it is gone, delete {file.uri}.")
+
+
+def _of_follower(file: LeaseFile, now: int) -> str | None:
+    if file.is_old(now):
+        return f"follows this log, has not read it for {LEASE_DAYS} days, and nothing is kept for it"
+    if file.lease is None:
+        return "has a place in this log that is not known, so nothing is removed"
+    minutes = (now - file.changed) // 60_000_000
+    return f"follows this log, and has not read it for {minutes} minutes: it is kept" if file.is_silent(now) else None
 
 
 def _place(places: Places, subject: Literal["storage", "target"]) -> Iterator[Line]:

@@ -310,8 +310,8 @@ def _signals(status: Status) -> list[RenderableType]:
 
 
 def _followers(status: Status) -> list[RenderableType]:
-    lost = [one for one in status.followers if not one.held]
-    return [Text.assemble(("follower ", "bold"), (visible(one.said), "yellow")) for one in lost[:MAX_FAULTS]]
+    said = [one.said for one in status.followers if one.said is not None]
+    return [Text.assemble(("follower ", "bold"), (visible(text), "yellow")) for text in said[:MAX_FAULTS]]
 
 
 def _faults(status: Status) -> list[RenderableType]:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from tailrace.changelog.followers import FollowerLease, leases
+from tailrace.changelog.followers import LeaseFile, lease_files
 from tailrace.contract.status import FollowerReport
 from tailrace.storage.store import Storage
 
@@ -13,16 +13,21 @@ LOOK_SECONDS = 60.0
 class FollowerWatch:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._found: tuple[FollowerLease, ...] = ()
+        self._found: tuple[LeaseFile, ...] = ()
 
     def look(self, storage: Storage) -> None:
         """Called by a loop of the driver."""
-        self._found = tuple(leases(storage))
+        self._found = tuple(lease_files(storage))
 
     def reports(self) -> tuple[FollowerReport, ...]:
-        return tuple(self._report(lease) for lease in self._found)
+        return tuple(self._report(file) for file in self._found)
 
-    def _report(self, lease: FollowerLease) -> FollowerReport:
+    def _report(self, file: LeaseFile) -> FollowerReport:
         now = int(self._clock() * 1_000_000)
-        held = not lease.is_old(now)
-        return FollowerReport(name=lease.name, record=lease.record, renewed=lease.written_at / 1_000_000, held=held)
+        return FollowerReport(
+            name=file.name,
+            record=None if file.lease is None else file.lease.record,
+            renewed=file.changed / 1_000_000,
+            held=not file.is_old(now),
+            silent=file.is_silent(now),
+        )

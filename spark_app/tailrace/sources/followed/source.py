@@ -11,7 +11,6 @@ from tailrace.contract.resources import Replicator
 from tailrace.sources.api import ChunkReader, Session, Source
 from tailrace.sources.followed.subscription import FollowedSubscription
 from tailrace.sources.visibility import Visibility
-from tailrace.storage.store import Storage
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class FollowedSource:
 
     @contextmanager
     def subscription(self, replicator: Replicator, root: str) -> Iterator[FollowedSubscription]:
-        yield FollowedSubscription(self.database, Storage.open(self.follow), replicator, root)
+        yield FollowedSubscription(self.database, self.follow, replicator, root)
 
     def visibility(self, snapshot: str) -> Visibility:
         return self.database.visibility(snapshot)

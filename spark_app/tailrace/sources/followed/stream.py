@@ -17,6 +17,7 @@ import os
 import time
 from collections.abc import Collection
 from contextlib import ExitStack
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,6 +50,9 @@ DOUBT_SECONDS = 90.0
 LOOKED_SECONDS = 5.0
 """Time after which a chunk with unknown columns is read again: the other log will know them, or the chunk will not have
 them."""
+SILENT_SECONDS = 120.0
+"""Time without a record, while the source's log is ahead, after which the other Replicator is told to be silent. It
+records an idle source's position every ten seconds, and makes its log move every minute."""
 UNRECORDED = 100
 """Records that bring nothing here, while the source's log stands still: the place behind so many is recorded."""
 _STRUCTURE = (TableAdded, TableRemoved, TableStopped, SchemaChanged, Cascaded)
@@ -86,6 +90,9 @@ class FollowedStream:
         """The tables that look different, since when, and how."""
         self._looks: dict[int, float] = {}
         self._looked = self._leased = float("-inf")
+        self._lacking: tuple[float, datetime] | None = None
+        """Since when the source's log has been ahead of the other log's newest record; None: it is not, or that record
+        has just come."""
         self._closing = ExitStack()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK)
         self._closing.callback(os.close, self._bell)
@@ -133,7 +140,7 @@ class FollowedStream:
         if now - self._looked < LOOK_SECONDS:
             return None
         if self._joining and not self._join():
-            self._looked = now
+            self._looked, self._lacking = now, None
             return None
         try:
             record = self._reader.next()
@@ -149,6 +156,7 @@ class FollowedStream:
 
     def _take(self, record: Record) -> None:
         """Dying anywhere here: the records after the durable place come again."""
+        self._lacking = None
         self._require_same_source(record)
         structure = any(isinstance(event, _STRUCTURE) for event in record.events)
         if structure:
@@ -304,7 +312,21 @@ class FollowedStream:
         return self._session.current_snapshot()
 
     def distance(self, position: Position) -> Distance:
-        return Distance(self._session.log_end(), behind_bytes=None, retained_bytes=None)
+        end = self._session.log_end()
+        return Distance(end, behind_bytes=None, retained_bytes=None, waiting_for=self._silence(end))
+
+    def _silence(self, end: Position) -> str | None:
+        """The other Replicator, if it has recorded nothing for long although the source's log has got further."""
+        there, now = self._reader.state, time.monotonic()
+        if end <= there.position:
+            self._lacking = None
+            return None
+        self._lacking = self._lacking or (now, datetime.now(UTC))
+        since, moment = self._lacking
+        if now - since < SILENT_SECONDS:
+            return None
+        what = f"{there.owner}, which has recorded nothing in the change log at {self._storage.root} since"
+        return f"{what} {moment:%Y-%m-%d %H:%M:%S}Z"
 
     def heartbeat(self) -> None:
         """The other Replicator's capture makes the source's log move."""

@@ -8,20 +8,23 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from tailrace.changelog.followers import FollowerLease, leases, remove_lease, write_lease
+from tailrace.changelog.followers import FOLLOWERS, FollowerLease, leases, remove_lease, write_lease
 from tailrace.changelog.journal import read_origin, read_record
 from tailrace.changelog.records import Origin, SourceMoved
 from tailrace.changelog.records.terms import RecordNumber, ResumePoint, TableSchema
 from tailrace.changelog.state import LogState
 from tailrace.contract import ownership
+from tailrace.contract.places import StorageLocation
 from tailrace.contract.resources import Replicator
-from tailrace.errors import PositionLost, SourceRefused
+from tailrace.errors import PositionLost, Retry, SourceRefused
 from tailrace.sources import patterns
-from tailrace.sources.api import Interrupted, Patience, RemovalProof, RemovalStep, Source, StreamContext
+from tailrace.sources.api import Interrupted, Patience, RemovalProof, RemovalStep, Session, Source, StreamContext
 from tailrace.sources.findings import ColumnSupport, Examination, Finding, TableSupport
 from tailrace.sources.followed.comparison import Discrepancy, discrepancy
 from tailrace.sources.followed.place import FOLLOWS, FollowedPlace
 from tailrace.sources.followed.stream import LOST_FIX, FollowedStream, gone, opened
+from tailrace.storage.access import StorageRefused
+from tailrace.storage.probe import probe
 from tailrace.storage.store import NotFound, Storage
 
 log = logging.getLogger(__name__)
@@ -30,10 +33,10 @@ WAIT_SECONDS = 2.0
 
 
 class FollowedSubscription:
-    def __init__(self, source: Source, followed: Storage, replicator: Replicator, root: str) -> None:
-        """`followed`: the storage of the other change log; `root`: of our own, for messages."""
+    def __init__(self, source: Source, follow: StorageLocation, replicator: Replicator, root: str) -> None:
+        """`follow`: the place of the other change log; `root`: of our own, for messages."""
         self._source = source
-        self._followed = followed
+        self._follow, self._followed = follow, Storage.open(follow)
         self._replicator = replicator
         self._root = root
 
@@ -185,8 +188,9 @@ class FollowedSubscription:
         refusals = [found.refusal for _, found in compared if found is not None]
         findings = [Finding("follow", "ok", text), *(Finding("follow", "fail", e.message, e.fix) for e in refusals)]
         names = {(schema.schema_name, schema.table_name) for schema in tables}
+        findings += self._writable()
         with self._source.session() as session:
-            session.log_end()  # the stream asks, too: in MySQL and MariaDB it needs a right
+            findings += _log_end(session)
             for own in session.tables(spec.read_tables, spec.read_options):
                 if (own.schema.schema_name, own.schema.table_name) not in names:
                     what = f"{own.name} is not in the change log that is followed, and is not copied"
@@ -197,6 +201,16 @@ class FollowedSubscription:
             for schema in tables
         )
         return Examination(tuple(findings), tuple(supports))
+
+    def _writable(self) -> Iterator[Finding]:
+        """The lease is the only file that a follower writes there. The probe's has no lease's name, so nobody there
+        takes it for one."""
+        place = f"{self._followed.root.rstrip('/')}/{FOLLOWERS}".rstrip("/")
+        try:
+            probe(self._follow.model_copy(update={"location": place}), exclusive=False)
+        except (StorageRefused, Retry) as error:
+            fix = f"Grant the right to write and delete below {place}: the follower keeps its place there. {error.fix}"
+            yield Finding("follow", "fail", f"{place} cannot be written: {error.message}", fix)
 
     def check(self, origin: Origin, point: Callable[[], ResumePoint], renewing: bool) -> None:
         self.admit(origin, point(), renewing)
@@ -217,6 +231,14 @@ class FollowedSubscription:
         else:
             remove_lease(self._followed, now.origin.log_id)
             yield RemovalStep(what, "dropped")
+
+
+def _log_end(session: Session) -> Iterator[Finding]:
+    """The stream asks for it every second: in MySQL and MariaDB it needs a right."""
+    try:
+        session.log_end()
+    except SourceRefused as error:
+        yield Finding("rights", "fail", error.message, error.fix)
 
 
 def _identity(there: LogState) -> dict[str, str]:

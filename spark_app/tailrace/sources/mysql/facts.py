@@ -86,7 +86,7 @@ def observe(connection: Connection, tables: Sequence[MysqlTable]) -> Facts:
         unreadable = _refused(connection, tables, "1")
         return Facts(
             server=server,
-            user=_user(connection),
+            user=account(connection),
             variables=variables,
             rights=rights(connection),
             replica=is_replica(connection, server),
@@ -111,7 +111,8 @@ def rights(connection: Connection) -> frozenset[str]:
     return frozenset(held)
 
 
-def _user(connection: Connection) -> str:
+def account(connection: Connection) -> str:
+    """The user as a GRANT names it."""
     name, _, host = str(execute(connection, "SELECT CURRENT_USER()")[0][0]).rpartition("@")
     return f"{sql.text(name)}@{sql.text(host)}"
 

@@ -5,10 +5,14 @@ The chunk rule (docs/dev/design.md#the-chunk-rule) needs what a read sees *befor
 transaction is in the log before others see it, and in the executed set only after.
 """
 
+import pymysql
+from pymysql.constants import ER
+
 from tailrace.changelog.records.terms import Position
 from tailrace.databases.mysql.connect import Connection, execute, server_of, source_errors
 from tailrace.databases.mysql.faults import START_OVER
 from tailrace.errors import SourceRefused
+from tailrace.sources.mysql.facts import account
 from tailrace.sources.mysql.position import Numbering
 from tailrace.sources.mysql.visibility import GTIDS, POSITION, position_text, snapshot_text
 
@@ -17,11 +21,19 @@ LISTING = "looking for prepared XA transactions, for which MySQL asks the right 
 
 
 def log_end(connection: Connection, numbering: Numbering) -> Position:
-    """`SourceRefused`: the server writes no log."""
+    """`SourceRefused`: the server writes no log, or shows its end to others only."""
     server = server_of(connection)
     renamed = server.product == "mysql" and server.version >= (8, 2)
     with source_errors("looking at the end of the binary log"):
-        found = execute(connection, "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS")
+        try:
+            found = execute(connection, "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS")
+        except pymysql.OperationalError as error:
+            if error.args[0] != ER.SPECIFIC_ACCESS_DENIED_ERROR:
+                raise
+            right = "REPLICATION CLIENT" if server.product == "mysql" else "BINLOG MONITOR"
+            user = account(connection)
+            what = f"{user} lacks {right}, without which the server does not show the end of its log"
+            raise SourceRefused(what, f"Run `GRANT {right} ON *.* TO {user}`.") from None
     if not found:
         fix = (
             "Set log_bin (MySQL: remove skip_log_bin) and restart the server; MariaDB also stops its log by itself if"

@@ -14,6 +14,7 @@ from tailrace.contract.status import (
     CutoverStatus,
     CutsStatus,
     Fault,
+    FollowerReport,
     NulledColumn,
     ObjectiveStatus,
     SnapshotStatus,
@@ -371,3 +372,22 @@ def test_children_whose_rows_are_to_be_read_again_are_named_while_they_are() -> 
     assert (found.status, found.reason) == ("True", "RowsReadAgain")
     assert "shop.lines since" in found.message and "and 1 more tables" in found.message
     assert "Converging" not in kinds(decide(running(tables(WELL)), LIMITS))
+
+
+# ---- followers ----
+
+
+def test_a_follower_for_which_the_log_is_kept_while_it_does_not_read_it_is_named() -> None:
+    reads = FollowerReport(name="other/shop", record=7, renewed=NOW - 9, held=True)
+    still = FollowerReport(name="mart/shop", record=5, renewed=1_764_374_400.0, held=True, silent=True)
+    gone = FollowerReport(name="old/shop", record=2, renewed=NOW - 900_000, held=False)
+    found = condition(decide(running(tables(WELL, followers=(reads,))), LIMITS), "FollowersReading")
+    assert (found.status, found.reason, found.message) == ("True", "FollowersRead", "")
+    found = condition(decide(running(tables(WELL, followers=(reads, still, gone))), LIMITS), "FollowersReading")
+    assert (found.status, found.reason) == ("False", "FollowerSilent")
+    assert found.message == (
+        "mart/shop has not read the change log since 2025-11-29 00:00:00Z, and what comes after record 5 is kept for it"
+        " until 2025-12-06 00:00:00Z; old/shop has not read the change log for seven days, which is no longer kept for"
+        " it."
+    )
+    assert "FollowersReading" not in kinds(decide(running(tables(WELL)), LIMITS))

@@ -73,6 +73,23 @@ def test_a_follower_that_starts_before_its_owner_waits_for_the_log_and_says_so(
                 both_equal(owner, follower)
 
 
+def test_an_owner_that_records_nothing_while_its_source_moves_on_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "SILENT_SECONDS", 0.0)
+    with pair(tmp_path) as (owner, follower):
+        with owner.running(), follower.running():
+            both_equal(owner, follower)
+            follower.until(lambda _: _waits_for(follower) is None)
+        with follower.running():
+            more(owner.database)
+            said = f"shop, which has recorded nothing in the change log at {owner.storage.root} since 20"
+            until(lambda: (_waits_for(follower) or "").startswith(said), "the owner is named")
+            with owner.running():
+                both_equal(owner, follower)
+                until(lambda: _waits_for(follower) is None, "the owner is no longer named")
+
+
 def _waits_for(follower: Follower) -> str | None:
     assert follower.capture is not None
     follower.capture.check()
