@@ -117,16 +117,20 @@ IN_MEMORY = $(VENV)/python tools/in_memory.py
 unit: ## Tests without servers
 	$(IN_MEMORY) 2 env $(PYTEST) tests/unit -n 3 --dist loadfile --no-loadscope-reorder $(QUICK)
 
+# The dearest unit tests run among those that wait for servers: alone they would take the cores one after the other.
+test: QUICK := --quick
+test: LATER = $(shell PYTHONPATH=tests $(VENV)/python -m support.costs)
 test: checked integration ## Everything: the checks with all unit tests, then tests against PostgreSQL, Spark, S3 and Kubernetes
 
-# Three files at a time on two cores, the longest first (support/costs.py): a proof leaves much of the machine idle while
-# it waits for a state. A whole cluster waits for pods most of its time: its tests run beside all others, and tell their
+# Three files at a time on two cores (WORKERS), the longest first (support/costs.py): a proof leaves much of the machine
+# idle while it waits for a state. A whole cluster waits for pods most of its time: its tests run beside all others, and tell their
 # results at the end.
+WORKERS ?= 3
 CLUSTERED := $(wildcard tests/integration/cluster/test_*.py)
 QUEUED := $(filter-out $(CLUSTERED),$(wildcard tests/integration/*/test_*.py tests/proof/test_*.py))
 integration: ## Tests against real servers
 	@told=$$(mktemp); $(PYTEST) $(CLUSTERED) >$$told 2>&1 & beside=$$!; trap 'kill $$beside' INT TERM; \
-	$(IN_MEMORY) 12 env $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder $(QUEUED); status=$$?; \
+	$(IN_MEMORY) 12 env $(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(QUEUED) $(LATER); status=$$?; \
 	wait $$beside || status=1; cat $$told; rm $$told; exit $$status
 
 # With them, all cases of the tests of which `make test` runs one (a format, a product, a version), and many examples of

@@ -21,6 +21,8 @@ pytest_plugins = ["pytester"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadFileScheduling
 
     from cluster.deploy import Cluster
     from support.capture import CaptureRun
@@ -73,6 +75,16 @@ def pytest_report_header() -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Cases that take turns: the others wait for theirs."""
     deselect_others(config, items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadFileScheduling | None":
+    """Of runs by file (`--dist loadfile`)."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from support.one_session import OneSession
+
+    return OneSession(config, log)
 
 
 @pytest.fixture

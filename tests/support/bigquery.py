@@ -15,7 +15,7 @@ import requests
 import servers
 from demo.ports import free_port
 from support.conforming import Rows, log_of, no_spark
-from support.process import Program
+from support.process import Program, of_other_environment
 from tailrace import targets
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.changelog.types import arrow_type
@@ -84,7 +84,7 @@ def bigquery_service(folder: Path) -> Iterator[BigQueryService]:
     port = free_port()
     service = BigQueryService(endpoint=f"http://127.0.0.1:{port}")
     command = [str(servers.bqemulator()), "-m", "bqemulator", "start", "--rest-port", str(port), "--grpc-port", "0"]
-    home = os.environ | {"HOME": str(servers.bqemulator_dir())}
+    home = of_other_environment() | {"HOME": str(servers.bqemulator_dir())}
     options = ["--project", service.project, "--log-level", "warning"]
     process = Program.start([*command, *options], folder / "bqemulator.log", env=home)
     try:

@@ -204,7 +204,8 @@ def object_store(shop: Shop) -> Callable[[str], Document]:
 class Writers:
     """A thread that inserts, updates, deletes and moves keys, with a connection that comes back after errors."""
 
-    def __init__(self, connect: Callable[[], psycopg.Connection], pause: float = 0.05) -> None:
+    def __init__(self, connect: Callable[[], psycopg.Connection], pause: float = 0.2) -> None:
+        """`pause`: seconds between two transactions, which go on for all of a file's minutes."""
         self._connect = connect
         self._pause = pause
         self._end = threading.Event()

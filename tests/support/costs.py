@@ -2,7 +2,8 @@
 
 At the end a run prints each lane's sum beside its budget (`tests/budget.json`, CPU minutes) and the dearest files.
 `TAILRACE_RECORD=1` writes the times to `tests/durations.json`, by which files are begun: the longest first. With
-`--quick`, as `make check` runs the unit tests, files that were dear when recorded are left out; `make test` runs all.
+`--quick`, as `make check` runs the unit tests, files that were dear when recorded are left out; `make test` runs them
+among the integration tests, and `python -m support.costs` prints them.
 """
 
 import json
@@ -51,11 +52,17 @@ def recorded() -> dict[str, Cost]:
     return costs
 
 
+def left_out(folder: str = "") -> list[str]:
+    """The files below a folder whose recorded cost is above `QUICK`."""
+    dear = (file for file, cost in recorded().items() if cost["cpu"] > QUICK and file.startswith(folder))
+    return [file for file in dear if (TESTS.parent / file).exists()]
+
+
 class Quick:
-    """A pytest plugin that leaves out the files whose recorded cost is above `QUICK`, before they are imported."""
+    """A pytest plugin that leaves out files before they are imported."""
 
     def __init__(self) -> None:
-        self._dear = {TESTS.parent / file for file, cost in recorded().items() if cost["cpu"] > QUICK}
+        self._dear = {TESTS.parent / file for file in left_out()}
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         """True: not collected; None: as others decide."""
@@ -172,3 +179,7 @@ def cpu_seconds() -> float:
 
 def _file_of(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
+
+
+if __name__ == "__main__":
+    print("\n".join(left_out("tests/unit/")))

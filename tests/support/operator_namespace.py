@@ -1,8 +1,9 @@
 """A namespace with an operator that watches it: what the tests of the operator against a real API server share."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from support.kube import KubeApi
@@ -78,7 +79,13 @@ def operator_namespace(kube: KubeApi, name: str, folder: Path) -> Iterator[Opera
         made.node.close()
 
 
-def operator(place: OperatorNamespace, *flags: str, seams: str = "", tree: Path = ROOT) -> OperatorProcess:
+def operator(
+    place: OperatorNamespace,
+    *flags: str,
+    seams: str = "",
+    tree: Path = ROOT,
+    timers: Mapping[str, float] = MappingProxyType({}),
+) -> OperatorProcess:
     made = OperatorProcess(place.kube.kubeconfig, place.folder, place.namespace, *flags, seams=seams)
-    made.tree = tree
+    made.tree, made.timers = tree, dict(timers)
     return made

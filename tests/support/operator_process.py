@@ -67,6 +67,8 @@ class OperatorProcess:
         """Of drivers and executors, unless a spec names one."""
         self.tree = ROOT
         """The checkout whose operator this is."""
+        self.timers: dict[str, float] = {}
+        """Constants of this operator that a test does not wait out, such as `decide.lost_nodes.PATIENCE`: seconds."""
         self.process: Program | None = None
         self.home: str | None = None
         """The operator's own namespace; None: the one that it watches."""
@@ -93,9 +95,10 @@ class OperatorProcess:
         arguments = ["--namespace", self._namespace, "--listen", f"127.0.0.1:{self.port}", *self._flags]
         if self.tree == ROOT:
             forks = operators()
-            pid = forks.fork("run", self.log_file, arguments, environment, str(self._folder))
+            pid = forks.fork("run", self.log_file, arguments, environment, str(self._folder), self.timers)
             self.process = Program(Forked(forks, pid), self.log_file)
         else:
+            assert not self.timers, "another checkout's operator is no fork"
             command = [sys.executable, "-m", "tailrace_operator", *arguments]
             self.process = Program.start(command, self.log_file, env=environment, cwd=self._folder)
 

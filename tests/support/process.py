@@ -15,6 +15,11 @@ from support.forks import Forked
 from support.waiting import until
 
 
+def of_other_environment() -> dict[str, str]:
+    """For a Python of another environment: its bytecode is beside its modules, and this run's is elsewhere."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPYCACHEPREFIX"}
+
+
 def tail(log: Path, characters: int) -> str:
     return log.read_text(errors="replace")[-characters:]
 

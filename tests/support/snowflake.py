@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 import servers
 from demo.ports import free_port
 from support.conforming import Rows, log_of, no_spark
-from support.process import Program
+from support.process import Program, of_other_environment
 from tailrace import targets
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.changelog.types import arrow_type
@@ -113,7 +113,8 @@ def snowflake_service(folder: Path) -> Iterator[SnowflakeService]:
     port, key = free_port(), folder / "key.pem"
     key.write_bytes(private_key())
     service = SnowflakeService(key, endpoint=f"http://127.0.0.1:{port}")
-    process = Program.start([str(servers.fakesnow()), "-I", str(EMULATOR), str(port)], folder / "fakesnow.log")
+    command = [str(servers.fakesnow()), "-I", str(EMULATOR), str(port)]
+    process = Program.start(command, folder / "fakesnow.log", env=of_other_environment())
     try:
         process.until(lambda: _answers(f"{service.endpoint}/session"), 60, "the emulator answers")
         yield service

@@ -2,8 +2,9 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -15,6 +16,14 @@ from support.operator_process import OperatorProcess
 from support.resources import SOURCE, replicator, request
 from support.waiting import until
 
+SHORT_LEASE = {
+    "act.lease.DURATION": 15,
+    "act.lease.RENEW_EVERY": 2.5,
+    "act.lease.ANSWER_SECONDS": 4.0,
+    "act.lease.GIVE_UP_AFTER": 13.0,
+}
+"""Half of each."""
+NORMAL: Mapping[str, float] = MappingProxyType({})
 STEPS = (
     "operator.before-status",
     "operator.after-status",
@@ -36,8 +45,14 @@ def proxy(kube_api: KubeApi, tmp_path: Path) -> Iterator[ApiProxy]:
         yield made
 
 
-def through(place: OperatorNamespace, proxy: ApiProxy) -> OperatorProcess:
-    return OperatorProcess(proxy.kubeconfig, place.folder, place.namespace)
+REFUSED_FOR = {"observe.memory.REFUSAL_SECONDS": 5.0, "decide.replicator.BUSY_SECONDS": 2.0}
+"""Instead of a minute, and of half of one."""
+
+
+def through(place: OperatorNamespace, proxy: ApiProxy, timers: Mapping[str, float] = NORMAL) -> OperatorProcess:
+    made = OperatorProcess(proxy.kubeconfig, place.folder, place.namespace)
+    made.timers = dict(timers)
+    return made
 
 
 @pytest.mark.parametrize(
@@ -68,7 +83,7 @@ def test_writes_that_fail_or_whose_answer_is_lost_are_done_again(
 def test_what_the_api_server_refuses_is_told_and_tried_again(
     kube_api: KubeApi, tmp_path: Path, proxy: ApiProxy
 ) -> None:
-    with operator_namespace(kube_api, "refused", tmp_path) as place, through(place, proxy):
+    with operator_namespace(kube_api, "refused", tmp_path) as place, through(place, proxy, REFUSED_FOR):
         fault = proxy.fault("PATCH", "/statefulsets/", 422)
         place.apply(replicator())
         ready = place.until_reason("repl/shop", "ObjectRefused")
@@ -172,7 +187,7 @@ def test_resources_are_watched_again_when_a_right_was_missing_for_a_while(
 
 
 def test_a_frozen_api_server_is_waited_for_as_long_as_the_lease_lasts(kube_api: KubeApi, tmp_path: Path) -> None:
-    with operator_namespace(kube_api, "frozen", tmp_path) as place, operator(place) as process:
+    with operator_namespace(kube_api, "frozen", tmp_path) as place, operator(place, timers=SHORT_LEASE) as process:
         place.apply(replicator())
         until(lambda: place.get("statefulset/shop-driver"), "it works")
         kube_api.freeze()
@@ -195,12 +210,12 @@ def test_a_frozen_api_server_is_waited_for_as_long_as_the_lease_lasts(kube_api: 
 
 
 def test_the_second_operator_takes_over_when_the_first_dies(kube_api: KubeApi, tmp_path: Path) -> None:
-    with operator_namespace(kube_api, "two", tmp_path) as place, operator(place) as first:
+    with operator_namespace(kube_api, "two", tmp_path) as place, operator(place, timers=SHORT_LEASE) as first:
         until(lambda: first.metric("tailrace_operator_leader") == 1, "the first leads")
         folder = tmp_path / "second"
         folder.mkdir()
         second = OperatorProcess(kube_api.kubeconfig, folder, place.namespace)
-        second.identity = "second"
+        second.identity, second.timers = "second", SHORT_LEASE
         with second:
             until(lambda: second.get("/readyz")[0] == 200, "the second is ready to take over")
             place.apply(replicator())

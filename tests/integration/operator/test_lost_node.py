@@ -17,6 +17,8 @@ from support.waiting import until
 TAINT = "node.kubernetes.io/unreachable"
 SOON = {"key": TAINT, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}
 POD = "pod/shop-driver-0"
+TIMERS = {"decide.lost_nodes.PATIENCE": 10.0}
+"""Instead of a minute."""
 
 
 @pytest.mark.timeout(600)
@@ -25,7 +27,7 @@ def test_a_driver_on_a_lost_node_is_started_on_another(tmp_path: Path) -> None:
         install_crds(kube)
         for name in ("far", "near"):
             kube.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-        with operator_namespace(kube, "nodes", tmp_path) as place, operator(place) as process:
+        with operator_namespace(kube, "nodes", tmp_path) as place, operator(place, timers=TIMERS) as process:
             place.apply(replicator(driver={"podTemplate": template(tolerations=[SOON])}))
             streams(place, "far", "127.0.10.71").close()
             lost = place.get(POD)["metadata"]["uid"]

@@ -1,11 +1,15 @@
 """The suite stays quick: few files start whole drivers."""
 
 import re
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from support import costs, halves
+from support.one_session import OneSession, has_spark
 
 ROOT = Path(__file__).resolve().parents[3]
 STARTS_DRIVERS = re.compile(r"\bDeployment\(|\bprove\b|\bProof\.begin|\blocal_kubelet\b")
@@ -94,3 +98,46 @@ def test_no_test_is_parametrized_by_what_chance_gives() -> None:
     found = re.compile(r"parametrize\([^\n]*\bseeds\(")
     files = (ROOT / "tests").rglob("test_*.py")
     assert not [str(path) for path in files if path != Path(__file__) and found.search(path.read_text())]
+
+
+def test_what_make_check_leaves_out_is_run_by_make_test() -> None:
+    """Among the integration tests: the others run in the same quick run of the unit tests."""
+    dry = subprocess.run(["make", "-n", "test"], cwd=ROOT, capture_output=True, text=True, check=True)
+    (queue,) = (line for line in dry.stdout.replace(";", " ").splitlines() if "tests/integration/capture/" in line)
+    dear = costs.left_out("tests/unit/")
+    assert dear and set(dear) <= set(queue.split())
+    (unit,) = (line for line in dry.stdout.replace(";", " ").splitlines() if " tests/unit " in line)
+    assert "--quick" in unit.split()
+
+
+class Worker:
+    """Notes what it is given, and says that it has run it."""
+
+    shutting_down = False
+
+    def __init__(self, name: str, files: list[str]) -> None:
+        self.gateway = SimpleNamespace(id=name)
+        self.files, self.given = files, list[str]()
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        self.given += [self.files[index] for index in indices]
+
+    def shutdown(self) -> None: ...
+
+
+def test_one_worker_takes_the_files_with_a_spark_session_and_none_waits_while_a_file_is_left() -> None:
+    with_it = ["tests/integration/targets/test_delta_table.py", "tests/integration/targets/test_conformance.py"]
+    others = [f"tests/proof/test_{name}.py" for name in ("seams", "lost", "edges", "cuts")]
+    assert [has_spark(file) for file in (*with_it, *others)] == [True] * 2 + [False] * 4
+    config = SimpleNamespace(getvalue=lambda _: ["2*popen"], option=SimpleNamespace(loadscopereorder=False))
+    queue: Any = OneSession(config)  # type: ignore[arg-type]  # the little that it asks
+    files = [others[0], *with_it, *others[1:]]
+    workers = [Worker(name, files) for name in ("gw0", "gw1")]
+    for worker in workers:
+        queue.add_node(worker)
+    for worker in workers:
+        queue.add_node_collection(worker, [f"{file}::test_one" for file in files])
+    queue.schedule()
+    assert [worker.given for worker in workers] == [with_it, others[:2]]
+    queue.mark_test_complete(workers[0], files.index(with_it[0]))
+    assert workers[0].given == [*with_it, others[2]]
