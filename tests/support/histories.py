@@ -14,7 +14,7 @@ from tailrace.apply.history_chunks import HistoryChunkWriter
 from tailrace.batch.history import require_history, stored_slice
 from tailrace.batch.rule import UNCHANGED
 from tailrace.batch.slice import TableSlice, cut
-from tailrace.changelog.history import COMMIT_TIME, OP, SEQ, named, stored
+from tailrace.changelog.history import COMMIT_DAY, COMMIT_TIME, OP, SEQ, named, stored
 from tailrace.changelog.history import UNCHANGED as NOT_CARRIED
 from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.targets.api import ChunkWriter
@@ -68,6 +68,8 @@ def of_change(
     lacking = [c.name for c, value in zip(version.columns, values, strict=False) if value is UNCHANGED]
     row |= {names[c.id]: v for c, v in zip(version.columns, values, strict=False) if v is not UNCHANGED}
     logged = op not in "rt"
-    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=seq) if logged else None
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=log.moment(seq)) if logged else None
     added = {OP: op, SEQ: seq, COMMIT_TIME: at, NOT_CARRIED: json.dumps(lacking) if lacking else None}
+    if log.schema.partition_by is not None:
+        added[COMMIT_DAY] = None if at is None else at.date()
     return row | {named(log.schema, name): value for name, value in added.items()}

@@ -226,7 +226,13 @@ WRONG = (
       for name, options, words in (
           ("prefix-of-no-history", {"historyPrefix": "sys_"}, ("historyPrefix names the columns that a history adds",)),
           ("prefix-that-is-no-name", {"history": "Changes", "historyPrefix": "a-"}, ("historyPrefix", "should match")),
+          ("partitions-of-versions", {"history": "Versions", "partitionBy": "day"},
+           ("partitionBy goes with history: Changes alone",)),
       )),
+    Refused("partitions-outside-a-lake",
+            replicator(target={"type": "bigquery", "bigquery": BIGQUERY},
+                       options=[{"match": "a.b", "history": "Changes", "partitionBy": "day"}]),
+            "options[].partitionBy goes with a target of type delta or iceberg"),
     Refused("not-a-duration", replicator(retry={"time": "soon"}), "retry.time", "should match"),
     Refused("port-out-of-range", replicator(source=SOURCE | {"port": 70000}), "65535"),
     Refused("no-time-for-a-chunk", replicator(snapshot={"chunkSeconds": 0}), "greater than 0",

@@ -20,6 +20,9 @@ ADDED = (
     Column(name=UNCHANGED, id=-4, source_type="text", type="string"),
 )
 """The columns behind the source's, whose ids are above 0, of a table with a row for each change."""
+COMMIT_DAY = "_commit_day"
+DAY = Column(name=COMMIT_DAY, id=-10, source_type="date", type="date")
+"""The column behind those, of a table that is partitioned by days: the day of `COMMIT_TIME`, in UTC."""
 DELETED, DELETED_AT = "_is_deleted", "_deleted_at"
 MARKS = (
     Column(name=DELETED, id=-5, source_type="boolean", type="bool"),
@@ -39,7 +42,8 @@ def added(schema: TableSchema) -> tuple[Column, ...]:
     """The columns that the copy has beside the source's."""
     if schema.history is None:
         return ()
-    columns = {"SoftDelete": MARKS, "Versions": VALIDITY}.get(schema.history, ADDED)
+    changes = ADDED if schema.partition_by is None else (*ADDED, DAY)
+    columns = {"SoftDelete": MARKS, "Versions": VALIDITY}.get(schema.history, changes)
     return tuple(column.model_copy(update={"name": named(schema, column.name)}) for column in columns)
 
 

@@ -281,6 +281,7 @@ class Mask(Model):
 
 _FILTERED_HISTORY = "history: Changes has every change, and where would leave some out: remove one of them"
 _PREFIX_OF_NOTHING = "historyPrefix names the columns that a history adds: set history, or remove it"
+_PARTITIONED_CHANGES = "partitionBy goes with history: Changes alone"
 
 
 class TableOptions(Model):
@@ -292,6 +293,7 @@ class TableOptions(Model):
             "!has(self.historyPrefix) || self.historyPrefix == '_' || (has(self.history) && self.history != 'Current')",
             _PREFIX_OF_NOTHING,
         ),
+        ("!has(self.partitionBy) || (has(self.history) && self.history == 'Changes')", _PARTITIONED_CHANGES),
     )
 
     match: TablePattern
@@ -340,6 +342,10 @@ class TableOptions(Model):
     history_prefix: Annotated[str, StringConstraints(pattern="^[A-Za-z_][A-Za-z0-9_]*$", max_length=32)] = "_"
     """The beginning of the names of the columns that `history` adds, instead of `_`: with `sys_`, `_is_deleted` is
     `sys_is_deleted`. Only with a history; a change of it is one of `history`."""
+    partition_by: Literal["day"] | None = None
+    """`day`: the copy of a table with `history: Changes` is partitioned by the day (UTC) of the commits, which an added
+    column `_commit_day` has (NULL in rows that a snapshot read). In Delta and Iceberg only; unset: it is not
+    partitioned. A change of this is one of `history`."""
     on_schema_change: OnSchemaChange | None = None
     """Overrides `spec.onSchemaChange` for these tables."""
     on_table_drop: OnTableDrop | None = None
@@ -375,6 +381,8 @@ class TableOptions(Model):
             raise ValueError(_FILTERED_HISTORY)
         if self.history == "Current" and self.history_prefix != "_":
             raise ValueError(_PREFIX_OF_NOTHING)
+        if self.history != "Changes" and self.partition_by is not None:
+            raise ValueError(_PARTITIONED_CHANGES)
         return self
 
     @model_validator(mode="after")
@@ -398,6 +406,7 @@ class RecoverSpec(Model):
 DeletionPolicy = Literal["Retain", "Delete", "Orphan"]
 _NO_MASK_KEY = "options[].mask with method Hash needs spec.maskKey"
 _SHOWN = "showValues would show what options[].mask hides: remove one of them"
+_PARTITIONED_LAKE = "options[].partitionBy goes with a target of type delta or iceberg: remove it"
 _MASKS = "has(self.options) && self.options.exists(o, has(o.mask) && "
 
 
@@ -450,6 +459,11 @@ class ReplicatorSpec(Model):
         (f"has(self.maskKey) || !({_MASKS}o.mask.exists(m, m.method == 'Hash')))", _NO_MASK_KEY),
         (_APART_RULE, _NOT_APART),
         (f"!has(self.showValues) || !self.showValues || !({_MASKS}size(o.mask) > 0))", _SHOWN),
+        (
+            "self.target.type == 'delta' || self.target.type == 'iceberg' || !has(self.options)"
+            " || !self.options.exists(o, has(o.partitionBy))",
+            _PARTITIONED_LAKE,
+        ),
         ("!has(self.cutover) || self.target.type == self.source.type", ONE_PRODUCT),
         ("!has(self.cutover) || !has(self.follow)", NOT_FROM_A_FOLLOWER),
         (_SAME_FOLLOW, f"follow.location is immutable: {ANEW}"),
@@ -575,6 +589,12 @@ class ReplicatorSpec(Model):
             one, other = f"{target}/", f"{storage}/"
             if one.startswith(other) or other.startswith(one):
                 raise ValueError(_NOT_APART)
+        return self
+
+    @model_validator(mode="after")
+    def _partitions_lakes(self) -> "ReplicatorSpec":
+        if self.target.type not in ("delta", "iceberg") and any(o.partition_by is not None for o in self.options):
+            raise ValueError(_PARTITIONED_LAKE)
         return self
 
     @model_validator(mode="after")

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.changelog.history import COMMIT_TIME, OP, SEQ, UNCHANGED, added, logged, named
+from tailrace.changelog.history import COMMIT_DAY, COMMIT_TIME, OP, SEQ, UNCHANGED, added, logged, named
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.segments import COMMIT_TS
 from tailrace.changelog.types import arrow_type
@@ -69,6 +69,8 @@ def with_added(work: FoldInput, rows: pa.Table, values: dict[str, pa.Array]) -> 
 
 def _under_names(work: FoldInput, values: dict[str, pa.Array]) -> dict[str, pa.Array]:
     """The values of added columns under the names that they have in the copy."""
+    if COMMIT_TIME in values and work.slice.schema.partition_by is not None:
+        values = {**values, COMMIT_DAY: values[COMMIT_TIME].cast(pa.date32())}
     return {named(work.slice.schema, name): column for name, column in values.items()}
 
 

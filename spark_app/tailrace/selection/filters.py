@@ -21,8 +21,10 @@ HISTORY_CHANGED = "options[].history of {table} is {now}, and its copy has been 
 
 
 def shown_history(schema: TableSchema) -> str:
-    prefix = "" if schema.history_prefix == "_" else f" (historyPrefix: {schema.history_prefix})"
-    return f"{schema.history or 'Current'}{prefix}"
+    more = [] if schema.history_prefix == "_" else [f"historyPrefix: {schema.history_prefix}"]
+    more += [] if schema.partition_by is None else [f"partitionBy: {schema.partition_by}"]
+    history = schema.history or "Current"
+    return f"{history} ({', '.join(more)})" if more else history
 
 
 def shown(where: str | None) -> str:
@@ -50,7 +52,8 @@ def filtered(
         return schema, None
     refused = None
     if options.history != "Current":
-        schema = schema.model_copy(update={"history": options.history, "history_prefix": options.history_prefix})
+        more = {"history_prefix": options.history_prefix, "partition_by": options.partition_by}
+        schema = schema.model_copy(update={"history": options.history, **more})
         refused = _without_history(schema)
     if refused is not None or options.where is None:
         return schema, refused

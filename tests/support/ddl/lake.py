@@ -25,7 +25,7 @@ from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.files.layout import Layout, physical_field
 from tailrace.targets.lake.files.locate import take_rows
 from tailrace.targets.lake.kept import KeptChunks
-from tailrace.targets.lake.model import DataFile, Naming, Replacement, TableCommit, belongs
+from tailrace.targets.lake.model import DataFile, Naming, NewFile, Replacement, TableCommit, belongs
 from tailrace.targets.lake.table import LakeTable
 from tailrace.targets.lake.unit import LakeUnits
 
@@ -73,7 +73,7 @@ class QuickTable:
         self.used, self.ids = self.last_id(), dict(by.columns.ids)
         self.columns = {column.id: column.type for column in by.schema.columns}
         self.schema, self.applied = by.schema, by.applied
-        self.live = {new.path: DataFile(new.path, new.rows, new.size, new.dead) for new in by.files}
+        self.live = {new.path: _live(new) for new in by.files}
         self.replacements += 1
 
     def refresh(self) -> AppliedState:
@@ -96,7 +96,7 @@ class QuickTable:
             del live[path]
         for new in change.add:
             assert new.path not in live and len(new.dead) < new.rows
-            live[new.path] = DataFile(new.path, new.rows, new.size, new.dead)
+            live[new.path] = _live(new)
         self.live, self.applied = live, change.applied
 
     def version_at(self, record: RecordNumber) -> VersionAt:
@@ -142,6 +142,10 @@ class QuickTable:
                 raise SchemaChangeUnsupported(schema.name, what, "")
         self.ids = dict(Columns(0, self.ids, {}).extended(schema, self.last_id(), self.naming.physical).ids)
         self.schema = schema
+
+
+def _live(new: NewFile) -> DataFile:
+    return DataFile(new.path, new.rows, new.size, new.dead, day=new.day)
 
 
 class InMemoryLake:

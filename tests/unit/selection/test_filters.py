@@ -143,6 +143,27 @@ def test_another_prefix_is_another_history() -> None:
     assert stop is not None and stop.message == what
 
 
+def test_partitions_are_a_part_of_a_history_of_changes() -> None:
+    usual, _ = filtered(SCHEMA, options(None, history="Changes", historyPrefix="sys_"), texts=())
+    schema, refused = filtered(
+        SCHEMA, options(None, history="Changes", historyPrefix="sys_", partitionBy="day"), texts=()
+    )
+    assert refused is None and not is_kept(usual, schema)
+    assert [column.name for column in added(schema)] == [*(column.name for column in added(usual)), "sys_commit_day"]
+    text = TableAdded(table=schema, edge="1").model_dump_json()
+    assert TableAdded.model_validate_json(text).table == schema
+    assert "partition_by" not in TableAdded(table=usual, edge="1").model_dump_json()
+    assert changed(usual, schema) == (
+        "options[].history of s.t is Changes (historyPrefix: sys_, partitionBy: day),"
+        " and its copy has been made with Changes (historyPrefix: sys_)"
+    )
+    taken = Column(name="_Commit_Day", id=7, source_type="date", type="date")
+    clashing = SCHEMA.model_copy(update={"columns": (ID, taken)})
+    _, refused = filtered(clashing, options(None, history="Changes", partitionBy="day"), texts=())
+    assert refused is not None and "it has a column _Commit_Day" in str(refused)
+    assert filtered(clashing, options(None, history="Changes"), texts=())[1] is None
+
+
 def test_a_prefix_is_of_a_history_and_of_letters_digits_and_underscores() -> None:
     for prefix in ("", "1a", "a-b", "a.b", 'a"', "ä_", "x" * 33, "a b", "a\n"):
         with pytest.raises(ValueError, match="historyPrefix"):

@@ -69,8 +69,9 @@ def is_underscore(text: str) -> bool:
 
 
 History = Literal["Changes", "SoftDelete", "Versions"]
-Choice = tuple[str | None, History | None, str]
-"""The row filter and the history of a table, and how the names of the history's columns begin."""
+PartitionBy = Literal["day"]
+Choice = tuple[str | None, History | None, str, PartitionBy | None]
+"""The row filter of a table, its history, how the names of that begin, and by what it is partitioned."""
 Form = tuple[frozenset[tuple[int, str, str, str | None]], Choice]
 
 
@@ -97,6 +98,9 @@ class TableSchema(Closed):
     None: it has the rows as they are; absent in the record then, as in all older ones."""
     history_prefix: str = Field(default="_", exclude_if=is_underscore)
     """The beginning of the names of the columns that the history adds. Absent in the record where it is `_`."""
+    partition_by: PartitionBy | None = Field(default=None, exclude_if=is_none)
+    """The copy, with a row for each change, is partitioned by the days of the commits; absent in the record where it is
+    not."""
 
     @property
     def name(self) -> str:
@@ -116,7 +120,7 @@ class TableSchema(Closed):
     @property
     def choice(self) -> Choice:
         """The manifest's choice for all its rows: a copy with another one starts over."""
-        return self.where, self.history, self.history_prefix
+        return self.where, self.history, self.history_prefix, self.partition_by
 
 
 SeqRanges = tuple[tuple[Seq, Seq], ...]

@@ -68,6 +68,8 @@ class DataFile:
     lower: Mapping[str, object] = field(default_factory=dict)
     """Smallest value by source column name, where the table's metadata knows one (never a truncated one)."""
     upper: Mapping[str, object] = field(default_factory=dict)
+    day: str | None = None
+    """The day of all its rows, as `2026-11-29`, of a table that is partitioned by days; None: they have none."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class NewFile:
     rows: int
     size: int
     dead: BitMap64 = field(default_factory=BitMap64)
+    day: str | None = None
+    """The day of all its rows, as in `DataFile`."""
 
 
 @dataclass(frozen=True)

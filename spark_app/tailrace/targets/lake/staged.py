@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -50,6 +50,7 @@ class _File:
     size: int
     dead: BitMap64
     stats: str
+    day: str | None = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class StagedTable:
             layout = Layout(at.schema, self.arrow_schema(at.schema))
             key = {name: layout.fields[name] for name in layout.key}
             self._files = [
-                DataFile(file.path, file.rows, file.size, file.dead, *bounds(file.stats, key))
+                DataFile(file.path, file.rows, file.size, file.dead, *bounds(file.stats, key), file.day)
                 for file in at.live.values()
             ]
         return self._files
@@ -118,13 +119,13 @@ class StagedTable:
         for path, dead in change.marks.items():
             file = live.pop(path)
             if len(dead) < file.rows:
-                live[path] = _File(path, file.rows, file.size, dead, file.stats)
+                live[path] = replace(file, dead=dead)
         for path in change.remove:
             del live[path]
         for new in change.add:
             if len(new.dead) < new.rows:
                 stats = file_stats(footer_of(self._access, new.path), key, tight=False)
-                live[new.path] = _File(new.path, new.rows, new.size, new.dead, stats)
+                live[new.path] = _File(new.path, new.rows, new.size, new.dead, stats, new.day)
         seam("staged.before-commit")
         highest = max(at.last_id, columns.highest)
         self._at = self._files = None
@@ -138,7 +139,7 @@ class StagedTable:
         at = self._known
         for file in at.live.values():
             self._check(at.schema, file)
-        files = [NewFile(file.path, file.rows, file.size, file.dead) for file in at.live.values()]
+        files = [NewFile(file.path, file.rows, file.size, file.dead, file.day) for file in at.live.values()]
         return Replacement(at.applied, at.schema, at.columns, files)
 
     def forget(self) -> None:
@@ -228,6 +229,7 @@ class StagedTable:
         files = [
             {"path": self._relative(f.path), "rows": f.rows, "size": f.size, "stats": f.stats}
             | ({"dead": base64.b64encode(f.dead.serialize()).decode()} if f.dead else {})
+            | ({"day": f.day} if f.day is not None else {})
             for f in version.live.values()
         ]
         document = {
@@ -246,7 +248,7 @@ class StagedTable:
         for doc in document["files"]:
             dead = BitMap64.deserialize(base64.b64decode(doc["dead"])) if "dead" in doc else BitMap64()
             uri = f"{self.location}/{doc['path']}"
-            live[uri] = _File(uri, doc["rows"], doc["size"], dead, doc["stats"])
+            live[uri] = _File(uri, doc["rows"], doc["size"], dead, doc["stats"], doc.get("day"))
         return _Version(
             int(name_of(path)[21:41]),
             stored_state.applied_state(state, state["holes"], path),

@@ -46,7 +46,8 @@ class LiveFile:
     def data_file(self, location: str, fields: Mapping[str, pa.Field]) -> DataFile:
         lower, upper = parsed_bounds(self.stats, fields)
         uri = uri_of(self.add["path"], location)
-        return DataFile(uri, self.rows, self.add["size"], self.dead, lower, upper)
+        day = next(iter((self.add.get("partitionValues") or {}).values()), None)
+        return DataFile(uri, self.rows, self.add["size"], self.dead, lower, upper, day)
 
 
 @dataclass
@@ -151,11 +152,20 @@ def _remove(add: Action, data_change: bool, now_ms: int) -> Action:
     return {"remove": out}
 
 
-def new_add(file: NewFile, footer: pq.FileMetaData, columns: Sequence[pa.Field], location: str, now_ms: int) -> Action:
-    """The `add` action of a file that is not in the table yet."""
+def new_add(
+    file: NewFile,
+    footer: pq.FileMetaData,
+    columns: Sequence[pa.Field],
+    location: str,
+    now_ms: int,
+    *,
+    partition: str | None = None,
+) -> Action:
+    """The `add` action of a file that is not in the table yet. `partition`: the physical name of the column by whose
+    days the table is partitioned."""
     return {
         "path": path_of(file.path, location),
-        "partitionValues": {},
+        "partitionValues": {} if partition is None else {partition: file.day},
         "size": file.size,
         "modificationTime": now_ms,
         "dataChange": True,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from tailrace.changelog.history import DAY
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta.commit import Action, LiveFile, Plan, new_add, plan, uri_of
@@ -26,13 +27,15 @@ def replacing(
     metadata = delta_schema.replaced(state.metadata, by.schema, by.columns)
     live = {uri_of(add["path"], location): LiveFile(add, BitMap64()) for add in state.files}
     columns = stats_columns(delta_schema.all_fields(metadata), by.schema)
-    new = [new_add(file, footer_of(access, file.path), columns, location, now_ms) for file in by.files]
+    day = delta_schema.partition(metadata)
+    new = [new_add(file, footer_of(access, file.path), columns, location, now_ms, partition=day) for file in by.files]
     change = TableCommit(by.applied, by.files, clear=True)
     return plan(change, live, new, file_id=file_id, now_ms=now_ms), metadata
 
 
 def stats_columns(fields: Mapping[str, pa.Field], schema: TableSchema | None) -> list[pa.Field]:
-    """The key's first, then as many as Delta keeps statistics of."""
-    key = {column.name for column in delta_schema.shown(schema).key_columns} if schema else set()
-    rest = [field for name, field in fields.items() if name not in key]
+    """The key's first, then as many as Delta keeps statistics of; not the day, which a partition has."""
+    columns = delta_schema.shown(schema).columns if schema else ()
+    key, days = {c.name for c in columns if c.key is not None}, {c.name for c in columns if c.id == DAY.id}
+    rest = [field for name, field in fields.items() if name not in key | days]
     return [field for name, field in fields.items() if name in key] + rest[:INDEXED_COLUMNS]

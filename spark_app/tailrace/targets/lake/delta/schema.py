@@ -6,11 +6,12 @@ the source says a property of the table (`lake.columns`).
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from tailrace.changelog.history import DAY
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.changelog.types import decimal_parts, element_of, fields_of, inner_types, struct_of
 from tailrace.errors import RESYNC, SchemaChangeUnsupported, TargetChanged
@@ -111,12 +112,23 @@ def new_metadata(schema: TableSchema, table_id: str, now_ms: int) -> dict[str, A
     empty = {
         "id": table_id,
         "format": {"provider": "parquet", "options": {}},
-        "partitionColumns": [],
+        "partitionColumns": _partition(schema),
         "configuration": configuration,
         "createdTime": now_ms,
         "schemaString": json.dumps({"type": "struct", "fields": []}),
     }
     return evolved(empty, schema) or empty
+
+
+def _partition(schema: TableSchema) -> list[str]:
+    """The name of the column by which the copy is partitioned, where it is."""
+    return [column.name for column in schema.columns if column.id == DAY.id]
+
+
+def partition(metadata: Mapping[str, Any]) -> str | None:
+    """The physical name of the column by whose days the table is partitioned; None: it is not."""
+    names = {field["name"]: field["metadata"].get(_PHYSICAL, field["name"]) for field in _fields(metadata)}
+    return next((names[name] for name in metadata.get("partitionColumns") or ()), None)
 
 
 def physical(column: Column, id_: int) -> str:
@@ -133,7 +145,7 @@ def replaced(metadata: Mapping[str, Any], schema: TableSchema, columns: Columns)
     schema = shown(schema)
     configuration = dict(metadata["configuration"]) | NEEDED | {_STATS: _stats_columns(schema)}
     empty = dict(metadata) | {
-        "partitionColumns": [],
+        "partitionColumns": _partition(schema),
         "configuration": configuration,
         "schemaString": json.dumps({"type": "struct", "fields": []}),
     }
@@ -170,9 +182,7 @@ def evolved(
     return _with_fields(metadata, schema, after, kept, added)
 
 
-def _claims(
-    metadata: Mapping[str, Any], others: list[dict[str, Any]], names: Collection[str]
-) -> tuple[str, str] | None:
+def _claims(metadata: Mapping[str, Any], others: list[dict[str, Any]], names: set[str]) -> tuple[str, str] | None:
     """A name that goes, and what others have defined by it."""
     listed = {
         f"CHECK constraint {k[len(_CHECK) :]!r}": v
@@ -180,7 +190,8 @@ def _claims(
         if k.startswith(_CHECK)
     }
     listed |= {f"the generated column {f['name']!r}": f["metadata"].get(_GENERATED, "") for f in others}
-    listed |= {"the partitioning": "\n".join(metadata.get("partitionColumns") or ())}
+    if by := names & {*(metadata.get("partitionColumns") or ())}:
+        return by.pop(), "the partitioning"
     # Rather one name too many: SQL is not taken apart here.
     return next(((name, what) for what, text in listed.items() for name in names if name.lower() in text.lower()), None)
 
@@ -325,7 +336,7 @@ def _fields(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _stats_columns(schema: TableSchema) -> str:
     """The columns of which others' writers (OPTIMIZE) keep statistics: the key first, then as many as Delta would
     choose. Delta refuses columns whose type it does not skip by."""
-    rest = [column for column in schema.columns if column.key is None]
+    rest = [column for column in schema.columns if column.key is None and column.id != DAY.id]
     chosen = [column for column in (*schema.key_columns, *rest[:32]) if _skipped_by(column.type)]
     names = [column.name for column in chosen]
     return ",".join("`" + name.replace("`", "``") + "`" for name in names)

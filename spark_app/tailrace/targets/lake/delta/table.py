@@ -520,7 +520,10 @@ class DeltaTable:
     def _plan(self, change: TableCommit, at: _Version, metadata: Action) -> Plan:
         now = self._now_ms
         columns = stats_columns(self._fields_of(metadata), self._schema)
-        new = [new_add(file, footer_of(self._access, file.path), columns, self.location, now) for file in change.add]
+        place, day = self.location, delta_schema.partition(metadata)
+        new = [
+            new_add(file, footer_of(self._access, file.path), columns, place, now, partition=day) for file in change.add
+        ]
         return plan(change, at.live, new, file_id=self._new_id(), now_ms=now)
 
     def _state_actions(self, applied: AppliedState, at: _Version, nonce: str) -> tuple[StoredDomain, list[Action]]:

@@ -2,14 +2,18 @@
 
 Called by `LakeTable` instead of `engine.build`. Chunk files lack the sequence of their rows, which is known only when
 they are registered: they are copied once instead of adopted, and deleted by the clean-up as files that no version
-names.
+names. In a table that is partitioned by days no file has rows of two.
 """
 
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from tailrace.changelog.history import COMMIT_DAY, named
 from tailrace.fold.logged_changes import change_rows, read_rows
 from tailrace.targets.lake.engine.chunk_files import whole_rows
 from tailrace.targets.lake.engine.part import PartInput
@@ -18,9 +22,24 @@ from tailrace.targets.lake.model import TableCommit
 
 
 def build_changes(work: PartInput) -> TableCommit:
-    added = [new.file for new in write_files(work.lake, work.location, work.layout, _rows(work))]
     part = work.slice
+    days = ((None, rows) for rows in _rows(work)) if part.schema.partition_by is None else _by_day(work)
+    added = [
+        new.file
+        for day, pieces in groupby(days, itemgetter(0))
+        for new in write_files(work.lake, work.location, work.layout, (rows for _, rows in pieces), day=day)
+    ]
     return TableCommit(part.applied_after(frozenset()), added, {}, False, evolve=part.evolve, before=part.before)
+
+
+def _by_day(work: PartInput) -> Iterator[tuple[str | None, pa.Table]]:
+    """The rows some at a time, with their day, in nearly the order of the log: most neighbours are of one day."""
+    name = named(work.slice.schema, COMMIT_DAY)
+    for rows in _rows(work):
+        column = rows.column(name)
+        for day in pc.unique(column):
+            of_day = pc.equal(column, day) if day.is_valid else pc.is_null(column)
+            yield (str(day) if day.is_valid else None), rows.filter(of_day)
 
 
 def _rows(work: PartInput) -> Iterator[pa.Table]:

@@ -55,6 +55,16 @@ def pick(files: Sequence[DataFile], limits: CompactionLimits, chunks: KeptChunks
     return out
 
 
+def pick_of_one_day(
+    files: Sequence[DataFile], limits: CompactionLimits, chunks: KeptChunks = NO_CHUNKS
+) -> list[DataFile]:
+    """The files of the day of which `pick` takes the most: rows of two days are never joined."""
+    days = dict[str | None, list[DataFile]]()
+    for file in files:
+        days.setdefault(file.day, []).append(file)
+    return max((pick(some, limits, chunks) for some in days.values()), key=len, default=[])
+
+
 def compact(
     table: FileTable,
     access: FileAccess,
@@ -65,12 +75,12 @@ def compact(
     chunks: KeptChunks = NO_CHUNKS,
 ) -> int:
     """Rewrite what is worth it; returns the number of files replaced. `applied`: the table's present state."""
-    chosen = pick(table.files(), limits, chunks)
+    chosen = pick_of_one_day(table.files(), limits, chunks)
     if not chosen:
         return 0
     schema = _schema(access, chosen, layout)
     batches = (batch for file in chosen for batch in live_rows(access, file, schema))
-    new = [written.file for written in write_physical(access, table.location, schema, batches)]
+    new = [written.file for written in write_physical(access, table.location, schema, batches, day=chosen[0].day)]
     seam("compact.before-commit")
     table.commit(TableCommit(applied, new, data_change=False, remove=[file.path for file in chosen]))
     forget([file.path for file in chosen])

@@ -64,32 +64,44 @@ def write_file(access: FileAccess, path: str, layout: Layout, batches: Iterable[
 
 
 def write_files(
-    access: FileAccess, location: str, layout: Layout, batches: Iterable[pa.Table], file_bytes: int = FILE_BYTES
+    access: FileAccess,
+    location: str,
+    layout: Layout,
+    batches: Iterable[pa.Table],
+    file_bytes: int = FILE_BYTES,
+    *,
+    day: str | None = None,
 ) -> Iterator[Written]:
     """Rows (source column names) into as many data files as the size bound asks for, in the given order."""
-    yield from write_physical(access, location, layout.arrow, map(layout.to_physical, batches), file_bytes)
+    yield from write_physical(access, location, layout.arrow, map(layout.to_physical, batches), file_bytes, day=day)
 
 
 def write_physical(
-    access: FileAccess, location: str, schema: pa.Schema, batches: Iterable[pa.Table], file_bytes: int = FILE_BYTES
+    access: FileAccess,
+    location: str,
+    schema: pa.Schema,
+    batches: Iterable[pa.Table],
+    file_bytes: int = FILE_BYTES,
+    *,
+    day: str | None = None,
 ) -> Iterator[Written]:
-    """Writes rows that have the data files' schema already."""
+    """Writes rows that have the data files' schema already. `day`: see `NewFile`."""
     sink: pa.BufferOutputStream = pa.BufferOutputStream()
     writer: pq.ParquetWriter | None = None
     packed = True
     for group in _groups(batches):
         if writer is not None and not packed:  # few rows, and then huge ones
-            yield _finish(access, data_path(location, uuid.uuid4()), sink, writer)
+            yield _finish(access, data_path(location, uuid.uuid4()), sink, writer, day)
             sink, writer = pa.BufferOutputStream(), None
         if writer is None:
             packed = group.nbytes >= PACKED
             writer = _writer(sink, schema, group, packed)
         writer.write_table(group, row_group_size=GROUP_ROWS)
         if sink.tell() >= file_bytes:
-            yield _finish(access, data_path(location, uuid.uuid4()), sink, writer)
+            yield _finish(access, data_path(location, uuid.uuid4()), sink, writer, day)
             sink, writer = pa.BufferOutputStream(), None
     if writer is not None:
-        yield _finish(access, data_path(location, uuid.uuid4()), sink, writer)
+        yield _finish(access, data_path(location, uuid.uuid4()), sink, writer, day)
 
 
 def _groups(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -134,10 +146,12 @@ def repeated(rows: pa.Table) -> list[str]:
     return [name for name in flat if pc.count_distinct(sample[name]).as_py() <= most]
 
 
-def _finish(access: FileAccess, path: str, sink: pa.BufferOutputStream, writer: pq.ParquetWriter) -> Written:
+def _finish(
+    access: FileAccess, path: str, sink: pa.BufferOutputStream, writer: pq.ParquetWriter, day: str | None = None
+) -> Written:
     writer.close()
     data = sink.getvalue()
     access.create(path, data.to_pybytes())
     footer = writer.writer.metadata
     FOOTERS.put(path, footer, footer_size(data[-8:].to_pybytes()))
-    return Written(NewFile(path, footer.num_rows, data.size), footer)
+    return Written(NewFile(path, footer.num_rows, data.size, day=day), footer)

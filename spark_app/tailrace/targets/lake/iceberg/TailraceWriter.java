@@ -75,13 +75,22 @@ public class TailraceWriter {
         if (!base.uuid().equals(change.get("uuid").asText())) {
             throw new ValidationException("Table UUID does not match: current=%s", new Object[] {base.uuid()});
         }
-        if (base.specs().size() > 1 || !base.spec().isUnpartitioned()
+        if (base.specs().size() > 1 || !partitioned(base.spec(), change.get("days"))
                 || base.currentSchemaId() != change.get("schema").asInt()) {
             return "";
         }
         List files = added(base.spec(), change.get("add"), bytes);
         pending = new TailraceChange(this, operations, base, change, files);
         return pending.write();
+    }
+
+    /** Says if the table is partitioned by the days of this field, or not at all if there is none. */
+    private static boolean partitioned(PartitionSpec spec, JsonNode field) {
+        if (field.isNull()) {
+            return spec.isUnpartitioned();
+        }
+        PartitionField only = spec.fields().size() == 1 ? (PartitionField) spec.fields().get(0) : null;
+        return only != null && only.sourceId() == field.asInt() && only.transform().toString().equals("day");
     }
 
     public void send() {
@@ -101,6 +110,10 @@ public class TailraceWriter {
             builder.withPath(file.get("path").asText());
             builder.withFileSizeInBytes(file.get("size").asLong());
             builder.withFormat("parquet");
+            if (!spec.isUnpartitioned()) {
+                String name = ((PartitionField) spec.fields().get(0)).name();
+                builder.withPartitionPath(name + "=" + file.get("day").asText());
+            }
             ParquetMetadata footer = footers.readParquetMetadata(new ByteArrayInputStream(bytes, at, length));
             builder.withMetrics(ParquetUtil.footerMetrics(footer, Collections.emptyList().stream(), config));
             made.add(builder.build());

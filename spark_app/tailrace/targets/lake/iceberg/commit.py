@@ -13,12 +13,15 @@ from typing import Any
 from pyroaring import BitMap64
 
 from tailrace.changelog.types import element_of, fields_of
-from tailrace.errors import TargetChanged
+from tailrace.errors import RESYNC, TargetChanged
 from tailrace.targets.lake.files.access import FileAccess, footer_of
 from tailrace.targets.lake.iceberg.files import LiveFile, Vector
 from tailrace.targets.lake.iceberg.java import CommitConflict, Java
 from tailrace.targets.lake.iceberg.schema import SchemaStep
 from tailrace.targets.lake.model import NewFile, TableCommit
+
+NO_DAY = "__HIVE_DEFAULT_PARTITION__"
+"""The text of a partition that is NULL."""
 
 
 @dataclass(frozen=True)
@@ -83,19 +86,17 @@ class Builder:
     def added(self, new: NewFile) -> Any:
         """Column metrics come from the Parquet footer, which whoever wrote the file or read its keys has kept."""
         metrics = self.java.metrics(footer_of(self.access, new.path), self.metrics)
-        return self._data(new.path, new.size).withMetrics(metrics).build()
+        return self._data(new.path, new.size, new.day).withMetrics(metrics).build()
 
     def removed(self, tracked: LiveFile) -> Any:
         """Iceberg finds a file to remove by its path."""
-        return self._data(tracked.raw, tracked.file.size).withRecordCount(tracked.file.rows).build()
+        return self._data(tracked.raw, tracked.file.size, tracked.file.day).withRecordCount(tracked.file.rows).build()
 
-    def _data(self, path: str, size: int) -> Any:
-        return (
-            self.java.iceberg.DataFiles.builder(self.spec)
-            .withPath(path)
-            .withFileSizeInBytes(size)
-            .withFormat("parquet")
-        )
+    def _data(self, path: str, size: int, day: str | None = None) -> Any:
+        builder = self.java.iceberg.DataFiles.builder(self.spec).withPath(path).withFileSizeInBytes(size)
+        if not self.spec.isUnpartitioned():
+            builder = builder.withPartitionPath(f"{self.spec.fields()[0].name()}={NO_DAY if day is None else day}")
+        return builder.withFormat("parquet")
 
     def vector(self, data_path: str, vector: Vector) -> Any:
         builder = self.java.iceberg.FileMetadata.deleteFileBuilder(self.spec).ofPositionDeletes().withFormat("puffin")
@@ -113,9 +114,17 @@ class Builder:
         return doc
 
 
-def check_unpartitioned(table: str, staged: Any) -> None:
-    """Raises `TargetChanged` if others have partitioned the table: Iceberg refuses our files."""
-    if not staged.spec().isUnpartitioned():
+def check_partitions(table: str, staged: Any, by: int | None) -> None:
+    """Raises `TargetChanged` if others have changed the table's partitions: Iceberg refuses our files. `by`: the id of
+    the field by whose days it is partitioned; None: it is not."""
+    found = [(int(field.sourceId()), str(field.transform())) for field in staged.spec().fields()]
+    if by is not None and found != [(by, "day")]:
+        raise TargetChanged(
+            table,
+            "the partitions of the target table were changed by another program, and Tailrace's files have days",
+            f"Put them back in Spark (ALTER TABLE … REPLACE PARTITION FIELD …), or {RESYNC}.",
+        )
+    if by is None and found:
         raise TargetChanged(
             table,
             "the target table was partitioned by another program, and Tailrace's files are not",
@@ -140,18 +149,22 @@ def row_delta(transaction: Any, java: Java, base: int | None, live: Sequence[str
     return delta.validateDeletedFiles().validateNoConflictingDataFiles().validateNoConflictingDeleteFiles()
 
 
-def fill(operation: Any, builder: Builder, work: Plan, vectors: Mapping[str, Vector]) -> list[Any]:
-    """Put the files into a RowDelta or RewriteFiles; gives the added Java data files in order."""
+def fill(
+    operation: Any, builder: Builder, work: Plan, vectors: Mapping[str, Vector], former: Builder | None = None
+) -> list[Any]:
+    """Put the files into a RowDelta or RewriteFiles; gives the added Java data files in order. `former`: makes the
+    files that go, if the table's partitions were others."""
+    former = former or builder
     add_rows, add_deletes, remove_rows, remove_deletes = _methods(operation, work.rewrite)
     added = [builder.added(new) for new in work.add]
     for file in added:
         add_rows(file)
     for tracked in work.remove:
-        remove_rows(builder.removed(tracked))
+        remove_rows(former.removed(tracked))
     for path, vector in vectors.items():
         add_deletes(builder.vector(work.raw(path), vector))
     for path, vector in work.replaced:
-        remove_deletes(builder.vector(path, vector))
+        remove_deletes(former.vector(path, vector))
     return added
 
 

@@ -5,7 +5,7 @@ listing.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -56,9 +56,14 @@ def data_file(doc: Mapping[str, Any], keys: tuple[Column, ...], columns: Columns
     """Reads Iceberg's JSON of a data file. Bounds of key columns only: no search uses others."""
     lower = {c.name: v for c in keys if (v := _bound(doc, "lower-bounds", c, columns)) is not None}
     upper = {c.name: v for c in keys if (v := _bound(doc, "upper-bounds", c, columns)) is not None}
-    return DataFile(
-        absolute(doc["file-path"]), doc["record-count"], doc["file-size-in-bytes"], BitMap64(), lower, upper
-    )
+    size, day = doc["file-size-in-bytes"], day_of(doc.get("partition"))
+    return DataFile(absolute(doc["file-path"]), doc["record-count"], size, BitMap64(), lower, upper, day)
+
+
+def day_of(partition: Mapping[str, Any] | Sequence[Any] | None) -> str | None:
+    """The one value of Iceberg's JSON of a partition."""
+    values = list(partition.values() if isinstance(partition, Mapping) else partition or ())
+    return str(values[0]) if values and values[0] is not None else None
 
 
 def _bound(doc: Mapping[str, Any], side: str, column: Column, columns: Columns) -> object | None:

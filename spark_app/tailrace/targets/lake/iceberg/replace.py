@@ -18,7 +18,7 @@ from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.iceberg import schema as iceberg_schema
 from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.iceberg.clock import clock_named
-from tailrace.targets.lake.iceberg.commit import Builder, Plan, check_unpartitioned, fill, row_delta, type_of
+from tailrace.targets.lake.iceberg.commit import Builder, Plan, fill, row_delta, type_of
 from tailrace.targets.lake.iceberg.files import LiveFile, Vector, listed
 from tailrace.targets.lake.iceberg.java import CommitConflict, Java, guarded
 from tailrace.targets.lake.iceberg.state import Mirror, StoredSummary
@@ -47,12 +47,13 @@ def replace(
     """One commit. `stored`: the state of `by`; `vectors`: of its files with dead rows."""
     with clock_named(java, table, name), guarded(name, "preparing the replacement of"):
         present = _present(java, table, name, by)
-        transaction = table.newTransaction()
+        former, transaction = Builder.of(java, access, table), table.newTransaction()
         staged = transaction.table()
-        check_unpartitioned(name, staged)
+        _drop_partitions(transaction)
         _set_columns(java, transaction, name, by)
+        _add_partitions(java, transaction, by)
         _set_properties(transaction, by)
-        operation = _rows(Builder.of(java, access, staged), transaction, present, by, vectors)
+        operation = _rows((former, Builder.of(java, access, staged)), transaction, present, by, vectors)
         operation.set(iceberg_state.STATE, iceberg_state.encode_text(stored)).set(iceberg_state.NONCE, nonce)
         operation.set(iceberg_state.ADOPTED, str(len(by.files))).commit()
         doc = iceberg_state.snapshot_of(json.loads(java.iceberg.SnapshotParser.toJson(staged.currentSnapshot())))
@@ -75,15 +76,38 @@ def _present(java: Java, table: Any, name: str, by: Replacement) -> _Present:
     return int(current.snapshotId()), listed(java, table, name, keys=(), columns=by.columns)[0]
 
 
-def _rows(builder: Builder, transaction: Any, present: _Present, by: Replacement, vectors: Mapping[str, Vector]) -> Any:
-    """All that is there goes, the new files come: in one snapshot."""
-    base, found = present
+def _drop_partitions(transaction: Any) -> None:
+    """First: they are of a column that goes."""
+    fields = list(transaction.table().spec().fields())
+    if fields:
+        update = transaction.updateSpec()
+        for field in fields:
+            update.removeField(str(field.name()))
+        update.commit()
+
+
+def _add_partitions(java: Java, transaction: Any, by: Replacement) -> None:
+    days = iceberg_schema.days_of(by.schema)
+    if days is not None:
+        transaction.updateSpec().addField(java.iceberg.expressions.Expressions.day(days)).commit()
+
+
+def _rows(
+    builders: tuple[Builder, Builder],
+    transaction: Any,
+    present: _Present,
+    by: Replacement,
+    vectors: Mapping[str, Vector],
+) -> Any:
+    """All that is there goes, the new files come: in one snapshot. `builders`: for these two, whose partitions may
+    differ."""
+    (former, builder), (base, found) = builders, present
     if not by.files:
         return transaction.newDelete().deleteFromRowFilter(builder.java.iceberg.expressions.Expressions.alwaysTrue())
     kept = [(tracked.raw, tracked.vector) for tracked in found.values() if tracked.vector is not None]
     work = Plan(by.files, list(found.values()), {f.path: f.dead for f in by.files if f.dead}, replaced=kept)
     operation = row_delta(transaction, builder.java, base, [], work)
-    fill(operation, builder, work, vectors)
+    fill(operation, builder, work, vectors, former)
     return operation
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tailrace.changelog.history import ADDED, COMMIT_TIME, DAY
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.changelog.types import decimal_parts, element_of, fields_of, inner_types, struct_of
 from tailrace.errors import RESYNC, Retry, SchemaChangeUnsupported, TargetChanged
@@ -37,6 +38,7 @@ _TYPES = {
 }
 _WIDER = {("int32", "int64"), ("float32", "float64")}
 _EPOCH = datetime(1970, 1, 1)
+_TIME = next(column.id for column in ADDED if column.name == COMMIT_TIME)
 _NO_IDENTIFIER = {"float32", "float64"}
 """Iceberg allows no floating-point identifier field."""
 
@@ -122,6 +124,18 @@ def identifier(schema: TableSchema) -> tuple[Column, ...]:
     """The key, where Iceberg can have it as the table's identifier fields: one row has each."""
     key = () if schema.history == "Versions" else schema.key_columns
     return () if any(column.type in _NO_IDENTIFIER for column in key) else key
+
+
+def days_of(schema: TableSchema) -> str | None:
+    """The name of the column by whose days the copy is partitioned; None: it is not."""
+    if schema.partition_by is None:
+        return None
+    return next(column.name for column in shown(schema).columns if column.id == _TIME)
+
+
+def partition_of(columns: Columns) -> int | None:
+    """The field id of that column."""
+    return columns.ids[_TIME] if DAY.id in columns.ids else None
 
 
 def properties(schema: TableSchema) -> dict[str, str]:

@@ -6,10 +6,11 @@ from typing import Any
 
 from tailrace.targets.lake.files.access import FileAccess, footer_of
 from tailrace.targets.lake.iceberg import state as iceberg_state
-from tailrace.targets.lake.iceberg.commit import Plan
+from tailrace.targets.lake.iceberg.commit import NO_DAY, Plan
 from tailrace.targets.lake.iceberg.files import Vector
 from tailrace.targets.lake.iceberg.java import footer_bytes
 from tailrace.targets.lake.iceberg.read import Version
+from tailrace.targets.lake.iceberg.schema import partition_of
 
 FILES = 1000
 """With more of them Iceberg's own transaction is used, which writes several manifests at the same time."""
@@ -35,13 +36,14 @@ def request(
     """`summary`: the entries of the snapshot that are Tailrace's own, with the state."""
     footers = [footer_bytes(footer_of(access, new.path)) for new in work.add]
     files = [
-        {"path": new.path, "size": new.size, "footer": len(footer)}
+        {"path": new.path, "size": new.size, "footer": len(footer), "day": NO_DAY if new.day is None else new.day}
         for new, footer in zip(work.add, footers, strict=True)
     ]
     change = {
         "uuid": uuid,
         "base": base.snapshot,
         "schema": base.schema_id,
+        "days": partition_of(base.columns),
         "replace": work.rewrite,
         "add": files,
         "remove": [tracked.raw for tracked in work.remove],

@@ -31,7 +31,7 @@ from tailrace.targets.lake.iceberg.clock import clock_named
 from tailrace.targets.lake.iceberg.commit import (
     Builder,
     Plan,
-    check_unpartitioned,
+    check_partitions,
     evolve,
     fill,
     plan,
@@ -217,6 +217,10 @@ class IcebergTable:
             fields = self._java.iceberg.SchemaParser.fromJson(document)
             builder = self._catalog.catalog.buildTable(self._identifier, fields)
             builder = builder.withProperties(self._java.map(properties))
+            days = iceberg_schema.days_of(schema)
+            if days is not None:
+                spec = self._java.iceberg.PartitionSpec.builderFor(fields).day(days).build()
+                builder = builder.withPartitionSpec(spec)
             if not self._catalog.folder:
                 builder = builder.withLocation(self.location)
             self._admit()
@@ -406,7 +410,7 @@ class IcebergTable:
             staged = transaction.table()
             self._same_version(staged, base)
             columns, last_id, fields = self._evolve(transaction, change.evolve, base)
-            check_unpartitioned(self.name, staged)
+            check_partitions(self.name, staged, iceberg_schema.partition_of(columns))
             operation = self._operation(transaction, work, base)
             builder = Builder.of(self._java, self._access, staged)
             added = fill(operation, builder, work, vectors)

@@ -1,6 +1,8 @@
+from dataclasses import replace
+
 from pyroaring import BitMap64
 
-from tailrace.targets.lake.files.compact import CompactionLimits, pick
+from tailrace.targets.lake.files.compact import CompactionLimits, pick, pick_of_one_day
 from tailrace.targets.lake.kept import KeptChunks
 from tailrace.targets.lake.model import DataFile
 
@@ -28,3 +30,12 @@ def test_a_tiny_file_is_not_rewritten_for_its_dead_rows_but_joined_with_the_smal
     tiny = [file("1", dead=9, size=4), file("2", size=6)]
     assert pick(tiny, LIMITS) == []
     assert pick([*tiny, file("3")], LIMITS) == [*tiny, file("3")]
+
+
+def test_files_of_different_days_are_not_joined() -> None:
+    days = ["2026-11-28", "2026-11-29", None]
+    made = [replace(file(f"{number}"), day=days[number % 3]) for number in range(11)]
+    assert pick_of_one_day(made, LIMITS) == made[::3]
+    assert pick_of_one_day(made[1:], LIMITS) == made[1::3]
+    assert pick_of_one_day(made[:8], LIMITS) == made[:8:3]
+    assert pick_of_one_day(made[:6], LIMITS) == pick_of_one_day([], LIMITS) == []
