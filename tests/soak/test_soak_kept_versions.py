@@ -1,5 +1,5 @@
-"""A table all of whose versions stay in a lake, in lives of whole drivers that end by SIGKILL: its whole history is
-what the commits of the source were."""
+"""A table all of whose versions, or changes by day, stay in a lake, in lives of whole drivers that end by SIGKILL: its
+whole history is what the commits of the source were."""
 
 from pathlib import Path
 from random import Random
@@ -9,19 +9,21 @@ import pytest
 from demo.compare import READERS
 from support.postgres import PostgresServer
 from support.proof.committed import KeptCommits, differing
-from support.proof.kept_rows import COLUMNS, of_rows
+from support.proof.kept_rows import COLUMNS, OF_CHANGES, of_changes, of_rows
 from support.proof.kills import live_and_die
 from support.proof.process import Deployment
 
 
 @pytest.mark.timeout(1500)
+@pytest.mark.parametrize("history", ["Versions", "Changes"])
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
 def test_the_whole_history_is_that_of_the_source_s_commits_whoever_is_killed(
-    postgres: PostgresServer, tmp_path: Path, format: str
+    postgres: PostgresServer, tmp_path: Path, format: str, history: str
 ) -> None:
     random, source = Random(11), KeptCommits(postgres, Random(12))
+    options = {"match": "*.*", "history": history} | ({"partitionBy": "day"} if history == "Changes" else {})
     spec: dict[str, object] = {
-        "options": [{"match": "*.*", "history": "Versions"}],
+        "options": [options],
         "snapshot": {"chunkRows": 17, "parallelism": 3},
     }
     deployment = Deployment(tmp_path / "proof", postgres.source(), format, spec)
@@ -34,7 +36,9 @@ def test_the_whole_history_is_that_of_the_source_s_commits_whoever_is_killed(
         deployment.close()
     source.stop()
     deployment.once()
-    rows = READERS[format](deployment.lake / "proof" / "kept").select(COLUMNS.split(", ")).to_pylist()
-    different = differing(of_rows(tuple(row.values()) for row in rows), source.versions(), whole)
+    names = COLUMNS.split(", ") if history == "Versions" else OF_CHANGES
+    rows = READERS[format](deployment.lake / "proof" / "kept").select(names).to_pylist()
+    kept = [tuple(row.values()) for row in rows]
+    different = differing(of_rows(kept) if history == "Versions" else of_changes(kept), source.versions(), whole)
     assert not different, "\n".join(different)
     assert kills > 3 and len(rows) > 500

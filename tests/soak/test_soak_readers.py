@@ -3,6 +3,7 @@ and pyiceberg against the source, Spark and DuckDB's own extensions against thes
 
 import subprocess
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,8 +13,12 @@ from pyspark.sql import SparkSession
 
 import servers
 from demo.compare import READERS, matched, target_rows
+from support.conforming import Lake
+from support.days import begun, grown, partitioned, wanted_days
+from support.histories import expected
 from support.proof import tables
 from support.proof.harness import SMALL, Begin
+from tailrace.changelog.history import COMMIT_DAY, named, stored
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """PySpark leaves the sockets of `collect` to the garbage collector."""
@@ -97,3 +102,26 @@ def test_readers_find_the_rows_of_every_kind_of_column(
         assert differences(f"{name} by DuckDB", found, wanted) == []
         if (format, name) != ("iceberg", "timed"):
             assert differences(f"{name} by Spark", by_spark(spark, format, lake, name), wanted) == []
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_readers_find_the_days_of_every_change(spark: SparkSession, tmp_path: Path, format: str) -> None:
+    """A copy that is partitioned by the days of the commits."""
+    (tmp_path / "log").mkdir()
+    log = begun(Lake(format, tmp_path, spark), tmp_path, partitioned())
+    grown(log, 9, Random(5))
+    log.grow_by_changes(30)
+    log.bring()
+    place = tmp_path / "lake" / "public" / "t"
+    wanted = READERS[format](place)
+    days = wanted_days(expected(log), stored(log.schema))
+    assert wanted.num_rows == days.total() and len(days) > 4
+    assert differences("by DuckDB", by_duckdb(format, place, tmp_path / "found.parquet"), wanted) == []
+    frame, day = spark.read.format(format).load(place.as_uri()), named(log.schema, COMMIT_DAY)
+    assert differences("by Spark", frame.toArrow(), wanted) == []
+    assert {row[0] and str(row[0]): row[1] for row in frame.groupBy(day).count().collect()} == dict(days)
+    one = max(filter(None, days))
+    chosen = frame.where(f"{day} = DATE '{one}'")
+    assert chosen.count() == days[one]
+    if format == "delta":  # of Iceberg's files, Spark does not tell
+        assert 0 < len(chosen.inputFiles()) < len(frame.inputFiles())

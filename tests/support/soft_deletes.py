@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from typing_extensions import override
 
 from support.conforming import Rows, Table
@@ -57,6 +58,8 @@ class SoftTable(Table):
     wanted: TargetState[KeyOf] = field(default_factory=TargetState)
     covered: RecordNumber = RecordNumber(0)
     batches: int = 0
+    lost: list[KeyOf] = field(default_factory=list)
+    """Keys of deleted rows that it could not keep."""
 
     def bring(self, log: RandomLog, through: RecordNumber) -> None:
         self.covered = max(self.covered, self.applied.applied_record)
@@ -65,13 +68,17 @@ class SoftTable(Table):
             part = cut(log.state, self.schema.table_id, self.applied, end)
             if part is not None:
                 self.apply(stored_slice(part))
-                self.wanted = following(self.wanted, log, part)
+                self.wanted = following(self.wanted, log, part, self.lost)
                 self.batches += 1
             self.covered = end
 
 
-def following(target: TargetState[KeyOf], log: RandomLog, part: TableSlice) -> TargetState[KeyOf]:
-    """`target` has the values of a row and, behind them, its marks."""
+def following(
+    target: TargetState[KeyOf], log: RandomLog, part: TableSlice, lost: list[KeyOf] | None = None
+) -> TargetState[KeyOf]:
+    """`target` has the values of a row and, behind them, its marks. `lost`: gets the keys of deleted rows of which
+    nobody has the values."""
+    lost = [] if lost is None else lost
     columns = len(part.schema.columns)
     rows = {key: _padded(row, columns) for key, row in target.rows.items()}
     target = replace(target, rows=rows)
@@ -80,6 +87,7 @@ def following(target: TargetState[KeyOf], log: RandomLog, part: TableSlice) -> T
     moves = [change for change in changes if change.op != "T"]
     for seq in (seq for seq in emptied if seq > part.applied.applied_seq):
         target = _stepped(target, moves, seq - 1, part.repair)
+        lost += target.holes
         target = TargetState(_marked(target, lambda key: True, _at(seq)), seq, target.applied_record)
     taken = part.applied.applied_record, part.through_record
     chunks = [
@@ -89,11 +97,13 @@ def following(target: TargetState[KeyOf], log: RandomLog, part: TableSlice) -> T
         if taken[0] < chunk.record <= taken[1] and all(seq < chunk.replay_point for seq in emptied)
     ]  # fmt: skip
     target = _stepped(target, moves, part.through_seq, part.repair, [chunk for _, chunk in chunks])
+    there = target.holes
     target = _unfound(target, moves, [chunk for _, chunk in chunks])
     for finish in log.finishes:
         if taken[0] < finish.record <= taken[1]:
             kept = finish.keys | {change.key for change in moves if change.seq >= finish.replay_point}
             target = _without(target, lambda key, kept=kept: key not in kept)
+    lost += there - target.holes
     return replace(target, applied_record=part.through_record)
 
 
@@ -163,6 +173,12 @@ def shown(target: TargetState[KeyOf], names: Sequence[str]) -> Rows:
 def marks_of(rows: Rows, names: Sequence[str]) -> Iterator[tuple[bool, Any]]:
     """`names`: of all columns."""
     return ((row[names[-2]], row[names[-1]]) for row in rows)
+
+
+def told_of_lost(caplog: pytest.LogCaptureFixture) -> int:
+    """The number of deleted rows that warnings say are not kept."""
+    told = [record for record in caplog.records if record.name == "tailrace.targets.lost_rows"]
+    return sum(int(record.getMessage().partition(": ")[2].partition(";")[0]) for record in told)
 
 
 def texts(rows: Rows) -> list[str]:

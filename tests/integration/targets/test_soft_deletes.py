@@ -8,7 +8,7 @@ import pytest
 from support.conforming import Subject
 from support.killed import killed_at
 from support.random_log import KeyOf, first_schema
-from support.soft_deletes import EVERYTHING, SoftLog, SoftTable, following, marks_of, shown, texts
+from support.soft_deletes import EVERYTHING, SoftLog, SoftTable, following, marks_of, shown, texts, told_of_lost
 from tailrace.batch.limits import batch_end
 from tailrace.batch.slice import cut
 from tailrace.batch.soft_delete import ends_before
@@ -21,7 +21,9 @@ EACH = pytest.mark.parametrize("subject", ["delta", "iceberg", "postgresql", "my
 
 
 @EACH
-def test_deleted_rows_stay_with_their_last_values_and_the_time(subject: Subject, tmp_path: Path) -> None:
+def test_deleted_rows_stay_with_their_last_values_and_the_time(
+    subject: Subject, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Several changes of a key in one record, moves, TRUNCATEs, values that the log does not carry, late chunks, lists
     of keys, ends of snapshots, added and renamed columns; batches of one record or more, drivers that begin anew."""
     rnd = Random(2)
@@ -37,6 +39,7 @@ def test_deleted_rows_stay_with_their_last_values_and_the_time(subject: Subject,
             table.restart()
     table.bring(log, log.record)
     equal(subject, log, table)
+    assert told_of_lost(caplog) == len(table.lost) > 0
     assert {change.op for change, _ in log.history} == {"I", "U", "D", "M", "T"}
     assert len(log.chunks) > 5 and len(log.finishes) > 0 and table.batches > 5 and len(log.table.schemas) > 1
 

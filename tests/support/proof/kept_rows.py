@@ -1,16 +1,23 @@
 """The versions that a copy of `support.proof.committed` has."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 
 from support.database_copies import place_of
 from support.mysql import MysqlServer
-from support.proof.committed import Version
+from support.proof.committed import Values, Version
 from support.proof.process import Deployment
 from support.proof.sums import Copies
 
 COLUMNS = "id, v, big, _valid_from, _valid_to, _is_current"
+OF_CHANGES = ("_seq", "_op", "_commit_time", "_unchanged", "id", "v", "big")
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+"""When the versions that a snapshot has read begin."""
+Change = tuple[int, str, datetime | None, str | None, int | None, int | None, str | None]
+"""Values of `OF_CHANGES`."""
 
 
 def versions_of(copies: Copies, folder: Path) -> Path:
@@ -37,3 +44,44 @@ def of_rows(rows: Iterable[tuple[int, int | None, str | None, datetime, datetime
 def _utc(moment: datetime) -> datetime:
     """MySQL's are in UTC and do not say so."""
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def of_changes(changes: Sequence[Change]) -> list[Version]:
+    """The versions that a copy with every change tells of; a change that is there twice is an error."""
+    logged = [change for change in changes if change[1] != "r"]
+    assert len({change[0] for change in logged}) == len(logged), "a change is there twice"
+    there, found = dict[int, tuple[Values, datetime]](), list[Version]()
+    # Of equal numbers the row that was read is the later one.
+    for time, some in groupby(sorted(changes, key=lambda c: (c[0], c[1] == "r")), key=lambda c: c[2]):
+        rows = {key: values for key, (values, _) in there.items()}
+        touched = _changed(rows, some)
+        at = LONG_AGO if time is None else _utc(time)
+        for key in touched:
+            if time is None and key in there and rows.get(key) == there[key][0]:
+                continue  # it was read as it was
+            if key in there:
+                former, begun = there.pop(key)
+                found += [(key, *former, begun, at)] if begun != at else []
+            if key in rows:
+                there[key] = rows[key], at
+    return [*found, *((key, *values, begun, None) for key, (values, begun) in there.items())]
+
+
+def _changed(rows: dict[int, Values], changes: Iterable[Change]) -> list[int]:
+    """The keys that they touch."""
+    touched = dict[int, None]()
+    for _, op, _, unchanged, key, v, big in changes:
+        if op == "t":
+            touched |= dict.fromkeys(rows)
+            rows.clear()
+            continue
+        assert key is not None
+        touched[key] = None
+        if op == "d":
+            rows.pop(key, None)
+            continue
+        missing = json.loads(unchanged or "[]")
+        assert not set(missing) - {"v", "big"}
+        before = rows.get(key, (None, None))
+        rows[key] = before[0] if "v" in missing else v, before[1] if "big" in missing else big
+    return list(touched)

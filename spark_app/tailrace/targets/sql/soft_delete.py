@@ -14,6 +14,7 @@ from tailrace.changelog.history import DELETED, DELETED_AT, named
 from tailrace.changelog.records.terms import Key, TableSchema
 from tailrace.fold.key_columns import of_texts
 from tailrace.fold.missing import missing_keys
+from tailrace.targets.lost_rows import warn_of_lost_rows
 from tailrace.targets.sql.batch import apply_keyed, fold_input, keys_of
 from tailrace.targets.sql.session import NUMBER, TargetSession, equal
 from tailrace.targets.sql.staged import ServerRows, StagedChunks
@@ -38,7 +39,9 @@ def _stage(session: TargetSession, log: ObjectAccess, stage: Stage, table: str) 
     holes = apply_keyed(session, log, stage.slice, table)
     if stage.truncated:
         _mark(session, stage.slice.schema, table, at=stage.truncated_at)
+        warn_of_lost_rows(stage.slice.schema, len(holes))
         return frozenset()
+    there = holes
     staging = Staging(session, work)
     chunks = StagedChunks(session, work, ServerRows())
     gone = missing_keys(work, stage.asked, chunks)
@@ -50,6 +53,7 @@ def _stage(session: TargetSession, log: ObjectAccess, stage: Stage, table: str) 
         _mark(session, stage.slice.schema, table, where=f"NOT {_is_among(staging, kept)}")
         holes = _left(staging, kept, holes)
     staging.drop()
+    warn_of_lost_rows(stage.slice.schema, len(there) - len(holes))
     return holes
 
 

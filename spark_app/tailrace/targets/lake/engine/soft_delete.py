@@ -26,6 +26,7 @@ from tailrace.targets.lake.engine.snapshot_end import Candidates, ScannedKeys, f
 from tailrace.targets.lake.files.locate import CACHE, locate, read_rows
 from tailrace.targets.lake.files.write import write_files
 from tailrace.targets.lake.model import DataFile, NewFile, TableCommit
+from tailrace.targets.lost_rows import warn_of_lost_rows
 
 Places = Iterable[tuple[str, Ints]]
 """Files, each with rising positions in it."""
@@ -73,10 +74,10 @@ def _stage(joint: _Joint, work: PartInput, stage: Stage, spread: Spread | None) 
     own = _over(joint, work, stage.slice)
     built = build(own, spread)
     joint.add(built)
+    holes = there = built.applied.holes
     if stage.truncated:
         _mark(joint, work, _living(joint), stage.truncated_at)
-        return frozenset()
-    holes = built.applied.holes
+        holes = frozenset()
     if stage.asked:
         gone = missing_keys(own.fold, stage.asked, ChunkFiles(replace(own, concerned={})))
         holes -= gone
@@ -86,6 +87,7 @@ def _stage(joint: _Joint, work: PartInput, stage: Stage, spread: Spread | None) 
         for places, gone in _unread(_over(joint, work, ending), holes):
             holes -= gone
             _mark(joint, work, places, None)
+    warn_of_lost_rows(stage.slice.schema, len(there) - len(holes))
     return holes
 
 

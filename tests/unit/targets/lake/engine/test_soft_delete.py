@@ -14,7 +14,7 @@ from unit.targets.lake.engine.test_build import divided
 
 from support.folder_lake import FolderTable
 from support.random_log import TABLE, KeyOf, first_schema
-from support.soft_deletes import EVERYTHING, FolderSoftLog, following, shown, texts
+from support.soft_deletes import EVERYTHING, FolderSoftLog, following, shown, texts, told_of_lost
 from support.versions import seeds
 from tailrace.batch.history import stored_slice
 from tailrace.batch.limits import batch_end
@@ -28,7 +28,9 @@ from tailrace.targets.lake.engine import soft_delete
 from tailrace.targets.lake.model import DataFile
 
 
-def check(rnd: random.Random, folder: Path, composite: bool, spread: engine.Spread | None) -> None:
+def check(rnd: random.Random, folder: Path, composite: bool, spread: engine.Spread | None) -> int:
+    """The number of deleted rows of which neither the log nor the copy had the values."""
+    lost = list[KeyOf]()
     keys: list[KeyOf] = [("r" * (n % 3), n) if composite else (n,) for n in range(rnd.randint(2, 9))]
     prefix = "sys_" if composite else "_"
     schema = first_schema(composite).model_copy(update={"history": "SoftDelete", "history_prefix": prefix})
@@ -42,18 +44,19 @@ def check(rnd: random.Random, folder: Path, composite: bool, spread: engine.Spre
             batch = cut(log.state, TABLE, table.applied, covered)
             if batch is None:
                 continue
-            target = following(target, log, batch)
+            target = following(target, log, batch, lost)
             work = table.work(stored_slice(batch), log.access)
             table.commit(soft_delete.build_marked(work, spread))
             names = [column.name for column in stored(batch.schema).columns]
             assert texts(table.rows()) == texts(shown(target, names))
             assert table.applied.holes == {tuple(map(str, key)) for key in target.holes}
+    return len(lost)
 
 
-def run(seed: int, composite: bool, divides: bool) -> None:
+def run(seed: int, composite: bool, divides: bool) -> int:
     rnd = random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
-        check(rnd, Path(folder), composite, (lambda work: divided(rnd, work)) if divides else None)
+        return check(rnd, Path(folder), composite, (lambda work: divided(rnd, work)) if divides else None)
 
 
 @pytest.mark.parametrize(
@@ -61,13 +64,15 @@ def run(seed: int, composite: bool, divides: bool) -> None:
 )
 @pytest.mark.parametrize("composite", [False, True], ids=["one key column", "two key columns"])
 def test_the_engine_does_what_the_rule_says(
-    composite: bool, part_rows: int, divides: bool, monkeypatch: pytest.MonkeyPatch
+    composite: bool, part_rows: int, divides: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Deleted rows that cannot be kept are told."""
     monkeypatch.setattr(engine, "PART_ROWS", part_rows)
     monkeypatch.setattr(soft_delete, "PART_ROWS", part_rows)
     for seed in seeds(2):
         print(f"seed {seed}")
-        run(seed, composite, divides)
+        caplog.clear()
+        assert run(seed, composite, divides) == told_of_lost(caplog)
 
 
 def test_a_truncate_holds_the_places_of_one_file_at_a_time() -> None:
