@@ -1,4 +1,4 @@
-"""What a history costs against `Current`, in every target; and a table of all versions, read at a point in time.
+"""The price of a history against `Current`, in every target; and a table of all versions, read at a point in time.
 
     PYTHONPATH=tools python -m bench.histories [--rows 100000] [--updates 1000000] [--batch 40000]
         [--targets delta,iceberg,postgresql,mysql] [--histories Current,SoftDelete,Versions,Changes]
