@@ -97,6 +97,8 @@ def refused_while_the_program_writes(there: Served, program: Program, statement:
     assert code == 1 and "StillWritten" in said, said
     code, said = there.command("cutover", "--timeout", "1s")
     assert code == 1 and "is not read-only" in said and statement in said, said
+    code, said = there.command("cutover", "--verified-within", "30s")
+    assert code == 2 and "it must be at least 1m" in said, said
     program.sells()
 
 

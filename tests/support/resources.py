@@ -173,6 +173,8 @@ WRONG = (
             "the Replicator that reads the source has to stop last"),
     Refused("cutover-of-a-lake", replicator(cutover={}),
             "cutover moves programs between servers of one product: target.type must be source.type"),
+    Refused("cutover-of-fresh-verifications", replicator(target=SOURCE, cutover={"verifiedWithin": "59s"}),
+            "verifiedWithin is 59s: it must be at least 1m", "verifiedWithin: it must be at least 1m"),
     Refused("lake-that-adopts", replicator(target={"type": "delta", "location": "s3://b/x", "adopt": True}),
             "go with types postgresql and mysql only"),
     Refused("target-in-tailraces-schema",

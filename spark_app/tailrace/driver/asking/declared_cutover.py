@@ -9,6 +9,7 @@ reached its last step. Dying anywhere is safe, as with the command: the next dri
 """
 
 import logging
+import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from tailrace.contract.resources import Replicator, SnapshotRequestSpec
 from tailrace.contract.status import CutoverStatus, Fault, Status
 from tailrace.contract.units import seconds
 from tailrace.driver.asking.control import DriverControl
-from tailrace.driver.asking.cutover import Cutover, Wishes
+from tailrace.driver.asking.cutover import Cutover, CutoverRefused, Wishes
 from tailrace.driver.asking.equality import CopyDiffers, require_equal
 from tailrace.errors import CutOver, Fenced, TailraceError
 from tailrace.errors.backoff import Backoff
@@ -38,6 +39,8 @@ DIFFERING_PAUSE = 600.0
 MOST_TABLES = 1000
 """Tables of one request."""
 PREFIX = "cutover-"
+_OWN = re.compile(f"{PREFIX}[0-9a-f]{{8}}")
+"""Ids of comparisons that a cutover asked for; a user's request may begin with the same word."""
 REPAIR = "Run `tailrace verify --repair`, in Kubernetes create a SnapshotRequest with mode Repair."
 
 
@@ -139,10 +142,13 @@ class _Here:
     def verify(self, tables: Sequence[str]) -> None:
         """Waits for a comparison of a cutover that is under way instead: a driver that was started again continues
         it."""
-        running = [s.id for s in self.status().snapshots if s.verify and (s.name or "").startswith(PREFIX)]
+        running = [s.id for s in self.status().snapshots if s.verify and _OWN.fullmatch(s.id)]
         open_ones = [found.id for found in map(self.control.report, running) if not found.over]
         for snapshot_id in open_ones or [*self._asked(tables)]:
             while not (found := self.control.report(snapshot_id)).over:
+                if found.state == "Paused":
+                    resume = f"`tailrace resume -f <manifest> {snapshot_id}`, or `tailrace stop` for another one."
+                    raise CutoverRefused(f"the comparison {snapshot_id} of this cutover is paused", f"Run {resume}")
                 self.sleep(SHORTEST_WAIT)
             require_equal(found, REPAIR)
 

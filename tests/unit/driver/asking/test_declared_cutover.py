@@ -19,6 +19,9 @@ from tailrace.errors import CutOver, Fenced, Retry, SourceRefused, TailraceError
 from tailrace.places import Places
 
 
+OWN = "cutover-0a1b2c3d"
+
+
 class World:
     """Whose attempts end as it says; time passes only where something waits."""
 
@@ -147,12 +150,37 @@ def test_tables_are_compared_in_requests_that_are_not_too_long(world: World) -> 
 
 
 def test_a_comparison_that_is_under_way_is_waited_for(world: World) -> None:
-    running = SnapshotStatus(id="cutover-1", name="cutover-1", reason="requested", verify=True, state="Running")
-    reports = iter([verified("cutover-1", "Running"), verified("cutover-1", "Running"), verified("cutover-1")])
-    world.control.status = lambda: SimpleNamespace(snapshots=(running,))
+    reports = iter([verified(OWN, "Running"), verified(OWN, "Running"), verified(OWN)])
+    world.control.status = lambda: SimpleNamespace(snapshots=(comparison(OWN),))
     world.control.report = lambda id_: next(reports)
     verify(world, ["s.a"])
     assert next(reports, None) is None
+
+
+def test_a_comparison_that_somebody_has_paused_is_named(world: World) -> None:
+    paused = comparison(OWN, "Paused")
+    world.control.status = lambda: SimpleNamespace(snapshots=(paused,))
+    world.control.report = lambda id_: verified(id_, "Paused")
+    world.act = lambda cutover: world.driver.verify(["s.a"])
+    world.subject.step()
+    told = world.subject.status()
+    assert told is not None and told.fault is not None and told.fault.name == "CutoverRefused"
+    assert told.fault.message == f"the comparison {OWN} of this cutover is paused" and OWN in told.fault.fix
+
+
+@pytest.mark.parametrize("name", ["cutover-check", f"{OWN}-again"])
+def test_a_user_s_request_with_such_a_name_is_not_waited_for(world: World, name: str) -> None:
+    asked: list[str] = []
+
+    def request(snapshot_id: str, body: Any) -> Any:
+        asked.append(snapshot_id)
+        return SimpleNamespace(id=snapshot_id)
+
+    world.control.status = lambda: SimpleNamespace(snapshots=(comparison(name, "Paused"),))
+    world.control.request = request
+    world.control.report = lambda id_: verified(id_, "Completed" if id_ in asked else "Paused")
+    verify(world, ["s.a"])
+    assert len(asked) == 1
 
 
 def test_rows_that_differ_end_the_attempt(world: World) -> None:
@@ -164,6 +192,10 @@ def test_rows_that_differ_end_the_attempt(world: World) -> None:
     world.subject.step()
     told = world.subject.status()
     assert told is not None and told.fault is not None and told.fault.name == "CopyDiffers"
+
+
+def comparison(snapshot_id: str, state: Any = "Running") -> SnapshotStatus:
+    return SnapshotStatus(id=snapshot_id, name=snapshot_id, reason="requested", verify=True, state=state)
 
 
 def verified(snapshot_id: str, state: Any = "Completed", tables: tuple[TableReport, ...] = ()) -> VerificationReport:
