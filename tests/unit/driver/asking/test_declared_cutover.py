@@ -18,7 +18,6 @@ from tailrace.driver.asking.equality import CopyDiffers
 from tailrace.errors import CutOver, Fenced, Retry, SourceRefused, TailraceError
 from tailrace.places import Places
 
-
 OWN = "cutover-0a1b2c3d"
 
 
