@@ -65,6 +65,8 @@ def test_programs_move_to_a_newer_server_and_back(product: str, tmp_path: Path) 
                 force(old, "INSERT INTO shop.item (id, name) VALUES (1000000, 'late')")
                 with pytest.raises(CutOver):
                     there.copy.until(lambda _: False, work=True)
+            code, said = there.command("status", works=False)
+            assert code == 0 and "Succeeded" in said and "CutOver at " in said, said
             code, said = there.command("drop", "--data", works=False)
             assert code == 0, said
             force(old, "DELETE FROM shop.item WHERE id = 1000000")

@@ -4,12 +4,14 @@ Exit codes that no restart can cure stop the driver at once; all others are left
 restart limit. The stop (a halt) lasts until its possible cause has changed: `_lifted_by` says what that is for each
 reason. What a system refused is tried again slowly meanwhile (`retry.halted`), since it may have been repaired there;
 the halt stays, and so does Stalled, until that attempt works.
+
+A driver that ended because a cutover has handed its copies over to programs has succeeded: no failure, and no Stalled.
 """
 
 from dataclasses import dataclass
 
 from tailrace.contract.units import seconds
-from tailrace.errors import error_line
+from tailrace.errors import CutOver, error_line, with_fix
 from tailrace_operator.decide import summary
 from tailrace_operator.decide.model import Desired, Limits
 from tailrace_operator.observe.model import ObservedPod, ObservedReplicator
@@ -33,6 +35,8 @@ SLOWLY = (Reason.CONFIGURATION_REFUSED.value, Reason.AUTHENTICATION_FAILED.value
 """Refused by source, target or storage, where it may be repaired without a change in the cluster."""
 BY_CHANGE = (*SLOWLY, Reason.INVALID_MANIFEST.value, Reason.RESTART_LIMIT_EXCEEDED.value)
 """Lifted by another spec, Secret or image; of the others the messages say what helps."""
+STAYING = (Reason.FENCED.value, Reason.CUT_OVER.value)
+"""Not lifted by Flux' annotation."""
 FENCED = 13
 LOST = Reason.POSITION_LOST.value
 OOM = "OOMKilled"
@@ -69,6 +73,11 @@ class DriverHistory:
     evicted: bool = False
     """`error` is that the pod was evicted."""
 
+    @property
+    def cut_over(self) -> bool:
+        """True if a cutover has ended the replication, for good and as was asked."""
+        return self.halt is not None and self.halt.reason == Reason.CUT_OVER.value
+
 
 def replicas(desired: Desired, history: DriverHistory) -> int:
     """The number of drivers that should run."""
@@ -83,7 +92,7 @@ def follow(observed: ObservedReplicator, desired: Desired, limits: Limits) -> Dr
     halt = _kept_halt(observed, desired) if resync is None else None
     forgiven = before.halt is not None and halt is None
     failures = _failures(observed, pod, new_ends, limits, Failures() if forgiven else before.failures)
-    error = error_of(pod) if new_ends and pod is not None else None
+    error = error_of(pod) if new_ends and pod is not None and not _handed_over(pod) else None
     eviction = None if error is not None else _eviction(observed, pod)
     if new_ends and pod is not None and (halt is None or halt.retried_at is not None):
         halt = _new_halt(observed, desired, pod, failures, limits) or halt
@@ -147,7 +156,7 @@ def _failures(
     since = pod.running_since if pod is not None and pod.ready else None
     if since is not None and observed.now - since >= limits.healthy_seconds:
         return Failures()  # also of ends that are news: they lie before the healthy time
-    if new_ends and not _evicted(observed, pod):
+    if new_ends and not _evicted(observed, pod) and not (pod is not None and _handed_over(pod)):
         return Failures(count=before.count + new_ends, since=before.since or times.text(observed.now))
     return before
 
@@ -155,6 +164,11 @@ def _failures(
 def _evicted(observed: ObservedReplicator, pod: ObservedPod | None) -> bool:
     """True if its node has evicted this pod: its end is no failure of the driver."""
     return observed.evicted is not None and pod is not None and pod.uid == observed.evicted.uid
+
+
+def _handed_over(pod: ObservedPod) -> bool:
+    """True if it ended because programs write to its copies by now."""
+    return pod.ended is not None and pod.ended.fault is not None and pod.ended.fault.name == CutOver.__name__
 
 
 def _kept_halt(observed: ObservedReplicator, desired: Desired) -> Halt | None:
@@ -174,20 +188,20 @@ def _kept_halt(observed: ObservedReplicator, desired: Desired) -> Halt | None:
 
 def _asked(observed: ObservedReplicator, halt: Halt) -> bool:
     """True if Flux' annotation has changed. It may be put on everything at once, so it does not prove that the other
-    writer is gone."""
+    writer is gone. After a cutover there is nothing to try."""
     asked = observed.meta.requested_at
-    return asked not in (None, observed.status.last_handled_reconcile_at) and halt.reason != Reason.FENCED.value
+    return asked not in (None, observed.status.last_handled_reconcile_at) and halt.reason not in STAYING
 
 
 def _lifted_by(reason: str, desired: Desired) -> str | None:
     """Hash of what has to change for a driver to be started again. None: something of it is missing now. A driver that
     was fenced takes the change log from its new owner when it starts: only an explicit request for just that counts.
-    One whose position is lost gains nothing from another Secret or image."""
+    One whose position is lost, or whose copies were handed over, gains nothing from another Secret or image."""
     if desired.spec is None:
         return None
     if reason == Reason.FENCED.value:
         return hashing.digest([desired.spec.restart_nonce])
-    if reason == Reason.POSITION_LOST.value:
+    if reason in (Reason.POSITION_LOST.value, Reason.CUT_OVER.value):
         return hashing.digest([desired.spec_hash])
     return hashing.digest([desired.spec_hash, desired.image, desired.data_hash]) if desired.data_hash else None
 
@@ -262,6 +276,8 @@ def _new_halt(
     if not fenced and (desired.template_hash is None or pod.template_hash != desired.template_hash):
         return None  # it ran another template: what runs now has to fail by itself, but must not take a log back
     words, known = _words(observed, pod), _explained(pod)
+    if pod.ended.fault is not None and _handed_over(pod):
+        return _halt(observed, desired, Reason.CUT_OVER, with_fix(pod.ended.fault.message, pod.ended.fault.fix))
     if pod.ended.code in STOPPING and (fenced or pod.ended.code != FENCED):
         reason, fix = STOPPING[pod.ended.code]
         text = words if known else f"the driver ended with {words}. {fix}"

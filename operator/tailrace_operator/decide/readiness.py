@@ -69,6 +69,8 @@ def _suspended(observed: ObservedReplicator, desired: Desired, history: DriverHi
 def _halted(observed: ObservedReplicator, desired: Desired, history: DriverHistory) -> Assessed | None:
     if history.halt is None:
         return None
+    if history.cut_over:
+        return "Succeeded", Readiness("True", Reason.CUT_OVER, history.halt.message)
     return "Stopped", Readiness(
         "False", Reason(history.halt.reason), message_of(history.halt, observed, desired), stuck=True
     )

@@ -143,7 +143,10 @@ def _status(
         source = desired.spec.source
         update["source"] = f"{source.type}://{source.address}"[:253]
         update["target"] = desired.spec.target.type
-    return before.model_copy(update={**update, **progress.progress(observed, recent, history.pod)})
+    told = progress.progress(observed, recent, history.pod)
+    if history.cut_over:  # the last words of the driver were of what it waited for
+        told |= {"cutover": sentence(readiness.message), "last_error": None}
+    return before.model_copy(update={**update, **told})
 
 
 def _changed_by_others(observed: ObservedReplicator) -> Iterator[EmitEvent]:
@@ -178,7 +181,7 @@ def _events(
     """An event when the reason of Ready changes, one for each end of the driver, and those of executors."""
     before = next((c for c in observed.status.conditions if c.type == "Ready"), None)
     events = []
-    if history.ended and history.pod is not None and history.pod.ended is not None:
+    if history.ended and history.pod is not None and history.pod.ended is not None and not history.cut_over:
         error = history.error
         why = f"{error.name}: {error.message}" if error is not None else f"exit code {history.pod.ended.code}"
         events.append(EmitEvent("Warning", "DriverEnded", sentence(f"pod {history.pod.name}: {why}")))

@@ -28,6 +28,7 @@ class Reason(Enum):
 
     STREAMING = "Streaming"
     APPLY_SUSPENDED = "ApplySuspended"
+    CUT_OVER = "CutOver"
     SUSPENDED = "Suspended"
     SUSPENDING = "Suspending"
     RECONCILIATION_PAUSED = "ReconciliationPaused"

@@ -25,7 +25,9 @@ MAX_CONDITIONS = 20
 """More than there are; a test counts them."""
 _BY_TYPE: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 
-ReplicatorState = Literal["Pending", "Starting", "Running", "Degraded", "Failing", "Suspended", "Stopped", "Deleting"]
+ReplicatorState = Literal[
+    "Pending", "Starting", "Running", "Degraded", "Failing", "Suspended", "Stopped", "Succeeded", "Deleting"
+]
 RequestState = Literal["Pending", "Running", "Paused", "Completed", "Failed", "Cancelled"]
 FINAL: tuple[RequestState, ...] = ("Completed", "Failed", "Cancelled")
 

@@ -147,7 +147,17 @@ def _check_requests(manifest: Manifest) -> None:
 
 
 def status(options: argparse.Namespace) -> int:
-    document = _client(options).status()
+    manifest = manifest_of(options)
+    try:
+        document = _client_of(options, manifest).status()
+    except NotRunning:
+        from tailrace.cli import cutover_done  # brings the database client
+
+        ended = () if options.json else cutover_done.lines_of(manifest, name_of(options, manifest), secrets_folder())
+        if not ended:
+            raise
+        print("\n".join(map(visible, ended)))
+        return 0
     if options.json:
         print(document.model_dump_json(by_alias=True))
     else:

@@ -13,7 +13,7 @@ from tailrace.contract.resources import CUT
 from tailrace.contract.status import Fault, Many, ObjectiveStatus, State, Status, TableStatus
 
 Realm = Literal["tailrace", "kubernetes"]
-FleetState = Literal[State, "NotRunning", "Pending", "Degraded", "Deleting"]
+FleetState = Literal[State, "NotRunning", "Pending", "Degraded", "Succeeded", "Deleting"]
 SPARK_POINTS = 60
 Verb = Literal[
     "snapshot",

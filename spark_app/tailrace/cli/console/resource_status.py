@@ -40,9 +40,10 @@ STATES: dict[str, State] = {
     "Failing": "Failing",
     "Suspended": "Suspended",
     "Stopped": "Stopped",
+    "Succeeded": "Stopped",
 }
 BAD_WHEN_TRUE = ("Stalled", "Lagging", "SourceLogAtRisk", "Converging", "ReconciliationPaused", "RolloutPending")
-SHOWN: tuple[FleetState, ...] = (*get_args(State), "Pending", "Degraded", "Deleting")
+SHOWN: tuple[FleetState, ...] = (*get_args(State), "Pending", "Degraded", "Succeeded", "Deleting")
 QUIET = ("Reconciling", "Suspended", "Assessed", "InitialSnapshotCompleted")
 
 

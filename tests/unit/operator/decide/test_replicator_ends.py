@@ -64,6 +64,44 @@ def test_exit_codes_that_a_person_must_cure_stop_the_driver_at_once(code: int, w
     assert decision.status.state == "Stopped"
 
 
+CUT_OVER = Fault(name="CutOver", message="the cutover is done: programs write to new", fix="Delete this Replicator.")
+
+
+def after_cutover() -> tuple[ObservedReplicator, Decision[ReplicatorStatus]]:
+    """A driver that ended after its cutover, and the decision about that."""
+    waits = recorded(with_driver(running()), cutover="waiting: the source is not read-only.")
+    ended = after_end(waits, 10, CUT_OVER)
+    return ended, decide(ended, LIMITS)
+
+
+def test_a_driver_whose_copies_were_handed_over_has_succeeded() -> None:
+    _, decision = after_cutover()
+    status = decision.status
+    assert (status.state, reason(decision), replicas(decision)) == ("Succeeded", "CutOver", 0)
+    ready = condition(decision, "Ready")
+    assert ready.status == "True" and "programs write to new" in ready.message
+    assert "Delete this Replicator." in ready.message
+    assert not {"Stalled", "Reconciling"} & kinds(decision)
+    assert status.failures == Failures() and status.last_error is None
+    assert status.cutover == ready.message, "it does not wait any longer"
+    assert [(event.type, event.reason) for event in decision.events if event.reason != "Streaming"] == [
+        ("Normal", "CutOver")
+    ]
+
+
+def test_after_a_cutover_only_another_spec_starts_a_driver_again() -> None:
+    """Each would end at once: not one that is retried, nor one for a new image or by Flux."""
+    observed, decision = after_cutover()
+    gone = replace(observed, pods=(), status=decision.status, now=NOW + 86_400)
+    asked = replace(gone, meta=replace(gone.meta, requested_at="again"))
+    image = replace(LIMITS, image="tailrace:newer")
+    for later, limits in ((gone, LIMITS), (asked, LIMITS), (gone, image)):
+        found = decide(later, limits)
+        assert (found.status.state, replicas(found)) in (("Succeeded", 0), ("Succeeded", None))
+    changed = replace(gone, spec=running(spec={**SPEC, "restartNonce": "2"}).spec)
+    assert replicas(decide(changed, LIMITS)) == 1
+
+
 def test_a_driver_that_came_right_by_itself_is_not_stopped_for_an_old_end() -> None:
     """Its password was wrong for a minute while no operator was there to see it."""
     observed = with_driver(running())
