@@ -94,7 +94,7 @@ class DeclaredCutover:
         except TailraceError as error:
             self._refused(error)
         else:
-            self._message, self._fault = f"done: programs write to {self._places.target.place}", None
+            self._fault = None
             raise CutOver(f"the cutover is done: programs write to {self._places.target.place}")
 
     def _attempt(self, given: Replicator) -> None:
