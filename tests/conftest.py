@@ -5,7 +5,7 @@ import gc
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -21,14 +21,13 @@ pytest_plugins = ["pytester"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from xdist.remote import Producer
-    from xdist.scheduler import LoadFileScheduling
 
     from cluster.deploy import Cluster
     from support.capture import CaptureRun
     from support.ddl.fork_server import ForkServer
     from support.kube import KubeApi
     from support.mysql import MysqlServer
+    from support.one_session import OneSession
     from support.proof.harness import Begin
 
 # No test is timed: on a busy machine Hypothesis' 200 ms an example fail for want of CPU alone.
@@ -78,7 +77,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadFileScheduling | None":
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "OneSession | None":
     """Of runs by file (`--dist loadfile`)."""
     if config.getvalue("dist") != "loadfile":
         return None

@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from typing_extensions import override
-from xdist.scheduler import LoadFileScheduling
-from xdist.workermanage import WorkerController
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # xdist has no types
 
 ROOT = Path(__file__).resolve().parents[2]
 WITH_SPARK = re.compile(r'\bspark: "?SparkSession\b|\bsubject: Subject\b')
@@ -24,11 +23,11 @@ def has_spark(file: str) -> bool:
     return path.is_file() and WITH_SPARK.search(path.read_text()) is not None
 
 
-class OneSession(LoadFileScheduling):
+class OneSession(LoadFileScheduling):  # type: ignore[misc]  # as above
     """Files as work units, of which one worker has its own choice."""
 
     @override
-    def _assign_work_unit(self, node: WorkerController) -> None:
+    def _assign_work_unit(self, node: object) -> None:
         first = node is self.nodes[0]
         chosen = next((file for file in self.workqueue if has_spark(file) == first), None)
         if chosen is not None:

@@ -130,7 +130,7 @@ def test_one_worker_takes_the_files_with_a_spark_session_and_none_waits_while_a_
     others = [f"tests/proof/test_{name}.py" for name in ("seams", "lost", "edges", "cuts")]
     assert [has_spark(file) for file in (*with_it, *others)] == [True] * 2 + [False] * 4
     config = SimpleNamespace(getvalue=lambda _: ["2*popen"], option=SimpleNamespace(loadscopereorder=False))
-    queue: Any = OneSession(config)  # type: ignore[arg-type]  # the little that it asks
+    queue: Any = OneSession(config)
     files = [others[0], *with_it, *others[1:]]
     workers = [Worker(name, files) for name in ("gw0", "gw1")]
     for worker in workers:
