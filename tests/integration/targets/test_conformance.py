@@ -8,21 +8,19 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from typing_extensions import override
 
 from support.conforming import LogOf, Rows, Subject, Table, log_of
 from support.lake import table_schema
 from support.random_log import KeyOf, first_schema
+from support.read_ranges import ReadRanges
 from support.states import chunk as made_chunk
 from support.states import log_state, table_log
-from support.states import snapshot as planned
 from tailrace.batch.applied import Generation
-from tailrace.batch.rule import ApplyRule, Change, TargetState
+from tailrace.batch.rule import ApplyRule, TargetState
 from tailrace.batch.slice import TableSlice, cut
-from tailrace.changelog.records.snapshots import SnapshotPlanned
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.segments import segment_schema, write_segment
-from tailrace.changelog.state import LoggedChunk, LoggedFinish, LoggedSegment, LogState, SegmentList
+from tailrace.changelog.state import LoggedChunk, LoggedSegment, SegmentList
 from tailrace.changelog.types import arrow_type
 from tailrace.errors import Fenced, Stop, TableStop, TargetChanged, TargetRefused
 from tailrace.targets.api import ChunkLost, NeededChunks, TableFailed
@@ -207,58 +205,13 @@ VALUES: dict[str, object] = {
 }
 
 
-class Read(LogOf):
-    """What a database could write, and a snapshot that reads it in three ranges."""
-
-    source: dict[int, tuple[object, ...]]
-
-    @property
-    @override
-    def state(self) -> LogState:
-        plan = SnapshotPlanned(snapshot_id="s", reason="repair", tables=(self.schema.table_id,))
-        return log_state(self.table, number=self.record, last_seq=self.seq, snapshots={"s": planned(plan, record=2)})
-
-    def change(self, rows: int) -> None:
-        self.record, made = RecordNumber(self.record + 1), list[Change[KeyOf]]()
-        for _ in range(rows):
-            key = self.rnd.randrange(40)
-            row = self._row((key,))
-            if key in self.source and self.rnd.random() < 0.4:
-                made.append(self._add("D", (key,)))
-                del self.source[key]
-                continue
-            made.append(self._add("U" if key in self.source else "I", (key,), row))
-            self.source[key] = row
-        self._update(
-            segments=self.table.segments.append(LoggedSegment(record=self.record, segment=self._write(made, False)))
-        )
-
-    def read(self, number: int, keys: range) -> None:
-        found = {(key,): self.source[key] for key in keys if key in self.source}
-        names = [column.name for column in self.schema.columns]
-        written = self.put(number, pa.table(self._columns(list(found.values())), names=names))
-        registered = made_chunk(
-            self.schema.table_id, number, path=written and written.path, rows=len(found), layout=self.form,
-            size=written.size if written else 0,
-            replay_point=Seq(self.seq + 1), lower=(str(keys.start),), upper=(str(keys.stop),),
-        )  # fmt: skip
-        self._update(chunks=(*self.table.chunks, LoggedChunk(record=self.record, chunk=registered)))
-
-    def finish(self) -> None:
-        chunks = tuple(self.table.chunks)
-        point = min(logged.chunk.replay_point for logged in chunks)
-        self.record = RecordNumber(self.record + 1)
-        ended = LoggedFinish(record=self.record, snapshot_id="s", complete=True, replay_point=point, chunks=chunks)
-        self._update(finishes=(ended,))
-
-
 @pytest.mark.parametrize("lost", [0, 1])
 @pytest.mark.parametrize("changes", [0, 3])
 def test_the_end_of_a_snapshot_removes_what_the_source_lost_unnoticed_and_nothing_else(
     subject: Subject, tmp_path: Path, changes: int, lost: int
 ) -> None:
     table = Table(subject, first_schema(composite=False))
-    log = Read(Random(changes), tmp_path, table.schema, [], table)
+    log = ReadRanges(Random(changes), tmp_path, table.schema, [], table)
     log.source = {}
     log.change(60)
     table.follow(log)

@@ -77,6 +77,8 @@ class MysqlTargetSession:
     binary, text, name = "longblob", types.TEXT, "varchar(200)"
     row_key = f"{ROW} bigint unsigned NOT NULL AUTO_INCREMENT INVISIBLE PRIMARY KEY"
     enforces_keys = reads_changes = True
+    late_keys = None
+    """Rows are stored by their key."""
 
     def __init__(self, config: MyConfig, source: str = "", *, keeps_rows: bool = False) -> None:
         """`source`: the product that columns come from."""

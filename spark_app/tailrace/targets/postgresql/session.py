@@ -18,6 +18,7 @@ from tailrace.databases.postgresql.counters import counters as counters_of
 from tailrace.databases.postgresql.extras import extras as extras_of
 from tailrace.errors import Retry, TargetRefused, privacy
 from tailrace.targets.postgresql import binary, fit, texts, types
+from tailrace.targets.postgresql.late_keys import PgLateKeys
 from tailrace.targets.sql.session import (
     COUNT,
     NUMBER,
@@ -78,6 +79,8 @@ class PgTargetSession:
         self.keeps_rows = keeps_rows
         self._place, self._user, self._source = config.place, config.username, source
         self._known: set[str] = set()
+        self._new: str | None = None
+        """The table of staged rows that the transaction has made."""
         self.replica = False
         """True if triggers and foreign keys do not act."""
         try:
@@ -91,6 +94,10 @@ class PgTargetSession:
         with self._errors(), suppress(psycopg.errors.InsufficientPrivilege):
             self._connection.execute("SET session_replication_role = replica")
             self.replica = True
+
+    @property
+    def late_keys(self) -> PgLateKeys:
+        return PgLateKeys(self, self._connection)
 
     @property
     def usable(self) -> bool:
@@ -110,7 +117,10 @@ class PgTargetSession:
             define()
             if not self.replica:
                 self._connection.execute("SET CONSTRAINTS ALL DEFERRED")
-            yield
+            try:
+                yield
+            finally:
+                self._new = None
 
     def batch(self, define: Callable[[], None]) -> AbstractContextManager[None]:
         return self.transaction(define)
@@ -146,12 +156,15 @@ class PgTargetSession:
         first = next(parts, None)
         made_here = table.startswith(("pg_temp.", f"{STATE}."))  # somebody may have altered a copy's types
         written = binary.encodings(columns, first.schema) if made_here and first is not None else None
-        size, statement = 0, f"COPY {table} ({', '.join(name for name, _ in columns)}) FROM STDIN"
+        size, options = 0, ["FORMAT binary" if written is not None else "FORMAT text"]
+        if table == self._new:  # whoever reads a row first would mark it as committed, and its page as changed
+            options.append("FREEZE")
+        statement = f"COPY {table} ({', '.join(name for name, _ in columns)}) FROM STDIN ({', '.join(options)})"
         with (
             self._errors(),
             self._unread_values(columns),
             self._connection.cursor() as cursor,
-            cursor.copy(f"{statement}{'' if written is None else ' (FORMAT binary)'}".encode()) as copy,
+            cursor.copy(statement.encode()) as copy,
         ):
             if written is not None:
                 copy.write(binary.BEGIN)
@@ -380,7 +393,9 @@ class PgTargetSession:
         return f"(SELECT {values} FROM unnest({arrays}) AS v({names}))"
 
     def unlogged(self, table: str, columns: str) -> None:
-        self.run(f"CREATE UNLOGGED TABLE {table} ({columns})")
+        # It is written once, read once or twice and dropped: nothing is to be vacuumed or analyzed.
+        self.run(f"CREATE UNLOGGED TABLE {table} ({columns}) WITH (autovacuum_enabled = false)")
+        self._new = table
 
     def delete(self, table: str, where: str) -> None:
         self.run(f"DELETE FROM {table} t WHERE {where}")

@@ -40,11 +40,14 @@ def fold_input(part: TableSlice, log: ObjectAccess) -> FoldInput:
     return FoldInput(part, {column.name: arrow_type(column.type) for column in part.schema.columns}, log)
 
 
-def apply_keyed(session: TargetSession, log: ObjectAccess, part: TableSlice, table: str) -> frozenset[Key]:
-    """Bring the table's rows forward; its columns are the batch's already. Returns the holes that it leaves."""
+def apply_keyed(
+    session: TargetSession, log: ObjectAccess, part: TableSlice, table: str, *, appends: bool = False
+) -> frozenset[Key]:
+    """Bring the table's rows forward; its columns are the batch's already. Returns the holes that it leaves. `appends`:
+    see `KeyedBatch`."""
     work = fold_input(part, log)
     work = replace(work, moved_keys=find_moved_keys(work))
-    return KeyedBatch(session, work, table, Staging(session, work)).apply()
+    return KeyedBatch(session, work, table, Staging(session, work), appends).apply()
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ class KeyedBatch:
     table: str
     """The copy, as statements call it."""
     staging: Staging
+    appends: bool = False
+    """None of its rows is there, and the table has no key by which one could be found."""
 
     @property
     def present(self) -> str:
@@ -89,7 +94,8 @@ class KeyedBatch:
         """Write what was decided."""
         numbered, chunks = decided.numbered, decided.chunks
         rows = self.rows(decided, decided.folded.rows)
-        self._delete(numbered, chunks)
+        if not self.appends:
+            self._delete(numbered, chunks)
         for number in range(len(self.work.slice.chunks)):
             self.adopt(number, decided, self.table)
         self.insert(rows, self.table)

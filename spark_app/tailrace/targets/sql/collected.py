@@ -49,6 +49,7 @@ class CollectedSession:
 
     row_key = ""
     keeps_rows = reads_changes = enforces_keys = False
+    late_keys = None
     usable = True
     product: str
     described: type[DescribedTable]

@@ -74,6 +74,19 @@ Definitions = Sequence[tuple[str, str]]
 """Names of columns, quoted, and their types."""
 
 
+class LateKeys(Protocol):
+    """Primary keys that are built once a copy has its rows, in the transaction that brings the last ones."""
+
+    def drop(self, place: Place, key: Sequence[str]) -> bool:
+        """Drop the key of an empty copy; False: it has rows, somebody uses it, or its key is not as `build` makes
+        it."""
+
+    def lacks(self, place: Place) -> bool:
+        """True if the copy has neither a primary key nor another unique index."""
+
+    def build(self, place: Place, key: Sequence[str]) -> None: ...
+
+
 class TargetSession(Protocol):
     """Statements of one connection. Names in them are quoted by `quote`; values stand where `%s` does.
 
@@ -93,6 +106,11 @@ class TargetSession(Protocol):
     """Tables that are taken over may have rows: those of the source."""
     enforces_keys: bool
     """Tables can have a primary key."""
+
+    @property
+    def late_keys(self) -> LateKeys | None:
+        """None: keys are there from the beginning, and are kept with each row."""
+
     reads_changes: bool
     """The reads of a `batch` see what it has changed. False: only what was there before, nor does `still` see one
     moment."""

@@ -113,7 +113,7 @@ class _Noted:
         names = [column.name for column in self.schema.key_columns]
         for part in rows:
             if part.num_rows:
-                numbers = pa.array(range(self.rows, self.rows + part.num_rows), pa.int64())
+                numbers = pa.array(np.arange(self.rows, self.rows + part.num_rows, dtype=np.int64))
                 self.rows += part.num_rows
                 self.parts.append(part.select(names))
                 yield part.select([c.name for c in self.schema.columns]).add_column(0, NUMBER, numbers)

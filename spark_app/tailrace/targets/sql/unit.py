@@ -31,6 +31,7 @@ from tailrace.targets.sql import columns, handover, staged, state
 from tailrace.targets.sql.batch import apply_keyed
 from tailrace.targets.sql.changes import apply_changes
 from tailrace.targets.sql.compare import SqlLook
+from tailrace.targets.sql.first_copy import CopyKey
 from tailrace.targets.sql.keyless import apply_keyless
 from tailrace.targets.sql.obstacles import foreign_fix, misfits, not_ours, refuse_namesakes
 from tailrace.targets.sql.session import Place, TargetSession, TargetSessions, UnfitValue, table
@@ -87,6 +88,7 @@ class OpenedTable:
     """The copy that batches are applied to."""
     shape: int | None = None
     """The schema version that its columns have; None: not known yet."""
+    key: CopyKey = field(default_factory=CopyKey)
 
     @property
     def place(self) -> Place:
@@ -286,7 +288,7 @@ class SqlUnit:
             except BaseException:
                 self.group = None
                 for table_id in batch.slices:
-                    self.tables[table_id].shape = None
+                    self.tables[table_id].shape, self.tables[table_id].key = None, CopyKey()
                 raise
         seam("apply.after-commit")
         self.group = group
@@ -359,9 +361,13 @@ class SqlUnit:
             applied = part.applied_after(frozenset())
         elif part.schema.history == "Versions":
             applied = part.applied_after(apply_versions(session, self.units.run.log, part, name, time.time()))
+        elif part.schema.history == "SoftDelete":
+            applied = part.applied_after(apply_marked(session, self.units.run.log, part, name))
         else:
-            bring = apply_keyed if part.schema.history is None else apply_marked
-            applied = part.applied_after(bring(session, self.units.run.log, part, name))
+            appends = known.key.appends(session, known.place, part)
+            applied = part.applied_after(apply_keyed(session, self.units.run.log, part, name, appends=appends))
+            if part.finished:
+                known.key.build(session, known.place, part.schema)
         self._check_table(session, copy)
         after = replace(copy, applied=applied, stored=state.text_of(applied), schema=part.schema, member=member)
         state.put(session, copy, after)
@@ -419,7 +425,12 @@ class SqlUnit:
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         if needed.reading:
             return
+        known = self.tables[schema.table_id]
         with self.sessions.session() as session:
+            if not known.key.is_there:  # a snapshot that was given up has brought rows
+                with session.transaction(partial(self._admit, session, known.copy)):
+                    if session.relation(known.place) == known.copy.relation:
+                        known.key.build(session, known.place, known.copy.schema)
             there = set(staged.staged_paths(session, applied.log_id, schema.table_id))
             left = sorted(there - needed.paths)
             if left:

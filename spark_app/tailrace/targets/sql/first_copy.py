@@ -1,0 +1,79 @@
+"""The key of a copy whose rows are read for the first time: built at the end, where a server can do so in the
+transaction of a batch. Row by row, the key would cost it about as much as the rows. Called by `sql.unit`.
+
+A copy without a key has the rows of disjoint ranges of one reading and nothing else, so none of the rows that it gets
+is there already. The key is built before anything else comes: a change, a range that was read again, the snapshot's
+end. Which ranges the copy has is known to the process that brought them; any other one that finds a copy without a key
+builds it. So dying at any moment is safe: with or without its key, the copy is what its state says.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+
+from tailrace.batch.slice import TableSlice
+from tailrace.changelog.records.snapshots import ChunkRegistered
+from tailrace.changelog.records.terms import TableSchema
+from tailrace.fold.concerned import disjoint
+from tailrace.targets.sql.columns import is_unique
+from tailrace.targets.sql.session import Place, TargetSession
+
+MOST_ROWS = 10_000_000
+"""The most rows of a copy without a key: all tables of the unit wait while it is built, some seconds for so many."""
+
+
+@dataclass
+class CopyKey:
+    """The key of a copy as this process knows it."""
+
+    looked: bool = False
+    """False: the copy may have no key."""
+    loaded: tuple[ChunkRegistered, ...] | None = None
+    """The chunks whose rows a copy without a key has; None: it has its key."""
+
+    @property
+    def is_there(self) -> bool:
+        return self.looked and self.loaded is None
+
+    def appends(self, session: TargetSession, place: Place, part: TableSlice) -> bool:
+        """Called before a batch. True: it appends rows to a copy that has no key; else the copy has its key now."""
+        keys = session.late_keys
+        if keys is None or not is_unique(part.schema):
+            return False
+        ranges = _ranges(part)
+        if not self.looked:
+            self.build(session, place, part.schema)
+            if ranges and part.repair and keys.drop(place, _names(part.schema)):
+                self.loaded = ()
+        if self.loaded is None:
+            return False
+        if not ranges or not self._takes(ranges):
+            self.build(session, place, part.schema)
+            return False
+        self.loaded += ranges
+        return True
+
+    def _takes(self, ranges: Sequence[ChunkRegistered]) -> bool:
+        loaded = self.loaded or ()
+        rows = sum(chunk.rows for chunk in (*loaded, *ranges))
+        return rows <= MOST_ROWS and all(disjoint(one, other) for one, other in product(loaded, ranges))
+
+    def build(self, session: TargetSession, place: Place, schema: TableSchema) -> None:
+        """Build the key if it is missing."""
+        keys = session.late_keys
+        if not self.is_there and keys is not None and is_unique(schema) and keys.lacks(place):
+            keys.build(place, _names(schema))
+        self.looked, self.loaded = True, None
+
+
+def _ranges(part: TableSlice) -> tuple[ChunkRegistered, ...]:
+    """The chunks of a batch that has nothing but ranges of one reading, none of which concerns another; empty: it has
+    something else."""
+    others = part.schema.history is not None or part.segments or part.clear or part.applied.holes
+    if others or any(chunk.keys is not None or part.emptied_at(chunk) is not None for chunk in part.chunks):
+        return ()
+    return part.chunks if all(disjoint(one, other) for one, other in combinations(part.chunks, 2)) else ()
+
+
+def _names(schema: TableSchema) -> list[str]:
+    return [column.name for column in schema.key_columns]
