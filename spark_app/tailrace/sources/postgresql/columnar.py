@@ -18,6 +18,8 @@ Bools = npt.NDArray[np.bool_]
 Wire = tuple[Bools, Bools | None, Int64s, Int64s]
 """Present, unchanged, start of the value, end of the value: one entry per row."""
 
+SHORT = 64
+"""The most bytes of values that are picked by their places alone."""
 _NULL, _UNCHANGED, _TEXT = ord("n"), ord("u"), ord("t")
 
 
@@ -91,11 +93,22 @@ def _int32(data: npt.NDArray[np.uint8], position: Int64s) -> Int64s:
     return every[position].view(">i4").astype(np.int64)
 
 
+def _of_one_width(owner: pa.Buffer, first: Int64s, width: int) -> pa.LargeBinaryArray:
+    """The byte ranges of numbers, times and the like, in half the time: picked as `_int32` does."""
+    every = np.ndarray(shape=(owner.size - width + 1,), dtype=f"V{width}", buffer=owner, strides=(1,))
+    ends = np.arange(len(first) + 1, dtype=np.int64) * width
+    picked = pa.py_buffer(every[first])
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(first), [None, pa.py_buffer(ends), picked])
+
+
 def _gather(owner: pa.Buffer, present: Bools, first: Int64s, last: Int64s) -> pa.LargeBinaryArray:
     """The byte ranges [first, last) as one array; null where not present."""
     rows = len(first)
     if rows == 0:
         return pa.array([], type=pa.large_binary())
+    width = int(last[0] - first[0])
+    if 0 < width <= SHORT and present.all() and (last - first == width).all():
+        return _of_one_width(owner, first, width)
     # Values and the gaps between them are neighbours in the buffer, so one offsets array describes both: the values are
     # the even entries.
     offsets = np.empty(2 * rows, dtype=np.int64)
