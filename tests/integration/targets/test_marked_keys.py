@@ -225,3 +225,18 @@ def test_a_table_that_is_taken_over_with_all_versions_has_no_primary_key(
         postgres.execute("UPDATE shop.t SET v = 'b'")
         settle(copy)
         assert rows(postgres, "k, v, _is_current") == [(1, "a", False), (1, "b", True)]
+
+
+def test_texts_of_a_key_are_sorted_as_the_copy_does_it(postgres: PostgresServer, tmp_path: Path) -> None:
+    """Which of its rows a chunk replaces is asked by a range. Adopted: `pg_dump` keeps a column's own collation."""
+    postgres.execute("CREATE DATABASE copy TEMPLATE template0 LOCALE 'C'")
+    key = 'k text COLLATE "und-x-icu"'
+    postgres.execute(f"CREATE SCHEMA shop; CREATE TABLE shop.t ({key} PRIMARY KEY, v int)")
+    postgres.execute("INSERT INTO shop.t SELECT k, 1 FROM unnest(ARRAY['a', 'B', 'b', 'A', 'ä', 'z', 'Z']) k")
+    postgres.execute(f"CREATE SCHEMA shop; CREATE TABLE shop.t ({key} PRIMARY KEY, v int)", dbname="copy")
+    with (copy := begin(postgres.source(), postgres, tmp_path, adopt=True)).running():
+        settle(copy)
+        copy.ask("shop.t")
+        settle(copy)
+        assert copy.driver.faults() == {}
+        assert rows(postgres, "k, v") == [(k, 1) for k in ("A", "B", "Z", "a", "b", "z", "ä")]

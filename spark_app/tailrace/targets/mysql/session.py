@@ -234,6 +234,9 @@ class MysqlTargetSession:
             return f"CONVERT({name} USING utf8mb4)"
         return f"{name} + 0" if self._word(column) == "bit" else name
 
+    def sorting(self, table: str, column: str) -> str:
+        return ""  # a copy has no other collation, whoever has created it
+
     def cast(self, expression: str, kind: str) -> str:
         return expression
 

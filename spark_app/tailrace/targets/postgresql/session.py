@@ -52,6 +52,10 @@ SELECT string_agg(privilege_type, ', '), CASE grantee WHEN 0 THEN 'PUBLIC' ELSE 
        || CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END
   FROM pg_class, aclexplode(relacl) WHERE oid = to_regclass(%s) AND grantee <> relowner GROUP BY grantee, is_grantable
 """
+_COLLATION = """
+SELECT c.oid::regcollation::text FROM pg_attribute JOIN pg_collation c ON c.oid = attcollation
+ WHERE attrelid = %s::regclass AND attname = %s AND collname <> 'default'
+"""
 _CHILDREN = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass"
 _DISTURBING = """
 SELECT CASE WHEN tgisinternal THEN format('foreign key %%I of %%s', conname, conrelid::regclass)
@@ -297,6 +301,11 @@ class PgTargetSession:
     def readable(self, column: Column, alias: str) -> str:
         name = f"{alias}.{self.quote(column.name)}"
         return self.cast(name, self.text) if column.type == "string" else name
+
+    def sorting(self, table: str, column: str) -> str:
+        """A table that was taken over may have a collation of its column, with which texts are compared there."""
+        found = self.rows(_COLLATION, table, column)
+        return f" COLLATE {found[0][0]}" if found else ""
 
     def cast(self, expression: str, kind: str) -> str:
         return f"CAST({expression} AS {kind})"

@@ -7,6 +7,7 @@ a key that moved), it is copied from table to table on the server.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from types import MappingProxyType
 
@@ -198,9 +199,14 @@ class KeyedBatch:
             f"{SCHEMA}.{self.session.quote(str(chunk.path))}",
         )
         column = f"t.{self.session.quote(self.work.key[0])}"
-        low, high = (f"(SELECT {first} FROM {place} ORDER BY {first}{way} LIMIT 1)" for way in ("", " DESC"))
+        sorting = f"ORDER BY {first}{self._sorting}"
+        low, high = (f"(SELECT {first} FROM {place} {sorting}{way} LIMIT 1)" for way in ("", " DESC"))
         within = f"{column} >= {low} AND {column} <= {high}"
         return within if self.session.rows(f"SELECT 1 FROM {self.present} t WHERE {within} LIMIT 1") else None
+
+    @cached_property
+    def _sorting(self) -> str:
+        return self.session.sorting(self.table, self.work.key[0])
 
     def alone(self, numbered: NumberedKeys) -> Ints:
         """Touched keys of which no chunk has a row."""

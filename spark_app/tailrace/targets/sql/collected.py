@@ -188,6 +188,9 @@ class CollectedSession:
     def readable(self, column: Column, alias: str) -> str:
         return f"{alias}.{self.quote(column.name)}"
 
+    def sorting(self, table: str, column: str) -> str:
+        return ""
+
     def cast(self, expression: str, kind: str) -> str:
         return f"CAST(NULL AS {kind})" if expression == "NULL" else expression
 

@@ -156,6 +156,9 @@ class TargetSession(Protocol):
     def readable(self, column: Column, alias: str) -> str:
         """The column as an expression whose values are those of its logical type, whatever its type in the target."""
 
+    def sorting(self, table: str, column: str) -> str:
+        """The words behind values of a staging table that are to be sorted as this column's are; empty: they are."""
+
     def cast(self, expression: str, kind: str) -> str:
         """The expression as a value of this type, where it is about to be stored in such a column."""
 

@@ -98,7 +98,7 @@ def test_after_a_cutover_only_another_spec_starts_a_driver_again() -> None:
     for later, limits in ((gone, LIMITS), (asked, LIMITS), (gone, image)):
         found = decide(later, limits)
         assert (found.status.state, replicas(found)) in (("Succeeded", 0), ("Succeeded", None))
-    changed = replace(gone, spec=running(spec={**SPEC, "restartNonce": "2"}).spec)
+    changed = replace(gone, spec=running(spec={**SPEC, "restartNonce": 2}).spec)
     assert replicas(decide(changed, LIMITS)) == 1
 
 
