@@ -37,8 +37,7 @@ class Copied:
         if not self.admits:
             raise Fenced("another driver owns the change log", "")
 
-    @property
-    def keyed(self) -> bool:
+    def has_key(self) -> bool:
         return self.server.execute(KEY) == [("t_pkey",)]
 
     def read(self, *numbers: int, follow: bool = True) -> None:
@@ -53,7 +52,7 @@ class Copied:
         wanted = [dict(zip(names, row, strict=True)) for row in self.log.source.values()]
         found = self.subject.rows(self.table.schema)
         assert sorted(map(repr, found)) == sorted(map(repr, wanted))
-        assert self.keyed
+        assert self.has_key()
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +68,10 @@ def copied(server: PostgresServer, tmp_path: Path) -> Copied:
 
 
 def test_the_key_is_built_in_the_transaction_that_holds_the_snapshot_s_end(copied: Copied) -> None:
-    assert copied.keyed
+    assert copied.has_key()
     for number in range(3):
         copied.read(number)
-        assert not copied.keyed
+        assert not copied.has_key()
     copied.log.finish()
     copied.table.follow(copied.log)
     copied.check()
@@ -80,10 +79,10 @@ def test_the_key_is_built_in_the_transaction_that_holds_the_snapshot_s_end(copie
 
 def test_the_key_is_built_before_the_first_change(copied: Copied) -> None:
     copied.read(0)
-    assert not copied.keyed
+    assert not copied.has_key()
     copied.log.change(5)
     copied.table.follow(copied.log)
-    assert copied.keyed
+    assert copied.has_key()
     copied.read(1, 2)
     copied.log.finish()
     copied.table.follow(copied.log)
@@ -94,7 +93,7 @@ def test_a_driver_that_finds_a_copy_without_a_key_builds_it(copied: Copied) -> N
     copied.read(0)
     copied.table.restart()
     copied.read(1)
-    assert copied.keyed
+    assert copied.has_key()
     copied.read(2)
     copied.log.finish()
     copied.table.follow(copied.log)
@@ -104,7 +103,7 @@ def test_a_driver_that_finds_a_copy_without_a_key_builds_it(copied: Copied) -> N
 def test_a_range_that_is_read_again_brings_no_row_twice(copied: Copied) -> None:
     copied.read(0, 1)
     copied.read(0)
-    assert copied.keyed
+    assert copied.has_key()
     copied.read(2)
     copied.log.finish()
     copied.table.follow(copied.log)
@@ -122,10 +121,10 @@ def test_a_batch_that_dies_before_its_commit_leaves_the_copy_as_it_was(copied: C
         copied.read(before, follow=False)
         before += 1
     copied.admits = False
-    keyed = copied.keyed
+    keyed = copied.has_key()
     with pytest.raises(Fenced):
         copied.table.follow(copied.log)
-    assert copied.keyed == keyed == (at == "first")
+    assert copied.has_key() == keyed == (at == "first")
     copied.admits = True
     if restarts:
         copied.table.restart()
@@ -142,18 +141,18 @@ def test_a_batch_that_dies_before_its_commit_leaves_the_copy_as_it_was(copied: C
 def test_a_snapshot_that_is_given_up_leaves_a_copy_with_its_key(copied: Copied) -> None:
     copied.read(0)
     copied.table.unit.tidy(copied.table.schema, copied.table.applied, NeededChunks(reading=True), 4e9)
-    assert not copied.keyed
+    assert not copied.has_key()
     copied.table.restart()
     copied.table.unit.tidy(copied.table.schema, copied.table.applied, NeededChunks(), 4e9)
-    assert copied.keyed
+    assert copied.has_key()
 
 
 def test_large_copies_have_their_key_before_the_end(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_copy, "MOST_ROWS", 20)
     copied.read(0)
-    assert not copied.keyed
+    assert not copied.has_key()
     copied.read(1)
-    assert copied.keyed
+    assert copied.has_key()
 
 
 IN_USE = {
@@ -175,7 +174,7 @@ def test_a_key_that_something_uses_is_kept(copied: Copied, use: str) -> None:
         if IN_USE[use]:
             connection.execute(IN_USE[use].encode())
         copied.read(0)
-        assert copied.keyed
+        assert copied.has_key()
     copied.read(1, 2)
     copied.log.finish()
     copied.table.follow(copied.log)
