@@ -11,6 +11,7 @@ fails, or is not level with it, and is a unit of its own until nothing is being 
 
 import logging
 import math
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -38,6 +39,8 @@ from tailrace.targets.api import ChunkLost, ChunkWriter, Look, TableFailed
 log = logging.getLogger(__name__)
 
 LONGEST_PAUSE, JITTER = 30.0, 0.25
+SPACING = 1.0
+"""Seconds between two tries of a place that is away, on average, however many tables fail there."""
 FIRST_GUESS = 0.1
 """Seconds that a table's first batch is expected to take."""
 SNAPSHOT_HOLD = 1.0
@@ -70,8 +73,13 @@ class _Unit:
     refused: Stop | None = None
     running: Future[None] | None = None
     backoff: Backoff = field(default_factory=lambda: Backoff(LONGEST_PAUSE, JITTER))
+    spread: float = -math.inf
+    """The monotonic time before which it is not tried either, for many others fail at a place that is away."""
     took: float = FIRST_GUESS
     """Seconds that its latest batches took."""
+
+    def is_waiting(self, now: float) -> bool:
+        return now < self.spread or self.backoff.is_waiting(now)
 
     def enter(self, entry: "_Entry") -> None:
         entry.unit, self.entries[entry.table.table_id] = self, entry
@@ -165,6 +173,8 @@ class Applier:
         self._looked = monotonic()
         """The time of the last look at whether copies are there."""
         self._outages = Outages()
+        self._away = set[_Unit]()
+        """Those that failed at a place that is away, since one last got an answer."""
         self._lost: dict[str, ChunkRegistered] = {}
         """Registered chunks whose file is gone, by path."""
 
@@ -275,6 +285,7 @@ class Applier:
 
     def _forget(self, entry: _Entry) -> None:
         entry.unit.leave(entry)
+        self._away.discard(entry.unit)
         del self._entries[entry.table.table_id]
         self._progress.forget(entry.table.table_id)
 
@@ -313,7 +324,7 @@ class Applier:
             self._entries[table.table_id] = entry
         if entry.latest is not table:
             entry.latest, entry.last_record = table, last_record(table)
-        if self._stopping or entry.running is not None or entry.unit.backoff.is_waiting(self._monotonic()):
+        if self._stopping or entry.running is not None or entry.unit.is_waiting(self._monotonic()):
             return None
         progress = self._progress.of(table.table_id)
         if progress.applied_record >= number and progress.fault is None:
@@ -465,6 +476,8 @@ class Applier:
                     self._leave(entry)
             with self._lock:
                 self._outages.answered(self._monotonic())
+                while self._away:
+                    self._away.pop().spread = -math.inf
             unit.backoff.reset()
             unit.refused = None
             for entry in () if more else unit.entries.values():
@@ -559,6 +572,8 @@ class Applier:
             unit.refused = error if isinstance(error, Stop) else None
         with self._lock:
             told = self._outages.met(error, now)
+            if counts and isinstance(error, Retry) and error.away:
+                self._spread(unit, now)
             if isinstance(error, ChunkLost):
                 self._lost |= {str(chunk.path): chunk for chunk in error.chunks}
         exhausted = counts and unit.backoff.is_exhausted(now, self._retry_seconds())
@@ -576,6 +591,14 @@ class Applier:
         names = [self._journal.state.tables[entry.table.table_id].schema.name for entry in entries]
         what = names[0] if len(names) == 1 else f"{len(names)} tables"
         log.log(level, "%s: %s", what, error if known else fault.message, extra={"table": names[0]}, exc_info=not known)
+
+    def _spread(self, unit: _Unit, now: float) -> None:
+        """Of few tables the pauses are enough. Of many one is tried each moment, in no order, until one gets an
+        answer: then the others wait for no more than their pauses."""
+        self._away.add(unit)
+        span = len(self._away) * SPACING
+        if span > LONGEST_PAUSE:
+            unit.spread = now + 2 * span * random.random()
 
 
 def _late(one: tuple[float, _Entry]) -> float:

@@ -190,6 +190,31 @@ def test_a_store_that_is_away_is_told_once_a_pause_and_each_table_says_so(caplog
     loop.stop()
 
 
+def test_a_store_that_is_away_is_asked_about_once_a_second_however_many_tables_wait_for_it() -> None:
+    """100 tables, each with pauses as if alone, tried it 3.3 times a second."""
+
+    class Away(Target):
+        @override
+        def open(self, *of: Any) -> Any:
+            tries.append(now[0])
+            if now[0] < 1300:
+                with met_at("target"):
+                    raise Retry.of_place("s3://lake/t: connection refused")
+            return super().open(*of)
+
+    now, tries = [1000.0], list[float]()
+    tables = {number: Away() for number in range(1, 101)}
+    loop, progress = applier(log(*(table(number, 3) for number in tables)), dict(tables), clock=lambda: now[0])
+    while now[0] < 1360:
+        now[0] += 0.5
+        loop.offer(9, patience=5)
+    assert all(progress.of(number).applied_record == 9 for number in tables), "a pause after the first answer"
+    settled = [at for at in tries if 1060 <= at < 1300]
+    assert 100 < len(settled) < 450, "240 are expected, 800 without"
+    assert min(at for at in tries if at >= 1300) < 1310
+    loop.stop()
+
+
 def test_tables_that_say_that_their_place_is_away_and_are_alone_with_that_keep_no_other_waiting() -> None:
     now, fault = [1000.0], Retry.of_place("s3://lake/t/x: access timed out")
     targets = {1: Target(*[fault] * 999), 2: Target(*[fault] * 999), 3: Target()}
