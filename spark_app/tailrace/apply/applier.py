@@ -174,7 +174,7 @@ class Applier:
         """The time of the last look at whether copies are there."""
         self._outages = Outages()
         self._away = set[_Unit]()
-        """Those that failed at a place that is away, since one last got an answer."""
+        """Units that failed at a place that is away, since one last got an answer."""
         self._lost: dict[str, ChunkRegistered] = {}
         """Registered chunks whose file is gone, by path."""
 
@@ -593,8 +593,8 @@ class Applier:
         log.log(level, "%s: %s", what, error if known else fault.message, extra={"table": names[0]}, exc_info=not known)
 
     def _spread(self, unit: _Unit, now: float) -> None:
-        """Of few tables the pauses are enough. Of many one is tried each moment, in no order, until one gets an
-        answer: then the others wait for no more than their pauses."""
+        """Puts the next try off, at random, if the pauses of all tables that fail there are not enough. With the first
+        answer that is over."""
         self._away.add(unit)
         span = len(self._away) * SPACING
         if span > LONGEST_PAUSE:

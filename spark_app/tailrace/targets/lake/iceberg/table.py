@@ -88,6 +88,8 @@ class IcebergTable:
         self._version: Version | None = None
         self._writer: Any = None
         """The Java object of small commits to the opened table."""
+        self._arrow: tuple[TableSchema, tuple[Columns, frozenset[int], int, bool], pa.Schema] | None = None
+        """The answer of `arrow_schema`, and what it was made of."""
         self._let_go = True
         """Versions that cuts kept may be there without their tags."""
         self._former: int | None = None
@@ -250,10 +252,14 @@ class IcebergTable:
         return [tracked.file for tracked in self._known().files.values()]
 
     def arrow_schema(self, schema: TableSchema, before: TableSchema | None = None) -> pa.Schema:
-        known = self._known()
-        if schema.version >= known.stored.applied.schema_version:  # an older one may have columns that have gone since
-            iceberg_schema.check_fields(schema, known.columns, known.fields)
-        return iceberg_schema.arrow_schema(schema, known.columns, known.last_id)
+        known, kept = self._known(), self._arrow
+        present = schema.version >= known.stored.applied.schema_version  # an older one may have columns that have gone
+        of = known.columns, known.fields, known.last_id, present
+        if kept is None or kept[0] is not schema or kept[1] != of:
+            if present:
+                iceberg_schema.check_fields(schema, known.columns, known.fields)
+            kept = self._arrow = schema, of, iceberg_schema.arrow_schema(schema, known.columns, known.last_id)
+        return kept[2]
 
     def _open(self) -> tuple[Reader, str]:
         if self._at_rest is not None:
