@@ -172,9 +172,18 @@ def test_a_collation_s_one_key_ends_a_version_and_begins_another_in_mysql(tmp_pa
                 assert found == [(1, 0), (2, 1)]
 
 
+def moved_by_updates(server: MysqlServer, table: str) -> str:
+    """A statement that gives ON UPDATE to the key of a copy; its mark stays."""
+    asked = "SELECT column_comment FROM information_schema.columns WHERE column_name = 'ts' AND table_schema = 'copies'"
+    ((comment,),) = server.execute(f"{asked} AND table_name = '{table}'")
+    kept = f"ON UPDATE CURRENT_TIMESTAMP COMMENT '{comment}'"
+    return f"ALTER TABLE copies.{table} MODIFY ts timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP {kept}"
+
+
 @pytest.mark.parametrize("name", [MYSQL, "mariadb-10.11"])
 def test_marking_and_ending_rows_leave_the_source_s_own_times_alone(tmp_path: Path, name: str) -> None:
-    """ON UPDATE gives any time that an UPDATE does not name, even one that the server has put on the key by itself."""
+    """ON UPDATE gives any time that an UPDATE does not name, even one on the key, which servers with old settings
+    give to the first time of a table that others create; a copy that Tailrace creates has none."""
     at = "at timestamp NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP"
     columns = f"ts timestamp NOT NULL DEFAULT '2020-01-01 00:00:00', k int, v int, {at}, PRIMARY KEY (ts, k)"
     old, new = datetime(2020, 1, 1), datetime(2021, 1, 1)
@@ -194,7 +203,9 @@ def test_marking_and_ending_rows_leave_the_source_s_own_times_alone(tmp_path: Pa
             lacked = target.lacked(extras, [table.schema for table in copy.state.tables.values()])
             given = [statement for statements in lacked.values() for statement in statements if "`at`" in statement]
             assert len(given) == 3
-            server.script(*given)
+            for one in "stu":
+                assert "ON UPDATE" not in server.execute(f"SHOW CREATE TABLE copies.{one}")[0][1]
+            server.script(*given, *(moved_by_updates(server, one) for one in "stu"))
             server.script("UPDATE shop.t SET v = 2, at = '2021-01-01', ts = '2020-01-01'")
             settle(copy)
             found = server.execute("SELECT ts, v, at, _is_current FROM copies.t ORDER BY v")

@@ -66,7 +66,9 @@ NOTED = 800
 """Characters of a type in a comment."""
 KEYS_ASKED = ("sql_require_primary_key", "innodb_force_primary_key")
 """Settings, of MySQL and of MariaDB, by which every table must have a primary key, temporary ones included."""
-_SETTINGS = f"SHOW VARIABLES WHERE Variable_name IN {('max_allowed_packet', *KEYS_ASKED)}"
+PLAIN_TIMES = "explicit_defaults_for_timestamp"
+"""Where it is off, the first `timestamp` of a new table becomes the present one with each UPDATE, if it is not NULL."""
+_SETTINGS = f"SHOW VARIABLES WHERE Variable_name IN {('max_allowed_packet', PLAIN_TIMES, *KEYS_ASKED)}"
 _COLUMN = re.compile(r"column (?:`[^`]*`\.`[^`]*`\.)?['`](.+?)['`] at row")
 _COPY, _MARK = re.compile(r"Tailrace copy (\d+)"), re.compile(r"Tailrace (-?\d+) (.+)")
 
@@ -89,6 +91,9 @@ class MysqlTargetSession:
         with self._errors():
             self.server: Server = server_of(self._connection)
             settings = dict(execute(self._connection, _SETTINGS))
+        if settings.get(PLAIN_TIMES) == "OFF":
+            with suppress(pymysql.MySQLError):  # old servers do not let a session: `unmoved` keeps the values there
+                execute(self._connection, f"SET SESSION {PLAIN_TIMES} = ON")
         self._packet = int(settings["max_allowed_packet"])
         self._asks_for_keys = "ON" in map(settings.get, KEYS_ASKED)
         self.collation = COLLATIONS[self.server.product]
