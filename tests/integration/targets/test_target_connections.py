@@ -1,7 +1,8 @@
 """A target's server that is lost in the middle of a COMMIT, or fails over to one that has not got the last ones."""
 
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ from support.pipeline import Pipeline
 from support.postgres import PostgresServer, standby_of
 from support.relay import Relay
 from support.versions import one_of, turns
+from support.waiting import until
+from tailrace.databases.mysql.connect import MyConfig
+from tailrace.targets.mysql import session as mysql_session
+from tailrace.targets.pauses import PAUSES
 
 Server = PostgresServer | MysqlServer
 CHANGES = "UPDATE shop.item SET price = price + 1; INSERT INTO shop.visit VALUES (9, 'new'), (9, 'new')"
@@ -125,3 +130,22 @@ def test_what_a_replica_of_mysql_has_not_got_is_applied_again_after_a_failover(
             settled(copy)
             for table in TABLES:
                 assert of_mysql(replica, f"shop.{table}") == of_postgres(postgres, f"shop.{table}")
+
+
+def test_a_mysql_that_does_not_answer_is_named_while_it_is_waited_for(
+    mysql: MysqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock stands in for a full disk, on which sessions wait without an error."""
+    monkeypatch.setattr(mysql_session, "SILENT_SECONDS", 0.1)
+    config = MyConfig(mysql.host, mysql.port, None, mysql.user, "tailrace test", part="target")
+    waiting = mysql_session.MysqlTargetSession(config)
+    with closing(mysql.connect()) as holder, closing(waiting), holder.cursor() as cursor:
+        cursor.execute("SELECT GET_LOCK('disk', 0)")
+        thread = threading.Thread(target=waiting.rows, args=("SELECT GET_LOCK('disk', 60)",), daemon=True)
+        assert PAUSES.why is None
+        thread.start()
+        said = until(lambda: PAUSES.why, "it is told")
+        assert f"{mysql.host}:{mysql.port} has not answered for 0 s: " in said and "room on its disk" in said
+        cursor.execute("SELECT RELEASE_LOCK('disk')")
+        thread.join(60)
+        assert PAUSES.why is None

@@ -7,6 +7,7 @@ is read from its file at each connect, so a rotated one is taken without a resta
 import re
 import socket
 import ssl
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -146,7 +147,7 @@ def connect(config: MyConfig) -> Connection:
 
 def _opened(config: MyConfig) -> "_Connection":
     try:
-        connection = _Connection(
+        connection = (_WatchedConnection if config.part == "target" else _Connection)(
             host=config.host,
             port=config.port,
             user=config.username,
@@ -205,10 +206,36 @@ _OFFERED = _unchecked()
 class _Connection(pymysql.Connection):
     server: "Server | None" = None
     """The one that answers, once it was asked."""
+    waiting_since: float | None = None
+    """The time, of a monotonic clock, since which it has been waiting for the server; None: it does not."""
 
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
         """A context; asked for without settings, by each connection, where TLS is used only if the server offers it."""
         return super()._create_ssl_ctx(sslp) if sslp else _OFFERED  # type: ignore[misc]  # no public name
+
+
+class _WatchedConnection(_Connection):
+    """A connection that tells since when its server has been silent: one that writes may wait for room on its disk."""
+
+    def _read_bytes(self, num_bytes: int) -> bytes:
+        self.waiting_since = time.monotonic()
+        try:
+            return bytes(super()._read_bytes(num_bytes))  # type: ignore[misc]  # no public name
+        finally:
+            self.waiting_since = None
+
+    def _write_bytes(self, data: bytes) -> None:
+        self.waiting_since = time.monotonic()
+        try:
+            super()._write_bytes(data)  # type: ignore[misc]  # no public name
+        finally:
+            self.waiting_since = None
+
+
+def silent_for(connection: Connection) -> float:
+    """Seconds; 0: nothing is waited for, or the connection does not tell."""
+    since = connection.waiting_since if isinstance(connection, _Connection) else None
+    return 0.0 if since is None else time.monotonic() - since
 
 
 def _settle(connection: _Connection, config: MyConfig) -> None:

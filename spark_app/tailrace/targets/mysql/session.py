@@ -17,7 +17,16 @@ import pymysql
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.databases.counters import Counter
 from tailrace.databases.extras import Extra
-from tailrace.databases.mysql.connect import Connection, MyConfig, Server, connect, database_errors, execute, server_of
+from tailrace.databases.mysql.connect import (
+    Connection,
+    MyConfig,
+    Server,
+    connect,
+    database_errors,
+    execute,
+    server_of,
+    silent_for,
+)
 from tailrace.databases.mysql.counters import counters as counters_of
 from tailrace.databases.mysql.extras import CLAUSE
 from tailrace.databases.mysql.extras import extras as extras_of
@@ -25,6 +34,7 @@ from tailrace.databases.mysql.faults import number as error_number
 from tailrace.errors import Retry, TargetRefused
 from tailrace.targets.mysql import fit, types
 from tailrace.targets.mysql.literals import inserts, literal, unlabelled_values
+from tailrace.targets.pauses import PAUSES
 from tailrace.targets.sql.session import (
     COUNT,
     NUMBER,
@@ -62,6 +72,9 @@ SINCE: Mapping[str, Mapping[str, tuple[int, ...]]] = {
 TEMPORAL = ("date", "datetime", "timestamp", "time")
 MOVED = ("datetime", "timestamp")
 """Types of columns that can have ON UPDATE CURRENT_TIMESTAMP."""
+SILENT_SECONDS = 30.0
+"""A statement rarely takes longer; a server that finds no room for its own logs waits for it, and tells no client."""
+FULL_OR_BUSY = "it works on a large statement, or waits for room on its disk, as its error log says then"
 NOTED = 800
 """Characters of a type in a comment."""
 KEYS_ASKED = ("sql_require_primary_key", "innodb_force_primary_key")
@@ -94,10 +107,17 @@ class MysqlTargetSession:
         if settings.get(PLAIN_TIMES) == "OFF":
             with suppress(pymysql.MySQLError):  # old servers do not let a session: `unmoved` keeps the values there
                 execute(self._connection, f"SET SESSION {PLAIN_TIMES} = ON")
+        PAUSES.watch(self)
         self._packet = int(settings["max_allowed_packet"])
         self._asks_for_keys = "ON" in map(settings.get, KEYS_ASKED)
         self.collation = COLLATIONS[self.server.product]
         self._options = f"ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE={self.collation}"
+
+    def silence(self) -> str | None:
+        silent = silent_for(self._connection)
+        if silent < SILENT_SECONDS:
+            return None
+        return f"{self._place} has not answered for {silent:.0f} s: {FULL_OR_BUSY}"
 
     @property
     def usable(self) -> bool:
