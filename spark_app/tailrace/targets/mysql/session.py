@@ -80,7 +80,7 @@ NOTED = 800
 KEYS_ASKED = ("sql_require_primary_key", "innodb_force_primary_key")
 """Settings, of MySQL and of MariaDB, by which every table must have a primary key, temporary ones included."""
 PLAIN_TIMES = "explicit_defaults_for_timestamp"
-"""Where it is off, the first `timestamp` of a new table becomes the present one with each UPDATE, if it is not NULL."""
+"""The setting without which the first `timestamp` of a new table, if NOT NULL, becomes the present one with updates."""
 _SETTINGS = f"SHOW VARIABLES WHERE Variable_name IN {('max_allowed_packet', PLAIN_TIMES, *KEYS_ASKED)}"
 _COLUMN = re.compile(r"column (?:`[^`]*`\.`[^`]*`\.)?['`](.+?)['`] at row")
 _COPY, _MARK = re.compile(r"Tailrace copy (\d+)"), re.compile(r"Tailrace (-?\d+) (.+)")
