@@ -10,7 +10,7 @@ from support.log_store import Writer
 from support.s3 import S3Server
 from tailrace.targets.lake.delta.classes import CLASS
 
-VERSIONS = 80
+VERSIONS = 40
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_a_reader_finds_the_former_pointer_to_the_last_checkpoint_or_the_new_one
 
     reader, writer = threading.Thread(target=read), writers[1]
     reader.start()
-    for _ in range(300):
+    for _ in range(150):
         writer.tell(f"replace file://{place}")
         assert writer.answer() == "wrote"
     over.set()

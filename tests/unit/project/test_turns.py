@@ -1,6 +1,7 @@
 """Cases that take turns, and what files cost, in runs of pytest of their own."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,14 @@ def test_of_a_dear_file_one_half_runs_at_a_time_and_all_cases_have_their_turn(
     assert sorted({len(names) for names in halves[0]}) == [2] and sorted({len(names) for names in halves[1]}) == [1]
     seen = [set().union(*names) for names in halves]
     assert not seen[0] & seen[1] and len(seen[0] | seen[1]) == 9
+
+
+def test_dear_files_with_one_case_do_not_all_run_in_the_same_commits() -> None:
+    """They were 3.5 of a run's CPU minutes, or none."""
+    root = Path(versions.__file__).parents[2]
+    texts = {file: (root / file).read_text() for file in versions.DEAR}
+    single = [file for file, text in texts.items() if len(re.findall(r"^def test_", text, re.MULTILINE)) == 1]
+    assert len(single) > 2 and {versions._half(file) for file in single} == {0, 1}
 
 
 def test_dear_files_are_there() -> None:
