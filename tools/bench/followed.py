@@ -35,6 +35,10 @@ def _spent(process: psutil.Process | None) -> float:
     return 0.0 if process is None else sum(process.cpu_times()[:2])
 
 
+def _await(capture: Capture, server: PostgresServer, reader: str) -> None:
+    until(lambda: capture.holds(position(server)), f"{reader} captures", pause=1)
+
+
 def case(server: PostgresServer, folder: Path, name: str, rows: int, write: Write) -> list[Result]:
     """One kind of writing, read by all three."""
     captured = f"public.f_{name}"
@@ -52,7 +56,7 @@ def case(server: PostgresServer, folder: Path, name: str, rows: int, write: Writ
             capture.start()
             ended.callback(capture.stop)
             captures.append(capture)
-            until(lambda here=capture: here.holds(position(server)), f"{reader} captures", pause=1)
+            _await(capture, server, reader)
             new = [process for slot, process in _walsenders(server).items() if slot not in known]
             senders.append(new[0] if new else None)
         before = [_spent(sender) for sender in senders]
