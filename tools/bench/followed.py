@@ -26,7 +26,7 @@ READERS = ("owner", "second capture", "follower")
 
 
 def _walsenders(server: PostgresServer) -> dict[str, psutil.Process]:
-    """By slot."""
+    """Processes by slot."""
     rows = server.execute("SELECT slot_name, active_pid FROM pg_replication_slots WHERE active_pid IS NOT NULL")
     return {str(slot): psutil.Process(pid) for slot, pid in rows}
 
@@ -40,7 +40,7 @@ def _await(capture: Capture, server: PostgresServer, reader: str) -> None:
 
 
 def case(server: PostgresServer, folder: Path, name: str, rows: int, write: Write) -> list[Result]:
-    """One kind of writing, read by all three."""
+    """Measures one kind of writing, read by all three."""
     captured = f"public.f_{name}"
     source.create(server, captured)
     place = folder / name

@@ -32,7 +32,7 @@ def fill(server: PostgresServer, rows: int) -> None:
 
 
 def _reaches(run: RunFolder, request: str) -> Callable[[], bool]:
-    """Whether the request has come to its end."""
+    """A look that finds out if the request has ended."""
 
     def look() -> bool:
         found = [one for one in DriverClient.of(run).status().snapshots if one.name == request]
