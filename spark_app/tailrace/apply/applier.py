@@ -4,47 +4,33 @@
 has ended. A table that fails is retried with growing pauses, named in the status, and counted as stopped after
 `retry.time` (or at once for a `TableStop`, or where its target refuses); the others continue. A refusal that every
 table meets is the whole target's and ends the process.
-
-Where a target can move several tables by one commit, those that are level are a group. A table leaves the group when it
-fails, or is not level with it, and is a unit of its own until nothing is being read of it and it is level again.
 """
 
 import logging
 import math
-import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from operator import itemgetter
 from threading import Lock
 
-from tailrace.apply.progress import Progress, TableProgress
+from tailrace.apply.progress import Progress
 from tailrace.apply.publishing import is_read
-from tailrace.apply.unit_worker import TableCopy, UnitWorker
-from tailrace.batch.slice import last_record
-from tailrace.changelog.dropped import is_blocked
-from tailrace.changelog.logged import LoggedCut, place_of
+from tailrace.apply.schedule import ApplyUnit, Schedule, TableEntry
+from tailrace.apply.unit_worker import UnitWorker
+from tailrace.changelog.logged import place_of
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.faults import fault_of
 from tailrace.errors import CorruptLog, Fenced, Retry, Stop, TableStop, TailraceError
-from tailrace.errors.backoff import Backoff, Outages
+from tailrace.errors.backoff import Outages
 from tailrace.snapshot.planner import still_needed
 from tailrace.targets.api import ChunkLost, ChunkWriter, Look, TableFailed
 
 log = logging.getLogger(__name__)
 
-LONGEST_PAUSE, JITTER = 30.0, 0.25
-SPACING = 1.0
-"""Seconds between two tries of a place that is away, on average, however many tables fail there."""
-FIRST_GUESS = 0.1
-"""Seconds that a table's first batch is expected to take."""
-SNAPSHOT_HOLD = 1.0
-"""Seconds that a table waits at most while a snapshot of it, or a new copy, is under way."""
 GROUP_SECONDS = 1.0
 """Seconds after which the group rests between two commits, however much there is to do."""
 NOT_OF_A_TABLE = (CorruptLog, Fenced)
@@ -55,71 +41,10 @@ IDLE_TIDY_SECONDS = 3600.0
 """A table that is no longer written to is looked at once more after this time, when its old versions may go, ..."""
 REST_TIDY_SECONDS = 86_400.0
 """... and then so often. Each look may ask an object store for lists, and there may be thousands of tables."""
-
-
 STAND_SECONDS = 0.1
 """Between two looks at whether everything stands still."""
 LOOK_SECONDS = 30.0
 """Between two looks at whether another program has dropped copies."""
-
-
-@dataclass(eq=False)
-class _Unit:
-    """Tables that one commit moves, and when their worker may be entered again."""
-
-    entries: "dict[int, _Entry]" = field(default_factory=dict)
-    worker: UnitWorker | None = None
-    """None: not made yet, or that failed."""
-    refused: Stop | None = None
-    running: Future[None] | None = None
-    backoff: Backoff = field(default_factory=lambda: Backoff(LONGEST_PAUSE, JITTER))
-    spread: float = -math.inf
-    """The monotonic time before which it is not tried either, for many others fail at a place that is away."""
-    took: float = FIRST_GUESS
-    """Seconds that its latest batches took."""
-
-    def is_waiting(self, now: float) -> bool:
-        return now < self.spread or self.backoff.is_waiting(now)
-
-    def enter(self, entry: "_Entry") -> None:
-        entry.unit, self.entries[entry.table.table_id] = self, entry
-        if self.worker is not None:
-            self.worker.add(entry.copy)
-
-    def leave(self, entry: "_Entry") -> None:
-        del self.entries[entry.table.table_id]
-        if self.worker is not None:
-            self.worker.remove(entry.table.table_id)
-
-
-@dataclass(eq=False)
-class _Entry:
-    """A captured table."""
-
-    table: TableLog
-    """The table as first seen: its copy is made from it."""
-    latest: TableLog
-    """The table as it was last seen, ..."""
-    last_record: RecordNumber
-    """... and the last record that brings it something."""
-    copy: TableCopy
-    unit: _Unit = field(default_factory=_Unit)
-    tidied: float = -math.inf
-    """The time of the last tidying, or of the one that would have come if the table were written to."""
-    tidied_record: RecordNumber | None = None
-    """The committed record then: others have come since if it is another one now. None: the target is not open yet."""
-    idle: bool = False
-    """It was looked at again after the last commit had become old."""
-    behind_since: float | None = None
-    """Monotonic time at which the first change that the target lacks was seen; None: it lacks none."""
-
-    @property
-    def running(self) -> Future[None] | None:
-        return self.unit.running
-
-    @property
-    def opened(self) -> bool:
-        return self.copy.opened
 
 
 class Applier:
@@ -144,18 +69,11 @@ class Applier:
         self._journal = journal
         self._progress = progress
         self._make = make
-        self._group = None if group is None else _Unit(worker=group)
+        self._schedule = Schedule(journal, progress, group, hold=hold, threads=threads, monotonic=monotonic)
         self._retry_seconds = retry_seconds
-        self._hold, self._until, self._threads = hold, until, threads
+        self._until = until
         self._clock, self._monotonic = clock, monotonic
-        self._entries: dict[int, _Entry] = {}
         self._through = RecordNumber(-1)
-        self._level: tuple[LogState, RecordNumber] | None = None
-        """The state at which all tables held that record: as long as there is no other one, none is due."""
-        self._next_due = math.inf
-        """The monotonic time at which the next table is due, as `_due` found it: of those that were not due."""
-        self._cuts: tuple[LogState | None, Mapping[int, Sequence[LoggedCut]]] = None, {}
-        """The cuts that each table is awaited at, and the state that says so."""
         self._lock = Lock()
         self._stopping = False
         self._standing = False
@@ -168,13 +86,11 @@ class Applier:
         # Of its own: however long tables are tidied, changes find the other threads free.
         self._tidying: Future[None] | None = None
         self._tidy_pool = ThreadPoolExecutor(1, "tidy")
-        self._tidied: _Entry | None = None
+        self._tidied: TableEntry | None = None
         """The entry that the tidying thread works at."""
         self._looked = monotonic()
         """The time of the last look at whether copies are there."""
         self._outages = Outages()
-        self._away = set[_Unit]()
-        """Units that failed at a place that is away, since one last got an answer."""
         self._lost: dict[str, ChunkRegistered] = {}
         """Registered chunks whose file is gone, by path."""
 
@@ -189,12 +105,12 @@ class Applier:
         self._raise_fatal()
         self.last_step_at = time.monotonic()
         with self._lock:
-            if self._standing or self.held:
+            if self._standing or self.held or self._stopping:
                 return
             self._through = max(self._through, self._bounded(through))
-            for unit in {entry.unit: None for entry in self._due(self._through)}:
+            for unit in {entry.unit: None for entry in self._schedule.due(self._through)}:
                 self._enter(unit)
-            started = {entry.running for entry in self._entries.values() if entry.running is not None}
+            started = {entry.running for entry in self._schedule.entries.values() if entry.running is not None}
         if patience and started:
             wait(started, patience)
         if not self._stopping and (self._tidying is None or self._tidying.done()):
@@ -208,151 +124,32 @@ class Applier:
         """Seconds until a table has to be entered to hold record `number` in time; 0: one has to be now; infinity: as
         far as is known, none. Tables to which it brings nothing are covered here."""
         with self._lock:
-            if self._standing or self.held:
+            if self._standing or self.held or self._stopping:
                 return math.inf
-            return 0.0 if self._due(self._bounded(number)) else max(0.0, self._next_due - self._monotonic())
+            due = self._schedule.due(self._bounded(number))
+            return 0.0 if due else max(0.0, self._schedule.next_due - self._monotonic())
 
     def _bounded(self, number: RecordNumber) -> RecordNumber:
         return number if self._until is None else min(number, self._until)
 
-    def _due(self, number: RecordNumber) -> list[_Entry]:
-        """Tables that have to be entered now: those that nothing is gained by letting wait, and of the others as many
-        of the oldest as must be begun so that all are committed in time. (Earliest deadline first.)"""
-        state, self._next_due = self._journal.state, math.inf
-        if self._level is not None and self._level[0] is state and number <= self._level[1]:
-            return []
-        live = self._live()
-        self._forget_others({table.table_id for table in live})
-        self._board()
-        behind = [entry for table in live if (entry := self._behind(table, number)) is not None]
-        if not behind and all(self._holds(table, number) for table in live):
-            self._level = state, number
-        now, hold, busy, due, counted = self._monotonic(), self._hold(), 0.0, 0, set[_Unit]()
-        timed = sorted(((self._deadline(entry, hold, now), entry) for entry in behind), key=itemgetter(0))
-        for place, (deadline, entry) in enumerate(timed, 1):
-            busy += 0.0 if entry.unit in counted else entry.unit.took / self._threads
-            counted.add(entry.unit)
-            begin = deadline - busy
-            if begin <= now:
-                due = place
-            else:
-                self._next_due = min(self._next_due, begin)
-        return [entry for _, entry in timed[:due]]
-
-    def _holds(self, table: TableLog, number: RecordNumber) -> bool:
-        progress = self._progress.of(table.table_id)
-        return progress.applied_record >= number and progress.fault is None
-
-    def _deadline(self, entry: _Entry, hold: float, now: float) -> float:
-        """The monotonic time by which it should hold what was seen."""
-        progress, copy = self._progress.of(entry.table.table_id), entry.copy
-        if not copy.opened or progress.fault is not None or entry.latest.removed:
-            return -math.inf
-        if progress.replacing or not copy.settled or _is_being_read(entry.latest, progress):
-            hold = min(hold, SNAPSHOT_HOLD)
-        return (now if entry.behind_since is None else entry.behind_since) + hold
-
     def _raise_fatal(self) -> None:
         if self._fatal is not None:
             raise self._fatal
-        met = [entry.unit.refused if entry is not None else None for entry in map(self._entries.get, self._live_ids())]
+        met = [
+            entry.unit.refused if entry is not None else None
+            for entry in map(self._schedule.entries.get, self._live_ids())
+        ]
         if met and met[0] is not None and None not in met:
             raise met[0]
 
     def _live_ids(self) -> list[int]:
         return [t.table_id for t in self._journal.state.tables.values() if not t.removed]
 
-    def _live(self) -> list[TableLog]:
-        """Captured tables, and those that no longer are and still lack changes from before their end: their copies are
-        kept as they were then."""
-        tables = self._journal.state.tables
-        live = [table for table in tables.values() if not table.removed]
-        gone = [tables[i] for i in self._entries if i in tables and tables[i].removed]
-        return [*live, *(table for table in gone if self._is_ending(table, live))]
-
-    def _is_ending(self, table: TableLog, live: Sequence[TableLog]) -> bool:
-        """True if the removed table lacks changes, and its place is neither another's nor about to be deleted."""
-        entry, progress = self._entries[table.table_id], self._progress.of(table.table_id)
-        known = entry.table.generation == table.generation and entry.opened
-        lacks = known and progress.fault is None and last_record(table) > progress.applied_record
-        deleted = any(dropped.place == place_of(table) for dropped in self._journal.state.dropped)
-        return lacks and not deleted and not any(_one_place(other, table) for other in live)
-
-    def _forget_others(self, live: Set[int]) -> None:
-        """Tables that are no longer captured, with all that their workers hold: they come and go for years."""
-        for entry in [e for i, e in self._entries.items() if i not in live and e.running is None]:
-            self._forget(entry)
-
-    def _forget(self, entry: _Entry) -> None:
-        entry.unit.leave(entry)
-        self._away.discard(entry.unit)
-        del self._entries[entry.table.table_id]
-        self._progress.forget(entry.table.table_id)
-
-    def _board(self) -> None:
-        """Tables that are level with the group join it, while it rests."""
-        group = self._group
-        if group is None or group.running is not None:
-            return
-        level = min((self._progress.of(i).applied_record for i in group.entries), default=RecordNumber(-1))
-        state = self._journal.state
-        for table_id, entry in self._entries.items():
-            applied, progress = entry.copy.applied, self._progress.of(table_id)
-            if entry.unit is group or entry.running is not None or progress.fault is not None:
-                continue
-            if applied is None or entry.copy.replacing or applied.gap is not None or progress.applied_record < level:
-                continue
-            if table_id in state.tables and not is_read(state.tables[table_id], state, applied):
-                entry.unit.leave(entry)
-                group.enter(entry)
-
-    def _behind(self, table: TableLog, number: RecordNumber) -> _Entry | None:
-        """The table's entry if it lacks something up to record `number` and may be entered."""
-        entry = self._entries.get(table.table_id)
-        if entry is not None and entry.running is None and entry.table.generation != table.generation:
-            self._forget(entry)  # the table starts over, perhaps under another name
-            entry = None
-        if entry is None:
-            if is_blocked(self._journal.state, place_of(table)):
-                return None  # what a dropped table left there is being deleted
-            if any(other.running is not None and _one_place(other.table, table) for other in self._entries.values()):
-                return None  # the place is its former table's until that one's batch is over
-            entry = _Entry(table, table, last_record(table), TableCopy(table.table_id, table.generation))
-            if self._group is not None and self._group.running is not None:
-                return None  # whether it is level with the group is known once that can be asked
-            (self._group or _Unit()).enter(entry)
-            self._entries[table.table_id] = entry
-        if entry.latest is not table:
-            entry.latest, entry.last_record = table, last_record(table)
-        if self._stopping or entry.running is not None or entry.unit.is_waiting(self._monotonic()):
-            return None
-        progress = self._progress.of(table.table_id)
-        if progress.applied_record >= number and progress.fault is None:
-            return None
-        if _has_nothing_new(entry, progress) and not self._is_awaited(table.table_id, number):
-            self._progress.put(table.table_id, replace(progress, applied_record=number))
-            return None
-        if entry.behind_since is None:
-            entry.behind_since = self._monotonic()
-        return entry
-
-    def _is_awaited(self, table_id: int, number: RecordNumber) -> bool:
-        """True if a cut up to record `number` waits for the table: its worker has to name the version."""
-        known, state = self._cuts, self._journal.state
-        if known[0] is not state:
-            waiting: dict[int, list[LoggedCut]] = {}
-            for cut in state.cuts.values():
-                for awaited in cut.awaited:
-                    waiting.setdefault(awaited, []).append(cut)
-            known = self._cuts = state, waiting
-        cuts = known[1].get(table_id, ())
-        return any(cut.record <= number and not self._progress.is_held(cut.name, table_id) for cut in cuts)
-
-    def _enter(self, unit: _Unit) -> None:
+    def _enter(self, unit: ApplyUnit) -> None:
         running = unit.running = self._pool.submit(self._run, unit)
         running.add_done_callback(self._ended)
 
-    def _overdue(self, entry: _Entry) -> float:
+    def _overdue(self, entry: TableEntry) -> float:
         """Seconds since the table should have been tidied; negative: it need not be yet."""
         table_id, found, now = entry.table.table_id, entry.copy.found_record, self._monotonic()
         if entry.tidied_record is None and found is not None:
@@ -372,18 +169,18 @@ class Applier:
 
     def is_open(self, table_id: int) -> bool:
         """True if the target of the table's present generation is known right now."""
-        entry = self._present(table_id)
+        entry = self._schedule.present(table_id)
         return entry is not None and entry.opened
 
     def chunk_writer(self, table_id: int, schema: TableSchema) -> ChunkWriter | None:
         """A writer for chunks of this version of the table; None: there is none yet (`UnitWorker.chunk_writer`)."""
-        entry = self._present(table_id)
+        entry = self._schedule.present(table_id)
         worker = None if entry is None else entry.unit.worker
         return None if worker is None else worker.chunk_writer(table_id, schema)
 
     def is_whole(self, table_id: int) -> bool:
         """True if the target holds all rows that were read of the table, and none are being read."""
-        entry, state = self._present(table_id), self._journal.state
+        entry, state = self._schedule.present(table_id), self._journal.state
         applied = None if entry is None else entry.copy.applied
         if entry is None or applied is None or entry.copy.replacing or applied.gap is not None:
             return False
@@ -392,14 +189,9 @@ class Applier:
     def look(self, table_id: int) -> tuple[Look, RecordNumber] | None:
         """The table's copy, to be compared with its source, and the record that it holds at least; None: not while it
         is not whole. Waits for a batch."""
-        entry = self._present(table_id) if self.is_whole(table_id) else None
+        entry = self._schedule.present(table_id) if self.is_whole(table_id) else None
         worker = None if entry is None else entry.unit.worker
         return None if worker is None else worker.look(table_id, self._journal.state.tables[table_id])
-
-    def _present(self, table_id: int) -> _Entry | None:
-        """The entry of the table's present generation."""
-        entry, table = self._entries.get(table_id), self._journal.state.tables.get(table_id)
-        return None if entry is None or table is None or entry.table.generation != table.generation else entry
 
     def lost_chunks(self) -> list[ChunkRegistered]:
         """Registered chunks whose file is gone and that a batch still needs: the planner has them read again. The rest
@@ -414,13 +206,13 @@ class Applier:
         """True if no thread works at the copy of a table that is no longer captured. None will: only captured ones are
         entered."""
         with self._lock:
-            live = {table.table_id: table.generation for table in self._live()}
-            here = [entry for entry in self._entries.values() if place_of(entry.table) == place]
+            live = {table.table_id: table.generation for table in self._schedule.live()}
+            here = [entry for entry in self._schedule.entries.values() if place_of(entry.table) == place]
             over = [entry for entry in here if live.get(entry.table.table_id) != entry.table.generation]
             if any(entry.running is not None or entry is self._tidied for entry in over):
                 return False
             for entry in over:
-                self._forget(entry)
+                self._schedule.forget(entry)
             return self._tidied is None or place_of(self._tidied.table) != place  # forgotten, and tidied to its end
 
     @contextmanager
@@ -436,19 +228,19 @@ class Applier:
             yield
         finally:
             with self._lock:
-                self._standing, self._level = False, None
+                self._standing, self._schedule.level = False, None
 
     def _under_way(self) -> list[Future[None]]:
         with self._lock:
-            running = {entry.running for entry in self._entries.values() if entry.running is not None}
+            running = {entry.running for entry in self._schedule.entries.values() if entry.running is not None}
             tidying = [] if self._tidied is None or self._tidying is None else [self._tidying]
             return [*running, *tidying]
 
     def forget(self, table_ids: Iterable[int]) -> None:
         """Have the tables opened again, as if the process had just started; only while all stand still."""
         with self._lock:
-            for entry in [self._entries[i] for i in table_ids if i in self._entries]:
-                self._forget(entry)
+            for entry in [self._schedule.entries[i] for i in table_ids if i in self._schedule.entries]:
+                self._schedule.forget(entry)
 
     def stop(self) -> None:
         """Let the commits under way end, begin none."""
@@ -458,7 +250,7 @@ class Applier:
 
     # ---- on the pool's threads ----
 
-    def _run(self, unit: _Unit) -> None:
+    def _run(self, unit: ApplyUnit) -> None:
         begun, since = self._through, self._monotonic()
         try:
             worker = unit.worker or self._made(unit)
@@ -469,15 +261,14 @@ class Applier:
                 try:
                     more = worker.advance(self._state_with(through), through)
                 except TableFailed as failed:
-                    if unit is not self._group:
+                    if unit is not self._schedule.group:
                         raise failed.error from None
                     self._leave(unit.entries[failed.table_id], failed.error, begun)
                 for entry in [entry for entry in unit.entries.values() if not entry.copy.level]:
                     self._leave(entry)
             with self._lock:
                 self._outages.answered(self._monotonic())
-                while self._away:
-                    self._away.pop().spread = -math.inf
+                self._schedule.answered()
             unit.backoff.reset()
             unit.refused = None
             for entry in () if more else unit.entries.values():
@@ -494,21 +285,23 @@ class Applier:
         state = self._journal.state
         return state if state.number >= number else self._journal.refresh()
 
-    def _rests(self, unit: _Unit, since: float) -> bool:
+    def _rests(self, unit: ApplyUnit, since: float) -> bool:
         """True if the group is to rest for a moment, so that tables can join it."""
-        return unit is self._group and self._monotonic() - since > GROUP_SECONDS
+        return unit is self._schedule.group and self._monotonic() - since > GROUP_SECONDS
 
-    def _made(self, unit: _Unit) -> UnitWorker:
+    def _made(self, unit: ApplyUnit) -> UnitWorker:
         """The worker of a unit with one table."""
         (entry,) = unit.entries.values()
         worker = unit.worker = self._make(entry.table)
         worker.add(entry.copy)
         return worker
 
-    def _leave(self, entry: _Entry, error: Exception | None = None, record: RecordNumber = RecordNumber(-1)) -> None:
+    def _leave(
+        self, entry: TableEntry, error: Exception | None = None, record: RecordNumber = RecordNumber(-1)
+    ) -> None:
         """A table that cannot be moved with the group continues by itself, and the group without it. `error`: the one
         that it met on the way to `record`; its pause has begun when another thread may enter the table."""
-        own = _Unit({entry.table.table_id: entry})
+        own = ApplyUnit({entry.table.table_id: entry})
         if error is not None:
             self._failed(own, error, record)
         with self._lock:
@@ -525,12 +318,12 @@ class Applier:
     def _tidy_all(self) -> None:
         """On the thread of its own: all tables whose time has come, the one that waits longest first."""
         self._look_for_copies()
-        overdue = [(self._overdue(entry), entry) for entry in list(self._entries.values())]
+        overdue = [(self._overdue(entry), entry) for entry in list(self._schedule.entries.values())]
         for late, entry in sorted(overdue, key=_late, reverse=True):
             if self._stopping or late < 0:
                 return
             with self._lock:
-                over = self._standing or self._entries.get(entry.table.table_id) is not entry
+                over = self._standing or self._schedule.entries.get(entry.table.table_id) is not entry
                 self._tidied = None if over else entry
             if not over and entry.opened and entry.running is None:  # else its changes come first
                 self._tidy(entry)
@@ -538,7 +331,7 @@ class Applier:
 
     def _look_for_copies(self) -> None:
         """Nothing else would notice that the copy of an idle table was dropped."""
-        group, now = self._group, self._monotonic()
+        group, now = self._schedule.group, self._monotonic()
         if group is None or group.worker is None or now - self._looked < LOOK_SECONDS:
             return
         self._looked = now
@@ -547,10 +340,10 @@ class Applier:
         except TailraceError as error:  # batches tell of an outage
             log.debug("the target could not be asked for its tables: %s", error)
             return
-        for entry in filter(None, map(self._entries.get, missing)):
+        for entry in filter(None, map(self._schedule.entries.get, missing)):
             self._failed(group, Retry("another program dropped or replaced the copy"), self._through, entry)
 
-    def _tidy(self, entry: _Entry) -> None:
+    def _tidy(self, entry: TableEntry) -> None:
         committed = self._progress.of(entry.table.table_id).committed_record
         entry.tidied, entry.idle = self._monotonic(), committed == entry.tidied_record
         begun = self._through
@@ -563,17 +356,17 @@ class Applier:
             return
         entry.tidied_record = committed
 
-    def _failed(self, unit: _Unit, error: Exception, record: RecordNumber, alone: _Entry | None = None) -> None:
+    def _failed(self, unit: ApplyUnit, error: Exception, record: RecordNumber, alone: TableEntry | None = None) -> None:
         """`alone`: the table that could not be tidied; None: a batch of the unit failed. The group's other tables are
         not concerned by the former: it is tried again at the next tidying."""
-        now, counts = self._monotonic(), alone is None or unit is not self._group
+        now, counts = self._monotonic(), alone is None or unit is not self._schedule.group
         if counts:
             unit.backoff.failed(now)
             unit.refused = error if isinstance(error, Stop) else None
         with self._lock:
             told = self._outages.met(error, now)
             if counts and isinstance(error, Retry) and error.away:
-                self._spread(unit, now)
+                self._schedule.spread(unit, now)
             if isinstance(error, ChunkLost):
                 self._lost |= {str(chunk.path): chunk for chunk in error.chunks}
         exhausted = counts and unit.backoff.is_exhausted(now, self._retry_seconds())
@@ -585,41 +378,13 @@ class Applier:
             stopped = exhausted or isinstance(error, TableStop | Stop)
             self._progress.fail(entry.table.table_id, fault, stopped, record)
         with self._lock:
-            self._level = None
+            self._schedule.level = None
         known = isinstance(error, TailraceError)
         level = logging.WARNING if told else logging.DEBUG
         names = [self._journal.state.tables[entry.table.table_id].schema.name for entry in entries]
         what = names[0] if len(names) == 1 else f"{len(names)} tables"
         log.log(level, "%s: %s", what, error if known else fault.message, extra={"table": names[0]}, exc_info=not known)
 
-    def _spread(self, unit: _Unit, now: float) -> None:
-        """Puts the next try off, at random, if the pauses of all tables that fail there are not enough. With the first
-        answer that is over."""
-        self._away.add(unit)
-        span = len(self._away) * SPACING
-        if span > LONGEST_PAUSE:
-            unit.spread = now + 2 * span * random.random()
 
-
-def _late(one: tuple[float, _Entry]) -> float:
+def _late(one: tuple[float, TableEntry]) -> float:
     return one[0]
-
-
-def _one_place(one: TableLog, other: TableLog) -> bool:
-    """Targets are found by the source table's name."""
-    return (one.schema.schema_name, one.schema.table_name) == (other.schema.schema_name, other.schema.table_name)
-
-
-def _is_being_read(table: TableLog, progress: TableProgress) -> bool:
-    """True if chunks, or the end of a snapshot, wait to be applied: people wait for them."""
-    latest = (part[-1].record for part in (table.chunks, table.finishes) if part)
-    return any(record > progress.applied_record for record in latest)
-
-
-def _has_nothing_new(entry: _Entry, progress: TableProgress) -> bool:
-    """True if nothing that was recorded since belongs to the table: with thousands of them, most records are for a
-    few."""
-    table = entry.latest
-    healthy = entry.copy.settled and progress.fault is None and not progress.replacing
-    kept = table.trimmed_through <= progress.applied_seq and table.trimmed_record <= progress.committed_record
-    return healthy and kept and entry.last_record <= progress.applied_record

@@ -224,7 +224,7 @@ def test_a_driver_that_runs_ends_and_changes_nothing(postgres: PostgresServer, t
     settle(copy)
     origin = copy.driver.journal.state.origin
     assert origin is not None
-    group = copy.driver.applier._group
+    group = copy.driver.applier._schedule.group
     assert group is not None and group.worker is not None and group.worker.missing() == []
     postgres.execute("UPDATE _tailrace.tables SET hidden = true WHERE place_name = 'sale'", dbname="copy")
     handover = handover_of(place(postgres, "copy"))

@@ -18,7 +18,7 @@ from support.scripted import ScriptedSource
 from support.scripted_database import Change
 from support.scripted_runs import Copy, by_key, filled, manifest
 from support.versions import turns
-from tailrace.apply.applier import _Unit
+from tailrace.apply.schedule import ApplyUnit
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.contract.resources import Replicator
@@ -88,7 +88,7 @@ def faults_met(copy: Copy) -> list[Exception]:
     applier = copy.driver.applier
     failed = applier._failed
 
-    def noted(unit: _Unit, error: Exception, record: RecordNumber) -> None:
+    def noted(unit: ApplyUnit, error: Exception, record: RecordNumber) -> None:
         met.append(error)
         failed(unit, error, record)
 

@@ -446,14 +446,14 @@ def test_a_table_that_the_new_records_do_not_name_is_passed_by_without_being_ent
     assert [progress.of(number).committed_record for number in targets] == [9, 14]
     gap = targets[7].applied[-1]
     assert loop.is_open(7)
-    cast(Any, loop)._entries[7].copy.applied = replace(gap, gap=RecordNumber(3))
+    cast(Any, loop)._schedule.entries[7].copy.applied = replace(gap, gap=RecordNumber(3))
     cast(Any, loop)._journal.state = log(table(7, 3), table(8, 3, 12), number=16)
     loop.offer(16, patience=5)
     assert entered == [8, 7], "a gap that nobody fills must be told"
     fault = progress.of(7).fault
     assert fault is not None and fault.name == "LogTrimmed"
-    cast(Any, loop)._entries[7].unit.backoff.due = 0.0
-    cast(Any, loop)._entries[7].tidied = 100.0
+    cast(Any, loop)._schedule.entries[7].unit.backoff.due = 0.0
+    cast(Any, loop)._schedule.entries[7].tidied = 100.0
     loop.offer(16, patience=5)
     entered[:] = [8]
     trimmed = table(7, 3).model_copy(update={"trimmed_through": 15, "segments": SegmentList()})

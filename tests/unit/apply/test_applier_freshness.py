@@ -8,8 +8,8 @@ import pytest
 from typing_extensions import override
 
 from support.apply_loop import LIMITS, Journal, Loop, Target, TargetUnit, log, table
-from tailrace.apply.applier import SNAPSHOT_HOLD
 from tailrace.apply.progress import Progress
+from tailrace.apply.schedule import SNAPSHOT_HOLD
 from tailrace.apply.unit_worker import UnitWorker
 from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.logged import DroppedTable, place_of
@@ -192,13 +192,14 @@ def test_tables_are_listed_only_while_no_other_thread_adds_or_forgets_one(follow
     """The loop that deletes dropped copies asks from a thread of its own: a list that changed under it ended the
     driver."""
     one = follow(7)
-    listed = one.loop._live
+    schedule = one.loop._schedule
+    listed = schedule.live
 
     def guarded() -> list[TableLog]:
         assert one.loop._lock.locked()
         return listed()
 
-    one.loop.__dict__["_live"] = guarded
+    schedule.__dict__["live"] = guarded
     one.bring(10, table(7, 3, 10))
     one.loop.offer(RecordNumber(10))
     assert not one.loop.is_due(RecordNumber(10))

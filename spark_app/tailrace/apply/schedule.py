@@ -1,0 +1,282 @@
+"""Which tables have to be entered now, so that each commits within the promise: earliest deadline first.
+
+Where a target can move several tables by one commit, those that are level are a group. A table leaves the group when it
+fails, or is not level with it, and is a unit of its own until nothing is being read of it and it is level again.
+"""
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence, Set
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
+
+from tailrace.apply.progress import Progress, TableProgress
+from tailrace.apply.publishing import is_read
+from tailrace.apply.unit_worker import TableCopy, UnitWorker
+from tailrace.batch.slice import last_record
+from tailrace.changelog.dropped import is_blocked
+from tailrace.changelog.logged import LoggedCut, place_of
+from tailrace.changelog.records.terms import RecordNumber
+from tailrace.changelog.shared_journal import SharedJournal
+from tailrace.changelog.state import LogState, TableLog
+from tailrace.errors import Stop
+from tailrace.errors.backoff import Backoff
+
+LONGEST_PAUSE, JITTER = 30.0, 0.25
+SPACING = 1.0
+"""Seconds between two tries of a place that is away, on average, however many tables fail there."""
+FIRST_GUESS = 0.1
+"""Seconds that a table's first batch is expected to take."""
+SNAPSHOT_HOLD = 1.0
+"""Seconds that a table waits at most while a snapshot of it, or a new copy, is under way."""
+
+
+@dataclass(eq=False)
+class ApplyUnit:
+    """Tables that one commit moves, and when their worker may be entered again."""
+
+    entries: "dict[int, TableEntry]" = field(default_factory=dict)
+    worker: UnitWorker | None = None
+    """None: not made yet, or that failed."""
+    refused: Stop | None = None
+    running: Future[None] | None = None
+    backoff: Backoff = field(default_factory=lambda: Backoff(LONGEST_PAUSE, JITTER))
+    spread: float = -math.inf
+    """The monotonic time before which it is not tried either, for many others fail at a place that is away."""
+    took: float = FIRST_GUESS
+    """Seconds that its latest batches took."""
+
+    def is_waiting(self, now: float) -> bool:
+        return now < self.spread or self.backoff.is_waiting(now)
+
+    def enter(self, entry: "TableEntry") -> None:
+        entry.unit, self.entries[entry.table.table_id] = self, entry
+        if self.worker is not None:
+            self.worker.add(entry.copy)
+
+    def leave(self, entry: "TableEntry") -> None:
+        del self.entries[entry.table.table_id]
+        if self.worker is not None:
+            self.worker.remove(entry.table.table_id)
+
+
+@dataclass(eq=False)
+class TableEntry:
+    """A captured table."""
+
+    table: TableLog
+    """The table as first seen: its copy is made from it."""
+    latest: TableLog
+    """The table as it was last seen, ..."""
+    last_record: RecordNumber
+    """... and the last record that brings it something."""
+    copy: TableCopy
+    unit: ApplyUnit = field(default_factory=ApplyUnit)
+    tidied: float = -math.inf
+    """The time of the last tidying, or of the one that would have come if the table were written to."""
+    tidied_record: RecordNumber | None = None
+    """The committed record then: others have come since if it is another one now. None: the target is not open yet."""
+    idle: bool = False
+    """It was looked at again after the last commit had become old."""
+    behind_since: float | None = None
+    """Monotonic time at which the first change that the target lacks was seen; None: it lacks none."""
+
+    @property
+    def running(self) -> Future[None] | None:
+        return self.unit.running
+
+    @property
+    def opened(self) -> bool:
+        return self.copy.opened
+
+
+class Schedule:
+    """The tables that are applied. Its methods are called under the applier's lock."""
+
+    def __init__(
+        self,
+        journal: SharedJournal,
+        progress: Progress,
+        group: UnitWorker | None,
+        *,
+        hold: Callable[[], float],
+        threads: int,
+        monotonic: Callable[[], float],
+    ) -> None:
+        """`group`, `hold`, `threads`, `monotonic`: see `Applier`."""
+        self._journal, self._progress = journal, progress
+        self.group = None if group is None else ApplyUnit(worker=group)
+        """The unit that tables join; None: each stays by itself."""
+        self._hold, self._threads, self._monotonic = hold, threads, monotonic
+        self.entries: dict[int, TableEntry] = {}
+        """Tables that were entered once, by table id."""
+        self.level: tuple[LogState, RecordNumber] | None = None
+        """The state at which all tables held that record: as long as there is no other one, none is due."""
+        self.next_due = math.inf
+        """The monotonic time at which the next table is due, as `due` found it: of those that were not due."""
+        self._away = set[ApplyUnit]()
+        """Units that failed at a place that is away, since one last got an answer."""
+        self._cuts: tuple[LogState | None, Mapping[int, Sequence[LoggedCut]]] = None, {}
+        """The cuts that each table is awaited at, and the state that says so."""
+
+    def due(self, number: RecordNumber) -> list[TableEntry]:
+        """Tables that have to be entered now: those that nothing is gained by letting wait, and of the others as many
+        of the oldest as must be begun so that all are committed in time. (Earliest deadline first.)"""
+        state, self.next_due = self._journal.state, math.inf
+        if self.level is not None and self.level[0] is state and number <= self.level[1]:
+            return []
+        live = self.live()
+        self._forget_others({table.table_id for table in live})
+        self._board()
+        behind = [entry for table in live if (entry := self._behind(table, number)) is not None]
+        if not behind and all(self._holds(table, number) for table in live):
+            self.level = state, number
+        now, hold, busy, due, counted = self._monotonic(), self._hold(), 0.0, 0, set[ApplyUnit]()
+        timed = sorted(((self._deadline(entry, hold, now), entry) for entry in behind), key=itemgetter(0))
+        for place, (deadline, entry) in enumerate(timed, 1):
+            busy += 0.0 if entry.unit in counted else entry.unit.took / self._threads
+            counted.add(entry.unit)
+            begin = deadline - busy
+            if begin <= now:
+                due = place
+            else:
+                self.next_due = min(self.next_due, begin)
+        return [entry for _, entry in timed[:due]]
+
+    def _holds(self, table: TableLog, number: RecordNumber) -> bool:
+        progress = self._progress.of(table.table_id)
+        return progress.applied_record >= number and progress.fault is None
+
+    def _deadline(self, entry: TableEntry, hold: float, now: float) -> float:
+        """The monotonic time by which it should hold what was seen."""
+        progress, copy = self._progress.of(entry.table.table_id), entry.copy
+        if not copy.opened or progress.fault is not None or entry.latest.removed:
+            return -math.inf
+        if progress.replacing or not copy.settled or _is_being_read(entry.latest, progress):
+            hold = min(hold, SNAPSHOT_HOLD)
+        return (now if entry.behind_since is None else entry.behind_since) + hold
+
+    def spread(self, unit: ApplyUnit, now: float) -> None:
+        """Puts the next try off, at random, if the pauses of all tables that fail there are not enough. With the first
+        answer that is over."""
+        self._away.add(unit)
+        span = len(self._away) * SPACING
+        if span > LONGEST_PAUSE:
+            unit.spread = now + 2 * span * random.random()
+
+    def answered(self) -> None:
+        """Lets all units be tried again that waited for more than their pauses."""
+        while self._away:
+            self._away.pop().spread = -math.inf
+
+    def live(self) -> list[TableLog]:
+        """Captured tables, and those that no longer are and still lack changes from before their end: their copies are
+        kept as they were then."""
+        tables = self._journal.state.tables
+        live = [table for table in tables.values() if not table.removed]
+        gone = [tables[i] for i in self.entries if i in tables and tables[i].removed]
+        return [*live, *(table for table in gone if self._is_ending(table, live))]
+
+    def _is_ending(self, table: TableLog, live: Sequence[TableLog]) -> bool:
+        """True if the removed table lacks changes, and its place is neither another's nor about to be deleted."""
+        entry, progress = self.entries[table.table_id], self._progress.of(table.table_id)
+        known = entry.table.generation == table.generation and entry.opened
+        lacks = known and progress.fault is None and last_record(table) > progress.applied_record
+        deleted = any(dropped.place == place_of(table) for dropped in self._journal.state.dropped)
+        return lacks and not deleted and not any(_one_place(other, table) for other in live)
+
+    def _forget_others(self, live: Set[int]) -> None:
+        """Tables that are no longer captured, with all that their workers hold: they come and go for years."""
+        for entry in [e for i, e in self.entries.items() if i not in live and e.running is None]:
+            self.forget(entry)
+
+    def forget(self, entry: TableEntry) -> None:
+        entry.unit.leave(entry)
+        self._away.discard(entry.unit)
+        del self.entries[entry.table.table_id]
+        self._progress.forget(entry.table.table_id)
+
+    def _board(self) -> None:
+        """Tables that are level with the group join it, while it rests."""
+        group = self.group
+        if group is None or group.running is not None:
+            return
+        level = min((self._progress.of(i).applied_record for i in group.entries), default=RecordNumber(-1))
+        state = self._journal.state
+        for table_id, entry in self.entries.items():
+            applied, progress = entry.copy.applied, self._progress.of(table_id)
+            if entry.unit is group or entry.running is not None or progress.fault is not None:
+                continue
+            if applied is None or entry.copy.replacing or applied.gap is not None or progress.applied_record < level:
+                continue
+            if table_id in state.tables and not is_read(state.tables[table_id], state, applied):
+                entry.unit.leave(entry)
+                group.enter(entry)
+
+    def _behind(self, table: TableLog, number: RecordNumber) -> TableEntry | None:
+        """The table's entry if it lacks something up to record `number` and may be entered."""
+        entry = self.entries.get(table.table_id)
+        if entry is not None and entry.running is None and entry.table.generation != table.generation:
+            self.forget(entry)  # the table starts over, perhaps under another name
+            entry = None
+        if entry is None:
+            if is_blocked(self._journal.state, place_of(table)):
+                return None  # what a dropped table left there is being deleted
+            if any(other.running is not None and _one_place(other.table, table) for other in self.entries.values()):
+                return None  # the place is its former table's until that one's batch is over
+            entry = TableEntry(table, table, last_record(table), TableCopy(table.table_id, table.generation))
+            if self.group is not None and self.group.running is not None:
+                return None  # whether it is level with the group is known once that can be asked
+            (self.group or ApplyUnit()).enter(entry)
+            self.entries[table.table_id] = entry
+        if entry.latest is not table:
+            entry.latest, entry.last_record = table, last_record(table)
+        if entry.running is not None or entry.unit.is_waiting(self._monotonic()):
+            return None
+        progress = self._progress.of(table.table_id)
+        if progress.applied_record >= number and progress.fault is None:
+            return None
+        if _has_nothing_new(entry, progress) and not self._is_awaited(table.table_id, number):
+            self._progress.put(table.table_id, replace(progress, applied_record=number))
+            return None
+        if entry.behind_since is None:
+            entry.behind_since = self._monotonic()
+        return entry
+
+    def _is_awaited(self, table_id: int, number: RecordNumber) -> bool:
+        """True if a cut up to record `number` waits for the table: its worker has to name the version."""
+        known, state = self._cuts, self._journal.state
+        if known[0] is not state:
+            waiting: dict[int, list[LoggedCut]] = {}
+            for cut in state.cuts.values():
+                for awaited in cut.awaited:
+                    waiting.setdefault(awaited, []).append(cut)
+            known = self._cuts = state, waiting
+        cuts = known[1].get(table_id, ())
+        return any(cut.record <= number and not self._progress.is_held(cut.name, table_id) for cut in cuts)
+
+    def present(self, table_id: int) -> TableEntry | None:
+        """The entry of the table's present generation."""
+        entry, table = self.entries.get(table_id), self._journal.state.tables.get(table_id)
+        return None if entry is None or table is None or entry.table.generation != table.generation else entry
+
+
+def _one_place(one: TableLog, other: TableLog) -> bool:
+    """Targets are found by the source table's name."""
+    return (one.schema.schema_name, one.schema.table_name) == (other.schema.schema_name, other.schema.table_name)
+
+
+def _is_being_read(table: TableLog, progress: TableProgress) -> bool:
+    """True if chunks, or the end of a snapshot, wait to be applied: people wait for them."""
+    latest = (part[-1].record for part in (table.chunks, table.finishes) if part)
+    return any(record > progress.applied_record for record in latest)
+
+
+def _has_nothing_new(entry: TableEntry, progress: TableProgress) -> bool:
+    """True if nothing that was recorded since belongs to the table: with thousands of them, most records are for a
+    few."""
+    table = entry.latest
+    healthy = entry.copy.settled and progress.fault is None and not progress.replacing
+    kept = table.trimmed_through <= progress.applied_seq and table.trimmed_record <= progress.committed_record
+    return healthy and kept and entry.last_record <= progress.applied_record
