@@ -111,7 +111,8 @@ export const time = (value) => (value ? new Date(value * 1000).toISOString().rep
 const TONES = {
   Running: "good", Starting: "busy", Suspended: "warn", Failing: "bad", Stopped: "bad", NotRunning: "bad",
   REPLICATING: "good", SNAPSHOTTING: "busy", WAITING: "busy", FAILING: "bad", STOPPED: "bad",
-  Degraded: "bad", Succeeded: "good", Deleting: "warn", Warning: "warn", Normal: "good", Open: "busy", Done: "good", Ignored: "warn",
+  Degraded: "bad", Succeeded: "good", Deleting: "warn", Warning: "warn", Normal: "good", Open: "busy", Done: "good",
+  Ignored: "warn",
   Completed: "good", Pending: "busy", Paused: "warn", Failed: "bad", YES: "good", PARTIAL: "warn", NO: "bad",
   ok: "good", warn: "warn", fail: "bad",
 };
