@@ -96,7 +96,7 @@ def refused_while_the_program_writes(there: Served, program: Program, statement:
     code, said = there.command("cutover", "--check")
     assert (code, said.strip().splitlines()[-1]) == (0, "ready for the cutover"), said
     code, said = there.command("cutover", "--writers-stopped", "--timeout", "3s")
-    assert code == 1 and "StillWritten" in said, said
+    assert code == 1 and ("StillWritten" in said or "do not hold all of record" in said), said  # a busy machine is late
     code, said = there.command("cutover", "--timeout", "1s")
     assert code == 1 and "is not read-only" in said and statement in said, said
     code, said = there.command("cutover", "--verified-within", "30s")
