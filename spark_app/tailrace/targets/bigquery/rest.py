@@ -5,6 +5,7 @@ what the state's tables hold then.
 """
 
 import json
+import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,8 +36,14 @@ PASSING = frozenset(
     ("backendError", "internalError", "jobBackendError", "jobInternalError", "jobRateLimitExceeded", "quotaExceeded",
      "rateLimitExceeded", "stopped", "tableUnavailable", "timeout", "resourceInUse")
 )  # fmt: skip
+DECIMALS = ("NUMERIC", "BIGNUMERIC", "STRING")
+"""Types of decimals in load jobs, the first that has all digits; by default there is only the first."""
 RIGHT = "accessDenied"
 UNPAID = "billingNotEnabled"
+_NO_RIGHT = re.compile(r"(?:^|error: )Access Denied: ")
+_NO_BILLING = re.compile(r"(?:^|error: )Billing has not been enabled")
+"""Beginnings of what a script's statement says, whose reason is that of any statement that fails."""
+_NO_SUCH_NAME = re.compile(r"Invalid (?:project|dataset) ID ")
 DISABLED = "API has not been used in project"
 """Part of the text of a fault whose reason is that of any missing right."""
 MOVE = "Create it, or correct target.bigquery (in Kubernetes, create another Replicator)."
@@ -98,6 +105,7 @@ class BigQueryClient:
             "sourceFormat": "PARQUET",
             "createDisposition": "CREATE_NEVER",
             "writeDisposition": "WRITE_APPEND",
+            "decimalTargetTypes": DECIMALS,
         }
         boundary = f"tailrace-{secrets.token_hex(16)}"
         head = f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
@@ -182,16 +190,18 @@ class BigQueryClient:
             return _not_accepted(place, message)
         if reason in PASSING or status == 429 or status >= 500:
             return Retry.of_place(f"{place}: {message}")
-        if reason == UNPAID:
+        if reason == UNPAID or _NO_BILLING.search(message):
             return TargetRefused(f"{place}: {message}", "Enable billing for the project.")
         if DISABLED in message:
             return TargetRefused(f"{place}: {message}", "Enable the BigQuery API in the project.")
-        if reason == RIGHT or status == 403:
+        if reason == RIGHT or status == 403 or _NO_RIGHT.search(message):
             return TargetRefused(f"{place}: {message}", ROLES)
         if reason == "notFound" or status == 404:
             lacks = TargetRefused(f"{place}: {message}", MOVE)
             lacks.absent = True
             return lacks
+        if _NO_SUCH_NAME.match(message):
+            return TargetRefused(f"{place}: {message}", MOVE)
         return Retry(f"{place}: {message}")
 
 

@@ -93,6 +93,11 @@ def job(state: str, error: str = "") -> tuple[int, bytes]:
     )
 
 
+def failed(reason: str, message: str) -> tuple[int, bytes]:
+    status, body = job("DONE", reason)
+    return status, body.replace(b'"message": "m"', f'"message": "{message}"'.encode())
+
+
 def test_a_job_is_waited_for_and_its_own_resource_says_how_it_ended() -> None:
     made, http = client(job("RUNNING"), (200, b"{}"), job("RUNNING"), (200, b"{}"), job("DONE"))
     assert made.query("SELECT 1")["status"] == {"state": "DONE"}
@@ -100,3 +105,39 @@ def test_a_job_is_waited_for_and_its_own_resource_says_how_it_ended() -> None:
     made, _ = client(job("RUNNING"), (200, b"{}"), job("DONE", "backendError"))
     with pytest.raises(Retry):
         made.query("SELECT 1")
+
+
+def test_decimals_are_loaded_with_all_their_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies = list[bytes]()
+    made, http = client(job("DONE"))
+    ask = http.request
+
+    def request(method: str, address: str, **more: Any) -> requests.Response:
+        bodies.append(more["data"])
+        return ask(method, address, **more)
+
+    monkeypatch.setattr(http, "request", request)
+    made.load("d", "t", b"PAR1")
+    assert b'"decimalTargetTypes": ["NUMERIC", "BIGNUMERIC", "STRING"]' in bodies[0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "fix"),
+    [
+        (fault(400, "invalid", "Invalid project ID 'A'. Project IDs must contain 6-63 lowercase letters"), "Create it"),
+        (fault(400, "invalid", "Invalid dataset ID 'a-b'"), "Create it"),
+        (job("DONE", "billingNotEnabled"), "Enable billing for the project."),
+        (failed("invalidQuery", "Billing has not been enabled for this project."), "Enable billing for the project."),
+        (job("DONE", "accessDenied"), "Give the account the roles"),
+        (failed("invalidQuery", "Query error: Access Denied: Table p:d.t: User does not have permission"), "Give the"),
+    ],
+)  # fmt: skip
+def test_what_does_not_pass_by_itself_stops_with_its_fix(answer: tuple[int, bytes], fix: str) -> None:
+    with pytest.raises(TargetRefused) as met:
+        client(answer)[0].query("SELECT 1")
+    assert met.value.fix.startswith(fix)
+
+
+def test_a_value_that_says_what_a_fault_says_is_none() -> None:
+    with pytest.raises(Retry):
+        client(failed("invalidQuery", "Could not cast literal 'Access Denied: x'"))[0].query("SELECT 1")
