@@ -193,7 +193,8 @@ def replicator(folder: Path) -> Replicator:
     source = {"type": "postgresql", "host": "nowhere", "database": "bench", "username": "bench"}
     return Replicator.model_validate({
         "apiVersion": "tailrace.dev/v1alpha1", "kind": "Replicator", "metadata": {"name": "bench"},
-        "spec": {"source": source, "tables": {"include": ["*.*"]}, "storage": {"location": (folder / "nothing").as_uri()},
+        "spec": {"source": source, "tables": {"include": ["*.*"]},
+                 "storage": {"location": (folder / "nothing").as_uri()},
                  "target": {"type": "delta", "location": (folder / "lake").as_uri()}},
     })  # fmt: skip
 
