@@ -1,6 +1,7 @@
 """Connections to Snowflake with a key pair, and what its errors mean. Called by `session`."""
 
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import snowflake.connector
 from cryptography.hazmat.primitives import serialization
 from snowflake.connector import errors
 
-from tailrace.errors import AuthenticationFailed, Retry, TailraceError, TargetRefused
+from tailrace.errors import AuthenticationFailed, Retry, TailraceError, TargetRefused, privacy
 
 LOCK_SECONDS = 60
 """Seconds after which a statement that waits for another transaction gives up: by default it would be hours."""
@@ -21,18 +22,31 @@ CONNECT_SECONDS = 30
 NO_DETECTION = "SNOWFLAKE_DISABLE_PLATFORM_DETECTION"
 """Environment variable: the client asks no cloud's metadata service what it runs on, and for which identity."""
 SETTINGS: dict[str, object] = {
+    "ABORT_DETACHED_QUERY": True,
+    "BINARY_INPUT_FORMAT": "HEX",
+    "BINARY_OUTPUT_FORMAT": "HEX",
     "CLIENT_TELEMETRY_ENABLED": False,
+    "DATE_INPUT_FORMAT": "AUTO",
     "LOCK_TIMEOUT": LOCK_SECONDS,
     "QUERY_TAG": "tailrace",
     "QUOTED_IDENTIFIERS_IGNORE_CASE": False,
+    "ROWS_PER_RESULTSET": 0,
+    "TIMESTAMP_INPUT_FORMAT": "AUTO",
     "TIMEZONE": "UTC",
+    "TIME_INPUT_FORMAT": "AUTO",
     "TRANSACTION_ABORT_ON_ERROR": True,
 }
-"""Settings of a session: accounts and users may have others."""
+"""Settings of a session: accounts and users may have others, under which days would be read as months,
+or answers end early. `ABORT_DETACHED_QUERY`: what a killed driver runs ends after five minutes."""
 LOGIN = range(390100, 390500)
-"""Errors of a login."""
+"""Errors of a login; of a statement: the session has ended, as it does when nothing was asked for hours."""
+OF_VALUES = range(100000, 101000)
+"""Errors of values that a statement meets in rows."""
+OF_STATEMENTS = ("0A", "23", "42")
+"""Classes of SQLSTATE that a statement meets again at each attempt."""
 ABSENT, RIGHT, NO_WAREHOUSE, EXISTS = 2003, 3001, 606, 2002
 """Something does not exist, or the role may not see it; the role may not do it; no warehouse; something exists."""
+_VALUE = re.compile("'.*'", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -65,7 +79,7 @@ def connect(config: SnowflakeConfig) -> Any:
         where = {"host": address.hostname, "port": port, "protocol": address.scheme}
     for told in ("Connection was not explicitly closed", "enable_server_session_keep_alive_auto_detection"):
         warnings.filterwarnings("ignore", told, FutureWarning)  # about defaults to come
-    with errors_of(config):
+    with errors_of(config, login=True):
         return snowflake.connector.connect(
             account=config.account,
             user=config.user,
@@ -101,21 +115,24 @@ def _key(config: SnowflakeConfig) -> bytes:
 
 
 @contextmanager
-def errors_of(config: SnowflakeConfig) -> Iterator[None]:
+def errors_of(config: SnowflakeConfig, *, login: bool = False) -> Iterator[None]:
     """Turns the client's errors into ours."""
     try:
         yield
     except errors.Error as error:
-        raise fault(config, error) from error
+        raise fault(config, error, login=login) from error
 
 
-def fault(config: SnowflakeConfig, error: errors.Error) -> TailraceError:
-    number, message = error.errno or 0, f"{config.place}: {error.raw_msg or error}"
-    if number in LOGIN or "JWT" in message:
+def fault(config: SnowflakeConfig, error: errors.Error, *, login: bool = False) -> TailraceError:
+    number, state, said = error.errno or 0, error.sqlstate or "", _said(error)
+    message = f"{config.place}: {said}"
+    if login and (number in LOGIN or "JWT" in said):
         return AuthenticationFailed(
-            f"account {config.account} of Snowflake does not accept the key of user {config.user}: {error.raw_msg}",
+            f"account {config.account} of Snowflake does not accept the key of user {config.user}: {said}",
             "Correct target.snowflake, or give the user the public key (`ALTER USER … SET RSA_PUBLIC_KEY`).",
         )
+    if number in LOGIN:
+        return Retry.of_place(f"{config.place}: the session has ended: {said}")
     if number == RIGHT:
         return TargetRefused(message, f"Grant role {config.role} the right, as docs/snowflake.md lists them.")
     if number == NO_WAREHOUSE:
@@ -129,5 +146,15 @@ def fault(config: SnowflakeConfig, error: errors.Error) -> TailraceError:
         absent = TargetRefused(message, f"Correct target.snowflake, or grant role {config.role} the right to see it.")
         absent.absent = True
         return absent
+    if number in OF_VALUES or state[:2] in OF_STATEMENTS:
+        return TargetRefused(message, "Correct the value or the name, or leave the column out (options[].columns).")
     away = not isinstance(error, (errors.ProgrammingError, errors.DataError, errors.IntegrityError))
     return Retry.of_place(message) if away else Retry(message)
+
+
+def _said(error: errors.Error) -> str:
+    """The service's words, without values of rows."""
+    said = str(error.raw_msg or error)
+    if privacy.showing() or (error.errno or 0) not in OF_VALUES:
+        return said
+    return _VALUE.sub("'…'", said)

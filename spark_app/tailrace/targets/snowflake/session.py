@@ -5,6 +5,7 @@ A transaction begins by changing the fence, the one row that every batch of this
 transaction has ended then, and what the next statements see is committed.
 """
 
+import io
 import re
 import secrets
 import tempfile
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from snowflake.connector import errors
 from typing_extensions import override
 
@@ -30,9 +32,13 @@ from tailrace.targets.sql.state import SCHEMA
 OWN = "_TAILRACE"
 """The end of the name of the schema that holds Tailrace's own tables: each schema of copies has one beside it."""
 FENCE = "fence"
+FORMAT = "FILE_FORMAT=(TYPE=PARQUET NULL_IF=() TRIM_SPACE=FALSE REPLACE_INVALID_CHARACTERS=FALSE)"
+"""By default, `\\N` would be NULL."""
 MOST_SHOWN = 10_000
 """Rows that one SHOW answers with at most."""
-_OWN_PLACE = re.compile(rf'(?<![\w"$]){SCHEMA}\.("?)(\w+)\1')
+_QUOTED = r'"(?:[^"]|"")*"|\'(?:[^\'\\]|\'\'|\\.)*\''
+_PLACED = re.compile(rf'{_QUOTED}|(?<![\w$]){SCHEMA}\.(?:"(\w+)"|(\w+))|%s', re.DOTALL)
+"""Names in quotes and texts, in which nothing stands for something else; Tailrace's own tables; values."""
 
 
 class SnowflakeSession(CollectedSession):
@@ -94,8 +100,15 @@ class SnowflakeSession(CollectedSession):
 
     def _asked(self, statement: str, values: Sequence[object]) -> tuple[Any, ...]:
         """Tailrace's own tables are in a schema of another name, under names whose case counts."""
-        placed = _OWN_PLACE.sub(rf'{self.quote(SCHEMA)}."\2"', statement)
-        return (placed.replace("%s", "?"), tuple(values)) if values else (placed,)
+
+        def placed(found: re.Match[str]) -> str:
+            if found[0] == "%s":
+                return "?" if values else "%s"
+            name = found[1] or found[2]
+            return f'{self.quote(SCHEMA)}."{name}"' if name else found[0]
+
+        text = _PLACED.sub(placed, statement)
+        return (text, tuple(values)) if values else (text,)
 
     # ---- rows ----
 
@@ -113,8 +126,11 @@ class SnowflakeSession(CollectedSession):
             self._execute(put)
         names = ", ".join(name for name, _ in columns)
         read = selected([kind for _, kind in columns])
-        copy = f"COPY INTO {table} ({names}) FROM (SELECT {read} FROM @{stage}/{path.stem}/)"
-        self._execute(f"{copy} FILE_FORMAT=(TYPE=PARQUET) PURGE=TRUE")
+        copy = f"COPY INTO {table} ({names}) FROM (SELECT {read} FROM @{stage}/{path.stem}/) {FORMAT} PURGE=TRUE"
+        loaded = sum(int(one.get("rows_loaded") or 0) for one in self._shown(copy))
+        rows = pq.read_metadata(io.BytesIO(file)).num_rows
+        if loaded != rows:
+            raise Retry(f"{self._config.place}: COPY has loaded {loaded} of {rows} rows of a file")
 
     def _own_stage(self) -> str:
         """Files of a killed driver go with its session."""
@@ -178,7 +194,7 @@ class SnowflakeSession(CollectedSession):
 
     def _shown(self, statement: str) -> list[dict[str, Any]]:
         with errors_of(self._config), self._connection.cursor() as cursor:
-            rows = cursor.execute(statement).fetchall()
+            rows = cursor.execute(*self._asked(statement, ())).fetchall()
             names = [str(column[0]).lower() for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in rows]
 

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, Self
 
+import pyarrow as pa
 import pytest
 from snowflake.connector import errors
 
 from tailrace.errors import AuthenticationFailed, OutcomeUnknown, Retry, TailraceError, TargetRefused
 from tailrace.targets.snowflake import session as sessions
-from tailrace.targets.snowflake.connect import SnowflakeConfig, fault
+from tailrace.targets.snowflake.connect import SETTINGS, SnowflakeConfig, fault
 from tailrace.targets.snowflake.session import MOST_SHOWN, SnowflakeSession
 
 CONFIG = SnowflakeConfig("o-a", "u", "D", "S", "W", "R", None, "key", "")
@@ -116,7 +117,10 @@ def test_a_schema_or_a_database_that_is_not_there(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("error", "kind", "away"),
     [
-        (errors.DatabaseError("JWT token is invalid.", errno=390144), AuthenticationFailed, None),
+        (errors.ProgrammingError("Session no longer exists.", errno=390111, sqlstate="08001"), Retry, True),
+        (errors.ReauthenticationRequest("Master token can never be renewed", errno=390114), Retry, True),
+        (errors.ProgrammingError("Numeric value", errno=100038, sqlstate="22018"), TargetRefused, None),
+        (errors.ProgrammingError("SQL compilation error", errno=1003, sqlstate="42000"), TargetRefused, None),
         (errors.ProgrammingError("Insufficient privileges", errno=3001), TargetRefused, None),
         (errors.ProgrammingError("No active warehouse selected", errno=606), TargetRefused, None),
         (errors.ProgrammingError("already exists", errno=2002), TargetRefused, None),
@@ -127,3 +131,39 @@ def test_a_schema_or_a_database_that_is_not_there(monkeypatch: pytest.MonkeyPatc
 def test_an_error_is_what_the_caller_must_do(error: errors.Error, kind: type[TailraceError], away: bool | None) -> None:
     met = fault(CONFIG, error)
     assert type(met) is kind and getattr(met, "away", None) is away and "o-a" in met.message
+
+
+def test_a_login_that_is_refused_is_no_passing_fault() -> None:
+    refused = errors.DatabaseError("JWT token is invalid.", errno=390144)
+    assert type(fault(CONFIG, refused, login=True)) is AuthenticationFailed
+
+
+def test_values_of_rows_are_not_told() -> None:
+    met = fault(CONFIG, errors.ProgrammingError("Numeric value 'secret' is not recognized", errno=100038))
+    assert "secret" not in str(met) and "Numeric value '…' is not recognized" in met.message
+
+
+def test_what_stands_in_quotes_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, scripted = session(monkeypatch)
+    made.run("""UPDATE _tailrace.logs SET a = %s WHERE " _tailrace.x%s" = ' _tailrace.y''%s'""", "s")
+    assert scripted.asked == ["""UPDATE "S_TAILRACE"."logs" SET a = ? WHERE " _tailrace.x%s" = ' _tailrace.y''%s'"""]
+
+
+def test_a_session_has_its_settings_from_nobody_else() -> None:
+    """Each of them changes what is written, or how much is read, where an account or a user has another."""
+    for name, value in (
+        ("ROWS_PER_RESULTSET", 0),
+        ("DATE_INPUT_FORMAT", "AUTO"),
+        ("TIME_INPUT_FORMAT", "AUTO"),
+        ("TIMESTAMP_INPUT_FORMAT", "AUTO"),
+        ("BINARY_OUTPUT_FORMAT", "HEX"),
+        ("ABORT_DETACHED_QUERY", True),
+    ):
+        assert SETTINGS[name] == value
+
+
+def test_a_file_of_which_not_all_rows_are_loaded_is_not_taken_for_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, scripted = session(monkeypatch, COPY=[[("Copy executed with 0 files processed.", "")]])
+    with pytest.raises(Retry, match="COPY has loaded 0 of 2 rows"):
+        made.load("t", [('"a"', "VARCHAR")], [pa.table({"a": ["x", "\\N"]})])
+    assert "NULL_IF=()" in scripted.asked[-1]

@@ -17,7 +17,8 @@ from tailrace.targets.sql.session import UnfitValue
     [
         (pa.array([1, None]), "NUMBER(19,0)", ["1", None]),
         (pa.array([True]), "BOOLEAN", ["true"]),
-        (pa.array([0.1, float("nan"), float("-inf")]), "FLOAT", ["0.1", "NaN", "-Infinity"]),
+        (pa.array([0.1, float("nan"), float("-inf")]), "FLOAT", ["0.1", "NaN", "-inf"]),
+        (pa.array([0.1, float("inf")], pa.float32()), "FLOAT", ["0.10000000149011612", "inf"]),
         (pa.array([Decimal("-1.50")]), "NUMBER(9,2)", ["-1.50"]),
         (pa.array([b"\x00\xff"]), "BINARY", ["00ff"]),
         (pa.array([date(1, 1, 1)]), "DATE", ["0001-01-01"]),
