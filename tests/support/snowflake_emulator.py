@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import uvicorn
 from fakesnow.cursor import FakeSnowflakeCursor
+from fakesnow.dialect import parse_one
 from fakesnow.transforms import show
 from sqlglot import exp
 from starlette.applications import Starlette
@@ -67,7 +68,35 @@ def execute(cursor: FakeSnowflakeCursor, statement: Any, params: Any = None) -> 
         schema = table.db or cursor._conn.schema
         forget = f"DELETE FROM {EXTRA} WHERE ext_table_schema = ? AND ext_table_name = ?"
         cursor._duck_conn.execute(forget, [schema, table.name])
+    if isinstance(statement, exp.Alter) and isinstance(action := statement.args["actions"][0], exp.SwapTable):
+        return swap(cursor, statement.this, action.this)
     run(cursor, statement, params)
+    if isinstance(statement, exp.Alter) and isinstance(action := statement.args["actions"][0], exp.AlterRename):
+        named(cursor, statement.this.db, statement.this.name, action.this.name)
+
+
+def named(cursor: FakeSnowflakeCursor, schema: str, old: str, new: str) -> None:
+    change = f"UPDATE {EXTRA} SET ext_table_name = ? WHERE ext_table_schema = ? AND ext_table_name = ?"
+    cursor._duck_conn.execute(change, [new, schema, old])
+
+
+def swap(cursor: FakeSnowflakeCursor, one: exp.Table, other: exp.Table) -> None:
+    """Tables of one schema change their names, at once."""
+    cursor._duck_conn.execute("BEGIN")
+    try:
+        for old, new in ((one.name, "_swapped"), (other.name, one.name), ("_swapped", other.name)):
+            place = f"{quoted(one.db)}.{quoted(old)}"
+            cursor._duck_conn.execute(f"ALTER TABLE {place} RENAME TO {quoted(new)}")
+            named(cursor, one.db, old, new)
+    except BaseException:
+        cursor._duck_conn.execute("ROLLBACK")
+        raise
+    cursor._duck_conn.execute("COMMIT")
+    run(cursor, parse_one("SELECT 'Statement executed successfully.' AS status"), None)
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 to_sf, whole_stage, run = server.to_sf, server.gcs_stage_info, FakeSnowflakeCursor._execute

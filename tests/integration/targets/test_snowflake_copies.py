@@ -1,5 +1,6 @@
 """Copies in Snowflake's emulator: killed drivers, transactions that are left open, names, what is refused."""
 
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +22,9 @@ from tailrace.contract.resources import Credentials
 from tailrace.errors import AuthenticationFailed, Retry, TableStop, TargetRefused
 from tailrace.targets.api import Opening, TableFailed, TargetRemoval
 from tailrace.targets.snowflake.connect import connect
-from tailrace.targets.snowflake.session import OWN
+from tailrace.targets.snowflake.session import OWN, SnowflakeSession
+from tailrace.targets.sql.described import mark
+from tailrace.targets.sql.session import Alteration
 
 
 @pytest.fixture
@@ -151,6 +154,41 @@ def test_removal_takes_what_is_its_own_and_nothing_else(copies: SnowflakeDatabas
     assert copies.server.tables(copies.schema) == ["other"]
     shown = copies.server.query(f'SHOW SCHEMAS IN DATABASE "{copies.server.database.upper()}"')
     assert copies.schema + OWN not in [row[1] for row in shown]
+
+
+def test_a_change_of_columns_that_ends_after_its_driver_changes_nothing(
+    copies: SnowflakeDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would put the rows of its beginning in the place of those of later batches."""
+    log, table = begun(copies, tmp_path)
+    log.grow_by_changes(9)
+    table.follow(log)
+    late: list[str] = []
+
+    def execute(self: SnowflakeSession, statement: str, values: Sequence[object] = ()) -> int:
+        if " SWAP WITH " in statement:
+            late.append(statement)
+            raise Retry("the driver was killed")
+        return run(self, statement, values)
+
+    run = SnowflakeSession._execute
+    place, name = (copies.schema, table.schema.table_name), table.schema.table_name
+    with monkeypatch.context() as patched, closing(SnowflakeSession(copies.server.config(copies.schema))) as session:
+        patched.setattr(SnowflakeSession, "_execute", execute)
+        with pytest.raises(Retry, match="the driver was killed"):
+            session.alter(place, Alteration([], [], [f'"b" VARCHAR{mark(99)}']), lambda: None)
+    assert len(copies.server.tables(copies.schema)) == 2
+    table.restart()
+    log.grow_by_changes(9)
+    table.follow(log)
+    held = copies.rows(table.schema)
+    assert copies.server.tables(copies.schema) == [name]
+    with (
+        closing(SnowflakeSession(copies.server.config(copies.schema))) as session,
+        pytest.raises((TargetRefused, Retry)),
+    ):
+        session._execute(late[0])
+    assert copies.rows(table.schema) == held and "b" not in held[0]
 
 
 def test_names_are_those_of_the_source(copies: SnowflakeDatabase) -> None:

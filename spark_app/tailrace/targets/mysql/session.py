@@ -415,6 +415,9 @@ class MysqlTargetSession:
         assigned = ", ".join(f"t.{name} = {value}" for name, value in values.items())
         self.run(f"UPDATE {table} t JOIN {using} ON {on} SET {assigned}")
 
+    def discard_unfinished(self, place: Place) -> None:
+        return  # nothing is beside it
+
     def unmoved(self, schema: TableSchema) -> dict[str, str]:
         """Times that an UPDATE does not name become the present one where the column has ON UPDATE CURRENT_TIMESTAMP,
         which older servers give by themselves."""

@@ -416,6 +416,9 @@ class PgTargetSession:
         assigned = ", ".join(f"{name} = {value}" for name, value in values.items())
         self.run(f"UPDATE {table} t SET {assigned} FROM {using} WHERE {on}")
 
+    def discard_unfinished(self, place: Place) -> None:
+        return  # nothing is beside it
+
     def unmoved(self, schema: TableSchema) -> dict[str, str]:
         return {}
 

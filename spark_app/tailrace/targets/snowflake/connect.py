@@ -23,6 +23,7 @@ NO_DETECTION = "SNOWFLAKE_DISABLE_PLATFORM_DETECTION"
 """Environment variable: the client asks no cloud's metadata service what it runs on, and for which identity."""
 SETTINGS: dict[str, object] = {
     "ABORT_DETACHED_QUERY": True,
+    "AUTOCOMMIT": True,
     "BINARY_INPUT_FORMAT": "HEX",
     "BINARY_OUTPUT_FORMAT": "HEX",
     "CLIENT_TELEMETRY_ENABLED": False,
@@ -36,8 +37,8 @@ SETTINGS: dict[str, object] = {
     "TIME_INPUT_FORMAT": "AUTO",
     "TRANSACTION_ABORT_ON_ERROR": True,
 }
-"""Settings of a session: accounts and users may have others, under which days would be read as months,
-or answers end early. `ABORT_DETACHED_QUERY`: what a killed driver runs ends after five minutes."""
+"""Settings of a session: accounts and users may have others, under which statements would not be committed, days be
+read as months, or answers end early. `ABORT_DETACHED_QUERY`: what a killed driver runs ends after five minutes."""
 LOGIN = range(390100, 390500)
 """Errors of a login; of a statement: the session has ended, as it does when nothing was asked for hours."""
 OF_VALUES = range(100000, 101000)

@@ -5,11 +5,12 @@ A transaction begins by changing the fence, the one row that every batch of this
 transaction has ended then, and what the next statements see is committed.
 """
 
+import hashlib
 import io
 import re
 import secrets
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,19 +24,21 @@ from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.errors import OutcomeUnknown, Retry, TailraceError, TargetRefused
 from tailrace.targets.snowflake import types
 from tailrace.targets.snowflake.connect import SnowflakeConfig, connect, errors_of
-from tailrace.targets.snowflake.tables import SnowflakeCopy, literal
+from tailrace.targets.snowflake.tables import EXACT, SnowflakeCopy, literal
 from tailrace.targets.snowflake.values import files, selected
 from tailrace.targets.sql.collected import CollectedChange, CollectedSession
-from tailrace.targets.sql.session import Definitions, Place, both
+from tailrace.targets.sql.session import Alteration, Definitions, Place, both
 from tailrace.targets.sql.state import SCHEMA
 
 OWN = "_TAILRACE"
 """The end of the name of the schema that holds Tailrace's own tables: each schema of copies has one beside it."""
 FENCE = "fence"
 FORMAT = "FILE_FORMAT=(TYPE=PARQUET NULL_IF=() TRIM_SPACE=FALSE REPLACE_INVALID_CHARACTERS=FALSE)"
-"""Options of COPY: by default, the text `\\N` would be NULL."""
+"""By default, `\\N` would be NULL."""
 MOST_SHOWN = 10_000
 """Rows that one SHOW answers with at most."""
+UNFINISHED = "_tailrace_"
+"""The beginning of the names of tables that are about to take a copy's place, beside it."""
 _QUOTED = r'"(?:[^"]|"")*"|\'(?:[^\'\\]|\'\'|\\.)*\''
 _PLACED = re.compile(rf'{_QUOTED}|(?<![\w$]){SCHEMA}\.(?:"(\w+)"|(\w+))|%s', re.DOTALL)
 """Names in quotes and texts, in which nothing stands for something else; Tailrace's own tables; values."""
@@ -211,6 +214,57 @@ class SnowflakeSession(CollectedSession):
             (schema, name): _number(comment) for schema in schemas for name, comment in self._comments(schema).items()
         }
 
+    # ---- tables that take the place of copies ----
+
+    @override
+    def alter(self, place: Place, change: Alteration, admit: Callable[[], None]) -> None:
+        self._commit(())
+        admit()
+        copy = self._copy(place)
+        if copy is None:
+            raise TargetRefused(f"table {'.'.join(place)} of the target is gone, or is no copy", "")
+        after, values = copy.altered(change)
+        self._put(place, after, values, self._table(place), admit)
+
+    @override
+    def replace(self, place: Place, by: Place, admit: Callable[[], None]) -> None:
+        copy = self._copy(by)
+        if copy is None:
+            return
+        if self.relation(place) != copy.number:
+            self._commit(())
+            admit()
+            self._put(place, copy, copy.names(), self._table(by), admit)
+        # Dying here is safe: both have the number, and the next driver comes here again.
+        self._execute(f"DROP TABLE IF EXISTS {self._table(by)}")
+
+    def _put(
+        self, place: Place, copy: SnowflakeCopy, values: Sequence[str], source: str, admit: Callable[[], None]
+    ) -> None:
+        """Make a table, whole, and let it take the copy's place at once.
+
+        The transaction before has waited for those of which nobody knows whether they were committed: their rows would
+        stay behind. And a driver may be gone while its statement runs on for minutes: if that was the one that changes
+        what is at the place, it would end after later batches, and undo them. So what takes long writes a table that
+        the next driver drops (`discard_unfinished`), and what changes the place fails without that table."""
+        self.discard_unfinished(place)
+        there, made = self._table(place), self._table((place[0], _unfinished(place) + secrets.token_hex(8)))
+        self._execute(copy.created(made))
+        self._execute(f"INSERT INTO {made} ({', '.join(copy.names())}) SELECT {', '.join(values)} FROM {source}")
+        admit()
+        if self.relation(place) is None:
+            self._execute(f"ALTER TABLE {made} RENAME TO {there}")
+        else:
+            self._execute(f"ALTER TABLE {there} SWAP WITH {made}")
+        self._execute(f"DROP TABLE IF EXISTS {made}")
+
+    @override
+    def discard_unfinished(self, place: Place) -> None:
+        begins = _unfinished(place)
+        for name in self._comments(place[0], f"{begins}%"):
+            if name.startswith(begins):
+                self._execute(f"DROP TABLE IF EXISTS {self._table((place[0], name))}")
+
     @override
     def check_place(self) -> None:
         found = self._shown(f"SHOW DATABASES LIKE {literal(self._config.database)}")
@@ -236,7 +290,7 @@ class SnowflakeSession(CollectedSession):
 
     def create_schema(self, name: str) -> None:
         if self.lacks_schema(name):
-            self._execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema(name)}")
+            self._execute(f"CREATE SCHEMA IF NOT EXISTS {self._schema(name)} {EXACT}")
             self._is_at_home = False
         if name == SCHEMA:
             self._execute(f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{FENCE} (taken bigint)")
@@ -251,7 +305,7 @@ class SnowflakeSession(CollectedSession):
     @override
     def _make_temporary(self, name: str, columns: str) -> str:
         self._be_at_home()
-        self._execute(f"CREATE TEMPORARY TABLE {name} ({columns})")
+        self._execute(f"CREATE TEMPORARY TABLE {name} ({columns}) {EXACT}")
         return name
 
     @override
@@ -259,7 +313,12 @@ class SnowflakeSession(CollectedSession):
         self._execute(f"DROP TABLE IF EXISTS {table}")
 
     def unlogged(self, table: str, columns: str) -> None:
-        self._execute(f"CREATE TRANSIENT TABLE {table} ({columns})")
+        self._execute(f"CREATE TRANSIENT TABLE {table} ({columns}) {EXACT}")
+
+
+def _unfinished(place: Place) -> str:
+    """The beginning of the names of tables that are about to take this place."""
+    return f"{UNFINISHED}{hashlib.sha256(place[1].encode()).hexdigest()[:16]}_"
 
 
 def _number(comment: str) -> int:

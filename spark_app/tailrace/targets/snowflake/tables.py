@@ -1,13 +1,15 @@
 """Definitions of copies in Snowflake, and their comments, which tell a copy's number and its columns. Pure."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from typing_extensions import override
 
 from tailrace.targets.sql.described import CopyColumn, DescribedTable
+
+EXACT = "DEFAULT_DDL_COLLATION=''"
+"""Texts that differ are different, whatever the database's collation says."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +35,8 @@ class SnowflakeCopy(DescribedTable):
 
     @override
     def created(self, place: str) -> str:
-        return f"CREATE TABLE {place} {self._defined}"
-
-    @override
-    def remade(self, place: str, values: Sequence[str], source: str) -> str:
-        return f"CREATE OR REPLACE TABLE {place} {self._defined} AS SELECT {', '.join(values)} FROM {source}"
-
-    @property
-    def _defined(self) -> str:
         defined = ", ".join(f"{name} {column.kind}" for name, column in zip(self.names(), self.columns, strict=True))
-        return f"({defined}) COMMENT={literal(self.comment)}"
+        return f"CREATE TABLE {place} ({defined}) {EXACT} COMMENT={literal(self.comment)}"
 
 
 def literal(text: str) -> str:

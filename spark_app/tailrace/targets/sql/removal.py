@@ -71,6 +71,7 @@ class SqlRemoval:
                 with session.transaction():
                     if admit is not None:
                         admit()
+                    session.discard_unfinished(copy.where)
                     if session.relation(copy.where) == copy.relation:  # else somebody has put another table there
                         session.run(f"DROP TABLE {table(session, copy.where)}")
                     state.remove(session, copy.place, copy.hidden)

@@ -232,6 +232,9 @@ class TargetSession(Protocol):
         """Put a table in the place of another, which is dropped; nothing happens if that has been done. `admit`: called
         right before."""
 
+    def discard_unfinished(self, place: Place) -> None:
+        """Drop what an interrupted `alter` or `replace` has left beside the place: what of it still runs then fails."""
+
     def temporary(self, name: str, columns: str, key: Sequence[str] = ()) -> str:
         """Create an empty table that only this session sees, and that is gone at the latest with it. `columns`: their
         definitions; `key`: those by which rows are looked for. Returns its name in statements."""

@@ -171,8 +171,11 @@ class SqlUnit:
     ) -> Mapping[bool, StoredCopy]:
         """The copies of a place. One whose table is gone is forgotten: the change log knows what it lacks then. Refuses
         what is not this change log's."""
+        session.discard_unfinished(place)
         found, name = state.settled_copies(session, place, self.admit), ".".join(place)
         for hidden, copy in list(found.items()):
+            if hidden:
+                session.discard_unfinished(copy.where)
             if copy.applied.log_id != log_id:
                 raise TargetRefused(
                     f"table {name} of the target belongs to change log {copy.applied.log_id}",

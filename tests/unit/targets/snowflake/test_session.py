@@ -11,6 +11,9 @@ from tailrace.errors import AuthenticationFailed, OutcomeUnknown, Retry, Tailrac
 from tailrace.targets.snowflake import session as sessions
 from tailrace.targets.snowflake.connect import SETTINGS, SnowflakeConfig, fault
 from tailrace.targets.snowflake.session import MOST_SHOWN, SnowflakeSession
+from tailrace.targets.snowflake.tables import SnowflakeCopy
+from tailrace.targets.sql.described import mark
+from tailrace.targets.sql.session import Alteration
 
 CONFIG = SnowflakeConfig("o-a", "u", "D", "S", "W", "R", None, "key", "")
 
@@ -152,6 +155,7 @@ def test_what_stands_in_quotes_is_left_alone(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_session_has_its_settings_from_nobody_else() -> None:
     """Each of them changes what is written, or how much is read, where an account or a user has another."""
     for name, value in (
+        ("AUTOCOMMIT", True),
         ("ROWS_PER_RESULTSET", 0),
         ("DATE_INPUT_FORMAT", "AUTO"),
         ("TIME_INPUT_FORMAT", "AUTO"),
@@ -167,3 +171,25 @@ def test_a_file_of_which_not_all_rows_are_loaded_is_not_taken_for_whole(monkeypa
     with pytest.raises(Retry, match="COPY has loaded 0 of 2 rows"):
         made.load("t", [('"a"', "VARCHAR")], [pa.table({"a": ["x", "\\N"]})])
     assert "NULL_IF=()" in scripted.asked[-1]
+
+
+def test_what_changes_a_copy_at_its_place_needs_a_table_that_the_next_driver_drops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copy = SnowflakeCopy.of_definitions(77, f'"id" NUMBER(19,0){mark(1)}')
+    there = [("t", copy.comment)]
+    made, scripted = session(monkeypatch, SHOW_TABLES=[there, [], there])
+    checks: list[int] = []
+    made.alter(("S", "t"), Alteration([], [], [f'"b" VARCHAR{mark(2)}']), lambda: checks.append(len(scripted.asked)))
+    asked = [statement for statement in scripted.asked if not statement.startswith("SHOW")]
+    fence, begun = asked[:3], asked[3:]
+    assert [one.split()[0] for one in fence] == ["BEGIN", "UPDATE", "COMMIT"], "what is open ends first"
+    name = begun[0].split()[2]
+    assert [one.split(" (")[0] for one in begun] == [
+        f"CREATE TABLE {name}",
+        f"INSERT INTO {name}",
+        f'ALTER TABLE "S"."t" SWAP WITH {name}',
+        f"DROP TABLE IF EXISTS {name}",
+    ]
+    assert begun[1].endswith('("id", "b") SELECT "id", CAST(NULL AS VARCHAR) FROM "S"."t"')
+    assert len(checks) == 2 and name.startswith('"S"."_tailrace_')
