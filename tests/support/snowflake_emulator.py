@@ -82,16 +82,17 @@ def named(cursor: FakeSnowflakeCursor, schema: str, old: str, new: str) -> None:
 
 def swap(cursor: FakeSnowflakeCursor, one: exp.Table, other: exp.Table) -> None:
     """Tables of one schema change their names, at once."""
+    steps = ((one.name, "_swapped"), (other.name, one.name), ("_swapped", other.name))
     cursor._duck_conn.execute("BEGIN")
     try:
-        for old, new in ((one.name, "_swapped"), (other.name, one.name), ("_swapped", other.name)):
-            place = f"{quoted(one.db)}.{quoted(old)}"
-            cursor._duck_conn.execute(f"ALTER TABLE {place} RENAME TO {quoted(new)}")
-            named(cursor, one.db, old, new)
+        for old, new in steps:
+            cursor._duck_conn.execute(f"ALTER TABLE {quoted(one.db)}.{quoted(old)} RENAME TO {quoted(new)}")
     except BaseException:
         cursor._duck_conn.execute("ROLLBACK")
         raise
     cursor._duck_conn.execute("COMMIT")
+    for old, new in steps:
+        named(cursor, one.db, old, new)
     run(cursor, parse_one("SELECT 'Statement executed successfully.' AS status"), None)
 
 

@@ -34,7 +34,7 @@ OWN = "_TAILRACE"
 """The end of the name of the schema that holds Tailrace's own tables: each schema of copies has one beside it."""
 FENCE = "fence"
 FORMAT = "FILE_FORMAT=(TYPE=PARQUET NULL_IF=() TRIM_SPACE=FALSE REPLACE_INVALID_CHARACTERS=FALSE)"
-"""By default, `\\N` would be NULL."""
+"""Options of COPY: by default, the text `\\N` would be NULL."""
 MOST_SHOWN = 10_000
 """Rows that one SHOW answers with at most."""
 UNFINISHED = "_tailrace_"
