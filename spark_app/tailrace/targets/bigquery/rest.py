@@ -1,14 +1,14 @@
 """BigQuery's REST interface, as far as a target needs it: queries, load jobs, data sets and tables.
 
-Called by `session`. A job's outcome is what its own resource says, so that a script whose answer is lost is settled by
-what the state's tables hold then.
+Called by `session`. A job's outcome is what its own resource says. One that changes something and whose end was not
+seen may run on: this process changes nothing else before it has seen that end (`UNSEEN`).
 """
 
 import json
 import re
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,9 @@ from google.oauth2 import service_account
 
 from tailrace.errors import AuthenticationFailed, Retry, TailraceError, TargetRefused
 from tailrace.targets.bigquery.pace import PACE
+from tailrace.targets.bigquery.unseen import UNSEEN, WHY
 from tailrace.targets.bigquery.values import rows_of
+from tailrace.targets.pauses import PAUSES
 
 SCOPE = "https://www.googleapis.com/auth/bigquery"
 SERVICE = "https://bigquery.googleapis.com"
@@ -36,6 +38,7 @@ PASSING = frozenset(
     ("backendError", "internalError", "jobBackendError", "jobInternalError", "jobRateLimitExceeded", "quotaExceeded",
      "rateLimitExceeded", "stopped", "tableUnavailable", "timeout", "resourceInUse")
 )  # fmt: skip
+CONFLICT = 409
 DECIMALS = ("NUMERIC", "BIGNUMERIC", "STRING")
 """Types of decimals in load jobs, the first that has all digits; by default there is only the first."""
 RIGHT = "accessDenied"
@@ -78,15 +81,37 @@ class BigQueryClient:
     # ---- jobs ----
 
     def query(self, statement: str, parameters: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
-        """Run it to its end. `parameters`: names and values of texts."""
-        query: dict[str, Any] = {"query": statement, "useLegacySql": False}
-        if parameters:
-            query["parameterMode"] = "NAMED"
-            query["queryParameters"] = [
-                {"name": name, "parameterType": {"type": "STRING"}, "parameterValue": {"value": value}}
-                for name, value in parameters
-            ]
-        return self._done(self.call("POST", "jobs", json=self._job({"query": query})))
+        """Run what changes nothing to its end. `parameters`: names and values of texts."""
+        return self._good(self._ended(self.call("POST", "jobs", json=self._job(_query(statement, parameters)))))
+
+    def change(
+        self, statement: str, parameters: Sequence[tuple[str, str]] = (), job_id: str | None = None
+    ) -> dict[str, Any]:
+        """Run what changes something to its end. `job_id`: one by which another driver can see it ended."""
+        for left in UNSEEN.of(self._config):
+            self.settle(left)
+            UNSEEN.seen(self._config, left)
+        job = self._job(_query(statement, parameters), job_id)
+        sent = self._perhaps(_id(job), lambda: self.call("POST", "jobs", or_conflict=True, json=job))
+        if not sent:
+            self.settle(_id(job))
+            raise Retry(f"{self._config.place}: another driver has sent the same statement")
+        return self._good(self._perhaps(_id(job), lambda: self._ended(sent)))
+
+    def _perhaps(self, job_id: str, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """An answer about a job, which may run on if there is none."""
+        try:
+            return ask()
+        except Retry as error:
+            if error.away:
+                UNSEEN.add(self._config, job_id)
+            raise
+
+    def settle(self, job_id: str) -> None:
+        """See a job ended; one that has not arrived yet cannot begin any more, as its id is taken."""
+        taken = self.call("POST", "jobs", or_conflict=True, json=self._job(_query("SELECT 1", ()), job_id))
+        with PAUSES.told(WHY):
+            self._ended(taken or self.call("GET", f"jobs/{job_id}", params={"location": self._config.location}))
 
     def rows(self, job: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
         """The rows that a query has found."""
@@ -113,17 +138,19 @@ class BigQueryClient:
         body = head.encode() + b"\r\n" + file + f"\r\n--{boundary}--\r\n".encode()
         kind = {"Content-Type": f"multipart/related; boundary={boundary}"}
         PACE.take()
-        self._done(self.call("POST", "jobs", upload=True, params={"uploadType": "multipart"}, data=body, headers=kind))
+        sent = self.call("POST", "jobs", upload=True, params={"uploadType": "multipart"}, data=body, headers=kind)
+        self._good(self._ended(sent))
 
-    def _job(self, configuration: dict[str, Any]) -> dict[str, Any]:
+    def _job(self, configuration: dict[str, Any], job_id: str | None = None) -> dict[str, Any]:
         reference = {
             "projectId": self._config.project,
-            "jobId": f"tailrace_{secrets.token_hex(12)}",
+            "jobId": job_id or new_job_id(),
             "location": self._config.location,
         }
         return {"jobReference": reference, "configuration": configuration}
 
-    def _done(self, job: dict[str, Any]) -> dict[str, Any]:
+    def _ended(self, job: dict[str, Any]) -> dict[str, Any]:
+        """The job at its end, however that was."""
         where = {"location": self._config.location}
         while job["status"]["state"] != "DONE":
             if "query" in job["configuration"]:
@@ -132,6 +159,9 @@ class BigQueryClient:
             else:
                 time.sleep(PAUSE_SECONDS)
             job = self.call("GET", f"jobs/{_id(job)}", params=where)
+        return job
+
+    def _good(self, job: dict[str, Any]) -> dict[str, Any]:
         error = job["status"].get("errorResult")
         if error is not None:
             raise self._fault(error.get("reason", ""), error.get("message", ""))
@@ -163,8 +193,10 @@ class BigQueryClient:
                 return None
             raise
 
-    def call(self, method: str, path: str, *, upload: bool = False, **more: Any) -> dict[str, Any]:
-        """The answer to one request below the project."""
+    def call(
+        self, method: str, path: str, *, upload: bool = False, or_conflict: bool = False, **more: Any
+    ) -> dict[str, Any]:
+        """The answer to one request below the project. `or_conflict`: nothing, if what it would make is there."""
         address = f"{self._root}{'/upload' if upload else ''}/bigquery/v2/projects/{self._config.project}/{path}"
         try:
             answer = self._http.request(method, address, timeout=(CONNECT_SECONDS, ANSWER_SECONDS), **more)
@@ -176,8 +208,8 @@ class BigQueryClient:
             said: dict[str, Any] = answer.json() if answer.content else {}
         except ValueError:
             said = {}
-        if answer.ok:
-            return said
+        if answer.ok or (or_conflict and answer.status_code == CONFLICT):
+            return said if answer.ok else {}
         fault = said.get("error", {})
         reason = next((str(one.get("reason", "")) for one in fault.get("errors", ())), "")
         raise self._fault(reason, str(fault.get("message") or answer.reason), answer.status_code)
@@ -203,6 +235,21 @@ class BigQueryClient:
         if _NO_SUCH_NAME.match(message):
             return TargetRefused(f"{place}: {message}", MOVE)
         return Retry(f"{place}: {message}")
+
+
+def new_job_id() -> str:
+    return f"tailrace_{secrets.token_hex(12)}"
+
+
+def _query(statement: str, parameters: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    query: dict[str, Any] = {"query": statement, "useLegacySql": False}
+    if parameters:
+        query["parameterMode"] = "NAMED"
+        query["queryParameters"] = [
+            {"name": name, "parameterType": {"type": "STRING"}, "parameterValue": {"value": value}}
+            for name, value in parameters
+        ]
+    return {"query": query}
 
 
 def _id(job: Mapping[str, Any]) -> str:

@@ -7,21 +7,25 @@ at once, in an order in which dying between two statements leaves what the next 
 
 import base64
 import re
+import secrets
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 from typing_extensions import override
 
 from tailrace.changelog.records.terms import Column, TableSchema
-from tailrace.errors import TargetRefused
+from tailrace.errors import Retry, TailraceError, TargetRefused
 from tailrace.targets.bigquery import names, types
-from tailrace.targets.bigquery.rest import CHANGED, BigQueryClient, BigQueryConfig
+from tailrace.targets.bigquery.begun import RECORDS, begun_by, begun_in, noted, without_begun
+from tailrace.targets.bigquery.rest import CHANGED, BigQueryClient, BigQueryConfig, new_job_id
 from tailrace.targets.bigquery.tables import CopyTable, fields
 from tailrace.targets.bigquery.tables import names as names_of
 from tailrace.targets.bigquery.values import files, literal
 from tailrace.targets.sql.collected import CollectedChange, CollectedSession
+from tailrace.targets.sql.described import DescribedTable
 from tailrace.targets.sql.session import Definitions, Place, both
 from tailrace.targets.sql.state import SCHEMA
 
@@ -56,7 +60,7 @@ class BigQuerySession(CollectedSession):
                 f"a batch takes a script of {len(whole)} characters, and BigQuery takes {SCRIPT_CHARACTERS}",
                 "Divide the tables between two Replicators.",
             )
-        self._client.query(whole)
+        self._client.change(whole)
 
     def _insisting(self, change: CollectedChange) -> Iterator[str]:
         """The statement, behind one that fails unless the row is there."""
@@ -70,14 +74,14 @@ class BigQuerySession(CollectedSession):
 
     @override
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        return list(self._client.rows(self._run(statement, values)))
+        return list(self._client.rows(self._client.query(*self._with_parameters(statement, values))))
 
     @override
     def _run_now(self, statement: str, values: Sequence[object]) -> int:
-        query = self._run(statement, values).get("statistics", {}).get("query", {})
-        return int(query.get("numDmlAffectedRows", 0))
+        job = self._client.change(*self._with_parameters(statement, values))
+        return int(job.get("statistics", {}).get("query", {}).get("numDmlAffectedRows", 0))
 
-    def _run(self, statement: str, values: Sequence[object]) -> dict[str, Any]:
+    def _with_parameters(self, statement: str, values: Sequence[object]) -> tuple[str, list[tuple[str, str]]]:
         """Long values are parameters: they are in no statement."""
         texts, filled = list[tuple[str, str]](), list[str]()
         for value in values:
@@ -90,7 +94,8 @@ class BigQuerySession(CollectedSession):
                 filled.append(f"FROM_BASE64(@{name})")
             else:
                 filled.append(literal(value))
-        return self._client.query(self._placed(statement) % tuple(filled) if values else self._placed(statement), texts)
+        placed = self._placed(statement)
+        return placed % tuple(filled) if values else placed, texts
 
     def _filled(self, statement: str, values: Sequence[object]) -> str:
         return self._placed(statement) % tuple(map(literal, values)) if values else self._placed(statement)
@@ -202,6 +207,53 @@ class BigQuerySession(CollectedSession):
         table = {"tableReference": reference, "schema": {"fields": fields(columns)}, **more}
         self._client.call("POST", f"datasets/{dataset}/tables", json=table)
 
+    # ---- definitions whose end may not be seen ----
+
+    @override
+    def create(
+        self, place: Place, definitions: str, note: Callable[[int], None], *, keyed: bool, opened: Definitions
+    ) -> None:
+        copy = CopyTable.of_definitions(secrets.randbits(62) | 1, definitions)
+        note(copy.number)
+        # Dying here is safe: whoever finds the record keeps this job from ever beginning.
+        self._client.change(copy.created(self._table(place)), job_id=_creation(copy.number))
+
+    @override
+    def _rewrite(self, copy: DescribedTable, statement: str, admit: Callable[[], None]) -> None:
+        """Write a copy's table again. That ends with the rows which were there when it began: so long as it may run,
+        its job's id stands in the copy's record, which no batch finds then as it was."""
+        found = self.rows(f"SELECT state FROM {RECORDS} WHERE relation = %s", copy.number)
+        admit()
+        if len(found) != 1:
+            raise Retry(f"{self._config.place}: another driver has changed the state of a table in the target")
+        (stored,), job_id = found[0], new_job_id()
+        begun = begun_by(stored, job_id)
+        ended = noted(copy.number, begun, stored)
+        last = self._filled(ended.statement, ended.values)
+        first = self._insisting(noted(copy.number, stored, begun))
+        parts = ["BEGIN TRANSACTION", *first, "COMMIT TRANSACTION", statement, last]
+        try:
+            self._client.change(";\n".join(parts), job_id=job_id)
+        except TailraceError:
+            with suppress(TailraceError):  # else the next driver does it
+                self._end(copy.number, begun, job_id)
+            raise
+
+    @override
+    def settle(self, where: Place, relation: int, stored: str) -> bool:
+        job_id = begun_in(stored)
+        if job_id is not None:
+            self._end(relation, stored, job_id)
+        elif self.relation(where) != relation:
+            self._client.settle(_creation(relation))
+        return job_id is not None
+
+    def _end(self, relation: int, begun: str, job_id: str) -> None:
+        """The rewrite is over, or cannot begin any more; the record says so."""
+        self._client.settle(job_id)
+        change = noted(relation, begun, without_begun(begun))
+        self._run_now(change.statement, change.values)
+
     # ---- rows ----
 
     def delete_using(self, table: str, using: str, on: str, within: str = "") -> None:
@@ -218,6 +270,11 @@ class BigQuerySession(CollectedSession):
         if types.type_of(column) == "FLOAT64":  # 0.0 and -0.0 are equal, and no NaN is
             one, other = (f"CAST({name} AS STRING)" for name in (one, other))
         return f"{one} IS NOT DISTINCT FROM {other}"
+
+
+def _creation(number: int) -> str:
+    """The id of the job that creates a copy."""
+    return f"tailrace_create_{number}"
 
 
 def _number(resource: Mapping[str, Any]) -> int:

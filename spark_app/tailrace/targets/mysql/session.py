@@ -382,6 +382,9 @@ class MysqlTargetSession:
             self.run(f"RENAME TABLE {away}{new} TO {old}")
         self.run(f"DROP TABLE IF EXISTS {aside}")
 
+    def settle(self, where: Place, relation: int, stored: str) -> bool:
+        return False  # a statement ends with its session, and waits for the locks of others
+
     def temporary(self, name: str, columns: str, key: Sequence[str] = ()) -> str:
         index = f", KEY ({', '.join(key)})" if key else ""
         index += f", {self.row_key}" if self._asks_for_keys else ""

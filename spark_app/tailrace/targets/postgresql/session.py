@@ -386,6 +386,9 @@ class PgTargetSession:
         for privileges, role in grants:
             self.run(f"GRANT {privileges} ON {table(self, place)} TO {role}")
 
+    def settle(self, where: Place, relation: int, stored: str) -> bool:
+        return False  # a statement ends with its session, and waits for the locks of others
+
     def temporary(self, name: str, columns: str, key: Sequence[str] = ()) -> str:
         self.run(f"CREATE TEMPORARY TABLE {name} ({columns}) ON COMMIT DROP")
         return f"pg_temp.{name}"

@@ -208,23 +208,29 @@ class CollectedSession:
         self.run(copy.created(self._table(place)))
 
     def alter(self, place: Place, change: Alteration, admit: Callable[[], None]) -> None:
-        admit()
         copy = self._copy(place)
         if copy is None:
             raise TargetRefused(f"table {'.'.join(place)} of the target is gone, or is no copy", "")
         there, (after, values) = self._table(place), copy.altered(change)
-        self.run(after.remade(there, values, there))
+        self._rewrite(copy, after.remade(there, values, there), admit)
 
     def replace(self, place: Place, by: Place, admit: Callable[[], None]) -> None:
         copy = self._copy(by)
         if copy is not None:
-            admit()
-            self.run(copy.remade(self._table(place), copy.names(), self._table(by)))
+            self._rewrite(copy, copy.remade(self._table(place), copy.names(), self._table(by)), admit)
             # Dying here is safe: both have the number, and the next driver comes here again.
             self.run(f"DROP TABLE IF EXISTS {self._table(by)}")
 
     def discard_unfinished(self, place: Place) -> None:
         return  # a statement that changes the place is the only one
+
+    def _rewrite(self, copy: DescribedTable, statement: str, admit: Callable[[], None]) -> None:
+        """Write the table of a copy again."""
+        admit()
+        self.run(statement)
+
+    def settle(self, where: Place, relation: int, stored: str) -> bool:
+        return False
 
     def _table(self, place: Place) -> str:
         return f"{self.quote(place[0])}.{self.quote(place[1])}"

@@ -74,7 +74,7 @@ class SqlRemoval:
                     session.discard_unfinished(copy.where)
                     if session.relation(copy.where) == copy.relation:  # else somebody has put another table there
                         session.run(f"DROP TABLE {table(session, copy.where)}")
-                    state.remove(session, copy.place, copy.hidden)
+                    state.remove(session, copy)
 
     def finish(self, log_id: str) -> None:
         """Tailrace's own schema goes with the last copy."""

@@ -235,6 +235,10 @@ class TargetSession(Protocol):
     def discard_unfinished(self, place: Place) -> None:
         """Drop what an interrupted `alter` or `replace` has left beside the place: what of it still runs then fails."""
 
+    def settle(self, where: Place, relation: int, stored: str) -> bool:
+        """See what a driver may have begun to do to the table of a copy ended. `relation`, `stored`: number and state
+        of the copy's record. True: that is another one now."""
+
     def temporary(self, name: str, columns: str, key: Sequence[str] = ()) -> str:
         """Create an empty table that only this session sees, and that is gone at the latest with it. `columns`: their
         definitions; `key`: those by which rows are looked for. Returns its name in statements."""

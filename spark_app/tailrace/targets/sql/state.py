@@ -144,9 +144,10 @@ def add(session: TargetSession, copy: StoredCopy) -> None:
     )
 
 
-def remove(session: TargetSession, place: Place, hidden: bool) -> None:
-    statement = f"DELETE FROM {SCHEMA}.tables WHERE place_schema = %s AND place_name = %s AND hidden = %s"
-    session.run(statement, *place, hidden)
+def remove(session: TargetSession, copy: StoredCopy) -> None:
+    """Another record of the place stays: a statement may arrive late."""
+    mine = "place_schema = %s AND place_name = %s AND hidden = %s AND relation = %s"
+    session.run(f"DELETE FROM {SCHEMA}.tables WHERE {mine}", *copy.place, copy.hidden, copy.relation)
 
 
 def put(session: TargetSession, before: StoredCopy, after: StoredCopy) -> None:
@@ -181,6 +182,9 @@ def _overtaken(copy: StoredCopy) -> Retry:
 def settled_copies(session: TargetSession, place: Place, admit: Callable[[], None]) -> dict[bool, StoredCopy]:
     """Finish what a driver has left that put a new copy in its place and died before it said so; then `copies_at`."""
     found = copies_at(session, place)
+    settled = [session.settle(copy.where, copy.relation, copy.stored) for copy in found.values()]
+    if any(settled):
+        found = copies_at(session, place)
     new = found.get(True)
     if new is None or session.relation(place) != new.relation:
         return found
@@ -191,7 +195,9 @@ def settled_copies(session: TargetSession, place: Place, admit: Callable[[], Non
 
 def publish(session: TargetSession, copy: StoredCopy, relation: int) -> None:
     """The row of a copy that readers see now becomes that of its place."""
-    remove(session, copy.place, hidden=False)
+    session.run(
+        f"DELETE FROM {SCHEMA}.tables WHERE place_schema = %s AND place_name = %s AND hidden = FALSE", *copy.place
+    )
     changed = session.run_one(
         f"{SCHEMA}.tables",
         "hidden = FALSE, relation = %s",

@@ -183,15 +183,16 @@ class SqlUnit:
                 )
             if session.relation(copy.where) is None:
                 log.warning("table %s of the target was dropped by another program", name, extra={"table": schema.name})
-                state.remove(session, place, hidden)
+                state.remove(session, copy)
                 del found[hidden]
         present, relation = found.get(False), session.relation(place)
         if relation is not None and (present is None or relation != present.relation):
             adopts = self.units.adopts
             for obstacle in misfits(session, schema, place) if adopts else (not_ours(session, schema, place),):
                 raise TargetRefused(obstacle.message, obstacle.fix)
-            found.pop(False, None)
-            state.remove(session, place, hidden=False)
+            if present is not None:
+                del found[False]
+                state.remove(session, present)
         return found
 
     def _adopted(
@@ -240,7 +241,7 @@ class SqlUnit:
     def _drop(self, session: TargetSession, copy: StoredCopy) -> None:
         self.admit()
         session.run(f"DROP TABLE IF EXISTS {table(session, copy.where)}")
-        state.remove(session, copy.place, copy.hidden)
+        state.remove(session, copy)
 
     def forget(self, table_id: int) -> None:
         """Its next unit may have opened it by now."""

@@ -17,8 +17,11 @@ class Answering:
 
     def __init__(self, *answers: tuple[int, bytes]) -> None:
         self.answers, self.asked = list(answers), list[tuple[str, str]]()
+        self.sent = list[dict[str, Any]]()
 
-    def request(self, method: str, address: str, **_: Any) -> requests.Response:
+    def request(self, method: str, address: str, **more: Any) -> requests.Response:
+        if "json" in more:
+            self.sent.append(more["json"])
         self.asked.append((method, address.partition("/bigquery/v2/projects/p/")[2]))
         answer = requests.Response()
         answer.status_code, answer._content = self.answers.pop(0)
@@ -105,6 +108,47 @@ def test_a_job_is_waited_for_and_its_own_resource_says_how_it_ended() -> None:
     made, _ = client(job("RUNNING"), (200, b"{}"), job("DONE", "backendError"))
     with pytest.raises(Retry):
         made.query("SELECT 1")
+
+
+TAKEN = fault(409, "duplicate", "Already Exists: Job p:EU.j")
+
+
+def test_nothing_is_changed_before_a_job_whose_end_was_not_seen_has_ended() -> None:
+    """Neither by the same client nor by another of this process; what only reads waits for nothing."""
+    made, http = client(job("RUNNING"), (503, b"{}"))
+    with pytest.raises(Retry):
+        made.change("DROP TABLE a")
+    lost = http.sent[0]["jobReference"]["jobId"]
+    made, http = client(job("DONE"))
+    made.query("SELECT 2")
+    made, http = client(TAKEN, (503, b"{}"))
+    with pytest.raises(Retry):
+        made.change("DROP TABLE b")
+    assert [path for _, path in http.asked] == ["jobs", f"jobs/{lost}"]
+    made, http = client(TAKEN, job("RUNNING"), (200, b"{}"), job("DONE", "backendError"), job("DONE"), job("DONE"))
+    made.change("DROP TABLE b")
+    made.change("DROP TABLE c")
+    assert [sent["configuration"]["query"]["query"] for sent in http.sent] == [
+        "SELECT 1", "DROP TABLE b", "DROP TABLE c",
+    ]  # fmt: skip
+    assert http.sent[0]["jobReference"]["jobId"] == lost
+
+
+def test_a_job_whose_request_was_lost_never_begins_afterwards() -> None:
+    made, _ = client((503, b"{}"))
+    with pytest.raises(Retry):
+        made.change("DROP TABLE a", job_id="one")
+    made, http = client(job("DONE"), job("DONE"))
+    made.change("DROP TABLE b")
+    assert http.sent[0]["jobReference"]["jobId"] == "one"
+    assert http.sent[0]["configuration"]["query"]["query"] == "SELECT 1"
+
+
+def test_a_statement_that_another_driver_has_sent_is_not_sent_again() -> None:
+    made, http = client(TAKEN, TAKEN, job("DONE"))
+    with pytest.raises(Retry, match="another driver has sent the same statement"):
+        made.change("CREATE TABLE a", job_id="one")
+    assert [path for _, path in http.asked] == ["jobs", "jobs", "jobs/one"]
 
 
 def test_decimals_are_loaded_with_all_their_digits(monkeypatch: pytest.MonkeyPatch) -> None:

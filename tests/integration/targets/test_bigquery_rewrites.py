@@ -1,0 +1,142 @@
+"""Rewrites of BigQuery's tables that their driver has lost sight of: no row that was committed since is lost."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from support.bigquery import BigQueryDatabase, BigQueryService
+from support.conforming import LogOf, Rows, Table
+from support.slow_rewrites import CREATION, REWRITE, SlowRewrites, slow_rewrites
+from support.states import logged
+from support.warehouse import begun
+from tailrace.batch.applied import Generation
+from tailrace.changelog.records.terms import RecordNumber, Seq
+from tailrace.errors import Retry, TailraceError
+from tailrace.targets.api import TableFailed
+
+
+@pytest.fixture(params=["its state", "its answer"])
+def slow(request: pytest.FixtureRequest, bigquery: BigQueryService) -> Iterator[SlowRewrites]:
+    assert bigquery.endpoint is not None
+    with slow_rewrites(bigquery.endpoint, loses_answer=request.param == "its answer") as service:
+        yield service
+
+
+def exchange_names(log: LogOf) -> None:
+    """Two columns get each other's name, which no statement does but one that writes the table again."""
+    other = {"t": "u", "u": "t"}
+    columns = [column.model_copy(update={"name": other.get(column.name, column.name)}) for column in log.schema.columns]
+    log.schema = log.schema.model_copy(update={"version": log.schema.version + 1, "columns": tuple(columns)})
+    log._update(schemas=(*log.table.schemas, logged(log.schema, log.record, log.seq)))
+
+
+def behind(slow: SlowRewrites, bigquery: BigQueryService, folder: Path) -> BigQueryDatabase:
+    (folder / "log").mkdir()
+    return BigQueryDatabase(folder, replace(bigquery, endpoint=slow.endpoint), bigquery.new_dataset())
+
+
+def in_another_process(work: Callable[[], object]) -> None:
+    """Work that fails, by a driver that dies of it."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        except TailraceError:
+            os._exit(7)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+
+def in_this_process(work: Callable[[], object]) -> None:
+    with pytest.raises((Retry, TableFailed)):
+        work()
+
+
+def until_done(work: Callable[[], object]) -> None:
+    for _ in range(5):
+        try:
+            work()
+            return
+        except (Retry, TableFailed):
+            continue
+    raise AssertionError("it is not done")
+
+
+def rows_in(copies: BigQueryDatabase, log: LogOf) -> Rows:
+    return sorted(copies.rows(log.schema), key=repr)
+
+
+@pytest.mark.parametrize("lost", [in_another_process, in_this_process])
+def test_rows_committed_after_a_change_of_columns_whose_end_was_not_seen_stay(
+    slow: SlowRewrites, bigquery: BigQueryService, tmp_path: Path, lost: Callable[[Callable[[], object]], None]
+) -> None:
+    copies = behind(slow, bigquery, tmp_path)
+    log, table = begun(copies, tmp_path)
+    log.grow_by_changes(9)
+    table.follow(log)
+    exchange_names(log)
+    log.grow_by_changes(9)
+    lost(lambda: table.follow(log))
+    assert slow.held is not None
+    slow.away = False
+    until_done(lambda: Table(copies, table.schema).follow(log))
+    log.grow_by_changes(9)
+    Table(copies, table.schema).follow(log)
+    before = rows_in(copies, log)
+    slow.end()
+    assert before and rows_in(copies, log) == before
+
+
+def test_rows_committed_after_a_new_copy_took_the_old_one_s_place_stay(
+    slow: SlowRewrites, bigquery: BigQueryService, tmp_path: Path
+) -> None:
+    copies = behind(slow, bigquery, tmp_path)
+    log, _ = begun(copies, tmp_path)
+    log.grow_by_changes(9)
+    log.target.follow(log)
+    second = Generation(RecordNumber(4), Seq(log.seq), keeps=True)
+    new = log.target = Table(copies, log.schema, second)
+    log.record = RecordNumber(4)
+    log.table = log.table.model_copy(update={"generation": RecordNumber(4), "added_record": RecordNumber(4)})
+    log.grow_by_changes(9)
+    new.follow(log)
+    in_another_process(new.publish)
+    assert slow.held is not None
+    slow.away = False
+    until_done(lambda: Table(copies, log.schema, second).publish())
+    log.grow_by_changes(9)
+    Table(copies, log.schema, second).follow(log)
+    before = rows_in(copies, log)
+    slow.end()
+    assert before and rows_in(copies, log) == before
+
+
+@pytest.mark.parametrize("what", [REWRITE, CREATION])
+def test_a_definition_that_arrives_after_its_driver_was_overtaken_begins_nothing(
+    bigquery: BigQueryService, tmp_path: Path, what: str
+) -> None:
+    assert bigquery.endpoint is not None
+    with slow_rewrites(bigquery.endpoint, begins=False) as slow:
+        copies = behind(slow, bigquery, tmp_path)
+        slow.what = what
+        if what == CREATION:
+            in_another_process(lambda: begun(copies, tmp_path))
+            slow.away = False
+        log, table = begun(copies, tmp_path)
+        log.grow_by_changes(9)
+        table.follow(log)
+        if what == REWRITE:
+            exchange_names(log)
+            log.grow_by_changes(9)
+            in_another_process(lambda: table.follow(log))
+            slow.away = False
+            until_done(lambda: Table(copies, table.schema).follow(log))
+        before = rows_in(copies, log)
+        with suppress(AssertionError):
+            slow.arrive()
+        assert before and rows_in(copies, log) == before
