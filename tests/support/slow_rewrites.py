@@ -12,6 +12,7 @@ from typing import Any
 import requests
 
 REWRITE, CREATION = "CREATE OR REPLACE TABLE", "CREATE TABLE `"
+TAKEN = "its id is taken"
 QUESTIONS = 2
 """Times that the rewrite is still running when it is asked for."""
 
@@ -77,12 +78,9 @@ class SlowRewrites:
             self.end()
         return 200, self._job("DONE" if self.ended else "RUNNING")
 
-    def arrive(self) -> bool:
-        """A request that was under way arrives, unless its id is taken; True: it has begun."""
-        if self.held in self.ids:
-            return False
-        self._run(self._late["configuration"]["query"]["query"])
-        return True
+    def arrive(self) -> str:
+        """The answer to a request that was under way, and arrives now; empty: it has run."""
+        return TAKEN if self.held in self.ids else self._fault(self._late["configuration"]["query"]["query"])
 
     def end(self) -> None:
         if not self.ended and self.begins:
@@ -94,9 +92,13 @@ class SlowRewrites:
         return json.dumps(job).encode()
 
     def _run(self, statement: str) -> None:
+        assert not (said := self._fault(statement)), (statement, said)
+
+    def _fault(self, statement: str) -> str:
+        """The fault by which a statement fails; empty: by none."""
         body = json.dumps({"configuration": {"query": {"query": statement, "useLegacySql": False}}})
         status, said = self._forwarded("POST", self._root, body.encode(), {"Content-Type": "application/json"})
-        assert status == 200 and "errorResult" not in json.loads(said)["status"], (statement, said)
+        return "" if status == 200 and "errorResult" not in json.loads(said)["status"] else said.decode()
 
     def _forwarded(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
         answer = requests.request(method, self.behind + path, data=body, headers=headers, timeout=60)
@@ -109,6 +111,7 @@ def slow_rewrites(behind: str, *, loses_answer: bool = False, begins: bool = Tru
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # one segment for each answer
 
         def _answered(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -31,7 +31,7 @@ CONNECT_SECONDS, ANSWER_SECONDS = 10, 120
 WAIT_SECONDS = 10
 """Seconds for which one question about a job waits for its end."""
 PAUSE_SECONDS = 0.5
-"""Between two questions about a load job, which do not wait."""
+"""Between two questions about a job."""
 CHANGED = "tailrace: changed"
 """The text of the error by which our scripts say that a record is not what the driver has read."""
 PASSING = frozenset(
@@ -151,13 +151,14 @@ class BigQueryClient:
 
     def _ended(self, job: dict[str, Any]) -> dict[str, Any]:
         """The job at its end, however that was."""
-        where = {"location": self._config.location}
+        where, queried = {"location": self._config.location}, "query" in job["configuration"]
+        pause = 0 if queried else PAUSE_SECONDS
         while job["status"]["state"] != "DONE":
-            if "query" in job["configuration"]:
+            time.sleep(pause)
+            pause = PAUSE_SECONDS  # whatever else was waited for: a server may answer at once
+            if queried:
                 wait = {**where, "timeoutMs": str(WAIT_SECONDS * 1000), "maxResults": "0"}
                 self.call("GET", f"queries/{_id(job)}", params=wait)
-            else:
-                time.sleep(PAUSE_SECONDS)
             job = self.call("GET", f"jobs/{_id(job)}", params=where)
         return job
 

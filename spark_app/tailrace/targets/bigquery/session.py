@@ -216,7 +216,7 @@ class BigQuerySession(CollectedSession):
         copy = CopyTable.of_definitions(secrets.randbits(62) | 1, definitions)
         note(copy.number)
         # Dying here is safe: whoever finds the record keeps this job from ever beginning.
-        self._client.change(copy.created(self._table(place)), job_id=_creation(copy.number))
+        self._client.change(self._placed(copy.created(self._table(place))), job_id=_creation(copy.number))
 
     @override
     def _rewrite(self, copy: DescribedTable, statement: str, admit: Callable[[], None]) -> None:
@@ -231,7 +231,7 @@ class BigQuerySession(CollectedSession):
         ended = noted(copy.number, begun, stored)
         last = self._filled(ended.statement, ended.values)
         first = self._insisting(noted(copy.number, stored, begun))
-        parts = ["BEGIN TRANSACTION", *first, "COMMIT TRANSACTION", statement, last]
+        parts = ["BEGIN TRANSACTION", *first, "COMMIT TRANSACTION", self._placed(statement), last]
         try:
             self._client.change(";\n".join(parts), job_id=job_id)
         except TailraceError:

@@ -7,7 +7,7 @@ import pytest
 import requests
 
 from tailrace.errors import AuthenticationFailed, Retry, TailraceError, TargetRefused, where_of
-from tailrace.targets.bigquery.rest import CHANGED, BigQueryClient, BigQueryConfig
+from tailrace.targets.bigquery.rest import CHANGED, PAUSE_SECONDS, BigQueryClient, BigQueryConfig
 
 CONFIG = BigQueryConfig("p", "d", "EU", "http://127.0.0.1:9", None)
 
@@ -101,10 +101,14 @@ def failed(reason: str, message: str) -> tuple[int, bytes]:
     return status, body.replace(b'"message": "m"', f'"message": "{message}"'.encode())
 
 
-def test_a_job_is_waited_for_and_its_own_resource_says_how_it_ended() -> None:
+def test_a_job_is_waited_for_and_its_own_resource_says_how_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question waits by itself; after one that did not, there is a pause."""
+    pauses = list[float]()
+    monkeypatch.setattr("time.sleep", pauses.append)
     made, http = client(job("RUNNING"), (200, b"{}"), job("RUNNING"), (200, b"{}"), job("DONE"))
     assert made.query("SELECT 1")["status"] == {"state": "DONE"}
     assert [path for _, path in http.asked] == ["jobs", "queries/j", "jobs/j", "queries/j", "jobs/j"]
+    assert pauses == [0, PAUSE_SECONDS]
     made, _ = client(job("RUNNING"), (200, b"{}"), job("DONE", "backendError"))
     with pytest.raises(Retry):
         made.query("SELECT 1")
