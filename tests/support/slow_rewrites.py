@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import requests
+from typing_extensions import override
 
 REWRITE, CREATION = "CREATE OR REPLACE TABLE", "CREATE TABLE `"
 TAKEN = "its id is taken"
@@ -124,6 +125,7 @@ def slow_rewrites(behind: str, *, loses_answer: bool = False, begins: bool = Tru
 
         do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = _answered
 
+        @override
         def log_message(self, *_: object) -> None:
             return
 
