@@ -347,7 +347,7 @@ class BigQuerySpec(Model):
     """Data set that all tables are copied into; Tailrace's own tables are in `<dataset>_tailrace`. Both are created if
     they are missing. Source tables that would get the same name there are refused. Immutable."""
     location: Annotated[str, StringConstraints(max_length=50, pattern="^[A-Za-z0-9-]{1,50}$")]
-    """Location of the data sets, such as `EU` or `europe-west3`."""
+    """Location of the data sets, such as `EU` or `europe-west3`. Immutable."""
     endpoint: Text | None = None
     """URL of an emulator; unset: Google's service."""
 
@@ -385,8 +385,7 @@ class TargetSpec(StoreAccess):
         (f"{_LAKES} || ({_none_of(_LAKE_FIELDS)} && (!has(self.pathStyle) || !self.pathStyle))", _ONLY_LAKE),
         ("!has(self.credentials) || !has(self.passwordFile)", "give credentials or passwordFile, not both"),
         ("has(self.bigquery) == (self.type == 'bigquery')", _BIGQUERY),
-        _fixed("bigquery.project", "target"),
-        _fixed("bigquery.dataset", "target"),
+        *(_fixed(f"bigquery.{field}", "target") for field in ("project", "dataset", "location")),
         ("has(self.snowflake) == (self.type == 'snowflake')", _SNOWFLAKE),
         ("self.type != 'snowflake' || has(self.credentials)", _NO_KEY),
         *(_fixed(f"snowflake.{field}", "target") for field in ("account", "database", "schema")),

@@ -162,7 +162,8 @@ class BigQuerySession(CollectedSession):
                 raise TargetRefused(
                     f"data set {self._config.project}.{dataset} is in {found['location']}, not in"
                     f" {self._config.location}",
-                    "Correct target.bigquery.location, or let another Replicator copy into another data set.",
+                    "Correct target.bigquery.location (in Kubernetes, create another Replicator), or name another data"
+                    " set.",
                 )
             if found is not None and found.get("defaultTableExpirationMs") is not None:
                 raise TargetRefused(
