@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -120,8 +120,12 @@ def parts(pid: int) -> dict[str, float]:
 
 def commits(lake: Path, since: float, to: float) -> int:
     """The number of all tables' commits in that time."""
-    files = [*lake.rglob("_delta_log/*.json"), *lake.rglob("metadata/*.metadata.json")]
-    return sum(since <= path.stat().st_mtime <= to for path in files)
+    numbers: dict[Path, list[int]] = {}
+    for path in [*lake.rglob("_delta_log/*.json"), *lake.rglob("metadata/v*.metadata.json")]:
+        with suppress(FileNotFoundError):  # versions expire while this looks
+            if since <= path.stat().st_mtime <= to:
+                numbers.setdefault(path.parent, []).append(int(path.name.lstrip("v").split(".")[0]))
+    return sum(max(found) - min(found) + 1 for found in numbers.values())
 
 
 def all_replicate(folder: RunFolder, tables: int) -> bool:
