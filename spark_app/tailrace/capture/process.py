@@ -31,7 +31,6 @@ from tailrace.contract import manifest
 from tailrace.contract.faults import fault_of
 from tailrace.contract.pace import Pace
 from tailrace.contract.resources import Replicator
-from tailrace.contract.units import seconds
 from tailrace.errors import MAKE_ROOM, Retry, StorageFull, TailraceError, foreign, met_at, privacy
 from tailrace.selection import masks
 from tailrace.sources.api import Interrupted, Patience, Source
@@ -108,7 +107,7 @@ def capture(
         who = f"tailrace catalog {replicator.metadata.name}"
         source = sources.of_replicator(replicator.spec, who, options.secrets)
         handed_over = Renewal.handed_over(options.resync)
-        pace = Pace.of(seconds(replicator.spec.apply.freshness))
+        pace = Pace.of(replicator.spec.freshness)
         timing = Timing(heartbeat=options.heartbeat, record=pace.record)
         follow(Following(replicator, source, options.run_dir / SCRATCH, timing, handed_over), ends, stopping)
     finally:

@@ -102,6 +102,8 @@ class SnapshotSpec(Model):
 
 
 SHORTEST_FRESHNESS, LONGEST_FRESHNESS = 0.1, 3600.0
+FRESHNESS, WAREHOUSE_FRESHNESS = 5.0, 60.0
+"""Seconds that are promised unless the manifest says otherwise."""
 _BOUNDS = "it must be at least 100ms and at most 1h"
 _IN_BOUNDS = (
     "!has(self.freshness) || !self.freshness.contains('d') && duration(self.freshness) >= duration('100ms')"
@@ -116,9 +118,10 @@ class ApplySpec(Model):
 
     suspend: bool = False
     """Pause writing to the target only; capture continues."""
-    freshness: Duration = "5s"
-    """The time within which a committed change is to be visible in the target (`500ms`, `1m`): from 100ms to 1h. The
-    longer it is, the fewer commits are made, and the less the same changes cost."""
+    freshness: Duration | None = None
+    """The time within which a committed change is to be visible in the target (`500ms`, `1m`): from 100ms to 1h; unset:
+    `5s`, and `60s` in a warehouse, which bills each batch. The longer it is, the fewer commits are made, and the less
+    the same changes cost."""
 
     @model_validator(mode="before")
     @classmethod
@@ -133,7 +136,7 @@ class ApplySpec(Model):
 
     @model_validator(mode="after")
     def _in_bounds(self) -> "ApplySpec":
-        if not SHORTEST_FRESHNESS <= seconds(self.freshness) <= LONGEST_FRESHNESS:
+        if self.freshness is not None and not SHORTEST_FRESHNESS <= seconds(self.freshness) <= LONGEST_FRESHNESS:
             raise ValueError(f"freshness is {self.freshness}: {_BOUNDS}")
         return self
 
@@ -557,6 +560,13 @@ class ReplicatorSpec(Model):
     service_account_name: Name | None = None
     """An existing ServiceAccount for driver and executors (workload identity), with the rights of ClusterRole
     `tailrace-driver` in its namespace. Unset: the operator creates one. Ignored outside Kubernetes."""
+
+    @property
+    def freshness(self) -> float:
+        """The seconds within which a committed change is to be visible in the target."""
+        if self.apply.freshness is not None:
+            return seconds(self.apply.freshness)
+        return WAREHOUSE_FRESHNESS if self.target.type in ("bigquery", "snowflake") else FRESHNESS
 
     @property
     def read_options(self) -> tuple[TableOptions, ...]:

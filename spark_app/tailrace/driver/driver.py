@@ -434,7 +434,7 @@ class Driver:
 
     @property
     def _pace_now(self) -> Pace:
-        return AT_ONCE if self._settings.once else Pace.of(seconds(self._spec.apply.freshness))
+        return AT_ONCE if self._settings.once else Pace.of(self._spec.freshness)
 
     def _pace(self, parts: DriverParts) -> None:
         """Adapts the batches to the current spec."""
@@ -446,7 +446,7 @@ class Driver:
         self._control.objective = self._spec.objective
         if parts.freshness is not None:
             parts.freshness.pause(apply.suspend or self._settings.stop_at is not None, time.time())
-        self._control.freshness = None if self._settings.once else seconds(apply.freshness)
+        self._control.freshness = None if self._settings.once else self._spec.freshness
         follows = not apply.suspend and not self._settings.once
         without_jvm_errors("the apply stream", lambda: parts.stream.follow(follows))
 

@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.contract.pace import MARGIN, Pace
+from tailrace.contract.places import TargetSpec
+from tailrace.contract.resources import ApplySpec, ReplicatorSpec
 
 
 @given(st.floats(0.1, 3600.0))
@@ -28,3 +30,23 @@ def test_two_further_records_arrive_well_before_a_table_is_due(freshness: float)
     """If one arrives at just that moment, chance decides whether each record or every other one is a commit."""
     pace = Pace.of(freshness)
     assert pace.hold >= 2.1 * pace.record
+
+
+@pytest.mark.parametrize(
+    ("target", "apply", "seconds"),
+    [
+        ("delta", {}, 5.0),
+        ("postgresql", {}, 5.0),
+        ("bigquery", {}, 60.0),
+        ("snowflake", {}, 60.0),
+        ("bigquery", {"freshness": "10s"}, 10.0),
+    ],
+)
+def test_a_warehouse_is_given_more_time_unless_the_manifest_says_otherwise(
+    target: str, apply: dict[str, str], seconds: float
+) -> None:
+    """Each batch there is a few statements that are billed."""
+    spec = ReplicatorSpec.model_construct(
+        target=TargetSpec.model_construct(type=target), apply=ApplySpec.model_validate(apply)
+    )
+    assert spec.freshness == seconds

@@ -138,7 +138,7 @@ def _within(name: str, old: Any, new: Any) -> Iterator[str]:
 def of_capture(spec: ReplicatorSpec) -> tuple[object, ...]:
     """The fields that capture reads at its start."""
     policies = spec.on_schema_change, spec.on_table_drop
-    times = spec.apply.freshness, spec.retry.time, spec.retention
+    times = spec.freshness, spec.retry.time, spec.retention
     return spec.tables, spec.options, *policies, spec.snapshot.initial, *times
 
 

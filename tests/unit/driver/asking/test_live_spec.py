@@ -42,7 +42,7 @@ def test_a_spec_is_in_effect_when_the_offer_returns() -> None:
     asking.start()
     while (offer := made.next()) is None:
         time.sleep(0.01)
-    assert made.spec.apply.freshness == "5s"
+    assert made.spec.freshness == 5.0
     assert [made.generation] == [None] and made.take(offer)
     made.settle(offer)
     asking.join(10)
@@ -80,7 +80,7 @@ def test_an_offer_that_has_to_wait_stays_and_a_newer_one_takes_its_place() -> No
     assert offer is not None and offer.replicator.spec.apply.freshness == "3s"
     assert made.take(offer)
     made.settle(offer, StorageFull("no room"))
-    assert (made.next(), made.spec.apply.freshness) == (None, "5s")
+    assert (made.next(), made.spec.freshness) == (None, 5.0)
 
 
 def test_what_is_changed_back_while_it_waits_is_never_taken() -> None:
@@ -91,7 +91,7 @@ def test_what_is_changed_back_while_it_waits_is_never_taken() -> None:
     assert offer is not None
     assert made.offer(body()).changed == ()
     assert made.next() is None and not made.take(offer), "the main loop had it in its hands"
-    assert made.spec.apply.freshness == "5s"
+    assert made.spec.freshness == 5.0
 
 
 def test_a_refusal_reaches_whoever_waits() -> None:
