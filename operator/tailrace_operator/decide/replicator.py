@@ -144,8 +144,8 @@ def _status(
         update["source"] = f"{source.type}://{source.address}"[:253]
         update["target"] = desired.spec.target.type
     told = progress.progress(observed, recent, history.pod)
-    if history.cut_over:  # the last words of the driver were of what it waited for
-        told |= {"cutover": sentence(readiness.message), "last_error": None}
+    if history.halt is not None and history.cut_over:  # the last words of the driver were of what it waited for
+        told |= {"cutover": sentence(history.halt.message), "last_error": None}
     return before.model_copy(update={**update, **told})
 
 
