@@ -8,7 +8,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,20 +92,24 @@ class BigQueryClient:
             self.settle(left)
             UNSEEN.seen(self._config, left)
         job = self._job(_query(statement, parameters), job_id)
-        sent = self._perhaps(_id(job), lambda: self.call("POST", "jobs", or_conflict=True, json=job))
-        if not sent:
-            self.settle(_id(job))
-            raise Retry(f"{self._config.place}: another driver has sent the same statement")
-        return self._good(self._perhaps(_id(job), lambda: self._ended(sent)))
-
-    def _perhaps(self, job_id: str, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """An answer about a job, which may run on if there is none."""
         try:
-            return ask()
+            sent = self.call("POST", "jobs", or_conflict=True, json=job)
         except Retry as error:
-            if error.away:
-                UNSEEN.add(self._config, job_id)
+            if error.away:  # else it was refused, and never runs
+                UNSEEN.add(self._config, _id(job))
             raise
+        ended = None
+        try:
+            if sent:
+                ended = self._ended(sent)
+            else:
+                self.settle(_id(job))
+        except BaseException:  # a question that is refused stops no job either
+            UNSEEN.add(self._config, _id(job))
+            raise
+        if ended is None:
+            raise Retry(f"{self._config.place}: another driver has sent the same statement")
+        return self._good(ended)
 
     def settle(self, job_id: str) -> None:
         """See a job ended; one that has not arrived yet cannot begin any more, as its id is taken."""

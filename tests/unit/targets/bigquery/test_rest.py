@@ -8,6 +8,7 @@ import requests
 
 from tailrace.errors import AuthenticationFailed, Retry, TailraceError, TargetRefused, where_of
 from tailrace.targets.bigquery.rest import CHANGED, PAUSE_SECONDS, BigQueryClient, BigQueryConfig
+from tailrace.targets.bigquery.unseen import UNSEEN
 
 CONFIG = BigQueryConfig("p", "d", "EU", "http://127.0.0.1:9", None)
 
@@ -138,6 +139,34 @@ def test_nothing_is_changed_before_a_job_whose_end_was_not_seen_has_ended() -> N
     assert http.sent[0]["jobReference"]["jobId"] == lost
 
 
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (fault(401, "authError"), AuthenticationFailed),
+        (fault(403, "accessDenied"), TargetRefused),
+        (fault(404, "notFound"), TargetRefused),
+        (fault(400, "invalid"), Retry),
+    ],
+)
+def test_a_job_about_which_a_question_is_refused_may_run_on(answer: tuple[int, bytes], kind: type[Exception]) -> None:
+    made, http = client(job("RUNNING"), answer)
+    with pytest.raises(kind):
+        made.change("DROP TABLE a")
+    lost = http.sent[0]["jobReference"]["jobId"]
+    assert UNSEEN.of(CONFIG) == [lost]
+    made, http = client(TAKEN, job("DONE"), job("DONE"))
+    made.change("DROP TABLE b")
+    assert [path for _, path in http.asked] == ["jobs", f"jobs/{lost}", "jobs"] and UNSEEN.of(CONFIG) == []
+
+
+@pytest.mark.parametrize("answers", [[job("DONE", "accessDenied")], [fault(403, "accessDenied")]])
+def test_a_job_that_failed_or_was_never_taken_does_not_run_on(answers: list[tuple[int, bytes]]) -> None:
+    made, _ = client(*answers)
+    with pytest.raises(TargetRefused):
+        made.change("DROP TABLE a")
+    assert UNSEEN.of(CONFIG) == []
+
+
 def test_a_job_whose_request_was_lost_never_begins_afterwards() -> None:
     made, _ = client((503, b"{}"))
     with pytest.raises(Retry):
@@ -152,7 +181,17 @@ def test_a_statement_that_another_driver_has_sent_is_not_sent_again() -> None:
     made, http = client(TAKEN, TAKEN, job("DONE"))
     with pytest.raises(Retry, match="another driver has sent the same statement"):
         made.change("CREATE TABLE a", job_id="one")
-    assert [path for _, path in http.asked] == ["jobs", "jobs", "jobs/one"]
+    assert [path for _, path in http.asked] == ["jobs", "jobs", "jobs/one"] and UNSEEN.of(CONFIG) == []
+
+
+def test_a_statement_of_another_driver_whose_end_was_not_seen_may_run_on() -> None:
+    made, _ = client(TAKEN, TAKEN, fault(401, "authError"))
+    with pytest.raises(AuthenticationFailed):
+        made.change("CREATE TABLE a", job_id="one")
+    assert UNSEEN.of(CONFIG) == ["one"]
+    made, _ = client(TAKEN, job("DONE"), job("DONE"))
+    made.change("DROP TABLE b")
+    assert UNSEEN.of(CONFIG) == []
 
 
 def test_decimals_are_loaded_with_all_their_digits(monkeypatch: pytest.MonkeyPatch) -> None:
