@@ -1,16 +1,20 @@
 """A table all of whose versions, or changes by day, stay in a lake, in lives of whole drivers that end by SIGKILL: its
 whole history is what the commits of the source were."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from demo.compare import READERS
+from support import mysql_shop
+from support.mysql import MYSQL, MysqlServer
 from support.postgres import PostgresServer
 from support.proof.committed import KeptCommits, differing
 from support.proof.kept_rows import COLUMNS, OF_CHANGES, of_changes, of_rows
 from support.proof.kills import live_and_die
+from support.proof.mysql_commits import MysqlCommits
 from support.proof.process import Deployment
 
 
@@ -40,5 +44,34 @@ def test_the_whole_history_is_that_of_the_source_s_commits_whoever_is_killed(
     rows = READERS[format](deployment.lake / "proof" / "kept").select(names).to_pylist()
     kept = [tuple(row.values()) for row in rows]
     different = differing(of_rows(kept) if history == "Versions" else of_changes(kept), source.versions(), whole)
+    assert not different, "\n".join(different)
+    assert kills > 3 and len(rows) > 500
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_the_versions_of_a_table_of_mysql_are_those_of_its_commits_whoever_is_killed(
+    tmp_path: Path, format: str
+) -> None:
+    random = Random(13)
+    spec: dict[str, object] = {
+        "tables": {"include": ["proof.*"]},
+        "options": [{"match": "*.*", "history": "Versions"}],
+        "snapshot": {"chunkRows": 17, "parallelism": 3},
+    }
+    with MysqlServer(MYSQL) as server:
+        source = MysqlCommits(server, Random(14))
+        deployment = Deployment(tmp_path / "proof", mysql_shop.spec(server), format, spec)
+        source.begin(0.02)
+        try:
+            deployment.once()
+            whole = datetime.now(UTC)  # of this machine, as the server's
+            kills = sum(live_and_die(deployment, "proof.kept", random, life) for life in range(3))
+        finally:
+            deployment.close()
+        source.stop()
+        deployment.once()
+        rows = READERS[format](deployment.lake / "proof" / "kept").select(COLUMNS.split(", ")).to_pylist()
+        different = source.differing(of_rows(tuple(row.values()) for row in rows), whole)
     assert not different, "\n".join(different)
     assert kills > 3 and len(rows) > 500

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -68,6 +69,12 @@ class Java:
         for key, value in values.items():
             out.put(key, value)
         return out
+
+    def properties(self, table: Any) -> dict[str, str]:
+        """A table's, by one call. Iterating over a map of Java takes one for each key, and then an exception, which is
+        a dozen."""
+        text = str(self.iceberg.rest.RESTUtil.encodeFormData(table.properties()))
+        return dict(parse_qsl(text, keep_blank_values=True, strict_parsing=True)) if text else {}
 
     def string_array(self, *values: str) -> Any:
         out = self.gateway.new_array(self.jvm.java.lang.String, len(values))

@@ -49,7 +49,7 @@ class Reader:
     def version(self, snapshot_id: int | None, accepts: bool = False) -> Version:
         """State, then files, of the version that the table object holds. `accepts`: see `FormatTable.ensure`."""
         with guarded(self.name, "reading"):
-            properties = dict(self.table.properties())
+            properties = self.java.properties(self.table)
             metadata = self.table.operations().current()
             last_id, schema_id = int(metadata.lastColumnId()), int(metadata.currentSchemaId())
             present = present_fields(self.java.iceberg.SchemaParser.toJson(self.table.schema()))

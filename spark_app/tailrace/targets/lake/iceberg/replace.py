@@ -52,7 +52,7 @@ def replace(
         _drop_partitions(transaction)
         _set_columns(java, transaction, name, by)
         _add_partitions(java, transaction, by)
-        _set_properties(transaction, by)
+        _set_properties(java, transaction, by)
         operation = _rows((former, Builder.of(java, access, staged)), transaction, present, by, vectors)
         operation.set(iceberg_state.STATE, iceberg_state.encode_text(stored)).set(iceberg_state.NONCE, nonce)
         operation.set(iceberg_state.ADOPTED, str(len(by.files))).commit()
@@ -111,11 +111,11 @@ def _rows(
     return operation
 
 
-def _set_properties(transaction: Any, by: Replacement) -> None:
+def _set_properties(java: Java, transaction: Any, by: Replacement) -> None:
     """Before the rows: Iceberg keeps statistics of the files as they say."""
     update = transaction.updateProperties()
     wanted = iceberg_schema.properties(by.schema) | {COLUMNS: by.columns.to_json()}
-    present = {str(key) for key in transaction.table().properties() if key.startswith(_METRICS)}
+    present = {key for key in java.properties(transaction.table()) if key.startswith(_METRICS)}
     for key in present - wanted.keys():
         update.remove(key)
     for key, value in wanted.items():

@@ -172,7 +172,7 @@ class IcebergTable:
 
     def _peek(self) -> AppliedState | None:
         with guarded(self.name, "reading"):
-            properties = {str(k): str(v) for k, v in dict(self._open()[0].table.properties()).items()}
+            properties = self._java.properties(self._open()[0].table)
         return mirrored(properties, self.name)
 
     def last_id(self) -> int:
