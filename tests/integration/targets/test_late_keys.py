@@ -13,8 +13,8 @@ from support.random_log import first_schema
 from support.read_ranges import ReadRanges
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.databases.postgresql import connect
-from tailrace.errors import Fenced, Retry
-from tailrace.targets.api import NeededChunks, TableFailed
+from tailrace.errors import Fenced
+from tailrace.targets.api import NeededChunks
 from tailrace.targets.sql import first_copy
 
 KEY = "SELECT conname FROM pg_constraint WHERE conrelid = 'public.t'::regclass AND contype = 'p'"
@@ -159,6 +159,7 @@ IN_USE = {
     "a reader": "SELECT * FROM public.t",
     "a foreign key": "CREATE TABLE public.other (id bigint REFERENCES public.t)",
     "a replica identity": "ALTER TABLE public.t REPLICA IDENTITY USING INDEX t_pkey",
+    "a publication": "CREATE PUBLICATION copies FOR TABLE public.t",
     "a view": "CREATE VIEW public.v AS SELECT id, t FROM public.t GROUP BY id",
     "rows": "",
 }
@@ -181,19 +182,62 @@ def test_a_key_that_something_uses_is_kept(copied: Copied, use: str) -> None:
     copied.check()
 
 
-def test_a_reader_of_the_whole_copy_delays_its_end_and_does_not_end_it(
-    copied: Copied, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_reader_of_the_copy_delays_its_key_and_nothing_else(
+    copied: Copied, monkeypatch: pytest.MonkeyPatch, restarts: bool
 ) -> None:
-    copied.read(0, 1, 2)
-    copied.log.finish()
     monkeypatch.setitem(connect.SETTINGS, "lock_timeout", "50ms")
     copied.table.restart()
+    copied.read(0, 1)
+    assert not copied.has_key()
     with copied.server.connect() as connection:
         connection.autocommit = False
         connection.execute("SELECT * FROM public.t")
-        with pytest.raises(TableFailed) as failed:
-            copied.table.follow(copied.log)
-        assert isinstance(failed.value.error, Retry)
-    copied.table.open()
+        copied.log.change(5)
+        copied.table.follow(copied.log)
+        copied.read(2)
+        copied.log.finish()
+        copied.log.change(6)
+        copied.log.change(5)
+        copied.table.follow(copied.log)
+        assert not copied.has_key()
+    if restarts:
+        copied.table.restart()
+    copied.table.unit.tidy(copied.table.schema, copied.table.applied, NeededChunks(), 4e9)
+    copied.check()
+
+
+BESIDE = {
+    "an index of other columns": "CREATE UNIQUE INDEX ON public.t (id, t)",
+    "an index of some rows": "CREATE UNIQUE INDEX ON public.t (id) WHERE id > 3",
+}
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("beside", BESIDE)
+def test_another_unique_index_is_not_taken_for_the_key(copied: Copied, beside: str, before: bool) -> None:
+    if before:
+        copied.server.execute(BESIDE[beside])
+    copied.read(0)
+    assert not copied.has_key()
+    if not before:
+        copied.server.execute(BESIDE[beside])
+    copied.table.restart()
+    copied.read(1, 2)
+    copied.log.finish()
+    copied.table.follow(copied.log)
+    copied.check()
+
+
+def test_a_table_that_comes_whole_in_one_batch_keeps_its_key(copied: Copied) -> None:
+    """Its deferred triggers, and what the end of the snapshot does to its rows, may need it."""
+    copied.server.execute(
+        "CREATE FUNCTION public.nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
+        " CREATE CONSTRAINT TRIGGER late AFTER INSERT ON public.t DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION public.nothing();"
+        " ALTER TABLE public.t ENABLE ALWAYS TRIGGER late"
+    )
+    copied.read(0, 1, 2, follow=False)
+    copied.log.finish()
     copied.table.follow(copied.log)
     copied.check()

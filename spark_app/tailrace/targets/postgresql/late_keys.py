@@ -21,9 +21,17 @@ SELECT quote_ident(k.conname)
 """
 """The key as `build` would make it, without what people have set."""
 _LACKING = """
-SELECT 1 FROM pg_class WHERE oid = to_regclass(%s)
-   AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = pg_class.oid AND indisunique)
+SELECT 1 FROM pg_class t WHERE t.oid = to_regclass(%s)
+   AND NOT EXISTS (
+       SELECT FROM pg_index i WHERE i.indrelid = t.oid AND (i.indisprimary OR i.indisunique AND i.indisvalid
+          AND i.indpred IS NULL AND i.indexprs IS NULL
+          AND ARRAY(SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS c (number, at)
+                      JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = c.number
+                     WHERE c.at <= i.indnkeyatts ORDER BY 1) = %s::text[]))
 """
+"""Other unique indexes than the key's do not count."""
+_OBSERVED = "SELECT 1 FROM pg_publication_tables WHERE schemaname = %s AND tablename = %s"
+"""Somebody reads the copy's changes, and knows its rows by the key."""
 
 
 class PgLateKeys:
@@ -37,14 +45,19 @@ class PgLateKeys:
             self._connection.execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE NOWAIT".encode())
             found = self._connection.execute(_PLAIN.encode(), (name, list(key))).fetchall()
             filled = self._connection.execute(f"SELECT 1 FROM {name} LIMIT 1".encode()).fetchone()
-            if found and filled is None:
+            observed = self._connection.execute(_OBSERVED.encode(), place).fetchone()
+            if found and filled is None and observed is None:
                 self._connection.execute(f"ALTER TABLE {name} DROP CONSTRAINT {found[0][0]}".encode())
                 return True
         return False
 
-    def lacks(self, place: Place) -> bool:
-        return bool(self._session.rows(_LACKING, table(self._session, place)))
+    def lacks(self, place: Place, key: Sequence[str]) -> bool:
+        return bool(self._session.rows(_LACKING, table(self._session, place), sorted(key)))
 
-    def build(self, place: Place, key: Sequence[str]) -> None:
+    def build(self, place: Place, key: Sequence[str]) -> bool:
         columns = list_of(self._session, key)
-        self._session.run(f"ALTER TABLE {table(self._session, place)} ADD PRIMARY KEY ({columns})")
+        statement = f"ALTER TABLE {table(self._session, place)} ADD PRIMARY KEY ({columns})"
+        with suppress(psycopg.errors.LockNotAvailable), self._connection.transaction():
+            self._connection.execute(statement.encode())
+            return True
+        return False

@@ -43,7 +43,8 @@ class CopyKey:
         ranges = _ranges(part)
         if not self.looked:
             self.build(session, place, part.schema)
-            if ranges and part.repair and keys.drop(place, _names(part.schema)):
+            # With the snapshot's end in the same batch nothing is gained, and what it does may need the key.
+            if ranges and part.repair and not part.finished and keys.drop(place, _names(part.schema)):
                 self.loaded = ()
         if self.loaded is None:
             return False
@@ -59,11 +60,12 @@ class CopyKey:
         return rows <= MOST_ROWS and all(disjoint(one, other) for one, other in product(loaded, ranges))
 
     def build(self, session: TargetSession, place: Place, schema: TableSchema) -> None:
-        """Build the key if it is missing."""
-        keys = session.late_keys
-        if not self.is_there and keys is not None and is_unique(schema) and keys.lacks(place):
-            keys.build(place, _names(schema))
-        self.looked, self.loaded = True, None
+        """Build the key if it is missing. If somebody reads the table, that is tried again before the next batch: until
+        then batches find rows without it."""
+        keys, built, key = session.late_keys, True, _names(schema)
+        if not self.is_there and keys is not None and is_unique(schema) and keys.lacks(place, key):
+            built = keys.build(place, key)
+        self.looked, self.loaded = built, None
 
 
 def _ranges(part: TableSlice) -> tuple[ChunkRegistered, ...]:

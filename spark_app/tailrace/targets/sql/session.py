@@ -81,10 +81,11 @@ class LateKeys(Protocol):
         """Drop the key of an empty copy; False: it has rows, somebody uses it, or its key is not as `build` makes
         it."""
 
-    def lacks(self, place: Place) -> bool:
-        """True if the copy has neither a primary key nor another unique index."""
+    def lacks(self, place: Place, key: Sequence[str]) -> bool:
+        """True if the copy has neither a primary key nor a unique index of the same columns."""
 
-    def build(self, place: Place, key: Sequence[str]) -> None: ...
+    def build(self, place: Place, key: Sequence[str]) -> bool:
+        """Build the key; False: not now, because somebody reads the table."""
 
 
 class TargetSession(Protocol):
