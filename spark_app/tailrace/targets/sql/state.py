@@ -196,7 +196,8 @@ def settled_copies(session: TargetSession, place: Place, admit: Callable[[], Non
 def publish(session: TargetSession, copy: StoredCopy, relation: int) -> None:
     """The row of a copy that readers see now becomes that of its place."""
     session.run(
-        f"DELETE FROM {SCHEMA}.tables WHERE place_schema = %s AND place_name = %s AND hidden = FALSE AND relation <> %s",
+        f"DELETE FROM {SCHEMA}.tables"
+        " WHERE place_schema = %s AND place_name = %s AND hidden = FALSE AND relation <> %s",
         *copy.place,
         relation,
     )
