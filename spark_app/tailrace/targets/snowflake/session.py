@@ -228,6 +228,8 @@ class SnowflakeSession(CollectedSession):
 
     @override
     def replace(self, place: Place, by: Place, admit: Callable[[], None]) -> None:
+        if by == place:
+            return  # else it would be dropped
         copy = self._copy(by)
         if copy is None:
             return

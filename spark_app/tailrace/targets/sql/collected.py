@@ -215,6 +215,8 @@ class CollectedSession:
         self._rewrite(copy, after.remade(there, values, there), admit)
 
     def replace(self, place: Place, by: Place, admit: Callable[[], None]) -> None:
+        if by == place:
+            return  # else it would be dropped
         copy = self._copy(by)
         if copy is not None:
             self._rewrite(copy, copy.remade(self._table(place), copy.names(), self._table(by)), admit)

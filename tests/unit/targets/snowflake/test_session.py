@@ -193,3 +193,10 @@ def test_what_changes_a_copy_at_its_place_needs_a_table_that_the_next_driver_dro
     ]
     assert begun[1].endswith('("id", "b") SELECT "id", CAST(NULL AS VARCHAR) FROM "S"."t"')
     assert len(checks) == 2 and name.startswith('"S"."_tailrace_')
+
+
+def test_a_table_that_is_to_take_its_own_place_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = SnowflakeCopy.of_definitions(77, f'"id" NUMBER(19,0){mark(1)}')
+    made, scripted = session(monkeypatch, SHOW_TABLES=[[("t", copy.comment)]] * 2)
+    made.replace(("S", "t"), ("S", "t"), lambda: None)
+    assert scripted.asked == []
