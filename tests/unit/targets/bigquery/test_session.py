@@ -9,7 +9,12 @@ from tailrace.targets.bigquery.session import BigQuerySession
 def test_a_table_that_is_to_take_its_own_place_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[tuple[object, ...]]()
     session = BigQuerySession(BigQueryConfig("p", "d", "EU", "http://127.0.0.1:9", None))
-    monkeypatch.setattr(session._client, "call", lambda *request, **_: asked.append(request) or {})
+
+    def call(*request: object, **_: object) -> dict[str, object]:
+        asked.append(request)
+        return {}
+
+    monkeypatch.setattr(session._client, "call", call)
     session.replace(("d", "t"), ("d", "t"), lambda: None)
     assert asked == []
     session.replace(("d", "t"), ("d", "u"), lambda: None)
