@@ -112,7 +112,7 @@ def _extras_named() -> Iterator[None]:
             raise
         every = ",".join(known for known in EXTRAS if known in (*USUAL, extra))
         raise ExtraMissing(
-            f"package {package} of the extra {extra} is not installed", f"Run `pip install 'tailrace[{every}]'`."
+            f"package {package} of the extra {extra} is not installed", f"In a clone, run `pip install '.[{every}]'`."
         ) from error
 
 

@@ -22,7 +22,7 @@ def of_source(spec: SourceSpec, schema: str, table: str) -> DatasetName:
 
 
 def of_target(spec: TargetSpec, schema: str, table: str, folder: str) -> DatasetName:
-    """The copy of a table that was first captured under this name. `folder`: its path below a lake's location."""
+    """The copy of a table. `table`: its name in the target. `folder`: its path below a lake's location."""
     if spec.bigquery is not None:
         return DatasetName("bigquery", f"{spec.bigquery.project}.{spec.bigquery.dataset}.{table}")
     if spec.snowflake is not None:

@@ -301,7 +301,7 @@ FOLLOWER_DAYS = 7
 """Days for which a change log is kept for a follower that does not read it (`changelog.followers`)."""
 
 
-def _moment(seconds: float) -> str:
+def moment(seconds: float) -> str:
     """A time for people; what no calendar has becomes its first or last day."""
     return f"{datetime.fromtimestamp(min(max(seconds, 0.0), 253_402_300_799.0), UTC):%Y-%m-%d %H:%M:%S}Z"
 
@@ -326,10 +326,11 @@ class FollowerReport(Model):
         if not self.held:
             return f"{self.name} has not read the change log for seven days, which is no longer kept for it"
         if self.record is None:
-            return f"{self.name} has a place in the change log that is not known, so nothing is removed"
+            unknown = f"{self.name} has a place in the change log that is not known, so nothing is removed"
+            return f"{unknown}; if there is no such follower, delete that file"
         if self.silent:
-            since = f"{self.name} has not read the change log since {_moment(self.renewed)}"
-            until = _moment(self.renewed + FOLLOWER_DAYS * 86_400)
+            since = f"{self.name} has not read the change log since {moment(self.renewed)}"
+            until = moment(self.renewed + FOLLOWER_DAYS * 86_400)
             return f"{since}, and what comes after record {self.record} is kept for it until {until}"
         return None
 

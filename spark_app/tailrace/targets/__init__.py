@@ -26,3 +26,12 @@ def open(spec: resources.TargetSpec, source: str = "", keeps_rows: bool = False)
     from tailrace.targets.lake.target import LakeTarget  # brings both table formats
 
     return LakeTarget(spec)
+
+
+def table_name(spec: resources.TargetSpec, table: str) -> str:
+    """The name in the target of the copy of a table that was first captured under this one."""
+    if spec.type == "bigquery":
+        from tailrace.targets.bigquery import names
+
+        return names.written(table)
+    return table

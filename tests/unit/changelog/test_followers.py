@@ -152,7 +152,9 @@ def test_doctor_and_status_name_a_follower_that_no_longer_counts(
         torn = f"the follower of the unreadable lease {owner.storage.uri(lease_path('torn'))}"
         _, text = command(owner, capsys, "doctor")
         assert "warn change log: gone follows this log" in text and "there follows" not in text
-        assert "warn change log: still follows this log, and has not read it for 1440 minutes: it is kept" in text
+        since, until = (f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}Z" for at in (day_ago, day_ago + 604_800))
+        kept = f"has not read it since {since}: what it needs is kept until {until}"
+        assert f"warn change log: still follows this log, and {kept}" in text
         assert f"warn change log: {torn} has a place in this log that is not known" in text
         watch = FollowerWatch(lambda: now / 1_000_000)
         watch.look(owner.storage)
@@ -164,10 +166,10 @@ def test_doctor_and_status_name_a_follower_that_no_longer_counts(
         Console(file=printed, width=1_000).print(display.render(status))
         printed_text = " ".join(printed.getvalue().split())
         assert "follower gone has not read the change log for seven days" in printed_text
-        since, until = (f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}Z" for at in (day_ago, day_ago + 604_800))
         kept = f"has not read the change log since {since}, and what comes after record 3 is kept for it until {until}"
         assert f"follower still {kept}" in printed_text
-        assert "there" not in printed_text
+        assert "so nothing is removed; if there is no such follower, delete that file" in printed_text
+        assert "follower there " not in printed_text
         counted = metrics.render(status).decode()
         assert 'tailrace_followers{held="true"} 3.0' in counted and 'tailrace_followers{held="false"} 1.0' in counted
 

@@ -130,7 +130,7 @@ def test_without_an_extra_the_command_says_how_to_install_it(extra: str, command
     every = ",".join(dict.fromkeys(("spark", "postgresql", "mysql", extra)))
     assert re.fullmatch(
         rf"tailrace: ExtraMissing: package \w+ of the extra {extra} is not installed."
-        rf" Fix: Run `pip install 'tailrace\[{every}\]'`\.\n",
+        rf" Fix: In a clone, run `pip install '\.\[{every}\]'`\.\n",
         done.stderr,
     )
 

@@ -19,7 +19,7 @@ from tailrace.batch.slice import cut
 from tailrace.capture.admission import check_manifest, check_product
 from tailrace.capture.renewal import Renewal
 from tailrace.changelog import first_start
-from tailrace.changelog.followers import LEASE_DAYS, LeaseFile, lease_files
+from tailrace.changelog.followers import LEASE_AGE, LEASE_DAYS, LeaseFile, lease_files
 from tailrace.changelog.history import stored
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.logged import place_of
@@ -28,6 +28,7 @@ from tailrace.changelog.records.terms import ResumePoint, TableSchema
 from tailrace.changelog.state import LogState
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
+from tailrace.contract.status import moment
 from tailrace.driver.telling.lineage import configuration
 from tailrace.errors import CorruptLog, LogTrimmed, OutcomeUnknown, Retry, Stop, TableStop, TailraceError
 from tailrace.logs import visible
@@ -159,9 +160,10 @@ def in_target(target: Target, schemas: Sequence[TableSchema]) -> Iterator[Line]:
         pairs = zip(schema.columns, shown.columns, strict=True)
         others = [f"{column.name!r} {other.name!r}" for column, other in pairs if column.name != other.name]
         if others:
-            text = f"the target calls column {', '.join(others)}: its readers reserve such a name, or could not tell it"
+            text = f"the target calls column {', '.join(others)}: the source's name is reserved there, has a character that"
             fix = "Rename it in the source, if that matters."
-            yield Line("warn", schema.name, f"{text} from another column's", fix)
+            text += " names cannot have, or is too similar to another column's"
+            yield Line("warn", schema.name, text, fix)
 
 
 @dataclass(frozen=True)
@@ -250,8 +252,10 @@ def _of_follower(file: LeaseFile, now: int) -> str | None:
         return f"follows this log, has not read it for {LEASE_DAYS} days, and nothing is kept for it"
     if file.lease is None:
         return "has a place in this log that is not known, so nothing is removed"
-    minutes = (now - file.changed) // 60_000_000
-    return f"follows this log, and has not read it for {minutes} minutes: it is kept" if file.is_silent(now) else None
+    if not file.is_silent(now):
+        return None
+    since, until = (moment(at / 1_000_000) for at in (file.changed, file.changed + LEASE_AGE))
+    return f"follows this log, and has not read it since {since}: what it needs is kept until {until}"
 
 
 def _place(places: Places, subject: Literal["storage", "target"]) -> Iterator[Line]:

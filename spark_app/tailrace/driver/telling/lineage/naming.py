@@ -1,6 +1,6 @@
 """Names of jobs and of copies in lineage events. Pure."""
 
-from tailrace import __version__
+from tailrace import __version__, targets
 from tailrace.contract import dataset_names
 from tailrace.contract.base import GROUP
 from tailrace.contract.dataset_names import DatasetName
@@ -18,7 +18,7 @@ def job_of(replicator: str, place: tuple[str, str]) -> str:
 
 def of_copy(spec: TargetSpec, schema: str, table: str) -> DatasetName:
     """The copy of a table that was first captured under this name."""
-    return dataset_names.of_target(spec, schema, table, table_folder(schema, table))
+    return dataset_names.of_target(spec, schema, targets.table_name(spec, table), table_folder(schema, table))
 
 
 def in_catalog(spec: TargetSpec, schema: str, table: str) -> DatasetName | None:

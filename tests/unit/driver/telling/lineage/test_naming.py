@@ -43,6 +43,14 @@ def test_tables_of_a_lake_are_named_by_their_folder() -> None:
     assert of_copy(local, "public", "a") == named(dataset.LocalFileSystem("/data/lake/public/a"))
 
 
+def test_tables_of_a_warehouse_have_the_names_that_they_have_there() -> None:
+    into = target(type="bigquery", bigquery={"project": "p-1", "dataset": "d", "location": "EU"})
+    assert of_copy(into, "public", "straße") == named(dataset.BigQuery("p-1", "d", "stra__xdf_e"))
+    where = {"account": "acme-x1", "database": "dw", "schema": "shop", "warehouse": "w", "role": "r", "user": "u"}
+    into = target(type="snowflake", snowflake=where, credentials={"file": "k"})
+    assert of_copy(into, "public", "straße") == ("snowflake://acme-x1", "DW.SHOP.straße")
+
+
 @pytest.mark.parametrize(
     "catalog,name",
     [
