@@ -160,9 +160,11 @@ def in_target(target: Target, schemas: Sequence[TableSchema]) -> Iterator[Line]:
         pairs = zip(schema.columns, shown.columns, strict=True)
         others = [f"{column.name!r} {other.name!r}" for column, other in pairs if column.name != other.name]
         if others:
-            text = f"the target calls column {', '.join(others)}: the source's name is reserved there, has a character that"
+            text = (
+                f"the target calls column {', '.join(others)}: the source's name is reserved there,"
+                " has a character that names cannot have, or is too similar to another column's"
+            )
             fix = "Rename it in the source, if that matters."
-            text += " names cannot have, or is too similar to another column's"
             yield Line("warn", schema.name, text, fix)
 
 
