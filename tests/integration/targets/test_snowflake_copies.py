@@ -20,7 +20,7 @@ from tailrace.batch.slice import cut
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract.resources import Credentials
 from tailrace.errors import AuthenticationFailed, Retry, TableStop, TargetRefused
-from tailrace.targets.api import Opening, TableFailed, TargetRemoval
+from tailrace.targets.api import Opening, TableFailed, TargetRemoval, UnitBatch
 from tailrace.targets.snowflake.connect import connect
 from tailrace.targets.snowflake.session import OWN, SnowflakeSession
 from tailrace.targets.sql.described import mark
@@ -70,6 +70,22 @@ def test_tables_are_changed_together_or_not_at_all(copies: SnowflakeDatabase, tm
     with pytest.raises(Retry, match="another driver has changed the state"):
         late.apply(batch)
     assert several.rows() == [[], one, one], "rows of no table, though the first state is compared after them"
+
+
+def test_a_copy_that_does_not_take_its_rows_is_named_and_the_others_go_without_it(
+    copies: SnowflakeDatabase, tmp_path: Path
+) -> None:
+    several = Several(copies, tmp_path, 3)
+    batch = several.grow()
+    copies.server.query(f'ALTER TABLE {copies.place("t1")} DROP COLUMN "u"')
+    with pytest.raises(TableFailed) as met:
+        several.unit.apply(batch)
+    assert met.value.table_id == 101 and '"u"' in str(met.value.error)
+    assert several.rows() == [[], [], []]
+    others = {table_id: part for table_id, part in batch.slices.items() if table_id != 101}
+    several.unit.apply(UnitBatch(batch.record, frozenset(others), others))
+    one, none, other = several.rows()
+    assert one and one == other and none == []
 
 
 def test_a_transaction_that_was_left_open_holds_the_next_driver_up(copies: SnowflakeDatabase, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def errors_of(config: SnowflakeConfig, *, login: bool = False) -> Iterator[None]
 
 
 def fault(config: SnowflakeConfig, error: errors.Error, *, login: bool = False) -> TailraceError:
-    number, state, said = error.errno or 0, error.sqlstate or "", _said(error)
+    number, said = error.errno or 0, _said(error)
     message = f"{config.place}: {said}"
     if login and (number in LOGIN or "JWT" in said):
         return AuthenticationFailed(
@@ -147,10 +147,17 @@ def fault(config: SnowflakeConfig, error: errors.Error, *, login: bool = False) 
         absent = TargetRefused(message, f"Correct target.snowflake, or grant role {config.role} the right to see it.")
         absent.absent = True
         return absent
-    if number in OF_VALUES or state[:2] in OF_STATEMENTS:
+    if is_of_statement(error):
         return TargetRefused(message, "Correct the value or the name, or leave the column out (options[].columns).")
     away = not isinstance(error, (errors.ProgrammingError, errors.DataError, errors.IntegrityError))
     return Retry.of_place(message) if away else Retry(message)
+
+
+def is_of_statement(error: BaseException | None) -> bool:
+    """A value or a name in a statement is at fault: one that is refused for what the role lacks is not meant."""
+    if not isinstance(error, errors.Error) or error.errno in (ABSENT, RIGHT, NO_WAREHOUSE, EXISTS):
+        return False
+    return (error.errno or 0) in OF_VALUES or (error.sqlstate or "")[:2] in OF_STATEMENTS
 
 
 def _said(error: errors.Error) -> str:

@@ -11,7 +11,7 @@ import re
 import secrets
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,9 @@ from typing_extensions import override
 
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.errors import OutcomeUnknown, Retry, TailraceError, TargetRefused
+from tailrace.targets.api import TableFailed
 from tailrace.targets.snowflake import types
-from tailrace.targets.snowflake.connect import SnowflakeConfig, connect, errors_of
+from tailrace.targets.snowflake.connect import SnowflakeConfig, connect, errors_of, is_of_statement
 from tailrace.targets.snowflake.tables import EXACT, SnowflakeCopy, literal
 from tailrace.targets.snowflake.values import files, selected
 from tailrace.targets.sql.collected import CollectedChange, CollectedSession
@@ -74,7 +75,8 @@ class SnowflakeSession(CollectedSession):
                     "Leave Tailrace's own tables alone: restore the row by time travel, or insert one.",
                 )
             for change in script:
-                found = self._execute(change.statement, change.values)
+                with _errors_of(change):
+                    found = self._execute(change.statement, change.values)
                 if change.one is not None and found != 1:
                     raise Retry(f"{self._config.place}: another driver has changed the state of a table in the target")
         except BaseException:
@@ -316,6 +318,21 @@ class SnowflakeSession(CollectedSession):
 
     def unlogged(self, table: str, columns: str) -> None:
         self._execute(f"CREATE TRANSIENT TABLE {table} ({columns}) {EXACT}")
+
+
+@contextmanager
+def _errors_of(change: CollectedChange) -> Iterator[None]:
+    """A change that fails concerns its table alone."""
+    try:
+        yield
+    except TailraceError as error:
+        if isinstance(error, Retry) and error.away:
+            raise
+        if change.table_id is not None:
+            raise TableFailed(change.table_id, error) from error
+        if is_of_statement(error.__cause__):
+            raise Retry(error.message, error.fix) from error
+        raise
 
 
 def _unfinished(place: Place) -> str:

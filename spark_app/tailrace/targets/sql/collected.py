@@ -35,6 +35,8 @@ class CollectedChange:
     values: Sequence[object]
     one: "OneRow | None" = None
     """The row that the statement must find."""
+    table_id: int | None = None
+    """The table that it belongs to; None: to none."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +59,16 @@ class CollectedSession:
     def __init__(self) -> None:
         self._script: list[CollectedChange] | None = None
         """Changes of a batch so far; None: there is none."""
+        self._about: int | None = None
+        """The table that the changes belong to; None: to none."""
         self._temporary: set[str] = set()
 
     # ---- what differs between products ----
 
     @abstractmethod
     def _commit(self, script: Sequence[CollectedChange]) -> None:
-        """Run the statements as one transaction. `Retry`: one of them did not find its row, and nothing is changed."""
+        """Run the statements as one transaction. `Retry`: one of them did not find its row, and nothing is changed.
+        `TableFailed`: one that belongs to a table failed, and nothing is changed."""
 
     @abstractmethod
     def _run_now(self, statement: str, values: Sequence[object]) -> int:
@@ -124,6 +129,14 @@ class CollectedSession:
                 self.drop_temporary(name)
 
     @contextmanager
+    def about(self, table_id: int) -> Iterator[None]:
+        self._about = table_id
+        try:
+            yield
+        finally:
+            self._about = None
+
+    @contextmanager
     def still(self) -> Iterator[None]:
         yield
 
@@ -133,7 +146,7 @@ class CollectedSession:
     def run(self, statement: str, *values: object) -> int:
         if self._script is None or self._is_at_once(statement):
             return self._run_now(statement, values)
-        self._script.append(CollectedChange(statement, values))
+        self._script.append(CollectedChange(statement, values, table_id=self._about))
         return 0
 
     def run_one(self, table: str, assigned: str, where: str, *values: object) -> bool:
@@ -141,7 +154,7 @@ class CollectedSession:
         if self._script is None:
             return self._run_now(statement, values) == 1
         row = OneRow(table, where, values[len(values) - where.count("%s") :])
-        self._script.append(CollectedChange(statement, values, row))
+        self._script.append(CollectedChange(statement, values, row, self._about))
         return True
 
     def _is_at_once(self, statement: str) -> bool:

@@ -123,6 +123,9 @@ class TargetSession(Protocol):
     def batch(self, define: Callable[[], None]) -> AbstractContextManager[None]:
         """A transaction whose numbers of changed rows are not asked for, except by `run_one`."""
 
+    def about(self, table_id: int) -> AbstractContextManager[None]:
+        """The changes that are run in it are of this table: `TableFailed`, if one fails only at the batch's end."""
+
     def still(self) -> AbstractContextManager[None]:
         """A transaction in which all reads see one moment; rows are written into temporary tables only."""
 

@@ -337,7 +337,7 @@ class SqlUnit:
         self.admit()
 
     def _brought(self, session: TargetSession, table_id: int, part: TableSlice, member: bool) -> StoredCopy:
-        with self._error_of(table_id, part.schema.name):
+        with self._error_of(table_id, part.schema.name), session.about(table_id):
             return self._with_batch(session, self.tables[table_id], part, member)
 
     @contextmanager

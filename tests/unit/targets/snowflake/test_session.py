@@ -8,6 +8,7 @@ import pytest
 from snowflake.connector import errors
 
 from tailrace.errors import AuthenticationFailed, OutcomeUnknown, Retry, TailraceError, TargetRefused
+from tailrace.targets.api import TableFailed
 from tailrace.targets.snowflake import session as sessions
 from tailrace.targets.snowflake.connect import SETTINGS, SnowflakeConfig, fault
 from tailrace.targets.snowflake.session import MOST_SHOWN, SnowflakeSession
@@ -99,6 +100,47 @@ def test_a_fence_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     made, _ = session(monkeypatch, UPDATE_=[[]])
     with pytest.raises(TargetRefused, match=r"S_TAILRACE\.fence is gone"), made.batch(lambda: None):
         made.run("INSERT INTO t (a) VALUES (1)")
+
+
+VALUE = errors.ProgrammingError("Numeric value", errno=100038, sqlstate="22018")
+NAME = errors.ProgrammingError("invalid identifier", errno=904, sqlstate="42000")
+RIGHT = errors.ProgrammingError("Insufficient privileges", errno=3001, sqlstate="42501")
+PASSING = errors.ProgrammingError("lock timeout", errno=625)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(VALUE, TargetRefused), (NAME, TargetRefused), (RIGHT, TargetRefused), (PASSING, Retry)]
+)
+def test_what_a_copy_refuses_at_the_end_is_that_table_s(
+    monkeypatch: pytest.MonkeyPatch, error: errors.Error, kind: type[TailraceError]
+) -> None:
+    made, scripted = session(monkeypatch, INSERT_INTO_u=[error])
+    with pytest.raises(TableFailed) as met, made.batch(lambda: None):
+        with made.about(7):
+            made.run("INSERT INTO t (a) VALUES (1)")
+        with made.about(8):
+            made.run("INSERT INTO u (a) VALUES (1)")
+    assert met.value.table_id == 8 and type(met.value.error) is kind
+    assert scripted.asked[-1] == "ROLLBACK" and "COMMIT" not in scripted.asked
+
+
+@pytest.mark.parametrize(("error", "kind"), [(VALUE, Retry), (NAME, Retry), (PASSING, Retry), (RIGHT, TargetRefused)])
+def test_what_is_refused_of_no_table_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, error: errors.Error, kind: type[TailraceError]
+) -> None:
+    made, scripted = session(monkeypatch, INSERT=[error])
+    with pytest.raises(TailraceError) as met, made.batch(lambda: None):
+        with made.about(7):
+            made.run("UPDATE t SET a = 1")
+        made.run("INSERT INTO _tailrace.logs (log_id) VALUES (1)")
+    assert type(met.value) is kind and not getattr(met.value, "away", False) and scripted.asked[-1] == "ROLLBACK"
+
+
+def test_a_service_that_is_away_is_so_for_all_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _ = session(monkeypatch, INSERT=[errors.OperationalError("gone", errno=250001)])
+    with pytest.raises(Retry) as met, made.batch(lambda: None), made.about(7):
+        made.run("INSERT INTO t (a) VALUES (1)")
+    assert met.value.away
 
 
 def test_more_tables_than_one_answer_has_are_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
