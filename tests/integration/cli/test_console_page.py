@@ -271,6 +271,7 @@ def test_every_control_of_a_view_is_reached_by_the_tab_key(look: Look, documents
     opened(look, documents, path)
     expect(look.page.locator("main h1")).not_to_have_text("Fleet")
     expect(look.page.locator("main button:not([disabled])").first).to_be_visible()
+    expect(look.page.locator("#main")).to_be_focused()  # the last step of the way to another view
     look.page.wait_for_load_state("networkidle")
     look.page.locator("#skip").focus()
     controls = look.page.locator("a[href], button:not([disabled]), input, select, [tabindex='0']")
