@@ -47,14 +47,19 @@ soak: azurite duckdb-readers
 azurite duckdb-readers bqemulator fakesnow: $(READY)
 	@$(PYTHON) tools/bootstrap.py $@
 
-.PHONY: live-bigquery
-live-bigquery: $(READY)
-	@test -n "$$TAILRACE_LIVE_BIGQUERY" || { echo "set TAILRACE_LIVE_BIGQUERY=project:dataset:location, and credentials of Google's"; exit 1; }
+# What is missing is said before anything is set up.
+.PHONY: live-bigquery asked-bigquery
+asked-bigquery:
+	@test -n "$$TAILRACE_LIVE_BIGQUERY" || { echo "live-bigquery: set TAILRACE_LIVE_BIGQUERY=project:dataset:location and Google's credentials (GOOGLE_APPLICATION_CREDENTIALS)"; exit 1; }
+live-bigquery: asked-bigquery ## Run the tests that every target passes against BigQuery itself
+	@$(MAKE) --no-print-directory $(READY)
 	@TAILRACE_TURN=all .venv/bin/python -m pytest tests/integration/targets/test_conformance.py -k bigquery
 
-.PHONY: live-snowflake
-live-snowflake: $(READY)
-	@test -n "$$TAILRACE_LIVE_SNOWFLAKE" || { echo "set TAILRACE_LIVE_SNOWFLAKE=account:user:database:schema:warehouse:role:path of the private key"; exit 1; }
+.PHONY: live-snowflake asked-snowflake
+asked-snowflake:
+	@test -n "$$TAILRACE_LIVE_SNOWFLAKE" || { echo "live-snowflake: set TAILRACE_LIVE_SNOWFLAKE=account:user:database:schema:warehouse:role:path of the private key"; exit 1; }
+live-snowflake: asked-snowflake ## Run the tests that every target passes against Snowflake itself
+	@$(MAKE) --no-print-directory $(READY)
 	@TAILRACE_TURN=all .venv/bin/python -m pytest tests/integration/targets/test_conformance.py -k snowflake
 
 s3: $(READY)

@@ -42,7 +42,7 @@ class Move:
 
     def done(self) -> None:
         message = self.here.reason("CutOver")
-        assert "programs write to" in message or "ended the replication" in message
+        assert "programs may write to" in message or "ended the replication" in message
         found = self.here.status()
         assert (found["state"], found["cutover"], found.get("lastError")) == ("Succeeded", found["message"], None)
         assert self.here.place.condition(REPL, "Stalled") is None

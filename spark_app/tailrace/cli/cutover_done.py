@@ -8,7 +8,7 @@ from tailrace.changelog.journal import JournalReader
 from tailrace.contract.driver import CutoverReport
 from tailrace.contract.manifest import Manifest
 from tailrace.contract.resources import Replicator
-from tailrace.errors import TailraceError
+from tailrace.errors import CutOver, TailraceError
 from tailrace.places import Places
 
 
@@ -34,5 +34,5 @@ def _report(replicator: Replicator, secrets: Path | None) -> CutoverReport | Non
 def _lines(name: str, report: CutoverReport) -> Iterator[str]:
     at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(report.at))
     yield f"{name}  Succeeded"
-    yield f"CutOver at {at}: programs write to {report.target}"
-    yield "Delete this Replicator: the tables stay."
+    yield f"CutOver at {at}: programs may write to {report.target}"
+    yield CutOver.usual_fix

@@ -23,7 +23,7 @@ from tailrace.errors import TailraceError
 EXAMPLES = """examples:
   tailrace run -f shop.yaml                  copy and follow, until Ctrl-C
   tailrace run -f shop.yaml --once           up to the source's position at start, then exit (1 if a table failed)
-  tailrace doctor -f shop.yaml               check source and target without changing them
+  tailrace doctor -f shop.yaml               check source, storage, change log and target
   tailrace status -f shop.yaml               progress of the running process
   tailrace diff -f shop.yaml                 show the effect of a changed manifest without applying it
   tailrace reload -f shop.yaml               apply changed tables, options or times without a restart
@@ -39,12 +39,16 @@ EXAMPLES = """examples:
   tailrace console -f shop.yaml -f hr.yaml   serve a web page that shows these Replicators
 
 exit codes: 0 done or stopped, 2 usage or manifest, 3 verify or cutover found differences,
-            10 refused by source, target or storage, 11 authentication, 12 position lost,
+            10 refused by source, target or storage, or cut over, 11 authentication, 12 position lost,
             13 fenced by another writer, 1 anything else
             (also a command, or a run --once, that was interrupted before it was done)
 """
 
 
+STATUS = (
+    "show state, lag, counters and snapshot progress of the running process; without one, whether a cutover has ended it"
+)
+DROP = "drop the objects that Tailrace created in the source (slot and publication); with --data also the copies"
 ONCE = "exit when everything the source held at start is applied (exit code 1 if a table failed)"
 
 WAIT = "if it fails, keep trying for this long (30s, 5m)"
@@ -153,7 +157,7 @@ def entry() -> None:
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="tailrace",
-        description="Live copies of database tables: in Delta Lake, Apache Iceberg or another database.",
+        description="Live copies of database tables: in Delta Lake, Apache Iceberg, a database or a warehouse.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -182,15 +186,13 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument("snapshot", nargs="?", help="id or name of the snapshot; default: the only one running")
         sub.set_defaults(act=_command("change_snapshot"), verb=verb)
     _console(verbs)
-    sub = _verb(verbs, "doctor", "check source and target: settings, rights, tables, columns")
+    sub = _verb(verbs, "doctor", "check source, storage, change log and target: settings, rights, tables, columns")
     sub.add_argument("--json", action="store_true", help="print the whole report as one JSON document")
     sub.set_defaults(act=_command("doctor"))
     sub = _verb(verbs, "retained", "show how much log the source keeps for this Replicator, also while it does not run")
     sub.add_argument("--json", action="store_true", help="print the result as one JSON document")
     sub.set_defaults(act=_command("retained"))
-    sub = _verb(
-        verbs, "drop", "drop the objects that Tailrace created in the source (slot); with --data also the copies"
-    )
+    sub = _verb(verbs, "drop", DROP)
     sub.add_argument("--data", action="store_true", help="delete the copies in the target and the change log as well")
     sub.add_argument("--wait", default="0s", metavar="TIME", help=WAIT)
     sub.set_defaults(act=_command("drop"))
@@ -229,7 +231,7 @@ def _run(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
 
 
 def _status(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    sub = _verb(verbs, "status", "show state, lag, counters and snapshot progress of the running process")
+    sub = _verb(verbs, "status", STATUS)
     sub.add_argument("--json", action="store_true", help="print the status as one JSON document")
     sub.set_defaults(act=_command("status"))
 
@@ -283,7 +285,7 @@ def _cutover(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "--accept-missing", action="store_true", help="continue without columns, defaults, sequences or indexes"
     )
     sub.add_argument(
-        "--verified-within", default="1d", metavar="TIME", help="maximum age of a verification (default: 1d)"
+        "--verified-within", default="1d", metavar="TIME", help="maximum age of a verification, at least 1m (default: 1d)"
     )
     sub.add_argument("--json", action="store_true", help="print the report as one JSON document")
     request_options.add_size(sub)

@@ -118,7 +118,7 @@ class TargetRefused(Stop):
 
 
 class CutOver(TargetRefused):
-    """Programs write to the copies by now: a cutover has ended the replication into them."""
+    """Programs may write to the copies by now: a cutover has ended the replication into them."""
 
     usual_fix = (
         "Delete this Replicator (`tailrace drop -f <manifest>`; in Kubernetes `kubectl delete`): the tables stay."

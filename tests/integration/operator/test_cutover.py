@@ -15,7 +15,7 @@ from support.waiting import until
 from tailrace.contract.driver import LastWords
 from tailrace.contract.status import CutoverStatus, Fault
 
-DONE = Fault(name="CutOver", message="the cutover is done: programs write to copy", fix="Delete this Replicator.")
+DONE = Fault(name="CutOver", message="the cutover is done: programs may write to copy", fix="Delete this Replicator.")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -40,7 +40,7 @@ def test_a_cutover_ends_in_success_and_a_controller_that_applies_it_again_change
         until(lambda: "not read-only" in (status(place).get("cutover") or ""), "what it waits for")
         driver.close()
         place.node.end_pod("shop", 10, LastWords(fault=DONE).to_message())
-        assert "programs write to copy" in place.until_reason("repl/shop", "CutOver")["message"]
+        assert "programs may write to copy" in place.until_reason("repl/shop", "CutOver")["message"]
         until(lambda: replicas(place) == 0, "no driver is wanted")
         place.node.delete_pod("shop")
         shows_it(place)
@@ -59,7 +59,7 @@ def test_a_cutover_ends_in_success_and_a_controller_that_applies_it_again_change
 def shows_it(place: OperatorNamespace) -> None:
     found = status(place)
     assert (found["state"], found.get("lastError")) == ("Succeeded", None)
-    assert found["cutover"] == found["message"] and "programs write to copy" in found["cutover"]
+    assert found["cutover"] == found["message"] and "programs may write to copy" in found["cutover"]
     assert place.condition("repl/shop", "Stalled") is None
     assert place.kubectl("get", "repl", "shop", "--no-headers").split()[:3] == ["shop", "Succeeded", "True"]
     place.kubectl("wait", "repl/shop", "--for=condition=Ready", "--timeout=5s")

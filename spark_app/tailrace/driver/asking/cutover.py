@@ -315,7 +315,7 @@ class Cutover:
             target=self.places.target.place,
         )
         self._finish(handover, origin, report)
-        self.say(f"done: programs write to {report.target}")
+        self.say(f"done: programs may write to {report.target}")
         seam("cutover.done")
         return report
 

@@ -95,7 +95,7 @@ class DeclaredCutover:
             self._refused(error)
         else:
             self._fault = None
-            raise CutOver(f"the cutover is done: programs write to {self._places.target.place}")
+            raise CutOver(f"the cutover is done: programs may write to {self._places.target.place}")
 
     def _attempt(self, given: Replicator) -> None:
         asked = given.spec.cutover
@@ -148,8 +148,11 @@ class _Here:
         for snapshot_id in open_ones or [*self._asked(tables)]:
             while not (found := self.control.report(snapshot_id)).over:
                 if found.state == "Paused":
-                    resume = f"`tailrace resume -f <manifest> {snapshot_id}`, or `tailrace stop` for another one."
-                    raise CutoverRefused(f"the comparison {snapshot_id} of this cutover is paused", f"Run {resume}")
+                    raise CutoverRefused(
+                        f"the comparison {snapshot_id} of this cutover is paused",
+                        f"Run `tailrace resume -f <manifest> {snapshot_id}`, or `tailrace stop -f <manifest>"
+                        f" {snapshot_id}`: the cutover then starts another comparison.",
+                    )
                 self.sleep(SHORTEST_WAIT)
             require_equal(found, REPAIR)
 

@@ -27,7 +27,7 @@ from tailrace.targets.snowflake import types
 from tailrace.targets.snowflake.connect import SnowflakeConfig, connect, errors_of, is_of_statement
 from tailrace.targets.snowflake.tables import EXACT, SnowflakeCopy, literal
 from tailrace.targets.snowflake.values import files, selected
-from tailrace.targets.sql.collected import CollectedChange, CollectedSession
+from tailrace.targets.sql.collected import NO_COPY, CollectedChange, CollectedSession
 from tailrace.targets.sql.session import Alteration, Definitions, Place, both
 from tailrace.targets.sql.state import SCHEMA
 
@@ -70,9 +70,10 @@ class SnowflakeSession(CollectedSession):
         self._execute("BEGIN")
         try:
             if not self._execute(f"UPDATE {SCHEMA}.{FENCE} SET taken = taken + 1"):
+                fence = f"{self._schema(SCHEMA)}.{self.quote(FENCE)}"
                 raise TargetRefused(
-                    f"{self._config.place}: the row of {self._config.schema}{OWN}.{FENCE} is gone",
-                    "Leave Tailrace's own tables alone: restore the row by time travel, or insert one.",
+                    f"{self._config.place}: the row of {fence} is gone",
+                    f"Run `INSERT INTO {fence} (taken) SELECT 0`, and leave Tailrace's own tables alone.",
                 )
             for change in script:
                 with _errors_of(change):
@@ -224,7 +225,7 @@ class SnowflakeSession(CollectedSession):
         admit()
         copy = self._copy(place)
         if copy is None:
-            raise TargetRefused(f"table {'.'.join(place)} of the target is gone, or is no copy", "")
+            raise TargetRefused(f"table {'.'.join(place)} of the target is gone, or is no copy", NO_COPY)
         after, values = copy.altered(change)
         self._put(place, after, values, self._table(place), admit)
 

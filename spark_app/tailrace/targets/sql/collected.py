@@ -25,6 +25,7 @@ from tailrace.targets.sql.session import Alteration, Definitions, Place, WantedC
 
 _INTO = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) (\S+)")
 _DEFINES = re.compile(r"(?:CREATE|DROP) ")
+NO_COPY = "If another program put a table there, rename it. A copy that was dropped is created again within a minute."
 
 
 @dataclass(frozen=True)
@@ -223,7 +224,7 @@ class CollectedSession:
     def alter(self, place: Place, change: Alteration, admit: Callable[[], None]) -> None:
         copy = self._copy(place)
         if copy is None:
-            raise TargetRefused(f"table {'.'.join(place)} of the target is gone, or is no copy", "")
+            raise TargetRefused(f"table {'.'.join(place)} of the target is gone, or is no copy", NO_COPY)
         there, (after, values) = self._table(place), copy.altered(change)
         self._rewrite(copy, after.remade(there, values, there), admit)
 

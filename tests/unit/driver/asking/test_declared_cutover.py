@@ -74,7 +74,7 @@ def test_without_the_field_nothing_is_attempted(world: World) -> None:
 
 def test_one_that_is_done_ends_the_driver(world: World) -> None:
     world.give(cutover={"acceptMissing": True, "verifiedWithin": "2h"})
-    with pytest.raises(CutOver, match="programs write to"):
+    with pytest.raises(CutOver, match="programs may write to"):
         world.subject.step()
     assert (world.wishes.accept_missing, world.wishes.verified_within, world.wishes.stopped) == (True, 7200.0, False)
     told = world.subject.status()

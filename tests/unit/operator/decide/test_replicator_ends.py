@@ -64,7 +64,7 @@ def test_exit_codes_that_a_person_must_cure_stop_the_driver_at_once(code: int, w
     assert decision.status.state == "Stopped"
 
 
-CUT_OVER = Fault(name="CutOver", message="the cutover is done: programs write to new", fix="Delete this Replicator.")
+CUT_OVER = Fault(name="CutOver", message="the cutover is done: programs may write to new", fix="Delete this Replicator.")
 
 
 def after_cutover() -> tuple[ObservedReplicator, Decision[ReplicatorStatus]]:
@@ -79,7 +79,7 @@ def test_a_driver_whose_copies_were_handed_over_has_succeeded() -> None:
     status = decision.status
     assert (status.state, reason(decision), replicas(decision)) == ("Succeeded", "CutOver", 0)
     ready = condition(decision, "Ready")
-    assert ready.status == "True" and "programs write to new" in ready.message
+    assert ready.status == "True" and "programs may write to new" in ready.message
     assert "Delete this Replicator." in ready.message
     assert not {"Stalled", "Reconciling"} & kinds(decision)
     assert status.failures == Failures() and status.last_error is None

@@ -98,8 +98,9 @@ def test_a_commit_that_is_not_answered_is_unknown(monkeypatch: pytest.MonkeyPatc
 
 def test_a_fence_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     made, _ = session(monkeypatch, UPDATE_=[[]])
-    with pytest.raises(TargetRefused, match=r"S_TAILRACE\.fence is gone"), made.batch(lambda: None):
+    with pytest.raises(TargetRefused, match=r'"S_TAILRACE"\."fence" is gone') as refused, made.batch(lambda: None):
         made.run("INSERT INTO t (a) VALUES (1)")
+    assert '"S_TAILRACE"."fence" (taken) SELECT 0`' in refused.value.fix
 
 
 VALUE = errors.ProgrammingError("Numeric value", errno=100038, sqlstate="22018")
