@@ -45,9 +45,7 @@ exit codes: 0 done or stopped, 2 usage or manifest, 3 verify or cutover found di
 """
 
 
-STATUS = (
-    "show state, lag, counters and snapshot progress of the running process; without one, whether a cutover has ended it"
-)
+STATUS = "show state, lag, counters and snapshot progress of the running process, or a cutover that has ended it"
 DROP = "drop the objects that Tailrace created in the source (slot and publication); with --data also the copies"
 ONCE = "exit when everything the source held at start is applied (exit code 1 if a table failed)"
 
@@ -285,7 +283,10 @@ def _cutover(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "--accept-missing", action="store_true", help="continue without columns, defaults, sequences or indexes"
     )
     sub.add_argument(
-        "--verified-within", default="1d", metavar="TIME", help="maximum age of a verification, at least 1m (default: 1d)"
+        "--verified-within",
+        default="1d",
+        metavar="TIME",
+        help="maximum age of a verification, at least 1m (default: 1d)",
     )
     sub.add_argument("--json", action="store_true", help="print the report as one JSON document")
     request_options.add_size(sub)

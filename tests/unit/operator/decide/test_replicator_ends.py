@@ -64,7 +64,9 @@ def test_exit_codes_that_a_person_must_cure_stop_the_driver_at_once(code: int, w
     assert decision.status.state == "Stopped"
 
 
-CUT_OVER = Fault(name="CutOver", message="the cutover is done: programs may write to new", fix="Delete this Replicator.")
+CUT_OVER = Fault(
+    name="CutOver", message="the cutover is done: programs may write to new", fix="Delete this Replicator."
+)
 
 
 def after_cutover() -> tuple[ObservedReplicator, Decision[ReplicatorStatus]]:
