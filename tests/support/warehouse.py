@@ -6,22 +6,27 @@ from pathlib import Path
 from random import Random
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
-from support.conforming import LOG, LogOf, Subject, Table
+from support.conforming import LOG, LogOf, Subject, Table, log_of
 from support.database_copies import settle
 from support.lake import table_schema
 from support.pipeline import Pipeline, lake
 from support.postgres import PostgresServer
 from support.random_log import first_schema
 from support.resources import replicator as document_of
+from support.states import log_state, table_log
 from tailrace import sources
 from tailrace.batch.applied import FIRST, AppliedState
 from tailrace.batch.slice import cut
-from tailrace.changelog.records.terms import RecordNumber, TableSchema
+from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
+from tailrace.changelog.segments import segment_schema, write_segment
+from tailrace.changelog.state import LoggedSegment, SegmentList
+from tailrace.changelog.types import arrow_type
 from tailrace.contract.resources import Replicator, TargetSpec
-from tailrace.errors import Retry
-from tailrace.targets.api import Opening, UnitBatch
+from tailrace.errors import Retry, TableStop
+from tailrace.targets.api import Opening, TableFailed, UnitBatch
 from tailrace.targets.sql.unit import SqlUnit
 
 SHOP = """
@@ -101,6 +106,35 @@ def require_overtaken(copies: Subject, folder: Path) -> None:
     with pytest.raises(Retry):
         late.apply(part)
     assert held and copies.rows(table.schema) == held
+
+
+UNFIT_DATES = (("date", -719_163), ("date", 2_932_897), ("timestamp", -62_135_596_800_000_001))
+"""Days and microseconds since 1970 that are in the year before year 1, which is 1 BC, or after 9999."""
+
+
+def require_dates_refused(copies: Subject, folder: Path, kind: str, number: int) -> None:
+    """A date that warehouses do not have is refused with its table and column, by the log and by a chunk."""
+    schema = table_schema([("id", "int64"), ("born", kind)], ["id"])
+    table = Table(copies, schema)
+    rows = pa.table({"id": [1], "born": pa.array([number], arrow_type(kind))})
+    with pytest.raises(TableStop, match="'born' has a date outside of the years 1 to 9999") as stopped:
+        table.unit.chunk_writer(schema).write("s", 0, [rows])
+    assert stopped.value.table == schema.name
+    layout = segment_schema(schema)
+    own = {"_seq": 1, "_op": "I", "_commit_ts": 0}
+    columns = [
+        rows[field.name] if field.name in rows.column_names else pa.array([own.get(field.name)], field.type)
+        for field in layout
+    ]
+    segment = write_segment(log_of(folder), schema, pa.table(columns, schema=layout))
+    logged = SegmentList.of([LoggedSegment(record=RecordNumber(2), segment=segment)])
+    state = log_state(table_log(schema, segments=logged), number=2, last_seq=Seq(1))
+    part = cut(state, schema.table_id, table.applied, RecordNumber(2))
+    assert part is not None
+    with pytest.raises(TableFailed) as failed:
+        table.apply(part)
+    assert isinstance(failed.value.error, TableStop) and "'born' has a date outside" in failed.value.error.message
+    assert copies.rows(schema) == []
 
 
 def require_thrown_away(copies: Subject, folder: Path) -> None:

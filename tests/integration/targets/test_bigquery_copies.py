@@ -11,7 +11,16 @@ from support.killed import killed_at
 from support.lake import table_schema
 from support.postgres import PostgresServer
 from support.random_log import first_schema
-from support.warehouse import REFUSED, Several, begun, require_followed, require_overtaken, require_thrown_away
+from support.warehouse import (
+    REFUSED,
+    UNFIT_DATES,
+    Several,
+    begun,
+    require_dates_refused,
+    require_followed,
+    require_overtaken,
+    require_thrown_away,
+)
 from tailrace import targets
 from tailrace.batch.applied import FIRST
 from tailrace.changelog.records.terms import TableSchema
@@ -65,6 +74,13 @@ def test_more_tables_than_a_transaction_may_have_are_divided_and_are_level_in_th
     several.open()
     assert several.held() == [second.record] * 4 + [batch.record]
     assert [opened.level for opened in several.opened.values()] == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize(("kind", "number"), UNFIT_DATES)
+def test_a_date_that_no_warehouse_has_stops_its_table_by_name(
+    copies: BigQueryDatabase, tmp_path: Path, kind: str, number: int
+) -> None:
+    require_dates_refused(copies, tmp_path, kind, number)
 
 
 def test_a_verification_of_a_table_that_changes_meanwhile_is_thrown_away(

@@ -13,7 +13,16 @@ from support.postgres import PostgresServer
 from support.random_log import first_schema
 from support.snowflake import SnowflakeDatabase, SnowflakeService, private_key
 from support.snowflake_driver import Errand, killed_driver
-from support.warehouse import REFUSED, Several, begun, require_followed, require_overtaken, require_thrown_away
+from support.warehouse import (
+    REFUSED,
+    UNFIT_DATES,
+    Several,
+    begun,
+    require_dates_refused,
+    require_followed,
+    require_overtaken,
+    require_thrown_away,
+)
 from tailrace import targets
 from tailrace.batch.applied import FIRST
 from tailrace.batch.slice import cut
@@ -101,6 +110,13 @@ def test_a_transaction_that_was_left_open_holds_the_next_driver_up(copies: Snowf
     table.restart()
     table.follow(log)
     assert copies.rows(table.schema) != []
+
+
+@pytest.mark.parametrize(("kind", "number"), UNFIT_DATES)
+def test_a_date_that_no_warehouse_has_stops_its_table_by_name(
+    copies: SnowflakeDatabase, tmp_path: Path, kind: str, number: int
+) -> None:
+    require_dates_refused(copies, tmp_path, kind, number)
 
 
 def test_a_verification_of_a_table_that_changes_meanwhile_is_thrown_away(

@@ -48,7 +48,18 @@ def test_rows_are_divided_into_files_and_get_bigquerys_names(monkeypatch: pytest
     assert list(values.files([parts[0].slice(0, 0)], ["a", "d"], ["INT64", types.NUMERIC])) == []
 
 
-def test_a_year_that_bigquery_does_not_have_is_refused_with_its_column() -> None:
-    rows = pa.table({"at": pa.array([-62135596800000001], pa.timestamp("us"))})
+@pytest.mark.parametrize(
+    ("last", "unfit", "kind", "name"),
+    [
+        (-62135596800000000, -62135596800000001, pa.timestamp("us"), "DATETIME"),
+        (-62135596800000000, -62135596800000001, pa.timestamp("us", "UTC"), "TIMESTAMP"),
+        (-719162, -719163, pa.date32(), "DATE"),
+        (2932896, 2932897, pa.date32(), "DATE"),
+    ],
+)
+def test_a_year_that_bigquery_does_not_have_is_refused_with_its_column(
+    last: int, unfit: int, kind: pa.DataType, name: str
+) -> None:
+    assert list(values.files([pa.table({"at": pa.array([last, None], kind)})], ["at"], [name]))
     with pytest.raises(UnfitValue, match="at: a date outside of the years 1 to 9999"):
-        list(values.files([rows], ["at"], ["DATETIME"]))
+        list(values.files([pa.table({"at": pa.array([last, unfit], kind)})], ["at"], [name]))
