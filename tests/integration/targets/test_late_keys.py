@@ -147,8 +147,11 @@ def test_a_snapshot_that_is_given_up_leaves_a_copy_with_its_key(copied: Copied) 
     assert copied.has_key()
 
 
-def test_large_copies_have_their_key_before_the_end(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_copy, "MOST_ROWS", 20)
+@pytest.mark.parametrize(("limit", "value"), [("MOST_ROWS", 20), ("MOST_CHUNKS", 1)])
+def test_large_copies_have_their_key_before_the_end(
+    copied: Copied, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    monkeypatch.setattr(first_copy, limit, value)
     copied.read(0)
     assert not copied.has_key()
     copied.read(1)

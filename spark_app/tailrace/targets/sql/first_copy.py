@@ -20,6 +20,8 @@ from tailrace.targets.sql.session import Place, TargetSession
 
 MOST_ROWS = 10_000_000
 """The most rows of a copy without a key: all tables of the unit wait while it is built, some seconds for so many."""
+MOST_CHUNKS = 1000
+"""The most chunks of one: each new one is compared with all of them."""
 
 
 @dataclass
@@ -56,8 +58,9 @@ class CopyKey:
 
     def _takes(self, ranges: Sequence[ChunkRegistered]) -> bool:
         loaded = self.loaded or ()
-        rows = sum(chunk.rows for chunk in (*loaded, *ranges))
-        return rows <= MOST_ROWS and all(disjoint(one, other) for one, other in product(loaded, ranges))
+        chunks = (*loaded, *ranges)
+        few = len(chunks) <= MOST_CHUNKS and sum(chunk.rows for chunk in chunks) <= MOST_ROWS
+        return few and all(disjoint(one, other) for one, other in product(loaded, ranges))
 
     def build(self, session: TargetSession, place: Place, schema: TableSchema) -> None:
         """Build the key if it is missing. If somebody reads the table, that is tried again before the next batch: until
