@@ -5,7 +5,7 @@ rewritten. The applied state stands as it is. Old files stay until no kept versi
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -58,11 +58,14 @@ def pick(files: Sequence[DataFile], limits: CompactionLimits, chunks: KeptChunks
 def pick_of_one_day(
     files: Sequence[DataFile], limits: CompactionLimits, chunks: KeptChunks = NO_CHUNKS
 ) -> list[DataFile]:
-    """The files of the day of which `pick` takes the most: rows of two days are never joined."""
+    """The files of the day of which `pick` takes the most: rows of two days are never joined. Of a day that is over two
+    small ones are enough: no more of them will come."""
     days = dict[str | None, list[DataFile]]()
     for file in files:
         days.setdefault(file.day, []).append(file)
-    return max((pick(some, limits, chunks) for some in days.values()), key=len, default=[])
+    newest, over = max(filter(None, days), default=""), replace(limits, min_files=2)
+    picked = (pick(some, over if day and day < newest else limits, chunks) for day, some in days.items())
+    return max(picked, key=len, default=[])
 
 
 def compact(

@@ -38,4 +38,12 @@ def test_files_of_different_days_are_not_joined() -> None:
     assert pick_of_one_day(made, LIMITS) == made[::3]
     assert pick_of_one_day(made[1:], LIMITS) == made[1::3]
     assert pick_of_one_day(made[:8], LIMITS) == made[:8:3]
-    assert pick_of_one_day(made[:6], LIMITS) == pick_of_one_day([], LIMITS) == []
+    assert pick_of_one_day(made[1:6], LIMITS) == pick_of_one_day([], LIMITS) == []
+
+
+def test_two_small_files_of_a_day_that_is_over_are_joined() -> None:
+    """Else each day would keep some for ever."""
+    past = [replace(file(f"{number}"), day="2026-11-28") for number in range(2)]
+    newest = [replace(file(f"{number}"), day="2026-11-29") for number in range(2, 4)]
+    assert pick_of_one_day([*past, *newest], LIMITS) == past
+    assert pick_of_one_day([*past[:1], *newest], LIMITS) == pick_of_one_day(newest, LIMITS) == []
