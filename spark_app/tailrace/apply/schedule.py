@@ -2,6 +2,8 @@
 
 Where a target can move several tables by one commit, those that are level are a group. A table leaves the group when it
 fails, or is not level with it, and is a unit of its own until nothing is being read of it and it is level again.
+
+Tested with `applier`.
 """
 
 import math
