@@ -118,7 +118,7 @@ class ApplySpec(Model):
 
     suspend: bool = False
     """Pause writing to the target only; capture continues."""
-    freshness: Duration | None = None
+    freshness: Annotated[Duration | None, FormerDefault("5s")] = None
     """The time within which a committed change is to be visible in the target (`500ms`, `1m`): from 100ms to 1h; unset:
     `5s`, and `60s` in a warehouse, which bills each batch. The longer it is, the fewer commits are made, and the less
     the same changes cost."""

@@ -55,12 +55,17 @@ _END = (
 )
 
 
+def _writable(statement: str) -> str:
+    """The statement for a database that is read-only."""
+    return f"BEGIN READ WRITE; {statement}; COMMIT"
+
+
 def writers(connection: Connection, since: str | None, stopped: bool) -> Writers:
     """See `sources.api.Session.writers`."""
     with source_errors("looking for sessions that may write"):
         for (primary,) in connection.execute(_STANDBY.encode()).fetchall():
             what = f"the source is a standby{primary}: programs write to its primary"
-            return Writers(((what, "Set source.host to the primary, or promote the standby (`SELECT pg_promote()`)."),))
+            return Writers(((what, "Set source.host to the primary."),))
         ((read_only, now, database),) = connection.execute(_READ_ONLY.encode()).fetchall()
         since = (since or str(now)) if read_only else None
         return Writers(tuple(_obstacles(connection, since, stopped, str(database))), since)
@@ -79,13 +84,13 @@ def _obstacles(connection: Connection, since: str | None, stopped: bool, databas
     if stopped:
         return
     for role, where in connection.execute(_EXEMPT.encode()).fetchall():
-        reset = f"ALTER ROLE {role}{where} RESET default_transaction_read_only"
+        reset = _writable(f"ALTER ROLE {role}{where} RESET default_transaction_read_only")
         yield f"role {role} may write although the database is read-only", f"Run `{reset}`, then end its sessions."
     for (name,) in connection.execute(_SUBSCRIBED.encode()).fetchall():
         yield (
             f"subscription {name} writes rows into the source that programs write elsewhere",
             "Make the publisher read-only and wait until the source has everything, then run"
-            f" `ALTER SUBSCRIPTION {name} DISABLE` at the source.",
+            f" `{_writable(f'ALTER SUBSCRIPTION {name} DISABLE')}` at the source.",
         )
     older = connection.execute(_OLDER.format(since=since).encode()).fetchall()
     if older:
