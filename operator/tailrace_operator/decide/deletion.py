@@ -15,7 +15,7 @@ from tailrace.contract.ownership import made_name, owner_of
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.errors import error_line
 from tailrace_operator.decide import clean_up, executors, progress
-from tailrace_operator.decide.driver_history import current_driver
+from tailrace_operator.decide.driver_history import after_cutover, current_driver
 from tailrace_operator.decide.model import Decision, Desired, DropSource, EmitEvent, Limits, SetFinalizers
 from tailrace_operator.observe.model import FINALIZER, ObservedReplicator
 from tailrace_operator.resources import names
@@ -28,6 +28,7 @@ ASK_AGAIN = 1.0
 """While the driver drops: it takes a few seconds, and who deletes waits for it."""
 DRIVERS_PART = 0.5
 """Share of the whole time; the Job has the rest."""
+IN_USE = "the tables stay: since the cutover programs write to them"
 
 
 def decide(observed: ObservedReplicator, desired: Desired, limits: Limits) -> Decision[ReplicatorStatus]:
@@ -50,7 +51,7 @@ def decide(observed: ObservedReplicator, desired: Desired, limits: Limits) -> De
     observed = clean_up.without_old_job(observed, desired)
     job = clean_up.job_of(observed)
     if job is not None and job.succeeded:  # by an image that leaves no report
-        done = _released(observed, desired) if _orphans(desired) else _cleaned(desired)
+        done = _released(observed, desired) if _orphans(desired) else _cleaned(observed, desired)
         return _release(observed, (done,))
     if observed.namespace_ends and not asking:
         why = "its namespace is being deleted, so nothing can run there, and no driver reported a complete clean-up"
@@ -163,7 +164,8 @@ def _drop_events(observed: ObservedReplicator, report: DropReport, desired: Desi
     """One event for what was dropped or released, one for what was kept because nothing proves that it is this
     Replicator's."""
     dropped = ", ".join(report.dropped) or "nothing to drop"
-    data = "" if desired.spec is not None and _with_data(desired) else "; the data is kept"
+    data = "" if _with_data(desired) else "; the data is kept"
+    data = f"; {IN_USE}" if after_cutover(observed.status.halt) else data
     cleaned = EmitEvent("Normal", "CleanedUp", sentence(f"Dropped: {dropped}{data}."))
     events = [_released(observed, desired) if report.released else cleaned]
     if report.kept:
@@ -212,8 +214,10 @@ def _orphans(desired: Desired) -> bool:
     return desired.spec is not None and desired.spec.deletion_policy == "Orphan"
 
 
-def _cleaned(desired: Desired) -> EmitEvent:
+def _cleaned(observed: ObservedReplicator, desired: Desired) -> EmitEvent:
     data = "tables and change log are deleted" if _with_data(desired) else "the data is kept"
+    if after_cutover(observed.status.halt):
+        data = f"the change log is deleted; {IN_USE}" if _with_data(desired) else IN_USE
     return EmitEvent("Normal", "CleanedUp", f"Dropped what Tailrace had created in the source; {data}.")
 
 
@@ -239,17 +243,18 @@ def _left(observed: ObservedReplicator, desired: Desired, why: str) -> EmitEvent
     if spec is not None and captured and _orphans(desired):
         return _unreleased(observed, spec, why)
     made = list(_made(observed)) or _would_be_made(observed, desired)
-    data = []
+    in_use, data = after_cutover(observed.status.halt), []
     if spec is not None and _with_data(desired):
-        data = [f"tables at {spec.target.place}", f"change log at {spec.storage.location}"]
+        tables = [] if in_use else [f"tables at {spec.target.place}"]
+        data = [*tables, f"change log at {spec.storage.location}"]
     source = spec.source.address if spec is not None else observed.status.source
     place, what = source or "its source", ", ".join([*made, *data])
     if not what:
         return EmitEvent("Normal", "NothingLeft", sentence(f"{why}; Tailrace had created nothing at {place}."))
     if captured or spec is None:
-        return EmitEvent(
-            "Warning", "LeftBehind", sentence(f"{why}; left behind at {place}: {what}. Drop them by hand.")
-        )
+        stay = f", and nothing else: {IN_USE}" if in_use else ""
+        text = f"{why}; left behind at {place}: {what}. Drop them by hand{stay}."
+        return EmitEvent("Warning", "LeftBehind", sentence(text))
     text = f"{why}; no driver reported that it created anything at {place}. If one did, it is: {what}."
     return EmitEvent("Normal", "NothingKnown", sentence(text))
 

@@ -76,7 +76,12 @@ class DriverHistory:
     @property
     def cut_over(self) -> bool:
         """True if a cutover has ended the replication, for good and as was asked."""
-        return self.halt is not None and self.halt.reason == Reason.CUT_OVER.value
+        return after_cutover(self.halt)
+
+
+def after_cutover(halt: Halt | None) -> bool:
+    """True if a cutover has ended the replication: programs write to the copies."""
+    return halt is not None and halt.reason == Reason.CUT_OVER.value
 
 
 def replicas(desired: Desired, history: DriverHistory) -> int:

@@ -202,6 +202,37 @@ def test_what_stays_behind_is_named_and_the_object_is_released_all_the_same(case
     assert event[1] != "LeftBehind" or (how == "failed") == ("no route to host" in message)
 
 
+OVER = Halt(reason="CutOver", message="The cutover is done. Fix: Delete this Replicator.", at=times.text(NOW))
+WITH_DATA: dict[str, Any] = {"spec": {**SPEC, "deletionPolicy": "Delete"}}
+
+
+def after_cutover(**change: Any) -> ObservedReplicator:
+    """Its tables are to be deleted, as far as the spec says."""
+    return recorded(without_driver(deleting(**{**WITH_DATA, **change})), halt=OVER)
+
+
+@pytest.mark.parametrize("how", ["failed", "late", "namespace"])
+def test_nobody_is_told_to_drop_tables_that_programs_write_to_since_a_cutover(how: str) -> None:
+    before, after = (
+        decide(stays(how, seen), LIMITS).events[0] for seen in (recorded(after_cutover(), halt=None), after_cutover())
+    )
+    assert before.reason == after.reason == "LeftBehind"
+    assert "tables at" in before.message and "tables at" not in after.message
+    assert "the tables stay: since the cutover programs write to them" in after.message
+    assert all(what in after.message for what in (*MADE, "change log at s3://"))
+
+
+def test_the_clean_up_after_a_cutover_does_not_claim_that_the_tables_are_deleted() -> None:
+    done = Child("Job", "shop-drop", "j", "1", "", succeeded=True)
+    by_job = decide(replace(after_cutover(), children={"Job/shop-drop": done}), LIMITS)
+    by_report = decide(replace(after_cutover(), reports=(report(),)), LIMITS)
+    for found in (by_job, by_report):
+        assert emitted(found) == [("Normal", "CleanedUp")]
+        message = found.events[0].message
+        assert "tables and change log are deleted" not in message
+        assert "the tables stay: since the cutover programs write to them" in message
+
+
 def test_a_secret_that_is_missing_is_named_while_the_clean_up_waits_for_it() -> None:
     observed = replace(without_driver(deleting(begun=5)), data_hashes={})
     assert "'lake'" in decide(observed, LIMITS).status.message or "'shop-db'" in decide(observed, LIMITS).status.message
