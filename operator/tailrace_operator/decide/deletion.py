@@ -151,6 +151,8 @@ def _hindrance(observed: ObservedReplicator) -> str:
     if pod is not None and pod.cannot_begin is not None:
         return pod.cannot_begin
     halt = observed.status.halt
+    if after_cutover(halt):
+        halt = None  # it hinders no clean-up
     return _last_error(observed) or (f"the driver was stopped by {halt.message}" if halt is not None else "")
 
 

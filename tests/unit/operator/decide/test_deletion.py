@@ -335,3 +335,12 @@ def test_while_the_job_runs_what_stopped_the_driver_is_told() -> None:
     observed = with_job(60, running_since=NOW - 50, ip="127.0.0.3", phase="Running")
     observed = recorded(observed, halt=halt)
     assert "AuthenticationFailed: no" in decide(observed, LIMITS).status.message
+
+
+def test_a_cutover_is_not_told_as_what_the_clean_up_waits_for() -> None:
+    observed = with_job(60, running_since=NOW - 50, ip="127.0.0.3", phase="Running")
+    waits, late = (decide(recorded(seen, halt=OVER), LIMITS) for seen in (observed, stays("late", observed)))
+    assert "clean-up of source and storage; at" in waits.status.message
+    assert "within 10m;" in late.events[0].message
+    for text in (waits.status.message, late.events[0].message):
+        assert "stopped by" not in text and "Delete this Replicator" not in text
