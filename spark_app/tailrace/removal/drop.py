@@ -3,7 +3,7 @@ Run by hand, by the operator's Job, or by the driver itself before it ends.
 
 What is dropped has been proven this Replicator's (`removal.claims`, and the source); what has not is kept and named.
 With `data`, tables and change log go too (`removal.data`); without it the change log is released to the next Replicator
-that starts. `release` does only that: the next Replicator that starts with the log finds all its objects in the source,
+that starts. After a cutover both stay, whatever is asked for. `release` does only that: the next Replicator that starts with the log finds all its objects in the source,
 and continues. Every step may have been done before, by this command or by hand, so the command can be repeated after a
 crash at any point.
 """
@@ -21,7 +21,7 @@ from tailrace.changelog.writer import JournalWriter
 from tailrace.contract import ownership
 from tailrace.contract.driver import DropReport
 from tailrace.contract.resources import DeletionPolicy, Replicator
-from tailrace.errors import CorruptLog, TailraceError
+from tailrace.errors import CorruptLog, TailraceError, TargetRefused
 from tailrace.places import Places
 from tailrace.removal import claims, followers
 from tailrace.removal import data as drop_data
@@ -29,6 +29,12 @@ from tailrace.removal.claims import Known
 from tailrace.seams import seam
 from tailrace.sources.api import NAMED_BY_USER, RemovalProof, RemovalStep
 from tailrace.storage.store import Storage
+
+
+CUT_OVER = (
+    "a cutover has ended the replication into them, and programs may write to them; the change log stays too, so that"
+    " this Replicator cannot take them over if it is created again"
+)
 
 
 class _TakenOver(Exception):
@@ -62,6 +68,9 @@ def drop(
         if not data:
             yield from followers.left(reading)
         yield from subscription.remove(lambda: _proof(_known(_read(storage, replicator))))
+    if data and _is_cut_over(known, places):
+        data = False
+        yield RemovalStep(f"tables at {places.target.place}", "kept", CUT_OVER)
     if data:
         lines = drop_data.drop(known, places, run_dir, lambda: _known(_read(storage, replicator)))
         yield from (RemovalStep(*line) for line in lines)
@@ -110,6 +119,20 @@ def report_of(replicator: Replicator, steps: list[RemovalStep], complete: bool) 
         released=any(step.outcome == "released" for step in steps),
         kept=tuple(f"{what}: {why}" for what, why in kept.items()),
     )
+
+
+def _is_cut_over(known: Known, places: Places) -> bool:
+    """The target keeps the report under the id of the change log. Without the log a start would have a new id, find no
+    report, and take for its copies, which the next removal drops, what programs write to."""
+    handover = places.target.handover()
+    if known.origin is None or handover is None or claims.foreign(known) is not None:
+        return False
+    try:
+        return handover.done(known.origin.log_id) is not None
+    except TargetRefused as error:
+        if error.absent:
+            return False
+        raise
 
 
 def _read(storage: Storage, replicator: Replicator) -> Known | TailraceError:

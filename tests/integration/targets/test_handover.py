@@ -16,10 +16,13 @@ from support.mysql_shop import source as mysql_source
 from support.postgres import PostgresServer, standby_of
 from support.waiting import until
 from tailrace import sources, targets
+from tailrace.changelog.journal import JournalReader
 from tailrace.contract.resources import SourceSpec, TargetSpec
 from tailrace.databases.counters import Counter
 from tailrace.errors import CutOver, Retry, SourceRefused, TargetRefused
+from tailrace.removal.drop import drop
 from tailrace.sources.api import Session, Source
+from tailrace.storage.store import Storage
 from tailrace.targets.api import Handover
 from tailrace.targets.sql import handover as handovers
 from tailrace.targets.sql import state
@@ -245,6 +248,10 @@ def test_a_driver_that_runs_ends_and_changes_nothing(postgres: PostgresServer, t
     removal.finish(origin.log_id)
     assert handover.done(origin.log_id) == "{}"
     copy.stop()
+    said = [str(step) for step in drop(copy.replicator, None, tmp_path / "run", data=True)]
+    assert "/copy: kept: a cutover has ended the replication into them" in said[-1], said
+    state = JournalReader.open(Storage.open(copy.replicator.spec.storage)).state
+    assert state.origin == origin and state.released, "whoever applies the manifest again finds the report"
 
 
 @pytest.mark.timeout(300)
