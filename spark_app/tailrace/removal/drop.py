@@ -30,7 +30,6 @@ from tailrace.seams import seam
 from tailrace.sources.api import NAMED_BY_USER, RemovalProof, RemovalStep
 from tailrace.storage.store import Storage
 
-
 CUT_OVER = (
     "a cutover has ended the replication into them, and programs may write to them; the change log stays too, so that"
     " this Replicator cannot take them over if it is created again"
