@@ -3,9 +3,9 @@ Run by hand, by the operator's Job, or by the driver itself before it ends.
 
 What is dropped has been proven this Replicator's (`removal.claims`, and the source); what has not is kept and named.
 With `data`, tables and change log go too (`removal.data`); without it the change log is released to the next Replicator
-that starts. After a cutover both stay, whatever is asked for. `release` does only that: the next Replicator that starts with the log finds all its objects in the source,
-and continues. Every step may have been done before, by this command or by hand, so the command can be repeated after a
-crash at any point.
+that starts. After a cutover both stay, whatever is asked for. `release` does only the release: the next Replicator that
+starts with the log finds all its objects in the source, and continues. Every step may have been done before, by this
+command or by hand, so the command can be repeated after a crash at any point.
 """
 
 import uuid
