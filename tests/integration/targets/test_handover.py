@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -23,7 +24,7 @@ from tailrace.errors import CutOver, Retry, SourceRefused, TargetRefused
 from tailrace.removal.drop import drop
 from tailrace.sources.api import Session, Source
 from tailrace.storage.store import Storage
-from tailrace.targets.api import Handover
+from tailrace.targets.api import Handover, Runtime
 from tailrace.targets.sql import handover as handovers
 from tailrace.targets.sql import state
 
@@ -61,6 +62,10 @@ def handover_of(spec: Mapping[str, Any]) -> Handover:
 
 def no_spark() -> SparkSession:
     raise AssertionError("no JVM is needed")
+
+
+def source_is_off() -> None:
+    raise Retry("the source is switched off")
 
 
 def numbers(counters: Any) -> dict[str, int]:
@@ -209,6 +214,12 @@ def test_copies_that_were_handed_over_are_refused_and_left_alone(postgres: Postg
     assert isinstance(handover, handovers.SqlHandover)
     with handover.sessions.session() as session, pytest.raises(CutOver):
         handovers.refuse(session, "log")
+    run = cast(Runtime, SimpleNamespace(source="postgresql", require_other_database=source_is_off))
+    for unit in (target.units(run).group(), target.units(run).alone()):
+        with pytest.raises(CutOver):
+            unit.open({}, "log")
+    with pytest.raises(Retry, match="switched off"):
+        target.units(run).group().open({}, "another")
 
 
 PAIR = """

@@ -123,9 +123,9 @@ class SqlUnit:
 
     def open(self, tables: Mapping[int, Opening], log_id: str) -> Mapping[int, Opened]:
         with self.sessions.session() as session:
+            handover.refuse(session, log_id)  # needs no source: after a cutover it may be gone for good
             self.units.require_other_database(session, log_id)
             state.prepare(session)
-            handover.refuse(session, log_id)
             self.group = None
             for table_id, opening in tables.items():
                 known = self.tables.get(table_id)
