@@ -12,9 +12,12 @@ from tailrace.errors import SourceRefused
 from tailrace.sources.api import Table
 
 FIX = (
-    "Give this Replicator the options (where, columns, mask, as, key, history), the maskKey and the kind of target of"
-    " the one that it follows; what cannot be the same needs a Replicator that reads the source."
+    "Give this Replicator the options (where, columns, mask, as, key, history, historyPrefix, partitionBy), the maskKey"
+    " and the kind of target of the one that it follows; what cannot be the same needs a Replicator that reads the"
+    " source."
 )
+CHOICE = ("where", "history", "historyPrefix", "partitionBy")
+"""The options that make `TableSchema.choice`, in its order."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ def _discrepancies(own: Table, followed: TableSchema) -> Iterator[Discrepancy]:
         yield Discrepancy(name, f"with this manifest it cannot be copied: {own.stop.message}", certain=False)
         return
     here, there = own.schema, followed
-    for what, mine, other in (("where", here.where, there.where), ("history", here.history, there.history)):
+    for what, mine, other in zip(CHOICE, here.choice, there.choice, strict=True):
         if mine != other:
             yield Discrepancy(name, f"{what} is {mine or 'not set'} here, {other or 'not set'} there", certain=True)
     columns, others = {c.name: c for c in here.columns}, {c.name: c for c in there.columns}

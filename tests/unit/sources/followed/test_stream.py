@@ -292,6 +292,30 @@ def test_other_options_are_refused_by_name(tmp_path: Path, options: dict[str, ob
         follower.refused(SourceRefused, match=said)
 
 
+FORMS = [
+    ({"historyPrefix": "x_"}, {}, "historyPrefix is x_ here, _ there"),
+    ({}, {"historyPrefix": "x_"}, "historyPrefix is _ here, x_ there"),
+    ({"partitionBy": "day"}, {}, "partitionBy is day here, not set there"),
+    ({}, {"partitionBy": "day"}, "partitionBy is not set here, day there"),
+]
+
+
+@pytest.mark.parametrize(("mine", "others", "said"), FORMS)
+def test_the_same_history_in_another_form_is_refused_by_name(
+    tmp_path: Path, mine: dict[str, str], others: dict[str, str], said: str
+) -> None:
+    """Else the copy would silently have the form that the other manifest asks for."""
+    changes = {"match": "main.*", "history": "Changes"}
+    with pair(tmp_path) as (owner, follower):
+        owner.document["spec"]["options"] = [{**changes, **others}]
+        follower.document["spec"]["options"] = [{**changes, **mine}]
+        with owner.running():
+            owner.level()
+            refused = follower.refused(SourceRefused, match=said)
+            assert "historyPrefix, partitionBy" in refused.fix
+            assert not list(follower.storage.list("journal/"))  # nothing was made
+
+
 def test_the_log_of_a_follower_is_refused(tmp_path: Path) -> None:
     with pair(tmp_path) as (owner, follower), owner.running():
         owner.level()
