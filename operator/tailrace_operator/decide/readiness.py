@@ -30,6 +30,7 @@ Assessed = tuple[ReplicatorState, Readiness]
 def assess(observed: ObservedReplicator, desired: Desired, history: DriverHistory, limits: Limits) -> Assessed:
     found = (
         _blocked(observed, desired, history)
+        or _succeeded(history)
         or _suspended(observed, desired, history)
         or _halted(observed, desired, history)
         or _refused(observed, history)
@@ -54,6 +55,13 @@ def _meanwhile(history: DriverHistory) -> ReplicatorState:
     return "Running" if history.pod is not None and history.pod.ready else "Pending"
 
 
+def _succeeded(history: DriverHistory) -> Assessed | None:
+    """The success of a cutover; that it is suspended, too, changes nothing."""
+    if history.halt is None or not history.cut_over:
+        return None
+    return "Succeeded", Readiness("True", Reason.CUT_OVER, history.halt.message)
+
+
 def _suspended(observed: ObservedReplicator, desired: Desired, history: DriverHistory) -> Assessed | None:
     if desired.spec is None or not desired.spec.suspend:
         return None
@@ -69,8 +77,6 @@ def _suspended(observed: ObservedReplicator, desired: Desired, history: DriverHi
 def _halted(observed: ObservedReplicator, desired: Desired, history: DriverHistory) -> Assessed | None:
     if history.halt is None:
         return None
-    if history.cut_over:
-        return "Succeeded", Readiness("True", Reason.CUT_OVER, history.halt.message)
     return "Stopped", Readiness(
         "False", Reason(history.halt.reason), message_of(history.halt, observed, desired), stuck=True
     )

@@ -91,15 +91,22 @@ def test_a_driver_whose_copies_were_handed_over_has_succeeded() -> None:
     ]
 
 
-@pytest.mark.parametrize("how", ["suspended", "paused"])
-def test_the_status_still_says_that_the_cutover_is_done_when_the_replicator_is_suspended_or_paused(how: str) -> None:
+def test_a_replicator_that_is_suspended_after_its_cutover_has_still_succeeded() -> None:
     observed, decision = after_cutover()
     gone = replace(observed, pods=(), status=decision.status)
-    suspended = replace(gone, spec=running(spec={**SPEC, "suspend": True}).spec)
-    paused = replace(gone, meta=replace(gone.meta, paused=True, generation=gone.meta.generation + 1))
-    found = decide(suspended if how == "suspended" else paused, LIMITS)
+    found = decide(replace(gone, spec=running(spec={**SPEC, "suspend": True}).spec), LIMITS)
+    assert (found.status.state, reason(found)) == ("Succeeded", "CutOver")
+    assert found.status.cutover == condition(found, "Ready").message == condition(decision, "Ready").message
+    assert condition(found, "Suspended").status == "True"
+    assert not found.events
+
+
+def test_the_status_still_says_that_the_cutover_is_done_while_reconciliation_is_paused() -> None:
+    observed, decision = after_cutover()
+    gone = replace(observed, pods=(), status=decision.status)
+    found = decide(replace(gone, meta=replace(gone.meta, paused=True, generation=gone.meta.generation + 1)), LIMITS)
     assert found.status.cutover == condition(decision, "Ready").message
-    assert found.status.message != found.status.cutover, "why nothing runs is told beside it"
+    assert found.status.message != found.status.cutover, "why the change is not applied is told beside it"
 
 
 def test_after_a_cutover_only_another_spec_starts_a_driver_again() -> None:
