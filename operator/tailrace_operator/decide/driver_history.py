@@ -97,7 +97,7 @@ def follow(observed: ObservedReplicator, desired: Desired, limits: Limits) -> Dr
     halt = _kept_halt(observed, desired) if resync is None else None
     forgiven = before.halt is not None and halt is None
     failures = _failures(observed, pod, new_ends, limits, Failures() if forgiven else before.failures)
-    error = error_of(pod) if new_ends and pod is not None and not _handed_over(pod) else None
+    error = error_of(pod) if new_ends and pod is not None and not handed_over(pod) else None
     eviction = None if error is not None else _eviction(observed, pod)
     if new_ends and pod is not None and (halt is None or halt.retried_at is not None):
         halt = _new_halt(observed, desired, pod, failures, limits) or halt
@@ -161,7 +161,7 @@ def _failures(
     since = pod.running_since if pod is not None and pod.ready else None
     if since is not None and observed.now - since >= limits.healthy_seconds:
         return Failures()  # also of ends that are news: they lie before the healthy time
-    if new_ends and not _evicted(observed, pod) and not (pod is not None and _handed_over(pod)):
+    if new_ends and not _evicted(observed, pod) and not (pod is not None and handed_over(pod)):
         return Failures(count=before.count + new_ends, since=before.since or times.text(observed.now))
     return before
 
@@ -171,7 +171,7 @@ def _evicted(observed: ObservedReplicator, pod: ObservedPod | None) -> bool:
     return observed.evicted is not None and pod is not None and pod.uid == observed.evicted.uid
 
 
-def _handed_over(pod: ObservedPod) -> bool:
+def handed_over(pod: ObservedPod) -> bool:
     """True if it ended because programs write to its copies by now."""
     return pod.ended is not None and pod.ended.fault is not None and pod.ended.fault.name == CutOver.__name__
 
@@ -281,7 +281,7 @@ def _new_halt(
     if not fenced and (desired.template_hash is None or pod.template_hash != desired.template_hash):
         return None  # it ran another template: what runs now has to fail by itself, but must not take a log back
     words, known = _words(observed, pod), _explained(pod)
-    if pod.ended.fault is not None and _handed_over(pod):
+    if pod.ended.fault is not None and handed_over(pod):
         return _halt(observed, desired, Reason.CUT_OVER, with_fix(pod.ended.fault.message, pod.ended.fault.fix))
     if pod.ended.code in STOPPING and (fenced or pod.ended.code != FENCED):
         reason, fix = STOPPING[pod.ended.code]

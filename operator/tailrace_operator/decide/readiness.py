@@ -9,6 +9,7 @@ from tailrace_operator.decide.driver_history import (
     DriverHistory,
     answers_as_working,
     error_of,
+    handed_over,
     has_run,
     message_of,
 )
@@ -137,7 +138,7 @@ def _pod(history: DriverHistory) -> Assessed | None:
         why = f"{pod.waiting}: {pod.waiting_message}".rstrip(". ")
         text = f"pod {pod.name}: {why}. Correct spec.image or imagePullSecrets."
         return _moving(Reason.IMAGE_PULL_FAILED, text)
-    if pod.ended is not None:
+    if pod.ended is not None and not handed_over(pod):
         return _crashed(pod)
     if pod.unscheduled is not None:
         return _moving(Reason.POD_PENDING, f"pod {pod.name} cannot be scheduled: {pod.unscheduled}")
@@ -161,7 +162,7 @@ def _crash_loop(observed: ObservedReplicator, history: DriverHistory, limits: Li
     assert pod is not None and pod.running_since is not None
     was = next((c for c in observed.status.conditions if c.type == "Ready"), None)
     failed = history.ended or (was is not None and was.reason == Reason.DRIVER_CRASH_LOOP.value)
-    if pod.ended is None or not failed or not history.failures.count:
+    if pod.ended is None or handed_over(pod) or not failed or not history.failures.count:
         return None
     age = observed.now - pod.running_since
     patience = limits.settle_seconds if history.failures.count >= LOOP else 0.0

@@ -16,7 +16,7 @@ from tailrace_operator.decide import (
     summary,
 )
 from tailrace_operator.decide.desired import resolve
-from tailrace_operator.decide.driver_history import DriverHistory, follow, retry_at
+from tailrace_operator.decide.driver_history import DriverHistory, follow, handed_over, retry_at
 from tailrace_operator.decide.model import Asks, Decision, Desired, EmitEvent, Limits, SetFinalizers
 from tailrace_operator.decide.readiness import Assessed, assess
 from tailrace_operator.observe.model import FINALIZER, PAUSED, ObservedReplicator
@@ -76,7 +76,9 @@ def _paused(observed: ObservedReplicator, limits: Limits) -> Decision[Replicator
         spec_hash=before.applied_spec_hash,
         template_hash=before.applied_template_hash or None,
     )
-    history = replace(follow(observed, runs, limits), halt=before.halt, resync_uid=before.resync_uid)
+    history = follow(observed, runs, limits)
+    halt = history.halt if history.cut_over else before.halt  # a success is told, and restarts nothing later
+    history = replace(history, halt=halt, resync_uid=before.resync_uid)
     state, readiness = assess(observed, runs, history, limits)
     if before.applied_generation != observed.meta.generation:
         text = f"generation {observed.meta.generation} is not applied while annotation {PAUSED} is true."
@@ -181,10 +183,12 @@ def _events(
     """An event when the reason of Ready changes, one for each end of the driver, and those of executors."""
     before = next((c for c in observed.status.conditions if c.type == "Ready"), None)
     events = []
-    if history.ended and history.pod is not None and history.pod.ended is not None and not history.cut_over:
+    pod = history.pod
+    failed = history.ended and not history.cut_over
+    if failed and pod is not None and pod.ended is not None and not handed_over(pod):
         error = history.error
-        why = f"{error.name}: {error.message}" if error is not None else f"exit code {history.pod.ended.code}"
-        events.append(EmitEvent("Warning", "DriverEnded", sentence(f"pod {history.pod.name}: {why}")))
+        why = f"{error.name}: {error.message}" if error is not None else f"exit code {pod.ended.code}"
+        events.append(EmitEvent("Warning", "DriverEnded", sentence(f"pod {pod.name}: {why}")))
     if history.evicted and history.error is not None:
         events.append(EmitEvent("Warning", history.error.name, sentence(history.error.message)))
     if before is None or before.reason != readiness.reason.value:

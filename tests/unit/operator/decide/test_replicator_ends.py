@@ -109,6 +109,32 @@ def test_the_status_still_says_that_the_cutover_is_done_while_reconciliation_is_
     assert found.status.message != found.status.cutover, "why the change is not applied is told beside it"
 
 
+@pytest.mark.parametrize("edited", [0, 1])
+def test_a_cutover_that_ends_while_reconciliation_is_paused_is_no_crash(edited: int) -> None:
+    observed, _ = after_cutover()
+    observed = replace(observed, status=decide(running(), LIMITS).status)
+    generation = observed.meta.generation + edited
+    paused = replace(observed, meta=replace(observed.meta, paused=True, generation=generation))
+    first = decide(paused, LIMITS)
+    again = after_end(replace(paused, status=first.status), 10, CUT_OVER, restarts=4)  # nobody scales it down
+    for found in (first, decide(again, LIMITS)):
+        assert (found.status.state, reason(found)) == ("Succeeded", "ReconciliationPaused" if edited else "CutOver")
+        assert "programs may write to new" in str(found.status.cutover)
+        assert found.actions == () and found.status.failures == Failures() and found.status.last_error is None
+        assert not {"DriverEnded", "DriverCrashLoop"} & {event.reason for event in found.events}
+    over = decide(replace(again, status=first.status, meta=replace(paused.meta, paused=False)), LIMITS)
+    assert (over.status.state, replicas(over)) == ("Succeeded", 0)
+
+
+def test_a_cutover_after_failures_is_not_told_as_one_more() -> None:
+    """By a change of the target its tables are Tailrace's again, and the kubelet has started its container again."""
+    working = running()
+    failing = recorded(working, failures=Failures(count=4, since=times.text(NOW - 60)))
+    again = pod(template_hash=template(working), restarts=1, ended=ended(10, CUT_OVER), running_since=NOW - 1)
+    found = decide(replace(failing, pods=(again,)), LIMITS)
+    assert reason(found) == "Streaming" and "DriverEnded" not in {event.reason for event in found.events}
+
+
 def test_after_a_cutover_only_another_spec_starts_a_driver_again() -> None:
     """Each would end at once: not one that is retried, nor one for a new image or by Flux."""
     observed, decision = after_cutover()
