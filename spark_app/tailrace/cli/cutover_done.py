@@ -4,6 +4,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from tailrace.changelog.journal import JournalReader
 from tailrace.contract.driver import CutoverReport
 from tailrace.contract.manifest import Manifest
@@ -28,7 +30,10 @@ def _report(replicator: Replicator, secrets: Path | None) -> CutoverReport | Non
         done = None if origin is None or handover is None else handover.done(origin.log_id)
     except TailraceError:
         return None  # that no driver runs is the answer then
-    return None if done is None else CutoverReport.model_validate_json(done)
+    try:
+        return None if done is None else CutoverReport.model_validate_json(done)
+    except ValidationError:
+        return None  # of a later version
 
 
 def _lines(name: str, report: CutoverReport) -> Iterator[str]:
