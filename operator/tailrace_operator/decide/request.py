@@ -135,6 +135,10 @@ def _waiting(observed: ObservedRequest, spec: SnapshotRequestSpec) -> Assessed:
     if not observed.replicator:
         text = f"Replicator {spec.replicator!r} does not exist in namespace {observed.meta.namespace}; create it."
         return state, Readiness("False", Reason.REPLICATOR_NOT_FOUND, text, progress=True)
+    if observed.replicator_cut_over:
+        text = f"Replicator {spec.replicator!r} has ended with a cutover: programs write to its tables, so nothing is "
+        text += "copied into them. Delete this SnapshotRequest."
+        return state, Readiness("False", Reason.CUT_OVER, text, stuck=True)
     if observed.replicator_idle is not None:
         text = f"Replicator {spec.replicator!r} is not running: {observed.replicator_idle}"
         return state, Readiness("False", Reason.REPLICATOR_SUSPENDED, text, progress=True)

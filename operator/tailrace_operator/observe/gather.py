@@ -192,6 +192,7 @@ class Gatherer:
             status=status,
             replicator=alive,
             replicator_idle=_idle(parent) if parent is not None else None,
+            replicator_cut_over=parent is not None and parse.cut_over(parent),
             target_suspended=parent is not None and parent.get("spec", {}).get("apply", {}).get("suspend") is True,
             replicator_generation=parse.meta(parent).generation if parent is not None else 0,
             executors_missing=_executors_missing(parent) if parent is not None else "",

@@ -272,6 +272,8 @@ class ObservedRequest:
     """The Replicator exists and is not being deleted."""
     replicator_idle: str | None = None
     """The reason why no driver is meant to run: suspended, or stopped after an error."""
+    replicator_cut_over: bool = False
+    """A cutover has ended its replication: no driver will run by this spec."""
     target_suspended: bool = False
     """The Replicator's `apply.suspend`."""
     replicator_generation: int = 0

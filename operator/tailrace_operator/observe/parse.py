@@ -25,6 +25,7 @@ from tailrace_operator.observe.model import (
 )
 from tailrace_operator.resources import names
 from tailrace_operator.status import times
+from tailrace_operator.status.conditions import Reason
 from tailrace_operator.status.load import known, load
 from tailrace_operator.status.models import FINAL, SnapshotRequestStatus
 
@@ -79,6 +80,12 @@ def recovery(name: str, uid: str, spec: Mapping[str, Any]) -> ObservedResync | N
         return None
     every = SnapshotRequestSpec(replicator=name, tables=(EVERY_TABLE,), resync=True)
     return ObservedResync(f"recover-{wanted.nonce}", f"recover-{wanted.nonce}-{uid}", every, taken=False)
+
+
+def cut_over(replicator: Document) -> bool:
+    """True if a cutover has ended its replication."""
+    halt = replicator.get("status", {}).get("halt") or {}
+    return bool(halt.get("reason") == Reason.CUT_OVER.value)
 
 
 def pod(document: Document) -> ObservedPod:

@@ -68,6 +68,16 @@ def test_without_a_driver_that_can_take_it_a_request_waits_and_says_why(change: 
     assert truth(decision.status, "Reconciling") == "True"
 
 
+@pytest.mark.parametrize("idle", ["CutOver: the cutover is done.", "it is suspended."])
+def test_a_request_to_a_replicator_that_a_cutover_has_ended_does_not_seem_to_make_progress(idle: str) -> None:
+    decision = decide(request(replicator_idle=idle, replicator_cut_over=True, driver=ObservedDriver()), LIMITS)
+    assert decision.actions == () and decision.status.state == "Pending"
+    assert truth(decision.status, "Reconciling") != "True" and truth(decision.status, "Stalled") == "True"
+    assert next(c.reason for c in decision.status.conditions if c.type == "Ready") == "CutOver"
+    assert "programs write to its tables" in decision.status.message
+    assert decision.status.message.endswith("Delete this SnapshotRequest.")
+
+
 def test_a_running_snapshot_is_ready_but_not_complete_and_shows_how_far_it_is() -> None:
     decision = decide(request(snapshot=snapshot(rows_per_second=10.0, seconds_left=70.0)), LIMITS)
     status = decision.status

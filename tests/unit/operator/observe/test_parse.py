@@ -74,3 +74,15 @@ def test_a_check_of_the_log_that_may_yet_answer_says_nothing() -> None:
 def test_a_check_of_the_log_that_answered_counts_however_its_pod_ended() -> None:
     answer = words(retained={"at": 7.0, "bytes": 5 << 20})
     assert parse.log_check(asking(DEADLINE, terminated=ended(137, answer))) == LogCheck(7.0, 5 << 20)
+
+
+@pytest.mark.parametrize(
+    ("status", "found"),
+    [
+        ({}, False),
+        ({"halt": {"reason": "Fenced", "message": "CutOver"}}, False),
+        ({"halt": {"reason": "CutOver", "message": "done"}}, True),
+    ],
+)
+def test_only_the_halt_of_a_replicator_says_that_a_cutover_has_ended_it(status: dict[str, Any], found: bool) -> None:
+    assert parse.cut_over({"status": status}) is found
