@@ -20,7 +20,9 @@ from tailrace import sources, targets
 from tailrace.changelog.journal import JournalReader
 from tailrace.contract.resources import SourceSpec, TargetSpec
 from tailrace.databases.counters import Counter
+from tailrace.driver.asking.doctor import examine
 from tailrace.errors import CutOver, Retry, SourceRefused, TargetRefused
+from tailrace.places import Places
 from tailrace.removal.drop import drop
 from tailrace.sources.api import Session, Source
 from tailrace.storage.store import Storage
@@ -259,6 +261,9 @@ def test_a_driver_that_runs_ends_and_changes_nothing(postgres: PostgresServer, t
     removal.finish(origin.log_id)
     assert handover.done(origin.log_id) == "{}"
     copy.stop()
+    (line,) = examine(copy.replicator, Places(copy.replicator.spec)).lines
+    assert (line.level, line.exit_code) == ("fail", CutOver.exit_code) and line.message.startswith("CutOver: a cutover")
+    assert line.fix == CutOver.usual_fix
     said = [str(step) for step in drop(copy.replicator, None, tmp_path / "run", data=True)]
     assert "/copy: kept: a cutover has ended the replication into them" in said[-1], said
     state = JournalReader.open(Storage.open(copy.replicator.spec.storage)).state
@@ -277,6 +282,14 @@ def test_tables_with_rows_are_taken_over_where_nothing_is_read(postgres: Postgre
     schemas = [schema.model_copy(update={"schema_name": "shop"}) for schema in schemas]
     read = [one.message.rpartition(": ")[2] for one in targets.open(spec, "postgresql").obstacles(schemas, None)]
     assert read == ["it has rows", "column 'n' is bigint, not integer"]
+    handover_of(target).finish("of a cutover", "{}")
+    for adopts in (True, False):
+        spec = TargetSpec.model_validate(target | {"adopt": adopts})
+        fixes = [one.fix for one in targets.open(spec, "postgresql").obstacles(schemas, None)]
+        beginnings = [f"Add shop.{name} to tables.exclude: a cutover has" for name in ("item", "sale")]
+        assert [fix[: len(beginnings[0])] for fix in fixes] == beginnings and "`" not in "".join(fixes)
+    postgres.execute("DROP SCHEMA _tailrace CASCADE", dbname="copy")
+    spec = TargetSpec.model_validate(target)
     (other,) = targets.open(spec, "postgresql", keeps_rows=True).obstacles(schemas, None)
     assert other.message.endswith("column 'n' is bigint, not integer") and "USING NULL" not in other.fix
     postgres.execute("ALTER TABLE shop.sale ALTER n TYPE int", dbname="copy")

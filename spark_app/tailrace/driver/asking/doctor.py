@@ -30,7 +30,7 @@ from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator
 from tailrace.contract.status import moment
 from tailrace.driver.telling.lineage import configuration
-from tailrace.errors import CorruptLog, LogTrimmed, OutcomeUnknown, Retry, Stop, TableStop, TailraceError
+from tailrace.errors import CorruptLog, CutOver, LogTrimmed, OutcomeUnknown, Retry, Stop, TableStop, TailraceError
 from tailrace.logs import visible
 from tailrace.places import Places
 from tailrace.selection import masks
@@ -84,10 +84,12 @@ class Report:
 
 
 def examine(replicator: Replicator, places: Places) -> Report:
-    """Source first, then storage and target."""
+    """Source first, then storage and target. After a cutover none of them matters."""
     lines: list[Line] = []
     tables: Sequence[TableSupport] = ()
     log = _Log.read(places)
+    if _is_cut_over(places, log):
+        return Report((_failure(LOG, CutOver("a cutover has ended the replication into these tables")),))
     try:
         found, tables = _source(replicator, places, log)
         lines += found
@@ -102,6 +104,15 @@ def examine(replicator: Replicator, places: Places) -> Report:
         lines += _in_the_way(places, tables, log)
     lines += [*_lineage(replicator, places), *_java()]
     return Report(tuple(lines), tuple(tables))
+
+
+def _is_cut_over(places: Places, log: "_Log") -> bool:
+    """A target that does not answer is told as such later."""
+    try:
+        handover = places.target.handover()
+        return log.origin is not None and handover is not None and handover.done(log.origin.log_id) is not None
+    except TailraceError:
+        return False
 
 
 def _source(replicator: Replicator, places: Places, log: "_Log") -> tuple[list[Line], Sequence[TableSupport]]:

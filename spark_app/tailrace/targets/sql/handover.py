@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tailrace.databases.counters import Counter
-from tailrace.errors import CutOver, Retry
+from tailrace.errors import CutOver, Retry, TargetRefused
 from tailrace.targets.api import TableName
 from tailrace.targets.sql import staged, state
 from tailrace.targets.sql.session import Place, TargetSession, TargetSessions
@@ -25,6 +25,15 @@ def report_of(session: TargetSession, log_id: str) -> str | None:
 def refuse(session: TargetSession, log_id: str) -> None:
     if report_of(session, log_id) is not None:
         raise CutOver("a cutover has ended the replication into these tables")
+
+
+def is_any(session: TargetSession) -> bool:
+    """True if tables of this database may be those of programs: also where nobody can tell."""
+    try:
+        there = session.relation((SCHEMA, "handovers")) is not None
+        return there and bool(session.rows(f"SELECT 1 FROM {SCHEMA}.handovers LIMIT 1"))
+    except TargetRefused:
+        return True
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.errors import TableStop
 from tailrace.targets.api import Obstacle, Opening
-from tailrace.targets.sql import state
+from tailrace.targets.sql import handover, state
 from tailrace.targets.sql.columns import wanted
 from tailrace.targets.sql.session import Place, TargetSession, table
 from tailrace.targets.sql.state import StoredCopy
@@ -77,12 +77,16 @@ def merged(places: Sequence[tuple[TableSchema, Place]]) -> Iterator[Obstacle]:
 
 def misfits(session: TargetSession, schema: TableSchema, place: Place) -> Iterator[Obstacle]:
     """Tell why a table that is there already cannot be taken over (`target.adopt`)."""
-    for what, statement in session.misfits(place, wanted(session, schema)):
+    found = list(session.misfits(place, wanted(session, schema)))
+    live = _of_programs(session, schema) if found else None
+    for what, statement in found:
         fix = f"Run `{statement}`."
         if not statement:
             fix = f"Add {schema.name} to tables.exclude of one of the two Replicators."
         elif session.keeps_rows and not any(part in statement for part in HARMLESS):
             fix = "Make it what it is in the source, or let the rows be read again (snapshot.initial) into a new table."
+        elif live is not None and not any(part in statement for part in HARMLESS):
+            fix = live
         elif statement.startswith(("DROP", "TRUNCATE")):
             fix = (
                 f"Rename it, or add {schema.name} to tables.exclude. Only if nobody needs what it holds: `{statement}`."
@@ -102,4 +106,14 @@ def not_ours(session: TargetSession, schema: TableSchema, place: Place, word: st
     message = f"the target has a {word.lower()} {'.'.join(place)} that Tailrace has no record of"
     fix = f"Rename it, or add {schema.name} to tables.exclude. Only if nobody needs it, and the target is certainly not"
     fix += f" the source's database: `DROP {word} {table(session, place)}`."
-    return Obstacle("fail", message, fix, schema.name)
+    return Obstacle("fail", message, _of_programs(session, schema) or fix, schema.name)
+
+
+def _of_programs(session: TargetSession, schema: TableSchema) -> str | None:
+    """The fix where programs may write to the tables: no statement that takes rows from them is named then."""
+    if not handover.is_any(session):
+        return None
+    return (
+        f"Add {schema.name} to tables.exclude: a cutover has been made into this database, and programs may write to"
+        " this table."
+    )
