@@ -24,7 +24,7 @@ from tailrace.driver.asking import live_spec
 from tailrace.driver.asking.equality import Unfinished, require_equal
 from tailrace.driver.process.run_dir import NotRunning, RunFolder
 from tailrace.driver.telling import display
-from tailrace.errors import InvalidManifest, TailraceError, privacy
+from tailrace.errors import CutOver, InvalidManifest, TailraceError, privacy
 from tailrace.logs import visible
 from tailrace.snapshot.planner import request_id
 from tailrace.storage.secret_files import SECRETS_VARIABLE
@@ -150,12 +150,15 @@ def status(options: argparse.Namespace) -> int:
     manifest = manifest_of(options)
     try:
         document = _client_of(options, manifest).status()
-    except NotRunning:
+    except NotRunning as error:
         from tailrace.cli import cutover_done  # brings the database client
 
-        ended = () if options.json else cutover_done.lines_of(manifest, name_of(options, manifest), secrets_folder())
+        ended = cutover_done.lines_of(manifest, name_of(options, manifest), secrets_folder())
         if not ended:
             raise
+        if options.json:
+            why = f"{error.message}, and a cutover has ended the replication"
+            raise NotRunning(why, CutOver.usual_fix) from error
         print("\n".join(map(visible, ended)))
         return 0
     if options.json:
