@@ -243,7 +243,8 @@ def retry_at(halt: Halt, desired: Desired) -> float | None:
 
 def message_of(halt: Halt, observed: ObservedReplicator, desired: Desired) -> str:
     """The halt, and what comes next."""
-    return f"{_message(halt, desired)}{_no_help(halt, observed)}"
+    message, no_help = _message(halt, desired), _no_help(halt, observed)
+    return f"{sentence(message)}{no_help}" if no_help else message
 
 
 def _no_help(halt: Halt, observed: ObservedReplicator) -> str:

@@ -31,7 +31,7 @@ Assessed = tuple[ReplicatorState, Readiness]
 def assess(observed: ObservedReplicator, desired: Desired, history: DriverHistory, limits: Limits) -> Assessed:
     found = (
         _blocked(observed, desired, history)
-        or _succeeded(history)
+        or _succeeded(observed, desired, history)
         or _suspended(observed, desired, history)
         or _halted(observed, desired, history)
         or _refused(observed, history)
@@ -56,11 +56,11 @@ def _meanwhile(history: DriverHistory) -> ReplicatorState:
     return "Running" if history.pod is not None and history.pod.ready else "Pending"
 
 
-def _succeeded(history: DriverHistory) -> Assessed | None:
+def _succeeded(observed: ObservedReplicator, desired: Desired, history: DriverHistory) -> Assessed | None:
     """The success of a cutover; that it is suspended, too, changes nothing."""
     if history.halt is None or not history.cut_over:
         return None
-    return "Succeeded", Readiness("True", Reason.CUT_OVER, history.halt.message)
+    return "Succeeded", Readiness("True", Reason.CUT_OVER, message_of(history.halt, observed, desired))
 
 
 def _suspended(observed: ObservedReplicator, desired: Desired, history: DriverHistory) -> Assessed | None:

@@ -135,6 +135,16 @@ def test_a_cutover_after_failures_is_not_told_as_one_more() -> None:
     assert reason(found) == "Streaming" and "DriverEnded" not in {event.reason for event in found.events}
 
 
+def test_spec_recover_after_a_cutover_is_told_to_be_of_no_help() -> None:
+    observed, decision = after_cutover()
+    asked = parse.recovery("shop", meta().uid, {"recover": {"mode": "Resnapshot", "nonce": 1}})
+    found = decide(replace(observed, pods=(), status=decision.status, recovery=asked), LIMITS)
+    assert (found.status.state, reason(found)) == ("Succeeded", "CutOver")
+    said = condition(decision, "Ready").message
+    assert found.status.message == f"{said} spec.recover does not help here: it is for PositionLost only."
+    assert found.status.cutover == said
+
+
 def recorded_as_refused(**change: Any) -> ObservedReplicator:
     """What an older operator leaves of a cutover; its image, and so what lifts a refusal, was another one."""
     observed, decision = after_cutover()
