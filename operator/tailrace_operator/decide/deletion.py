@@ -247,14 +247,15 @@ def _left(observed: ObservedReplicator, desired: Desired, why: str) -> EmitEvent
     made = list(_made(observed)) or _would_be_made(observed, desired)
     in_use, data = after_cutover(observed.status.halt), []
     if spec is not None and _with_data(desired):
-        tables = [] if in_use else [f"tables at {spec.target.place}"]
+        unless = " (not if programs write to them since a cutover)" if spec.cutover is not None else ""
+        tables = [] if in_use else [f"tables at {spec.target.place}{unless}"]
         data = [*tables, f"change log at {spec.storage.location}"]
     source = spec.source.address if spec is not None else observed.status.source
     place, what = source or "its source", ", ".join([*made, *data])
     if not what:
         return EmitEvent("Normal", "NothingLeft", sentence(f"{why}; Tailrace had created nothing at {place}."))
     if captured or spec is None:
-        stay = f", and nothing else: {IN_USE}" if in_use else ""
+        stay = f"; {IN_USE}" if in_use else ""
         text = f"{why}; left behind at {place}: {what}. Drop them by hand{stay}."
         return EmitEvent("Warning", "LeftBehind", sentence(text))
     text = f"{why}; no driver reported that it created anything at {place}. If one did, it is: {what}."

@@ -222,6 +222,15 @@ def test_nobody_is_told_to_drop_tables_that_programs_write_to_since_a_cutover(ho
     assert all(what in after.message for what in (*MADE, "change log at s3://"))
 
 
+def test_tables_of_a_declared_cutover_are_named_with_care_where_its_end_was_not_seen() -> None:
+    """A driver that starts again after a changed spec, say, and has not ended again."""
+    target = {"type": "postgresql", "host": "new", "database": "shop", "username": "t", "adopt": True}
+    spec = {**WITH_DATA["spec"], "target": {**target, "credentials": {"secretName": "lake"}}, "cutover": {}}
+    unseen = recorded(after_cutover(spec=spec), halt=None)
+    message = decide(stays("late", unseen), LIMITS).events[0].message
+    assert "tables at new:5432/shop (not if programs write to them since a cutover), change log" in message
+
+
 def test_the_clean_up_after_a_cutover_does_not_claim_that_the_tables_are_deleted() -> None:
     done = Child("Job", "shop-drop", "j", "1", "", succeeded=True)
     by_job = decide(replace(after_cutover(), children={"Job/shop-drop": done}), LIMITS)
