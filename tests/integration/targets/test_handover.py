@@ -268,6 +268,9 @@ def test_a_driver_that_runs_ends_and_changes_nothing(postgres: PostgresServer, t
     assert "/copy: kept: a cutover has ended the replication into them" in said[-1], said
     state = JournalReader.open(Storage.open(copy.replicator.spec.storage)).state
     assert state.origin == origin and state.released, "whoever applies the manifest again finds the report"
+    postgres.execute("DROP DATABASE copy WITH (FORCE)")
+    said = [str(step) for step in drop(copy.replicator, None, tmp_path / "run", data=True)]
+    assert said[-1] == f"change log {(tmp_path / 'log').as_uri()}: dropped", "the report is gone, and so are the tables"
 
 
 @pytest.mark.timeout(300)
