@@ -18,7 +18,7 @@ from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.iceberg import schema as iceberg_schema
 from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.iceberg.clock import clock_named
-from tailrace.targets.lake.iceberg.commit import Builder, Plan, fill, row_delta, type_of
+from tailrace.targets.lake.iceberg.commit import Builder, Plan, check_partitions, fill, row_delta, type_of
 from tailrace.targets.lake.iceberg.files import LiveFile, Vector, listed
 from tailrace.targets.lake.iceberg.java import CommitConflict, Java, guarded
 from tailrace.targets.lake.iceberg.state import Mirror, StoredSummary
@@ -49,7 +49,7 @@ def replace(
         present = _present(java, table, name, by)
         former, transaction = Builder.of(java, access, table), table.newTransaction()
         staged = transaction.table()
-        _drop_partitions(transaction)
+        _drop_partitions(java, transaction, name)
         _set_columns(java, transaction, name, by)
         _add_partitions(java, transaction, by)
         _set_properties(java, transaction, by)
@@ -76,9 +76,13 @@ def _present(java: Java, table: Any, name: str, by: Replacement) -> _Present:
     return int(current.snapshotId()), listed(java, table, name, keys=(), columns=by.columns)[0]
 
 
-def _drop_partitions(transaction: Any) -> None:
-    """First: they are of a column that goes."""
-    fields = list(transaction.table().spec().fields())
+def _drop_partitions(java: Java, transaction: Any, name: str) -> None:
+    """First: they are of a column that goes. Those of another program stay: its owner is to know."""
+    staged = transaction.table()
+    columns = java.properties(staged).get(COLUMNS)
+    if columns is not None and iceberg_schema.partition_of(Columns.from_json(columns)) is None:
+        check_partitions(name, staged, None)
+    fields = list(staged.spec().fields())
     if fields:
         update = transaction.updateSpec()
         for field in fields:
