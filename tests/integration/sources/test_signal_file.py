@@ -29,14 +29,23 @@ TABLES = (
 )
 COLLECTIONS = ["schema1.table1", "schema1.table2"]
 BLUE = {"data-collection": "schema1.table1", "filter": "color='blue' AND quantity>10"}
-BLOCKING = {"data-collection": "schema1.table1", "filter": "SELECT * FROM schema1.table1 WHERE id > 1"}
+FEW = {"data-collection": "schema1.table2", "filter": "quantity > 50"}
+BLOCKING = [
+    {"data-collection": "schema1.table1", "filter": "SELECT * FROM [schema1].[table1] WHERE id > 1 ORDER BY id DESC"},
+    {"data-collection": "schema1.table2", "filter": "SELECT * FROM [schema1].[table2] WHERE quantity > 50"},
+]
 MISSING = {"data-collection": "schema1.table1", "filter": "no_such_column = 1"}
 STATEMENTS: tuple[tuple[dict[str, Any], dict[str, int]], ...] = (
     ({"data-collections": COLLECTIONS, "type": "incremental"}, {"table1": 3, "table2": 3}),
     ({"data-collections": ["schema1.table.*"], "type": "INCREMENTAL"}, {"table1": 3, "table2": 3}),
     ({"data-collections": COLLECTIONS, "additional-conditions": [BLUE]}, {"table1": 1, "table2": 3}),
+    ({"data-collections": COLLECTIONS, "additional-conditions": [BLUE, FEW]}, {"table1": 1, "table2": 1}),
     ({"data-collections": ["schema1\\.table1"], "additional-condition": "color='blue'"}, {"table1": 2}),
-    ({"type": "BLOCKING", "data-collections": ["schema1.table1"], "additional-conditions": [BLOCKING]}, {"table1": 2}),
+    (
+        {"type": "blocking", "data-collections": COLLECTIONS, "additional-conditions": BLOCKING},
+        {"table1": 2, "table2": 1},
+    ),
+    ({"data-collections": ['"schema1"."table1"', "schema1.`table2`"]}, {"table1": 3, "table2": 3}),
     ({"data-collections": ["schema1.table2"], "surrogate-key": "quantity"}, {"table2": 3}),
 )
 """Data of a signal, and the rows that are read of each table."""

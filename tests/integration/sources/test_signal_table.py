@@ -30,20 +30,23 @@ TABLES = (
     *(f"INSERT INTO schema1.table{t} VALUES (1, 'blue', 5), (2, 'red', 50), (3, 'blue', 500)" for t in (1, 2)),
 )
 DEBEZIUMS = f"CREATE TABLE {SIGNALS} (id VARCHAR(42) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048) NULL)"
+COPIED = {"table1", "table2", "My.Table"}
 COLLECTIONS = '"data-collections": ["schema1.table1", "schema1.table2"]'
+SEVERAL = (
+    '"additional-conditions": [{"data-collection": "schema1.table1", "filter": "color=\'\'blue\'\' AND quantity>10"},'
+    ' {"data-collection": "SCHEMA1.table2", "filter": "id > 1"}]'
+)
+SELECTS = (
+    '"additional-conditions": [{"data-collection": "schema1.table1",'
+    ' "filter": "SELECT * FROM [schema1].[table1] WHERE id > 1 ORDER BY quantity DESC"},'
+    ' {"data-collection": "schema1.table2", "filter": "SELECT * FROM schema1.table2"}]'
+)
 STATEMENTS: tuple[tuple[str, dict[str, int]], ...] = (
     (f'{{{COLLECTIONS}, "type": "incremental"}}', {"table1": 3, "table2": 3}),
-    (
-        f'{{{COLLECTIONS}, "type": "incremental", "additional-conditions":'
-        ' [{"data-collection": "schema1.table1", "filter": "color=\'\'blue\'\' AND quantity>10"}]}',
-        {"table1": 1, "table2": 3},
-    ),
-    (
-        '{"type": "BLOCKING", "data-collections": ["schema1.table1"], "additional-conditions":'
-        ' [{"data-collection": "schema1.table1", "filter": "SELECT * FROM schema1.table1 WHERE id > 1"}]}',
-        {"table1": 2},
-    ),
+    (f'{{{COLLECTIONS}, "type": "incremental", {SEVERAL}}}', {"table1": 1, "table2": 2}),
+    (f'{{"type": "BLOCKING", {COLLECTIONS}, {SELECTS}}}', {"table1": 2, "table2": 3}),
     ('{"data-collections": ["schema1.table2"], "surrogate-key": "quantity"}', {"table2": 3}),
+    ('{"data-collections": ["schema1.\\"My.Table\\""]}', {"My.Table": 1}),
 )
 """Data of a signal as SQL has it, and the rows that are read of each table."""
 FOUR_COLUMNS = "the signal table has 4 columns. Fix: Give it three: id, type, data, in this order."
@@ -57,6 +60,8 @@ class Server:
     mariadb: bool = False
 
     def signal(self, name: str, kind: str, data: str = "") -> None:
+        if self.source["type"] == "mysql":
+            data = data.replace("\\", "\\\\")
         self.run(f"INSERT INTO {SIGNALS} VALUES ('{name}', '{kind}', '{data}')")
 
 
@@ -77,7 +82,10 @@ def _runner(connection: psycopg.Connection) -> Callable[[str], object]:
 
 
 def _with_tables(server: Server, place: str) -> Server:
-    for statement in (f"CREATE {place} schema1", *TABLES):
+    mark = "`" if server.source["type"] == "mysql" else '"'
+    odd = f"schema1.{mark}My.Table{mark}"
+    more = f"CREATE TABLE {odd} (id int PRIMARY KEY)", f"INSERT INTO {odd} VALUES (1)"
+    for statement in (f"CREATE {place} schema1", *TABLES, *more):
         server.run(statement)
     return server
 
@@ -144,17 +152,21 @@ def test_statements_of_debeziums_documentation_read_the_rows_they_name(server: S
             assert here.rows(f"n{number}") == rows, data
             assert {s.ended and s.ended.outcome for s in here.asked(f"n{number}").values()} == {"completed"}
         assert here.answers() == {**{f"n{i}": ("done", "") for i in range(len(STATEMENTS))}, "log-1": ("done", "")}
-        assert here.tables == {"table1", "table2"}
-        assert [s.id for s in here.copy.driver.control.status().signals] == ["n0", "n1", "n2", "n3", "log-1"]
+        assert here.tables == COPIED
+        names = [f"n{i}" for i in range(len(STATEMENTS))]
+        assert [s.id for s in here.copy.driver.control.status().signals] == [*names, "log-1"]
+    server.signal("all", "execute-snapshot", STATEMENTS[0][0])
+    server.signal("end of all", "stop-snapshot", '{"type": "INCREMENTAL"}')
     for name in ("stopped", "unknown"):
         server.signal(name, "execute-snapshot" if name == "stopped" else "schema-changes", STATEMENTS[0][0])
-    server.signal("paused", "pause-snapshot", '{"type": "incremental"}')
+    server.signal("paused", "pause-snapshot", "not read")
     server.signal("resumed", "resume-snapshot", "{}")
     server.signal("end", "stop-snapshot", '{"data-collections": ["schema1.table1"], "type": "incremental"}')
     with here.copy.running():  # they were written while no process ran
         here.settled()
         ends = {name: s.ended and s.ended.outcome for name, s in here.asked("stopped").items()}
         assert ends == {"table1": "stopped", "table2": "completed"}
+        assert {s.ended and s.ended.outcome for s in here.asked("all").values()} == {"stopped"}
         assert not any(s.suspended for s in here.asked("stopped").values())
         assert here.answers()["unknown"][0] == "ignored" and here.answers()["end"] == ("done", "")
         assert here.rows("n0") == STATEMENTS[0][1]
@@ -168,7 +180,7 @@ def test_a_signal_table_that_changes_stops_nothing_and_its_columns_count_by_posi
     here = Signalled(server, tmp_path, SIGNALS)
     with here.copy.running():
         here.settled()
-        assert here.tables == {"table1", "table2", "debezium_signal"}, "it is named in tables.include"
+        assert here.tables == {*COPIED, "debezium_signal"}, "it is named in tables.include"
     here = Signalled(server, tmp_path / "other")
     (tmp_path / "other").mkdir()
     every = '{"data-collections": ["schema1.table1"]}'
@@ -200,7 +212,7 @@ def test_a_signal_table_that_changes_stops_nothing_and_its_columns_count_by_posi
             here.copy.until(lambda _: _published(server), work=True)
         insert("again")
         here.settled()
-        assert here.rows("again") == {"table1": 3} and here.tables == {"table1", "table2"}
+        assert here.rows("again") == {"table1": 3} and here.tables == COPIED
 
 
 def _published(server: Server) -> bool:
@@ -222,14 +234,14 @@ def test_what_keeps_signals_from_being_read_is_refused_with_the_statement_that_m
         server.run(f"ALTER TABLE {SIGNALS} SET UNLOGGED")
         refused(server, tmp_path, "is not in the log")
         refused(server, tmp_path, "has no primary key")
-        server.run("CREATE PUBLICATION given FOR TABLE schema1.table1, schema1.table2")
+        server.run('CREATE PUBLICATION given FOR TABLE schema1.table1, schema1.table2, schema1."My.Table"')
         given = replace(server, source={**server.source, "postgresql": {"publication": "given"}})
         refused(given, tmp_path, "is not in the publication given")
         server.run("CREATE ROLE poor LOGIN REPLICATION")
         server.run(
             "GRANT CREATE ON DATABASE postgres TO poor; CREATE ROLE owner; GRANT USAGE ON SCHEMA schema1 TO poor"
         )
-        for table in ("table1", "table2"):
+        for table in ("table1", "table2", '"My.Table"'):
             server.run(f"ALTER TABLE schema1.{table} OWNER TO poor")
         server.run(f"ALTER TABLE {SIGNALS} OWNER TO owner")
         poor = replace(server, source={**server.source, "username": "poor"})

@@ -108,8 +108,19 @@ def _execute(found: Act, place: str, state: LogState, dialect: str) -> None:
         found.lines.append("the snapshot runs beside the stream, which a blocking one would stop")
     if asked.surrogate_key:
         found.lines.append("surrogate-key is not used, chunks are ranges of the table's key")
+    unused = asked.unused(named) if named else []
+    if unused:
+        found.warnings.append(
+            f"the conditions for {', '.join(unused)} concern none of its tables. Fix: Write data-collection as the"
+            " table's name in data-collections."
+        )
     for table in named:
-        _read(found, f"{PREFIX}{place}-{table.table_id}", table, asked.where(table), state)
+        try:
+            where = asked.where(table)
+        except SignalIgnored as error:
+            found.warnings.append(f"table {table.schema.name} is not read: {error}")
+        else:
+            _read(found, f"{PREFIX}{place}-{table.table_id}", table, where, state)
 
 
 def _read(found: Act, snapshot_id: str, table: TableLog, where: str | None, state: LogState) -> None:

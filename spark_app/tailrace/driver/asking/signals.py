@@ -7,7 +7,7 @@ Names of tables are regular expressions there, fully matched against `schema.tab
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,11 +15,14 @@ import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+from sqlglot.tokens import TokenType
 
 from tailrace.changelog.state import TableLog
 from tailrace.sources.signals import LONGEST
 
 TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log")
+WITHOUT_DATA = ("pause-snapshot", "resume-snapshot")
+"""Whatever their data is, it is not read."""
 EXAMPLE = '{"data-collections": ["public.orders"]}'
 LONGEST_CONDITION = 4096
 """Characters; the limit of a SnapshotRequest."""
@@ -47,15 +50,16 @@ class CollectionPattern:
     and forth could take years for a short name."""
 
     pattern: str
+    ignores_case: bool = False
 
     def matches(self, names: Sequence[str]) -> list[bool]:
-        """`ArrowInvalid`: it is no expression."""
+        """A name also matches itself, whatever it would mean as an expression. `ArrowInvalid`: it is no expression."""
         found = pc.match_substring_regex(pa.array(names, pa.string()), self.whole)
-        return [bool(one) for one in found.to_pylist()]
+        return [bool(one) or name == self.pattern for one, name in zip(found.to_pylist(), names, strict=True)]
 
     @property
     def whole(self) -> str:
-        return rf"\A(?s:{self.pattern})\z"
+        return rf"\A(?{'i' if self.ignores_case else ''}s:{self.pattern})\z"
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ class SelectedRows:
     tables: CollectionPattern
     where: str | None
     """None: all rows."""
+    selected: str | None = None
+    """The table that its SELECT names; None: it is a condition alone."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +83,17 @@ class Execution:
     surrogate_key: bool
 
     def where(self, table: TableLog) -> str | None:
-        """The first condition that matches counts, as in Debezium."""
-        return next((c.where for c in self.conditions if matches((c.tables,), (table,))), None)
+        """The first condition that matches counts, as in Debezium. `SignalIgnored`: it selects from another table."""
+        found = next((c for c in self.conditions if matches((c.tables,), (table,))), None)
+        if found is None:
+            return None
+        if found.selected is not None and found.selected.casefold() != table.schema.table_name.casefold():
+            raise SignalIgnored(f"its filter selects from {found.selected}", "Write a SELECT from this table.")
+        return found.where
+
+    def unused(self, tables: Sequence[TableLog]) -> list[str]:
+        """The data collections of conditions that concern none of these tables."""
+        return [c.tables.pattern for c in self.conditions if not matches((c.tables,), tables)]
 
 
 def parse(line: str) -> Signal:
@@ -93,13 +108,15 @@ def parse(line: str) -> Signal:
 
 def signal(named_id: object, kind: object, data: object, where: str) -> Signal:
     """`where`: what has the three."""
+    if isinstance(named_id, int) and not isinstance(named_id, bool):
+        named_id = str(named_id)
     if not isinstance(named_id, str) or not named_id:
         raise SignalIgnored(f"{where} has no id", "Give it a text as its id, which is found again in the log.")
     if len(named_id) > LONGEST[0]:
         raise SignalIgnored(f"the id has more than {LONGEST[0]} characters", "Shorten it.")
     if not isinstance(kind, str):
         raise SignalIgnored(f"signal {named_id!r} has no type", f"Add one of {', '.join(TYPES)}.")
-    return Signal(named_id, kind, _data(named_id, data))
+    return Signal(named_id, kind, {} if kind in WITHOUT_DATA else _data(named_id, data))
 
 
 def _data(named_id: str, data: object) -> Mapping[str, Any]:
@@ -130,20 +147,22 @@ def execution(data: Mapping[str, Any], dialect: str) -> Execution:
         raise SignalIgnored(what, 'Write [{"data-collection": …, "filter": …}].')
     conditions = [_condition(item, dialect) for item in given]
     of_all = data.get("additional-condition")
-    if of_all is not None:
-        conditions.append(SelectedRows(CollectionPattern(".*"), where_of(of_all, dialect)))
+    if of_all is not None and of_all != "":
+        conditions.append(SelectedRows(CollectionPattern(".*"), where_of(of_all, dialect), selected_table(of_all)))
     return Execution(tables, tuple(conditions), kind == "blocking", bool(data.get("surrogate-key")))
 
 
 def _condition(item: object, dialect: str) -> SelectedRows:
     if not isinstance(item, dict) or "filter" not in item:
         raise SignalIgnored("an additional condition has no filter", "Give each data-collection and filter.")
-    return SelectedRows(_pattern(item.get("data-collection")), where_of(item["filter"], dialect))
+    pattern = _pattern(item.get("data-collection"))
+    found = where_of(item["filter"], dialect)
+    return SelectedRows(replace(pattern, ignores_case=True), found, selected_table(item["filter"]))
 
 
 def collections(data: Mapping[str, Any]) -> tuple[CollectionPattern, ...]:
     given = data.get("data-collections")
-    given = [] if given is None else given
+    given = [] if given is None or given == "" else given
     if not isinstance(given, list) or len(given) > MOST_NAMES:
         what = f"data-collections is no list of {MOST_NAMES} at most"
         raise SignalIgnored(what, 'Write ["schema.table"], or one expression for several.')
@@ -175,35 +194,76 @@ def matches(patterns: Sequence[CollectionPattern], tables: Sequence[TableLog]) -
     return [table for place, table in enumerate(tables) if place in found]
 
 
-FORMS = 3
+FORMS = 7
 
 
-def _forms(schema: str, table: str) -> tuple[str, str, str]:
-    return f"{schema}.{table}", f'"{schema}"."{table}"', f"`{schema}`.`{table}`"
+def _forms(schema: str, table: str) -> tuple[str, ...]:
+    """The name as it may be written: each part bare or quoted, by one kind of quotes."""
+    quoted = [(f"{q}{schema}{q}", f"{q}{table}{q}") for q in ('"', "`")]
+    mixed = [(f"{one}.{two}", f"{schema}.{two}", f"{one}.{table}") for one, two in quoted]
+    return (f"{schema}.{table}", *mixed[0], *mixed[1])
 
 
 def where_of(given: object, dialect: str) -> str | None:
-    """The condition of a filter: an expression, or `SELECT * FROM t [WHERE …]`, which is Debezium's form for blocking
-    snapshots. None: all rows."""
+    """The condition of a filter: an expression, or `SELECT * FROM t [WHERE …] [ORDER BY …]`, Debezium's form for
+    blocking snapshots. None: all rows."""
     if not isinstance(given, str) or not given.strip():
         raise SignalIgnored("the filter is empty", "Leave it out, or write a condition on the source's columns.")
-    text = given.strip().rstrip(";").strip()
+    text = _bare(given)
     if len(text) > LONGEST_CONDITION:
         raise SignalIgnored(f"the filter has more than {LONGEST_CONDITION} characters", "Shorten it.")
-    selects = re.match(r"select\b", text, re.IGNORECASE) is not None
+    selects = _SELECTS.match(text) is not None
     return _of_select(text, dialect) if selects else _checked(text, dialect)
+
+
+_SELECTS = re.compile(r"select\b", re.IGNORECASE)
+_PART = r'(?:[\w$]+|"[^"]+"|`[^`]+`|\[[^\]]+\])'
+_ROWS = re.compile(rf"select\s+\*\s+from\s+(?:{_PART}\.)*({_PART})(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
+"""Names as all of Debezium's databases write them: that of SQL Server is in its example for all."""
+_WHERE = re.compile(r"where\s+", re.IGNORECASE)
+
+
+def selected_table(given: object) -> str | None:
+    """The table, without schema and quotes, of a filter that is a SELECT; None: it is none."""
+    found = _ROWS.fullmatch(_bare(given)) if isinstance(given, str) else None
+    return None if found is None else found[1].strip('"`[]')
+
+
+def _bare(given: str) -> str:
+    return given.strip().rstrip(";").strip()
 
 
 def _of_select(text: str, dialect: str) -> str | None:
     wanted = "Write SELECT * FROM schema.table WHERE condition, or the condition alone."
-    found = re.fullmatch(
-        r"select\s+\*\s+from\s+(?:[\w$]+|\"[^\"]+\"|`[^`]+`)(?:\.(?:[\w$]+|\"[^\"]+\"|`[^`]+`))*(?:\s+where\s+(.*))?",
-        text,
-        re.IGNORECASE | re.DOTALL,
-    )
+    found = _ROWS.fullmatch(text)
     if found is None:
         raise SignalIgnored("the filter selects other things than the rows of one table", wanted)
-    return None if found[1] is None else _checked(found[1].strip(), dialect)
+    rest = _without_order((found[2] or "").strip(), dialect)
+    if not rest:
+        return None
+    begin = _WHERE.match(rest)
+    if begin is None:
+        raise SignalIgnored("the filter selects other things than the rows of one table", wanted)
+    return _checked(rest[begin.end() :], dialect)
+
+
+def _without_order(rest: str, dialect: str) -> str:
+    """What follows the table, up to an ORDER BY at its end: rows are read in the order of the key."""
+    depth = 0
+    try:
+        for token in sqlglot.tokenize(rest, read=dialect):
+            depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(token.token_type, 0)
+            if token.token_type == TokenType.ORDER_BY and not depth:
+                ordered = sqlglot.parse(f"SELECT 1 {rest[token.start :]}", dialect=dialect)
+                return rest[: token.start].strip() if _has_only(ordered, "expressions", "order") else rest
+    except (SqlglotError, RecursionError):
+        pass  # what is wrong with it is told of the whole
+    return rest
+
+
+def _has_only(parsed: Sequence[object], *parts: str) -> bool:
+    only = parsed[0] if len(parsed) == 1 else None
+    return isinstance(only, exp.Select) and {k for k, v in only.args.items() if v} == set(parts)
 
 
 def _checked(condition: str, dialect: str) -> str:
@@ -213,7 +273,6 @@ def _checked(condition: str, dialect: str) -> str:
         parsed = sqlglot.parse(f"SELECT 1 WHERE {condition}", dialect=dialect)
     except (SqlglotError, RecursionError) as error:
         raise SignalIgnored("the filter is no condition", wanted) from error
-    only = parsed[0] if len(parsed) == 1 else None
-    if not isinstance(only, exp.Select) or {k for k, v in only.args.items() if v} != {"expressions", "where"}:
+    if not _has_only(parsed, "expressions", "where"):
         raise SignalIgnored("the filter is more than a condition", wanted)
     return condition

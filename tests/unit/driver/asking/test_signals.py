@@ -27,7 +27,10 @@ def test_data_is_an_object_or_a_text_that_holds_one() -> None:
         signal = parse(json.dumps({"id": "ad-hoc", "type": "execute-snapshot", "data": given}))
         assert (signal.id, signal.type, signal.data) == ("ad-hoc", "execute-snapshot", data)
     assert parse('{"id": "d", "type": "pause-snapshot"}').data == {}
-    assert parse('{"id": "d", "type": "pause-snapshot", "data": ""}').data == {}
+    assert parse('{"id": "d", "type": "log", "data": ""}').data == {}
+    for ignored in ('"as you like"', "[1]", '{"type": "incremental"}'):
+        assert parse(f'{{"id": "d", "type": "resume-snapshot", "data": {ignored}}}').data == {}
+    assert parse('{"id": 5, "type": "log"}').id == "5", "as its file channel has it"
 
 
 @pytest.mark.parametrize(
@@ -37,7 +40,7 @@ def test_data_is_an_object_or_a_text_that_holds_one() -> None:
         ("[" * 100_000, "not JSON"),
         ("[1]", "no JSON object"),
         ('{"type": "log"}', "no id"),
-        ('{"id": 5, "type": "log"}', "no id"),
+        ('{"id": true, "type": "log"}', "no id"),
         ('{"id": "a"}', "'a' has no type"),
         ('{"id": "a", "type": "log", "data": "{"}', "data of signal 'a' is not JSON"),
         ('{"id": "a", "type": "log", "data": [1]}', "data of signal 'a' is no JSON object"),
@@ -56,8 +59,16 @@ def test_names_are_regular_expressions_matched_as_a_whole() -> None:
 
     assert named(["public.orders"])
     assert named(["public\\.ord.*"])
-    assert named(['"public"."orders"']), "as when names have dots"
-    assert not named(["public.order", "orders"])
+    assert named(['"public"."orders"']) and named(['public."orders"']) and named(["public.`orders`"])
+    assert not named(["public.order", "orders", "PUBLIC.ORDERS"])
+
+
+@pytest.mark.parametrize("name", ["My.Table", "Order (old)", "my table", "a+b", "MyFirstTable"])
+def test_names_with_other_characters_are_written_in_quotes(name: str) -> None:
+    """As the connectors' documentation has it: `public."My.Table"`."""
+    tables = [table("public", name), table("public", "Other")]
+    for written in (f'public."{name}"', f"public.`{name}`", f'"public"."{name}"'):
+        assert signals.matches(asked({"data-collections": [written]}).tables, tables) == tables[:1]
 
 
 def test_each_table_has_the_filter_that_names_it() -> None:
@@ -71,6 +82,23 @@ def test_each_table_has_the_filter_that_names_it() -> None:
     assert found == ["color='blue'", "quantity > 10", None]
     older = asked({"data-collections": ["db1.*"], "additional-condition": "color='blue'"})
     assert older.where(table("db1", "others")) == "color='blue'"
+    assert asked({"data-collections": ["db1.*"], "additional-condition": ""}).conditions == ()
+
+
+def test_data_collections_of_conditions_are_expressions_in_any_case() -> None:
+    """As in Debezium; one that concerns none of the tables is told."""
+    one, other = {"data-collection": "DB1\\.Prod.*", "filter": "a = 1"}, {"data-collection": "db1.x", "filter": "a = 2"}
+    made = asked({"data-collections": ["db1.*"], "additional-conditions": [one, other]})
+    assert made.where(table("db1", "products")) == "a = 1"
+    assert made.unused([table("db1", "products")]) == ["db1.x"]
+
+
+def test_a_select_from_another_table_is_refused() -> None:
+    conditions = [{"data-collection": "s.*", "filter": "SELECT * FROM [s].[Orders] WHERE id > 1"}]
+    made = asked({"data-collections": ["s.*"], "type": "blocking", "additional-conditions": conditions})
+    assert made.where(table("s", "orders")) == "id > 1"
+    with pytest.raises(SignalIgnored, match="selects from Orders"):
+        made.where(table("s", "other"))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -78,6 +106,12 @@ def test_a_filter_is_a_condition_or_a_select_of_one_tables_rows(dialect: str) ->
     assert where_of("color='blue' AND quantity>10", dialect) == "color='blue' AND quantity>10"
     assert where_of("SELECT * FROM shop.orders WHERE a = 'x' OR b = 2;", dialect) == "a = 'x' OR b = 2"
     assert where_of("select * from orders", dialect) is None
+    # Debezium's example of a blocking snapshot.
+    theirs = "SELECT * FROM [schema1].[table1] WHERE column1 = 0 ORDER BY column2 DESC"
+    assert where_of(theirs, dialect) == "column1 = 0"
+    assert where_of('SELECT * FROM "My schema"."t" ORDER BY id', dialect) is None
+    inner = "id IN (SELECT id FROM u ORDER BY id) AND a = ' ORDER BY '"
+    assert where_of(f"SELECT * FROM t WHERE {inner} ORDER BY id;", dialect) == inner
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -93,7 +127,10 @@ def test_a_filter_is_a_condition_or_a_select_of_one_tables_rows(dialect: str) ->
         "SELECT id FROM orders WHERE id > 1",
         "SELECT * FROM a JOIN b ON a.id = b.id WHERE a.id > 1",
         "SELECT * FROM orders WHERE id > 1 LIMIT 5",
-        "SELECT * FROM orders ORDER BY id",
+        "SELECT * FROM orders WHERE id > 1 ORDER BY id LIMIT 5",
+        "SELECT * FROM orders WHERE id > 1 ORDER BY id FOR UPDATE",
+        "SELECT * FROM orders LIMIT 5",
+        "SELECT * FROM orders o WHERE o.id > 1",
         "",
         5,
     ],
@@ -107,6 +144,7 @@ def test_a_filter_that_is_no_condition_is_refused(dialect: str, given: object) -
     ("data", "why"),
     [
         ({}, "data-collections is missing"),
+        ({"data-collections": ""}, "data-collections is missing"),
         ({"data-collections": "public.a"}, "no list"),
         ({"data-collections": ["("]}, "no regular expression"),
         ({"data-collections": ["a.b)|(c"]}, "no regular expression"),
