@@ -15,14 +15,13 @@ import pyarrow.compute as pc
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import TokenType
 
 from tailrace.changelog.state import TableLog
 from tailrace.sources.signals import LONGEST
 
 TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log")
 WITHOUT_DATA = ("pause-snapshot", "resume-snapshot")
-"""Whatever their data is, it is not read."""
+"""Types whose data is not read, whatever it is."""
 EXAMPLE = '{"data-collections": ["public.orders"]}'
 LONGEST_CONDITION = 4096
 """Characters; the limit of a SnapshotRequest."""
@@ -248,12 +247,13 @@ def _of_select(text: str, dialect: str) -> str | None:
 
 
 def _without_order(rest: str, dialect: str) -> str:
-    """What follows the table, up to an ORDER BY at its end: rows are read in the order of the key."""
+    """Returns what follows the table, up to an ORDER BY at its end: rows are read in the order of the key."""
     depth = 0
     try:
         for token in sqlglot.tokenize(rest, read=dialect):
-            depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(token.token_type, 0)
-            if token.token_type == TokenType.ORDER_BY and not depth:
+            kind = token.token_type.name
+            depth += {"L_PAREN": 1, "R_PAREN": -1}.get(kind, 0)
+            if kind == "ORDER_BY" and not depth:
                 ordered = sqlglot.parse(f"SELECT 1 {rest[token.start :]}", dialect=dialect)
                 return rest[: token.start].strip() if _has_only(ordered, "expressions", "order") else rest
     except (SqlglotError, RecursionError):
