@@ -58,6 +58,14 @@ class Timing:
     """Longest wait of a step."""
     gather: float = 0.005
     """Seconds from a message to the next read: a step costs as much as the messages of many small transactions."""
+    long_read: float = 0.005
+    """Seconds of a read after which the stream has much to send."""
+    gather_part: float = 0.025
+    """The part of `record` that is waited in place of `gather` while the stream has little to send."""
+
+    def gathering(self, last_read: float) -> float:
+        """Seconds from a message to the next read, where the last one took so long."""
+        return self.gather if last_read > self.long_read else max(self.gather, self.gather_part * self.record)
 
     def between_looks(self, took: float) -> float:
         """Seconds. With thousands of tables or partitions a look costs the source so much that looks become rarer."""
@@ -109,8 +117,10 @@ class Capture:
     def _turn(self) -> None:
         stream = self._stream
         if not self._behind and readable(stream.fileno(), self._inbox.fileno(), seconds=self._wait()):
-            readable(self._inbox.fileno(), seconds=self._timing.gather)
+            self._gather()
+        begun = time.monotonic()
         self._behind = not stream.read(self._timing.read_bytes, self._timing.read_seconds)
+        self._last_read = time.monotonic() - begun
         for item in self._inbox.take():
             self._requests.serve(item)
         self._record()
@@ -120,6 +130,14 @@ class Capture:
 
     _behind = False
     """The last read did not take all."""
+    _last_read = 0.0
+    """Seconds that it took."""
+
+    def _gather(self) -> None:
+        """Let more messages come, until a request does or a record is due. Chunks do not wait for it."""
+        waited = self._requests.waits_for is not None
+        seconds = self._timing.gather if waited else self._timing.gathering(self._last_read)
+        readable(self._inbox.fileno(), seconds=min(seconds, self._wait()))
 
     def _wait(self) -> float:
         """Seconds until something is due."""
