@@ -1,5 +1,5 @@
-"""A driver in a process alone, as Snowflake's client does not survive a fork: it applies one slice, and dies at the
-seam that the environment names. `snowflake_driver.py FILE`, a pickled `Errand`."""
+"""A driver in a process alone, as Snowflake's client does not survive a fork: it opens a table, applies one slice, and
+dies at the seam that the environment names. `snowflake_driver.py FILE`, a pickled `Errand`."""
 
 import pickle
 import signal
@@ -20,7 +20,8 @@ from tailrace.changelog.records.terms import TableSchema
 class Errand:
     copies: SnowflakeDatabase
     schema: TableSchema
-    part: TableSlice
+    part: TableSlice | None
+    """None: it dies while it opens the table."""
 
 
 def killed_driver(seam: str, errand: Errand) -> None:
@@ -34,4 +35,6 @@ def killed_driver(seam: str, errand: Errand) -> None:
 
 if __name__ == "__main__":
     given: Errand = pickle.loads(Path(sys.argv[1]).read_bytes())
-    Table(given.copies, given.schema).apply(given.part)
+    table = Table(given.copies, given.schema)
+    assert given.part is not None, "it is open"
+    table.apply(given.part)

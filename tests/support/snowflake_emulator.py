@@ -3,7 +3,9 @@ own environment: `snowflake_emulator.py PORT`. What it leaves out is listed in d
 
 import importlib
 import json
+import math
 import sys
+from time import monotonic
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +28,10 @@ show.SQL_CREATE_VIEW_SHOW_TABLES = show.SQL_CREATE_VIEW_SHOW_TABLES.replace(
     " and e.ext_table_schema = table_schema and e.ext_table_name = table_name), '') as comment",
 )
 server: Any = importlib.import_module("fakesnow.server")  # the package has a function of this name
+ABANDONED = 3.0
+"""Seconds without a statement after which an open transaction ends that may hold another one up: five minutes there."""
+open_since: dict[Any, float] = {}
+"""The end of the last statement of each connection with a transaction; infinite while one runs."""
 LOGIN = {"masterToken": "m", "validityInSeconds": 86400, "masterValidityInSeconds": 86400, "sessionId": 1}
 
 
@@ -61,6 +67,33 @@ def as_snowflake(table: pa.Table, rowtype: Any) -> pa.Table:
 
 
 def execute(cursor: FakeSnowflakeCursor, statement: Any, params: Any = None) -> None:
+    """Transactions of dead clients end."""
+    connection = cursor._conn
+    if isinstance(statement, exp.Transaction):
+        end_abandoned()
+        open_since[connection] = math.inf
+    if connection not in open_since:
+        return described(cursor, statement, params)
+    open_since[connection] = math.inf
+    try:
+        described(cursor, statement, params)
+    finally:
+        if isinstance(statement, exp.Commit | exp.Rollback):
+            open_since.pop(connection, None)
+        else:
+            open_since[connection] = monotonic()
+
+
+def end_abandoned() -> None:
+    """Their sessions end with them: what a client that lives would send next must not be committed by itself."""
+    for token, connection in list(server.sessions.items()):
+        if monotonic() - open_since.get(connection, math.inf) > ABANDONED:
+            server.sessions.pop(token, None)
+            open_since.pop(connection, None)
+            connection._duck_conn.rollback()
+
+
+def described(cursor: FakeSnowflakeCursor, statement: Any, params: Any) -> None:
     """A comment goes with its table."""
     if isinstance(statement, exp.Create | exp.Drop) and statement.args.get("kind") == "TABLE":
         table = statement.find(exp.Table)

@@ -16,7 +16,7 @@ from support.pipeline import Pipeline, lake
 from support.postgres import PostgresServer
 from support.random_log import first_schema
 from support.resources import replicator as document_of
-from support.states import log_state, table_log
+from support.states import log_state, logged, table_log
 from tailrace import sources
 from tailrace.batch.applied import FIRST, AppliedState
 from tailrace.batch.slice import cut
@@ -57,6 +57,14 @@ REFUSED: list[tuple[str, TableSchema]] = [
 def begun(copies: Subject, folder: Path, seed: int = 1) -> tuple[LogOf, Table]:
     table = Table(copies, first_schema(composite=False))
     return LogOf(Random(seed), folder, table.schema, [(n,) for n in range(9)], table), table
+
+
+def exchange_names(log: LogOf) -> None:
+    """Two columns get each other's name, which no statement does but one that writes the table again."""
+    other = {"t": "u", "u": "t"}
+    columns = [column.model_copy(update={"name": other.get(column.name, column.name)}) for column in log.schema.columns]
+    log.schema = log.schema.model_copy(update={"version": log.schema.version + 1, "columns": tuple(columns)})
+    log._update(schemas=(*log.table.schemas, logged(log.schema, log.record, log.seq)))
 
 
 class Several:
@@ -162,21 +170,26 @@ def require_thrown_away(copies: Subject, folder: Path) -> None:
         look.compare(expect)
 
 
-def require_followed(
-    postgres: PostgresServer, spec: TargetSpec, folder: Path, read: Callable[[str], list[tuple[Any, ...]]]
-) -> None:
-    """A source is copied with its changes of columns. `read`: ids and values of a column of `item`, by the id."""
-    postgres.execute(SHOP)
+def copying(source: dict[str, object], spec: TargetSpec, folder: Path) -> Pipeline:
+    """A Replicator of the source's tables `shop.*`, which is not running yet."""
     document = document_of(
         "copies",
-        source=postgres.source(),
+        source=source,
         storage={"location": (folder / "log").as_uri()},
         tables={"include": ["shop.*"]},
         target=spec.model_dump(mode="json", by_alias=True, exclude_none=True),
     )
     replicator = Replicator.model_validate(document)
-    source = sources.open(replicator.spec.source, "tailrace test")
-    copy = Pipeline(document, source, folder, lake(replicator, cast(Any, None)))
+    opened = sources.open(replicator.spec.source, "tailrace test")
+    return Pipeline(document, opened, folder, lake(replicator, cast(Any, None)))
+
+
+def require_followed(
+    postgres: PostgresServer, spec: TargetSpec, folder: Path, read: Callable[[str], list[tuple[Any, ...]]]
+) -> None:
+    """A source is copied with its changes of columns. `read`: ids and values of a column of `item`, by the id."""
+    postgres.execute(SHOP)
+    copy = copying(postgres.source(), spec, folder)
     with copy.running():
         settle(copy)
         for step, column in STEPS:

@@ -10,8 +10,7 @@ import pytest
 from support.bigquery import BigQueryDatabase, BigQueryService
 from support.conforming import LogOf, Rows, Table
 from support.slow_rewrites import CREATION, REWRITE, TAKEN, SlowRewrites, slow_rewrites
-from support.states import logged
-from support.warehouse import begun
+from support.warehouse import begun, exchange_names
 from tailrace.batch.applied import Generation
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.errors import Retry, TailraceError
@@ -25,14 +24,6 @@ def slow(request: pytest.FixtureRequest, bigquery: BigQueryService) -> Iterator[
     assert bigquery.endpoint is not None
     with slow_rewrites(bigquery.endpoint, loses_answer=request.param == "its answer") as service:
         yield service
-
-
-def exchange_names(log: LogOf) -> None:
-    """Two columns get each other's name, which no statement does but one that writes the table again."""
-    other = {"t": "u", "u": "t"}
-    columns = [column.model_copy(update={"name": other.get(column.name, column.name)}) for column in log.schema.columns]
-    log.schema = log.schema.model_copy(update={"version": log.schema.version + 1, "columns": tuple(columns)})
-    log._update(schemas=(*log.table.schemas, logged(log.schema, log.record, log.seq)))
 
 
 def behind(slow: SlowRewrites, bigquery: BigQueryService, folder: Path) -> BigQueryDatabase:

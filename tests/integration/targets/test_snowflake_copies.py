@@ -7,17 +7,19 @@ from typing import Any, cast
 
 import pytest
 
-from support.conforming import LOG
+from support.conforming import LOG, Table
 from support.lake import table_schema
 from support.postgres import PostgresServer
 from support.random_log import first_schema
 from support.snowflake import SnowflakeDatabase, SnowflakeService, private_key
 from support.snowflake_driver import Errand, killed_driver
+from support.versions import turns
 from support.warehouse import (
     REFUSED,
     UNFIT_DATES,
     Several,
     begun,
+    exchange_names,
     require_dates_refused,
     require_followed,
     require_overtaken,
@@ -58,6 +60,32 @@ def test_a_killed_driver_leaves_nothing_of_its_batch_or_all_of_it(copies: Snowfl
         assert (copies.rows(table.schema) != held) == done
         table.follow(log)
         held = copies.rows(table.schema)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seam", turns("copy.recorded", "snowflake.filled", "snowflake.placed"))
+def test_a_table_that_a_killed_driver_was_defining_is_whole_after_the_next(
+    copies: SnowflakeDatabase, tmp_path: Path, seam: str
+) -> None:
+    schema, part = first_schema(composite=False), None
+    if seam == "copy.recorded":
+        killed_driver(seam, Errand(copies, schema, None))
+    log, table = begun(copies, tmp_path)
+    log.grow_by_changes(9)
+    table.follow(log)
+    exchange_names(log)
+    log.grow_by_changes(9)
+    if seam != "copy.recorded":
+        part = cut(log.state, schema.table_id, table.applied, log.record)
+        killed_driver(seam, Errand(copies, schema, part))
+        table.restart()
+    table.follow(log)
+    other = SnowflakeDatabase(tmp_path, copies.server, copies.server.new_schema())
+    Table(other, schema).follow(log)
+    wanted, found = (sorted(map(repr, each.rows(log.schema))) for each in (other, copies))
+    assert found and found == wanted
+    assert copies.server.tables(copies.schema) == [schema.table_name]
+    assert copies.server.query(f"SELECT count(*) FROM {copies.place('tables', own=True)}") == [(1,)]
 
 
 def test_a_driver_that_was_overtaken_changes_nothing(copies: SnowflakeDatabase, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from typing_extensions import override
 
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.errors import OutcomeUnknown, Retry, TailraceError, TargetRefused
+from tailrace.seams import seam
 from tailrace.targets.api import TableFailed
 from tailrace.targets.snowflake import types
 from tailrace.targets.snowflake.connect import SnowflakeConfig, connect, errors_of, is_of_statement
@@ -80,6 +81,7 @@ class SnowflakeSession(CollectedSession):
                     found = self._execute(change.statement, change.values)
                 if change.one is not None and found != 1:
                     raise Retry(f"{self._config.place}: another driver has changed the state of a table in the target")
+            seam("snowflake.before-commit")
         except BaseException:
             with suppress(TailraceError):
                 self._execute("ROLLBACK")
@@ -220,6 +222,21 @@ class SnowflakeSession(CollectedSession):
     # ---- tables that take the place of copies ----
 
     @override
+    def create(
+        self, place: Place, definitions: str, note: Callable[[int], None], *, keyed: bool, opened: Definitions
+    ) -> None:
+        """Beside the place, and there at once: `note` writes the record, and asks whether this driver was overtaken. Then
+        the newer one has dropped the table, or finds it at its place."""
+        copy = SnowflakeCopy.of_definitions(secrets.randbits(62) | 1, definitions)
+        self.discard_unfinished(place)
+        made = self._table((place[0], _unfinished(place) + secrets.token_hex(8)))
+        self._execute(copy.created(made))
+        note(copy.number)
+        # Dying here is safe: whoever finds the record without its table removes it, and drops what was made.
+        with _not_dropped():
+            self._execute(f"ALTER TABLE {made} RENAME TO {self._table(place)}")
+
+    @override
     def alter(self, place: Place, change: Alteration, admit: Callable[[], None]) -> None:
         self._commit(())
         admit()
@@ -255,12 +272,15 @@ class SnowflakeSession(CollectedSession):
         self.discard_unfinished(place)
         there, made = self._table(place), self._table((place[0], _unfinished(place) + secrets.token_hex(8)))
         self._execute(copy.created(made))
-        self._execute(f"INSERT INTO {made} ({', '.join(copy.names())}) SELECT {', '.join(values)} FROM {source}")
-        admit()
-        if self.relation(place) is None:
-            self._execute(f"ALTER TABLE {made} RENAME TO {there}")
-        else:
-            self._execute(f"ALTER TABLE {there} SWAP WITH {made}")
+        with _not_dropped():
+            self._execute(f"INSERT INTO {made} ({', '.join(copy.names())}) SELECT {', '.join(values)} FROM {source}")
+            seam("snowflake.filled")
+            admit()
+            if self.relation(place) is None:
+                self._execute(f"ALTER TABLE {made} RENAME TO {there}")
+            else:
+                self._execute(f"ALTER TABLE {there} SWAP WITH {made}")
+        seam("snowflake.placed")
         self._execute(f"DROP TABLE IF EXISTS {made}")
 
     @override
@@ -333,6 +353,17 @@ def _errors_of(change: CollectedChange) -> Iterator[None]:
             raise TableFailed(change.table_id, error) from error
         if is_of_statement(error.__cause__):
             raise Retry(error.message, error.fix) from error
+        raise
+
+
+@contextmanager
+def _not_dropped() -> Iterator[None]:
+    """`Retry`: another driver has dropped the table that was to become a copy."""
+    try:
+        yield
+    except TargetRefused as error:
+        if error.absent:
+            raise Retry(f"a table that was to become a copy is gone: {error.message}") from error
         raise
 
 

@@ -105,8 +105,22 @@ _COLUMNS = "place_schema, place_name, hidden, relation, member, record, state, c
 
 def copies_at(session: TargetSession, place: Place) -> dict[bool, StoredCopy]:
     """The copies of a place: that which readers see (False), and the one beside it (True)."""
+    return _whose_table_is_there(session, _records_at(session, place))
+
+
+def _records_at(session: TargetSession, place: Place) -> list[StoredCopy]:
+    """Where no key forbids it there may be several for one copy: a driver's that was overtaken, beside the newer."""
     statement = f"SELECT {_COLUMNS}, log_id FROM {SCHEMA}.tables WHERE place_schema = %s AND place_name = %s"
-    return {bool(row[2]): _copy(session, row) for row in session.rows(statement, *place)}
+    return [_copy(session, row) for row in session.rows(statement, *place)]
+
+
+def _whose_table_is_there(session: TargetSession, records: Iterable[StoredCopy]) -> dict[bool, StoredCopy]:
+    """Of several records of one copy that of the table which is there, or any, if there is none."""
+    found: dict[bool, StoredCopy] = {}
+    for copy in records:
+        if copy.hidden not in found or session.relation(copy.where) == copy.relation:
+            found[copy.hidden] = copy
+    return found
 
 
 def _copy(session: TargetSession, row: tuple[object, ...]) -> StoredCopy:
@@ -156,12 +170,13 @@ def put(session: TargetSession, before: StoredCopy, after: StoredCopy) -> None:
     changed = session.run_one(
         f"{SCHEMA}.tables",
         f"state = %s, member = %s, record = 0{', columns = %s' if columns else ''}",
-        "place_schema = %s AND place_name = %s AND hidden = %s AND state = %s",
+        "place_schema = %s AND place_name = %s AND hidden = %s AND relation = %s AND state = %s",
         after.stored,
         after.member,
         *columns,
         *before.place,
         before.hidden,
+        before.relation,
         before.stored,
     )
     if not changed:
@@ -170,8 +185,9 @@ def put(session: TargetSession, before: StoredCopy, after: StoredCopy) -> None:
 
 def check(session: TargetSession, copy: StoredCopy) -> None:
     """`Retry`: another driver has changed the copy's row since it was read."""
-    statement = f"SELECT state FROM {SCHEMA}.tables WHERE place_schema = %s AND place_name = %s AND hidden = %s"
-    if session.rows(statement, *copy.place, copy.hidden) != [(copy.stored,)]:
+    mine = "place_schema = %s AND place_name = %s AND hidden = %s AND relation = %s"
+    statement = f"SELECT state FROM {SCHEMA}.tables WHERE {mine}"
+    if session.rows(statement, *copy.place, copy.hidden, copy.relation) != [(copy.stored,)]:
         raise _overtaken(copy)
 
 
@@ -180,11 +196,17 @@ def _overtaken(copy: StoredCopy) -> Retry:
 
 
 def settled_copies(session: TargetSession, place: Place, admit: Callable[[], None]) -> dict[bool, StoredCopy]:
-    """Finish what a driver has left that put a new copy in its place and died before it said so; then `copies_at`."""
-    found = copies_at(session, place)
-    settled = [session.settle(copy.where, copy.relation, copy.stored) for copy in found.values()]
+    """Finish what a driver has left that put a new copy in its place and died before it said so, and remove records
+    that came late; then `copies_at`."""
+    records = _records_at(session, place)
+    settled = [session.settle(copy.where, copy.relation, copy.stored) for copy in records]
     if any(settled):
-        found = copies_at(session, place)
+        records = _records_at(session, place)
+    found = _whose_table_is_there(session, records)
+    if len(found) < len(records):
+        admit()  # a driver that is overtaken from here on has not read the newer one's records
+        for late in (copy for copy in records if copy is not found[copy.hidden]):
+            remove(session, late)
     new = found.get(True)
     if new is None or session.relation(place) != new.relation:
         return found
@@ -204,9 +226,10 @@ def publish(session: TargetSession, copy: StoredCopy, relation: int) -> None:
     changed = session.run_one(
         f"{SCHEMA}.tables",
         "hidden = FALSE, relation = %s",
-        "place_schema = %s AND place_name = %s AND hidden = TRUE AND state = %s",
+        "place_schema = %s AND place_name = %s AND hidden = TRUE AND relation = %s AND state = %s",
         relation,
         *copy.place,
+        copy.relation,
         copy.stored,
     )
     if not changed:
@@ -237,12 +260,17 @@ class Group:
         self._change(session, tables - self.members, member=True)
         if self.record == record:
             return Group(self.log_id, record, tables)
-        if self.record or session.rows(f"SELECT record FROM {SCHEMA}.logs WHERE log_id = %s", self.log_id):
-            mine = "log_id = %s AND record = %s"
-            if not session.run_one(f"{SCHEMA}.logs", "record = %s", mine, record, self.log_id, self.record):
-                raise Retry("another driver has moved the target's tables")
-        else:
-            session.run(f"INSERT INTO {SCHEMA}.logs (log_id, record) VALUES (%s, %s)", self.log_id, record)
+        if not self.record:
+            there = f"SELECT 1 FROM {SCHEMA}.logs WHERE log_id = %s"
+            session.run(
+                f"INSERT INTO {SCHEMA}.logs (log_id, record) SELECT %s, 0 FROM (SELECT 1 AS one) o"
+                f" WHERE NOT EXISTS ({there})",
+                self.log_id,
+                self.log_id,
+            )
+        mine = "log_id = %s AND record = %s"
+        if not session.run_one(f"{SCHEMA}.logs", "record = %s", mine, record, self.log_id, self.record):
+            raise Retry("another driver has moved the target's tables")
         return Group(self.log_id, record, tables)
 
     def _change(self, session: TargetSession, tables: Iterable[int], member: bool) -> None:

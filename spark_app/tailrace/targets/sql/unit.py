@@ -182,6 +182,7 @@ class SqlUnit:
                     foreign_fix(schema),
                 )
             if session.relation(copy.where) is None:
+                self.admit()  # else it may be a newer driver's record, which is about to create the table
                 log.warning("table %s of the target was dropped by another program", name, extra={"table": schema.name})
                 state.remove(session, copy)
                 del found[hidden]
@@ -233,6 +234,7 @@ class SqlUnit:
         def note(relation: int) -> None:
             made.append(replace(copy, relation=relation, stored=state.text_of(copy.applied)))
             state.add(session, made[0])
+            seam("copy.recorded")
             self.admit()
 
         make(session, copy.where, copy.schema, note)

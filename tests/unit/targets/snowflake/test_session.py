@@ -238,6 +238,33 @@ def test_what_changes_a_copy_at_its_place_needs_a_table_that_the_next_driver_dro
     assert len(checks) == 2 and name.startswith('"S"."_tailrace_')
 
 
+def test_a_copy_is_made_beside_its_place_and_recorded_before_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, scripted = session(monkeypatch, SHOW_TABLES=[[]])
+    recorded: list[tuple[int, int]] = []
+
+    def note(number: int) -> None:
+        recorded.append((number, len(scripted.asked)))
+
+    made.create(("S", "t"), f'"id" NUMBER(19,0){mark(1)}', note, keyed=True, opened=())
+    looked, created, placed = scripted.asked
+    ((number, after),) = recorded
+    name = created.split()[2]
+    assert looked.startswith("SHOW TABLES LIKE '_tailrace_") and name.startswith('"S"."_tailrace_')
+    assert after == 2 and f'{{"tailrace":{number},' in created
+    assert placed == f'ALTER TABLE {name} RENAME TO "S"."t"'
+
+
+@pytest.mark.parametrize("lost", ["INSERT", "ALTER"])
+def test_a_table_that_was_dropped_before_it_became_a_copy_is_no_missing_right(
+    monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    copy = SnowflakeCopy.of_definitions(77, f'"id" NUMBER(19,0){mark(1)}')
+    there, gone = [("t", copy.comment)], errors.ProgrammingError("does not exist or not authorized", errno=2003)
+    made, _ = session(monkeypatch, SHOW_TABLES=[there, [], there], **{lost: [gone]})
+    with pytest.raises(Retry, match="was to become a copy is gone"):
+        made.alter(("S", "t"), Alteration([], [], [f'"b" VARCHAR{mark(2)}']), lambda: None)
+
+
 def test_a_table_that_is_to_take_its_own_place_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     copy = SnowflakeCopy.of_definitions(77, f'"id" NUMBER(19,0){mark(1)}')
     made, scripted = session(monkeypatch, SHOW_TABLES=[[("t", copy.comment)]] * 2)
