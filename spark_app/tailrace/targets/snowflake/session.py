@@ -225,8 +225,8 @@ class SnowflakeSession(CollectedSession):
     def create(
         self, place: Place, definitions: str, note: Callable[[int], None], *, keyed: bool, opened: Definitions
     ) -> None:
-        """Beside the place, and there at once: `note` writes the record, and asks whether this driver was overtaken. A
-        newer one drops the table, or finds it at its place."""
+        """Make the table beside the place, and put it there at once: `note` writes the record, and asks whether this
+        driver was overtaken. A newer one drops the table, or finds it at its place."""
         copy = SnowflakeCopy.of_definitions(secrets.randbits(62) | 1, definitions)
         self.discard_unfinished(place)
         made = self._table((place[0], _unfinished(place) + secrets.token_hex(8)))

@@ -109,13 +109,13 @@ def copies_at(session: TargetSession, place: Place) -> dict[bool, StoredCopy]:
 
 
 def _records_at(session: TargetSession, place: Place) -> list[StoredCopy]:
-    """Where no key forbids it there may be several for one copy: a driver's that was overtaken, beside the newer."""
+    """Records of a place; where no key forbids it, perhaps several of one copy: an overtaken driver's beside the newer."""
     statement = f"SELECT {_COLUMNS}, log_id FROM {SCHEMA}.tables WHERE place_schema = %s AND place_name = %s"
     return [_copy(session, row) for row in session.rows(statement, *place)]
 
 
 def _whose_table_is_there(session: TargetSession, records: Iterable[StoredCopy]) -> dict[bool, StoredCopy]:
-    """Of several records of one copy that of the table which is there, or any, if there is none."""
+    """Choose of several records of one copy that of the table which is there, or any, if there is none."""
     found: dict[bool, StoredCopy] = {}
     for copy in records:
         if copy.hidden not in found or session.relation(copy.where) == copy.relation:
