@@ -109,7 +109,7 @@ def copies_at(session: TargetSession, place: Place) -> dict[bool, StoredCopy]:
 
 
 def _records_at(session: TargetSession, place: Place) -> list[StoredCopy]:
-    """Records of a place; where no key forbids it, perhaps several of one copy: an overtaken driver's beside the newer."""
+    """Records of a place; where no key forbids it, several of one copy: an overtaken driver's beside the newer."""
     statement = f"SELECT {_COLUMNS}, log_id FROM {SCHEMA}.tables WHERE place_schema = %s AND place_name = %s"
     return [_copy(session, row) for row in session.rows(statement, *place)]
 
