@@ -175,6 +175,16 @@ WRONG = (
             "cutover moves programs between servers of one product: target.type must be source.type"),
     Refused("cutover-of-fresh-verifications", replicator(target=SOURCE, cutover={"verifiedWithin": "59s"}),
             "verifiedWithin is 59s: it must be at least 1m", "verifiedWithin: it must be at least 1m"),
+    *(Refused(f"cutover-of-verifications-within-{zero}", replicator(target=SOURCE, cutover={"verifiedWithin": zero}),
+              f"verifiedWithin is {zero}: it must be at least 1m", "verifiedWithin: it must be at least 1m")
+      for zero in ("0ms", "0s", "0m", "0h", "0d", "00.0d", "0d30s")),
+    *(Refused(f"{field}-of-no-days", _with(field, {name: "0d"}), f"{name} is 0d: {bounds}",
+              f"{name}: {bounds}")
+      for field, name, bounds in (
+          ("verify", "every", "it must be at least 1m"),
+          ("cuts", "every", "it must be at least 1m"),
+          ("objective", "window", "it must be at least 1h and at most 7d"),
+      )),
     Refused("lake-that-adopts", replicator(target={"type": "delta", "location": "s3://b/x", "adopt": True}),
             "go with types postgresql and mysql only"),
     Refused("target-in-tailraces-schema",
@@ -375,6 +385,8 @@ RIGHT = (
     replicator("to-a-database", target=SOURCE | {"tls": {"mode": "verify-full", "caSecretName": "copy-ca"}}),
     replicator("moves-programs", target=SOURCE, cutover={"acceptMissing": True, "verifiedWithin": "12h"}),
     replicator("minimal"),
+    replicator("by-days", target=SOURCE, cutover={"verifiedWithin": "0.5d"}, verify={"every": "1d12h"},
+               objective={"window": "2d"}),
     *(replicator(f"host-{number}", source=SOURCE | {"host": host})
       for number, host in enumerate(("10.0.0.7", "2001:db8::7", "::1", "/run/postgresql", "db.shop.svc"))),
     replicator("names-with-signs", tables={"include": ["public.a(b)", "public.a|b", "sales.cost_$", "x.a^"]}),

@@ -96,6 +96,9 @@ OneTable = Annotated[str, StringConstraints(min_length=3, max_length=256, patter
 """`schema.table`, one table."""
 Duration = Annotated[str, StringConstraints(pattern=_DURATION, max_length=32)]
 """`30s`, `15m`, `1h30m`, `7d`."""
+A_MINUTE = "it must be at least 1m"
+SOME_DAYS = "[1-9][0-9.]*d"
+"""CEL's pattern for a duration with more than no days."""
 Share = Annotated[str, StringConstraints(pattern=_SHARE, max_length=8)]
 """`5%`, `0.5%`: above 0 and below 100."""
 MemorySize = Annotated[str, StringConstraints(pattern=_MEMORY, max_length=16)]
@@ -122,6 +125,14 @@ class Model(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True, use_attribute_docstrings=True
     )
+
+
+def at_least_a_minute(field: str) -> tuple[str, str]:
+    """The CEL rule for a `Duration`, and its message. CEL's own durations have no days."""
+    own = f"self.{field}"
+    days = f"{own}.matches('{SOME_DAYS}')"
+    rule = f"!has({own}) || {days} || !{own}.contains('d') && duration({own}) >= duration('1m')"
+    return rule, f"{field}: {A_MINUTE}"
 
 
 def rules(*pairs: tuple[str, str]) -> ConfigDict:

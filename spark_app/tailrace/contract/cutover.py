@@ -4,26 +4,20 @@ from typing import Self
 
 from pydantic import model_validator
 
-from tailrace.contract.base import Duration, Model, rules
+from tailrace.contract.base import A_MINUTE, Duration, Model, at_least_a_minute, rules
 from tailrace.contract.units import seconds
 
 ONE_PRODUCT = "cutover moves programs between servers of one product: target.type must be source.type"
 NOT_FROM_A_FOLLOWER = "cutover and follow do not go together: the Replicator that reads the source has to stop last"
 SHORTEST_WITHIN = 60.0
 """Seconds; a verification becomes older than less while the others run, and would have to be made over and over."""
-WITHIN = "it must be at least 1m"
+WITHIN = A_MINUTE
 
 
 class CutoverSpec(Model):
     """The end of the replication, as soon as nothing is in its way: programs write to the copies from then on."""
 
-    model_config = rules(
-        (
-            "!has(self.verifiedWithin) || self.verifiedWithin.contains('d')"
-            " || duration(self.verifiedWithin) >= duration('1m')",
-            f"verifiedWithin: {WITHIN}",
-        )
-    )
+    model_config = rules(at_least_a_minute("verifiedWithin"))
 
     accept_missing: bool = False
     """Continue although the copies lack columns, defaults, sequences or indexes of the source."""

@@ -12,9 +12,11 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
 
 from tailrace.contract.base import (
+    A_MINUTE,
     API_VERSION,
     CODE,
     GROUP,
+    SOME_DAYS,
     VERSION,
     ApiVersion,
     ColumnName,
@@ -29,6 +31,7 @@ from tailrace.contract.base import (
     Share,
     TablePattern,
     Text,
+    at_least_a_minute,
     no_expression,
     rules,
 )
@@ -142,16 +145,12 @@ class ApplySpec(Model):
 
 
 SHORTEST_PERIOD = 60.0
-_PERIOD = "it must be at least 1m"
-_LONG_ENOUGH = (
-    "!has(self.every) || self.every.contains('d') || duration(self.every) >= duration('1m')",
-    f"every: {_PERIOD}",
-)
+_LONG_ENOUGH = at_least_a_minute("every")
 
 
 def _check_period(every: str) -> None:
     if seconds(every) < SHORTEST_PERIOD:
-        raise ValueError(f"every is {every}: {_PERIOD}")
+        raise ValueError(f"every is {every}: {A_MINUTE}")
 
 
 class VerifySpec(Model):
@@ -189,7 +188,8 @@ class CutsSpec(Model):
 
 _WINDOW = "it must be at least 1h and at most 7d"
 _IN_WINDOW = (
-    "!has(self.window) || (self.window.contains('d') ? !self.window.matches('^([89]|[0-9]{2,})d')"
+    "!has(self.window) || (self.window.contains('d')"
+    f" ? self.window.matches('{SOME_DAYS}') && !self.window.matches('^([89]|[0-9]{{2,}})d')"
     " : duration(self.window) >= duration('1h') && duration(self.window) <= duration('168h'))"
 )
 
