@@ -277,6 +277,9 @@ class Handover(Protocol):
         """Keep the report and forget the copies, in one transaction: from then on no driver with this change log can
         change or drop them. `Retry`: one of them is being replaced."""
 
+    def tidy(self, log_id: str) -> None:
+        """Remove what a `finish` that died has left of staged rows."""
+
 
 @dataclass(frozen=True)
 class SparkNeeds:

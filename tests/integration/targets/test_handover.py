@@ -261,9 +261,14 @@ def test_a_driver_that_runs_ends_and_changes_nothing(postgres: PostgresServer, t
     removal.finish(origin.log_id)
     assert handover.done(origin.log_id) == "{}"
     copy.stop()
+    left = "SELECT count(*) FROM _tailrace.chunks"
+    postgres.execute("INSERT INTO _tailrace.chunks VALUES ('chunk_1', %s, 1, 1)", [origin.log_id], dbname="copy")
     (line,) = examine(copy.replicator, Places(copy.replicator.spec)).lines
     assert (line.level, line.exit_code) == ("fail", CutOver.exit_code) and line.message.startswith("CutOver: a cutover")
     assert line.fix == CutOver.usual_fix
+    assert postgres.execute(left, dbname="copy") == [(1,)], "it changes nothing"
+    handover.tidy(origin.log_id)
+    assert postgres.execute(left, dbname="copy") == [(0,)]
     said = [str(step) for step in drop(copy.replicator, None, tmp_path / "run", data=True)]
     assert "/copy: kept: a cutover has ended the replication into them" in said[-1], said
     state = JournalReader.open(Storage.open(copy.replicator.spec.storage)).state

@@ -104,6 +104,7 @@ class Cutover:
             raise CutoverRefused("there is no change log: nothing was copied", "Start it with `tailrace run`.")
         done = handover.done(origin.log_id)
         if done is not None:
+            handover.tidy(origin.log_id)
             self.say("this cutover was completed before; nothing is changed")
             return CutoverReport.model_validate_json(done)
         source = self.places.source.bound_to(origin)

@@ -46,10 +46,7 @@ class SqlHandover:
 
     def done(self, log_id: str) -> str | None:
         with self.sessions.session() as session:
-            found = report_of(session, log_id)
-            if found is not None:
-                _tidy(session, log_id)
-            return found
+            return report_of(session, log_id)
 
     def lacking(self, counters: Sequence[Counter]) -> list[tuple[str, str]]:
         with self.sessions.session() as session:
@@ -106,9 +103,13 @@ class SqlHandover:
                 session.run(f"DELETE FROM {SCHEMA}.logs WHERE log_id = %s", log_id)
             _tidy(session, log_id)
 
+    def tidy(self, log_id: str) -> None:
+        with self.sessions.session() as session:
+            _tidy(session, log_id)
+
 
 def _tidy(session: TargetSession, log_id: str) -> None:
-    """Dying before leaves what the next call finds."""
+    """Dying before leaves what the next cutover finds."""
     left = session.rows(f"SELECT path FROM {SCHEMA}.chunks WHERE log_id = %s", log_id)
     if left:
         staged.drop(session, [str(path) for (path,) in left])
