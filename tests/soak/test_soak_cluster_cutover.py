@@ -67,6 +67,9 @@ def test_a_cutover_in_a_cluster_happens_once_however_often_the_manifest_is_appli
         postgres.execute("INSERT INTO accounts VALUES (-1, 1, 'of a program')", dbname="copy")
         here.apply(**move.spec)
         move.done()
+        here.patch(cutover=None)
+        until(lambda: here.status()["appliedGeneration"] == here.status()["observedGeneration"], "it is taken")
+        assert here.status()["state"] == "Succeeded" and here.status()["driver"]["restarts"] == 1
         here.patch(restartNonce=2)  # another driver finds that it is done
         until(lambda: here.status()["appliedGeneration"] == here.status()["observedGeneration"], "it is taken")
         until(lambda: here.status()["driver"]["restarts"] >= 2, "the driver has ended again", 400)

@@ -183,7 +183,7 @@ def handed_over(pod: ObservedPod) -> bool:
 
 
 def _kept_halt(observed: ObservedReplicator, desired: Desired) -> Halt | None:
-    halt = _in_todays_form(observed)
+    halt = _in_todays_form(observed, desired)
     if halt is None or _asked(observed, halt):
         return None
     key = _lifted_by(halt.reason, desired)
@@ -197,9 +197,9 @@ def _kept_halt(observed: ObservedReplicator, desired: Desired) -> Halt | None:
     return halt if halt.lifted_by or key is None else halt.model_copy(update={"lifted_by": key})
 
 
-def _in_todays_form(observed: ObservedReplicator) -> Halt | None:
-    """The recorded halt. After a cutover it is lifted by nothing but another spec than the one that ran, and no driver
-    is tried."""
+def _in_todays_form(observed: ObservedReplicator, desired: Desired) -> Halt | None:
+    """The recorded halt. After a cutover no driver is tried. One of the old form does not say which places the driver
+    had: another spec than the one that ran lifts it."""
     halt = observed.status.halt
     if halt is None or halt.reason == Reason.CUT_OVER.value or not after_cutover(halt):
         return halt
@@ -207,7 +207,7 @@ def _in_todays_form(observed: ObservedReplicator) -> Halt | None:
     update: dict[str, object] = {
         "reason": Reason.CUT_OVER.value,
         "message": halt.message.removeprefix(_OLD_FORM),
-        "lifted_by": hashing.digest([ran]) if ran else "",
+        "lifted_by": "" if ran in ("", desired.spec_hash) else ran,
         "retried_at": None,
     }
     return halt.model_copy(update=update)
@@ -223,12 +223,16 @@ def _asked(observed: ObservedReplicator, halt: Halt) -> bool:
 def _lifted_by(reason: str, desired: Desired) -> str | None:
     """Hash of what has to change for a driver to be started again. None: something of it is missing now. A driver that
     was fenced takes the change log from its new owner when it starts: only an explicit request for just that counts.
-    One whose position is lost, or whose copies were handed over, gains nothing from another Secret or image."""
+    One whose position is lost gains nothing from another Secret or image. One whose copies were handed over would end
+    at once, whatever else of its spec is changed (`cutover` is removed, say): the report is in that target."""
     if desired.spec is None:
         return None
     if reason == Reason.FENCED.value:
         return hashing.digest([desired.spec.restart_nonce])
-    if reason in (Reason.POSITION_LOST.value, Reason.CUT_OVER.value):
+    if reason == Reason.CUT_OVER.value:
+        spec = desired.spec
+        return hashing.digest([spec.storage.location, spec.target.place, spec.restart_nonce])
+    if reason == Reason.POSITION_LOST.value:
         return hashing.digest([desired.spec_hash])
     return hashing.digest([desired.spec_hash, desired.image, desired.data_hash]) if desired.data_hash else None
 

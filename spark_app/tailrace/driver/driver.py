@@ -29,7 +29,7 @@ from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.status import TableStatus
 from tailrace.contract.units import seconds
 from tailrace.driver import launch
-from tailrace.driver.asking import assessment, live_spec
+from tailrace.driver.asking import assessment, cutover_report, live_spec
 from tailrace.driver.asking.control import DriverControl, ManifestRequests
 from tailrace.driver.asking.declared_cutover import DeclaredCutover
 from tailrace.driver.asking.final_drop import FinalDrop
@@ -146,8 +146,11 @@ class Driver:
             self._capture.start()
             code = self._work()
         except TailraceError as error:
-            self._control.fault, self._control.stopped = faults.fault_of(error, time.time()), isinstance(error, Stop)
+            ended = cutover_report.success_behind(error, self._places) or error
+            self._control.fault, self._control.stopped = faults.fault_of(ended, time.time()), isinstance(ended, Stop)
             self._show_last()
+            if ended is not error:
+                raise ended from error
             raise
         finally:
             self._ending.set()

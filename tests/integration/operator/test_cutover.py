@@ -54,6 +54,10 @@ def test_a_cutover_ends_in_success_and_a_controller_that_applies_it_again_change
         until(lambda: status(place).get("lastHandledReconcileAt") == "again", "the next operator has looked")
         assert replicas(place) == 0
         shows_it(place)
+        place.apply(replicator(target=SOURCE))
+        until(lambda: status(place)["observedGeneration"] == 2, "the manifest without `cutover` was taken")
+        assert replicas(place) == 0
+        shows_it(place)
 
 
 def shows_it(place: OperatorNamespace) -> None:

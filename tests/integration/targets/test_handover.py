@@ -307,4 +307,20 @@ def test_tables_with_rows_are_taken_over_where_nothing_is_read(postgres: Postgre
     copy.until(lambda state: len(state.tables) == 2, work=True)
     postgres.execute("UPDATE shop.item SET n = 0 WHERE id = 1; INSERT INTO shop.sale VALUES (5, 5)")
     copy.until(lambda _: postgres.execute(sums, dbname="copy") == [(44, 9, 5)], work=True)
+    first = copy.driver.journal.state.origin
+    assert first is not None
     copy.stop()
+    # The same manifest with another place for its change log: it would take over what programs write to.
+    handover_of(target).finish(first.log_id, "{}")
+    (tmp_path / "again").mkdir()
+    again = begin(postgres.source(), postgres, tmp_path / "again", initial=False, adopt=True)
+    said = targets.open(spec, "postgresql", keeps_rows=True).obstacles(schemas, None)
+    assert [one.message.rpartition(": ")[2] for one in said] == ["a cutover has handed it over to programs"] * 2
+    with again.running():
+        again.until(lambda _: len(again.driver.faults()) == 2, work=True)
+        assert set(again.driver.faults().values()) == {"TargetRefused"}
+        assert postgres.execute(sums, dbname="copy") == [(44, 9, 5)]
+    (frees,) = {one.fix.split("`")[1] for one in said}
+    postgres.execute(frees, dbname="copy")
+    assert targets.open(spec, "postgresql", keeps_rows=True).obstacles(schemas, None) == []
+    assert handover_of(target).done(first.log_id) == "{}", "its own driver stays refused"

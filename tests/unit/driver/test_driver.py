@@ -32,7 +32,7 @@ from tailrace.changelog.state import LogState
 from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.driver import SpecBody
 from tailrace.contract.manifest import parse
-from tailrace.contract.resources import SnapshotRequest, StorageLocation
+from tailrace.contract.resources import SnapshotRequest, StorageLocation, TargetSpec
 from tailrace.contract.status import Fault, LineageStatus, Status
 from tailrace.driver import driver, launch
 from tailrace.driver.asking import live_spec
@@ -41,7 +41,8 @@ from tailrace.driver.launch import DriverParts, DriverSettings
 from tailrace.driver.process.journal_start import JournalStart
 from tailrace.driver.process.run_dir import RunFolder
 from tailrace.driver.telling import display
-from tailrace.errors import InvalidManifest, PositionLost, Retry, StorageFull
+from tailrace.errors import CutOver, InvalidManifest, PositionLost, Retry, SourceRefused, StorageFull, TailraceError
+from tailrace.places import Places
 from tailrace.spark import executors_wanted, session
 from tailrace.storage.store import Storage
 
@@ -181,6 +182,30 @@ def test_a_jvm_that_cannot_stop_does_not_hide_what_ended_the_run(
         assert f"{part} stop" in done
     assert done.index("view show last") < done.index("view close")
     assert not (tmp_path / "server.json").exists()
+
+
+@pytest.mark.parametrize(
+    "refusal", [PositionLost("the slot is gone"), SourceRefused("the source has no such database")]
+)
+def test_an_old_source_that_refuses_after_a_cutover_does_not_hide_the_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: TailraceError
+) -> None:
+    reports: dict[str, str] = {}
+    target = SimpleNamespace(place="new", handover=lambda: SimpleNamespace(done=reports.get))
+    monkeypatch.setattr(Places, "target", target)
+    for done_before, expected in ((False, type(refusal)), (True, CutOver)):
+        made, done = ready(tmp_path / str(done_before), monkeypatch, capture_check=refusal)
+        log_in(tmp_path, made)
+        database = TargetSpec.model_validate({"type": "mysql", "host": "new", "username": "tailrace"})
+        made._places = dataclasses.replace(made._places, spec=made._places.spec.model_copy(update={"target": database}))
+        if done_before:
+            reports[origin().log_id] = "{}"
+        else:
+            JournalWriter.create(made._places.storage, origin(), Position(1), "n")
+        with pytest.raises(expected):
+            made.run()
+        assert made._control.fault is not None and made._control.fault.name == expected.__name__
+        assert "capture stop" in done
 
 
 def test_what_capture_refuses_ends_the_run_while_spark_still_starts(

@@ -27,6 +27,15 @@ def refuse(session: TargetSession, log_id: str) -> None:
         raise CutOver("a cutover has ended the replication into these tables")
 
 
+def log_of(session: TargetSession, place: Place) -> str | None:
+    """The change log whose cutover has handed the table over to programs; None: none has."""
+    if session.relation((SCHEMA, "handed_over")) is None:
+        return None
+    statement = f"SELECT log_id FROM {SCHEMA}.handed_over WHERE place_schema = %s AND place_name = %s LIMIT 1"
+    found = session.rows(statement, *place)
+    return str(found[0][0]) if found else None
+
+
 def is_any(session: TargetSession) -> bool:
     """True if tables of this database may be those of programs: also where nobody can tell."""
     try:
@@ -99,6 +108,11 @@ class SqlHandover:
                     if hidden:
                         raise Retry(f"table {'.'.join(map(str, place))} of the target is being replaced")
                 session.run(f"INSERT INTO {SCHEMA}.handovers (log_id, report) VALUES (%s, %s)", log_id, report)
+                session.run(
+                    f"INSERT INTO {SCHEMA}.handed_over (place_schema, place_name, log_id)"
+                    f" SELECT place_schema, place_name, log_id {mine}",
+                    log_id,
+                )
                 session.run(f"DELETE {mine}", log_id)
                 session.run(f"DELETE FROM {SCHEMA}.logs WHERE log_id = %s", log_id)
             _tidy(session, log_id)

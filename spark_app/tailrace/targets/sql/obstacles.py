@@ -77,6 +77,10 @@ def merged(places: Sequence[tuple[TableSchema, Place]]) -> Iterator[Obstacle]:
 
 def misfits(session: TargetSession, schema: TableSchema, place: Place) -> Iterator[Obstacle]:
     """Tell why a table that is there already cannot be taken over (`target.adopt`)."""
+    log_id = handover.log_of(session, place)
+    if log_id is not None:
+        yield _handed_over(schema, place, log_id)
+        return
     found = list(session.misfits(place, wanted(session, schema)))
     live = _of_programs(session, schema) if found else None
     for what, statement in found:
@@ -93,6 +97,15 @@ def misfits(session: TargetSession, schema: TableSchema, place: Place) -> Iterat
             )
         message = f"table {'.'.join(place)} of the target is not taken over: {what}"
         yield Obstacle("fail", message, fix, schema.name)
+
+
+def _handed_over(schema: TableSchema, place: Place, log_id: str) -> Obstacle:
+    """Programs write to it, whether it has rows or not. The statement leaves the report of the cutover."""
+    message = f"table {'.'.join(place)} of the target is not taken over: a cutover has handed it over to programs"
+    frees = f"DELETE FROM {state.SCHEMA}.handed_over WHERE log_id = '{log_id}'"
+    fix = f"Delete this Replicator, or add {schema.name} to tables.exclude. Only if programs no longer write to that"
+    fix += f" database, run `{frees}` there: it frees all tables of that cutover."
+    return Obstacle("fail", message, fix, schema.name)
 
 
 def limits(what: str, drops: str) -> tuple[str, str]:

@@ -5,6 +5,7 @@
     chunks   a row per chunk that is staged
     keys_of_chunks  its keys, as the pieces of an Arrow stream
     handovers  a row per change log whose copies are copies no more (`tailrace cutover`)
+    handed_over  a row per table that programs have of it; who deletes it lets the table be taken over again
 
 A row is changed by comparison with what was read before: a driver that has been overtaken changes nothing.
 """
@@ -34,6 +35,10 @@ TABLES = {
     ),
     "keys_of_chunks": ("path {name} NOT NULL, piece bigint NOT NULL, row_keys {binary} NOT NULL", "path, piece"),
     "handovers": ("log_id {name} NOT NULL, report {text} NOT NULL", "log_id"),
+    "handed_over": (
+        "place_schema {name} NOT NULL, place_name {name} NOT NULL, log_id {name} NOT NULL",
+        "place_schema, place_name, log_id",
+    ),
 }
 """Columns and key of each."""
 

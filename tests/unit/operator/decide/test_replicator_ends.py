@@ -171,17 +171,35 @@ def test_a_cutover_that_an_older_operator_recorded_as_a_refusal_needs_no_driver(
     assert "stopped by" not in ends.status.message
 
 
-def test_after_a_cutover_only_another_spec_starts_a_driver_again() -> None:
-    """Each would end at once: not one that is retried, nor one for a new image or by Flux."""
-    observed, decision = after_cutover()
-    gone = replace(observed, pods=(), status=decision.status, now=NOW + 86_400)
+NEW = {"type": "postgresql", "host": "new", "database": "shop", "username": "t", "credentials": {"secretName": "lake"}}
+
+
+def test_after_a_cutover_only_another_place_or_an_explicit_request_starts_a_driver_again() -> None:
+    """Each would end at once: not one that is retried, nor one for a new image or by Flux, nor one by the manifest
+    without its `cutover`, as it may come from Git the day after."""
+    declared = {**SPEC, "target": NEW, "cutover": {}}
+    ended = after_end(with_driver(running(spec=declared)), 10, CUT_OVER)
+    gone = replace(ended, pods=(), status=decide(ended, LIMITS).status, now=NOW + 86_400)
+    assert gone.status.state == "Succeeded"
     asked = replace(gone, meta=replace(gone.meta, requested_at="again"))
     image = replace(LIMITS, image="tailrace:newer")
-    for later, limits in ((gone, LIMITS), (asked, LIMITS), (gone, image)):
-        found = decide(later, limits)
-        assert (found.status.state, replicas(found)) in (("Succeeded", 0), ("Succeeded", None))
-    changed = replace(gone, spec=running(spec={**SPEC, "restartNonce": 2}).spec)
-    assert replicas(decide(changed, LIMITS)) == 1
+
+    def edited(**change: Any) -> ObservedReplicator:
+        spec = {name: value for name, value in {**declared, **change}.items() if value is not None}
+        later = replace(gone.meta, generation=gone.meta.generation + 1)
+        return replace(gone, spec=running(spec=spec).spec, meta=later)
+
+    tables = edited(tables={"include": ["public.*"], "exclude": ["public.b"]})
+    for later in (gone, asked, edited(cutover=None), tables, edited(target={**NEW, "adopt": True})):
+        for limits in (LIMITS, image):
+            found = decide(later, limits)
+            assert (found.status.state, reason(found), replicas(found) or 0) == ("Succeeded", "CutOver", 0)
+            assert found.status.observed_generation == later.meta.generation
+            assert "programs may write to new" in str(found.status.cutover)
+            again = decide(replace(later, status=found.status), limits)
+            assert (again.status.state, replicas(again) or 0) == ("Succeeded", 0)
+    for later in (edited(restartNonce=2), edited(target={**NEW, "host": "newer"})):
+        assert replicas(decide(later, LIMITS)) == 1
 
 
 def test_a_driver_that_came_right_by_itself_is_not_stopped_for_an_old_end() -> None:
