@@ -13,15 +13,15 @@ from dataclasses import replace
 from tailrace.contract.driver import DropReport
 from tailrace.contract.ownership import made_name, owner_of
 from tailrace.contract.resources import ReplicatorSpec
-from tailrace.errors import error_line
+from tailrace.errors import error_line, with_fix
 from tailrace_operator.decide import clean_up, executors, progress
-from tailrace_operator.decide.driver_history import after_cutover, current_driver
+from tailrace_operator.decide.driver_history import after_cutover, current_driver, handed_over
 from tailrace_operator.decide.model import Decision, Desired, DropSource, EmitEvent, Limits, SetFinalizers
 from tailrace_operator.observe.model import FINALIZER, ObservedReplicator
 from tailrace_operator.resources import names
 from tailrace_operator.status import times
-from tailrace_operator.status.conditions import Readiness, Reason, clause, conditions, sentence
-from tailrace_operator.status.models import ReplicatorStatus
+from tailrace_operator.status.conditions import Readiness, Reason, bounded, clause, conditions, sentence
+from tailrace_operator.status.models import Halt, ReplicatorStatus
 
 SOON = 5.0
 ASK_AGAIN = 1.0
@@ -34,6 +34,8 @@ IN_USE = "the tables stay: since the cutover programs write to them"
 def decide(observed: ObservedReplicator, desired: Desired, limits: Limits) -> Decision[ReplicatorStatus]:
     if FINALIZER not in observed.meta.finalizers:
         return Decision(observed.status)
+    before = observed.status.halt
+    observed = _with_success(observed)
     begun = times.seconds(observed.status.deletion_started_at)
     spent = observed.now - begun if begun is not None else 0.0
     if not observed.status.applied_template_hash:
@@ -66,7 +68,21 @@ def decide(observed: ObservedReplicator, desired: Desired, limits: Limits) -> De
     waits = f"waiting for {_waits(observed, desired, asking)}; {_until(observed, limits)}."
     status = _status(observed, waits, limits)
     actions = (DropSource(desired.spec.deletion_policy),) if asking else steps
-    return Decision(status, actions, again=ASK_AGAIN if asking else SOON, intent=begun is None)
+    intent = begun is None or observed.status.halt != before
+    return Decision(status, actions, again=ASK_AGAIN if asking else SOON, intent=intent)
+
+
+def _with_success(observed: ObservedReplicator) -> ObservedReplicator:
+    """A driver may cut over after the deletion has begun. That is recorded before its pod is gone: programs write to
+    the tables from then on. A pod that ends on purpose counts, too: what it says of the copies is true."""
+    said = [
+        p.ended.fault for p in observed.pods if p.ended is not None and p.ended.fault is not None and handed_over(p)
+    ]
+    if not said or after_cutover(observed.status.halt):
+        return observed
+    text = bounded(with_fix(said[0].message, said[0].fix))
+    halt = Halt(reason=Reason.CUT_OVER.value, message=text, at=times.text(observed.now))
+    return replace(observed, status=observed.status.model_copy(update={"halt": halt}))
 
 
 def _status(observed: ObservedReplicator, message: str, limits: Limits) -> ReplicatorStatus:

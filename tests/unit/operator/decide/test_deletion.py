@@ -222,6 +222,28 @@ def test_nobody_is_told_to_drop_tables_that_programs_write_to_since_a_cutover(ho
     assert all(what in after.message for what in (*MADE, "change log at s3://"))
 
 
+@pytest.mark.parametrize("leaving", [False, True])
+def test_a_cutover_that_is_done_after_the_deletion_has_begun_is_recorded(leaving: bool) -> None:
+    """The driver was asked to drop what it had made, and ended with its success instead."""
+    over = Fault(name="CutOver", message="the cutover is done", fix="Delete this Replicator.")
+    ends = pod(running_since=None, ready=False, ended=ended(10, over), deleting=leaving)
+    first = decide(replace(deleting(5, **WITH_DATA), pods=(ends,)), LIMITS)
+    halt = first.status.halt
+    assert halt is not None and (halt.reason, halt.message) == (
+        "CutOver",
+        "the cutover is done. Fix: Delete this Replicator.",
+    )
+    assert first.intent, "before the pod is gone"
+    later = without_driver(deleting(LIMITS.cleanup_seconds, **WITH_DATA))
+    message = decide(recorded(later, halt=halt), LIMITS).events[0].message
+    assert "tables at" not in message and "the tables stay: since the cutover programs write to them" in message
+    again = decide(replace(deleting(6, **WITH_DATA), pods=(ends,), status=first.status), LIMITS)
+    assert again.status.halt == halt and not again.intent
+    other = Fault(name="PositionLost", message="the slot is gone")
+    plain = replace(deleting(5), pods=(replace(ends, ended=ended(12, other)),))
+    assert decide(plain, LIMITS).status.halt is None
+
+
 def test_tables_of_a_declared_cutover_are_named_with_care_where_its_end_was_not_seen() -> None:
     """A driver that starts again after a changed spec, say, and has not ended again."""
     target = {"type": "postgresql", "host": "new", "database": "shop", "username": "t", "adopt": True}
