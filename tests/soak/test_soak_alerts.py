@@ -90,6 +90,9 @@ CASES = (
         {"9m": (), "11m": ("info",), "80m": ()},
     ),
     Case("TailraceExecutorsMissing", {condition("ExecutorsReady"): "1x9 0x100"}, {"19m": (), "21m": ("warning",)}),
+    Case("TailraceFollowerSilent", {condition("FollowersReading"): "1x9 0x30 1x30"}, {
+        "19m": (), "21m": ("warning",), "50m": (),
+    }),
     Case("TailraceOperatorBehind", {'tailrace_operator_overdue_seconds{pod="a"}': "5x9 61x100"}, {
         "14m": (), "16m": ("warning",),
     }),

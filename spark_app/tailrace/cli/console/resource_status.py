@@ -31,7 +31,12 @@ TROUBLE = {
     "Starting": 20,
     "Suspended": 10,
 }
-BY_CONDITION = (("SourceLogAtRisk", "True", 80), ("SLOMet", "False", 50), ("Lagging", "True", 40))
+BY_CONDITION = (
+    ("SourceLogAtRisk", "True", 80),
+    ("SLOMet", "False", 50),
+    ("Lagging", "True", 40),
+    ("FollowersReading", "False", 35),
+)
 """Conditions that make a Replicator urgent: type, status, urgency."""
 STATES: dict[str, State] = {
     "Starting": "Starting",

@@ -74,6 +74,8 @@ def trouble(status: Status) -> int:
         return 50
     if status.apply.freshness_missed is not None:
         return 40
+    if any(one.said is not None for one in status.followers):
+        return 35
     if status.capture.waiting_for is not None or status.capture.log_held_by is not None:
         return 30
     return {"Starting": 20, "Suspended": 10}.get(status.state, 0)
@@ -99,6 +101,7 @@ def conditions(status: Status) -> tuple[str, ...]:
         said.append(f"Capture or a snapshot waits: {status.capture.waiting_for}.")
     if status.capture.log_held_by is not None:
         said.append(f"The source keeps much log for {status.capture.log_held_by}.")
+    said += [f"Follower {one.said}." for one in status.followers if one.said is not None]
     if status.apply.suspended:
         said.append("Apply is suspended: the source is captured, the target does not change.")
     said += [f"The copy of {copy.name} is to be deleted." for copy in status.dropping]

@@ -6,12 +6,15 @@ from tailrace.contract.status import (
     ApplyStatus,
     CaptureStatus,
     Fault,
+    FollowerReport,
     ObjectiveStatus,
     Status,
     TableState,
     TableStatus,
 )
 
+READS = FollowerReport(name="team/mine", record=7, renewed=0.0, held=True)
+SILENT = READS.model_copy(update={"name": "team/lake", "silent": True})
 FAULT = Fault(name="Refused", message="the source is away", fix="Start it.")
 
 
@@ -33,6 +36,7 @@ def test_trouble_is_sorted_by_what_needs_somebody_first() -> None:
         status(state="Suspended"),
         status(state="Starting", capture=CaptureStatus()),
         status(capture=CaptureStatus(alive=True, waiting_for="transaction 7")),
+        status(followers=(READS, SILENT)),
         status(apply=ApplyStatus(freshness_missed="3 tables are later than 5 s")),
         status(objective=missed),
         status(tables_failing=1, tables_total=3),
@@ -54,12 +58,14 @@ def test_conditions_are_sentences_with_the_numbers() -> None:
             objective=ObjectiveStatus(within_seconds=5, percent=99, met_percent=97, remaining=-2),
             apply=ApplyStatus(suspended=True),
             capture=CaptureStatus(alive=True, retained_bytes=3 << 20),
+            followers=(READS, SILENT),
         )
     )
     assert said == (
         "Refused: the source is away.",
         "1 of 3 tables do not replicate.",
         "The objective is missed: 97 % of the changes within 5 s, asked for 99 %.",
+        f"Follower {SILENT.said}.",
         "Apply is suspended: the source is captured, the target does not change.",
         "The source keeps 3 MiB of log.",
     )
