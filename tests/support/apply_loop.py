@@ -15,6 +15,7 @@ from tailrace.apply.unit_worker import TableCopy, UnitWorker
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.limits import BatchLimits
 from tailrace.batch.slice import TableSlice
+from tailrace.batch.written import WrittenFiles
 from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
@@ -121,6 +122,8 @@ class TargetUnit:
         """The numbers of tables' versions when they are opened, where they have some."""
         self.gone: set[int] = set()
         """Tables that somebody drops."""
+        self.written: dict[int, WrittenFiles] = {}
+        """Files that commits have added, until they are asked for."""
 
     def open(self, tables: Mapping[int, Opening], log_id: str) -> Mapping[int, Opened]:
         return {
@@ -159,6 +162,9 @@ class TargetUnit:
     def newest_version(self, table_id: int) -> int | None:
         applied = self.targets[table_id].applied
         return len(applied) - 1 if applied else None
+
+    def take_written(self, table_id: int) -> WrittenFiles | None:
+        return self.written.pop(table_id, None)
 
     def keep(self, table_id: int, versions: Mapping[str, int]) -> None:
         self.targets[table_id].kept = dict(versions)

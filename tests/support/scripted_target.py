@@ -210,6 +210,9 @@ class MemoryUnit:
     def newest_version(self, table_id: int) -> None:
         """There are no versions."""
 
+    def take_written(self, table_id: int) -> None:
+        """There are no files."""
+
     def keep(self, table_id: int, versions: Mapping[str, int]) -> None:
         """There are no versions."""
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
+from tailrace.batch.written import WrittenFiles
 from tailrace.changelog.records.terms import Key, RecordNumber, Seq
 from tailrace.contract.status import Fault, TableCounters
 
@@ -38,6 +39,8 @@ class TableProgress:
     version: int | None = None
     """The newest version of the copy that readers see, as the target numbers it; None: not known, or the target keeps
     none."""
+    written: WrittenFiles | None = None
+    """The files of its commits since this driver's start; None: none, or the target has none."""
 
 
 @dataclass(frozen=True)

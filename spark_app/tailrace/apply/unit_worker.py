@@ -23,6 +23,7 @@ from tailrace.batch.limits import BatchLimits, batch_end
 from tailrace.batch.slice import TableSlice, cut
 from tailrace.batch.soft_delete import ends_before
 from tailrace.batch.versions import version_ends
+from tailrace.batch.written import NO_FILES
 from tailrace.changelog import cuts
 from tailrace.changelog.history import stored
 from tailrace.changelog.logged import LoggedCut, place_of
@@ -351,6 +352,7 @@ class UnitWorker:
     def _put(self, copy: TableCopy, covered: RecordNumber, more: TableCounters) -> None:
         applied, before = copy.applied, self._progress.of(copy.table_id)
         assert applied is not None
+        written = self._unit.take_written(copy.table_id)
         self._progress.put(
             copy.table_id,
             TableProgress(
@@ -362,6 +364,7 @@ class UnitWorker:
                 replacing=copy.replacing,
                 schema_version=applied.schema_version,
                 version=self._unit.newest_version(copy.table_id),
+                written=before.written if written is None else (before.written or NO_FILES) + written,
             ),
         )
 

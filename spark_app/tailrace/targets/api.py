@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.limits import BatchLimits
 from tailrace.batch.slice import TableSlice
+from tailrace.batch.written import WrittenFiles
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import Key, RecordNumber, TableSchema
 from tailrace.databases.counters import Counter
@@ -213,6 +214,10 @@ class Unit(Protocol):
     def newest_version(self, table_id: int) -> int | None:
         """The version of the opened table that was read or made last, as readers see it; None: not known, or the target
         keeps none. Asks nobody."""
+
+    def take_written(self, table_id: int) -> WrittenFiles | None:
+        """The data files that commits have added to the opened table since this was asked last; None: its target has
+        none, or does not tell. Asks nobody."""
 
     def keep(self, table_id: int, versions: Mapping[str, int]) -> None:
         """Keep these versions for readers, by the name of the cut that each is of, and from now on no others: whatever

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.slice import TableSlice
+from tailrace.batch.written import NO_FILES, WrittenFiles
 from tailrace.changelog.history import is_marked, is_versioned
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import RecordNumber, TableSchema
@@ -61,6 +62,7 @@ class LakeTable:
         self._spread = spread
         self._latest: Layout | None = None
         """The layout that was asked for last: it keeps what it derives."""
+        self._written = NO_FILES
         self._swept: tuple[int, float] | None = None
         """Part of the log and time of the last sweep."""
 
@@ -90,6 +92,11 @@ class LakeTable:
         """See `targets.api.Unit`."""
         return None if self.replacing else self._format.newest_version
 
+    def take_written(self) -> WrittenFiles:
+        """See `targets.api.Unit`."""
+        written, self._written = self._written, NO_FILES
+        return written
+
     def publish(self) -> None:
         """Replace the copy that readers see by the new, complete one, in one commit. The table must be opened again
         afterwards."""
@@ -114,6 +121,7 @@ class LakeTable:
         seam("apply.before-commit")
         self._check_chunks(part)
         self._table.commit(change)
+        self._written += WrittenFiles(len(change.add), sum(file.size for file in change.add))
         # Dying here loses nothing: the applied state moved with the data; status and retention hear of it next time.
         seam("apply.after-commit")
         self._forget_dead(change)

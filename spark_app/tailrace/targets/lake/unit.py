@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tailrace.batch.applied import AppliedState
+from tailrace.batch.written import WrittenFiles
 from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.targets.api import NeededChunks, Opened, Opening, UnitBatch, VersionAt
 from tailrace.targets.lake.chunk_writer import LakeChunkWriter
@@ -69,6 +70,9 @@ class LakeUnit:
 
     def newest_version(self, table_id: int) -> int | None:
         return self._table.newest_version
+
+    def take_written(self, table_id: int) -> WrittenFiles:
+        return self._table.take_written()
 
     def keep(self, table_id: int, versions: Mapping[str, int]) -> None:
         self._table.keep(versions)

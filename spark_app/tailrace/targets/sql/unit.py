@@ -420,6 +420,9 @@ class SqlUnit:
     def newest_version(self, table_id: int) -> None:
         """There are no versions."""
 
+    def take_written(self, table_id: int) -> None:
+        """There are no files."""
+
     def keep(self, table_id: int, versions: Mapping[str, int]) -> None:
         """Nothing can be kept."""
 

@@ -134,8 +134,10 @@ class LineageEvents:
             )
         statistics: dict[str, facet_v2.OutputDatasetFacet] = {}
         if saying.kind != "START":
-            written = facet_v2.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
-            statistics["outputStatistics"] = written(rowCount=saying.rows)
+            made = facet_v2.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
+            files = saying.written
+            size, count = (None, None) if files is None else (files.size, files.count)
+            statistics["outputStatistics"] = made(rowCount=saying.rows, size=size, fileCount=count)
         return OutputDataset(name.namespace, name.name, statistics, facets=facets)
 
     def _columns(self, table: SeenTable) -> facet_v2.column_lineage_dataset.ColumnLineageDatasetFacet:

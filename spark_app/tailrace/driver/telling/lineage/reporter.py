@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tailrace.apply.progress import NOTHING, Progress, TableProgress
+from tailrace.changelog.history import stored
 from tailrace.changelog.logged import place_of
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.changelog.state import LogState, TableLog
@@ -132,10 +133,11 @@ class LineageReporter:
             table_id=table.table_id,
             place=place_of(table),
             source=table.schema,
-            target=_shown(target, next(held, table.schema)),
+            target=_shown(target, stored(next(held, table.schema))),
             generation=table.generation,
             rows=progress.counters.rows,
             version=progress.version,
+            written=progress.written,
             fault=fault,
             stopped=table.stopped is not None or progress.stopped,
         )

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tailrace.batch.written import NO_FILES, WrittenFiles
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract.status import Fault
 
@@ -39,6 +40,8 @@ class SeenTable:
     """Rows written since the driver's start."""
     version: int | None = None
     """The copy's newest version, or snapshot."""
+    written: WrittenFiles | None = None
+    """Files of its commits since the driver's start; None: the target has none."""
     fault: Fault | None = None
     stopped: bool = False
 
@@ -69,6 +72,8 @@ class Saying:
     at: float
     change: Change | None = None
     fault: Fault | None = None
+    written: WrittenFiles | None = None
+    """Files of its commits since the run's start; None: the target has none."""
 
 
 @dataclass
@@ -81,10 +86,24 @@ class _Open:
     """`rows` of the table as last seen: it begins anew with a new copy."""
     rows: int = 0
     """Rows written since the run's start."""
+    counted_files: WrittenFiles = NO_FILES
+    """`written` of the table as last seen, ..."""
+    written: WrittenFiles | None = None
+    """... and the files of its commits since the run's start."""
     pause: float = field(default_factory=lambda: FIRST_PAUSE)
     """Seconds until what every commit changes is told of again."""
     newest: SeenTable | None = None
     """... and as last seen."""
+
+    def count(self, table: SeenTable) -> None:
+        self.rows += table.rows - self.counted if table.rows >= self.counted else table.rows
+        self.newest, self.counted = table, table.rows
+        if table.written is not None:
+            self.written = (self.written or NO_FILES) + table.written.since(self.counted_files)
+            self.counted_files = table.written
+
+    def saying(self, kind: Kind, table: SeenTable, at: float, change: Change | None, fault: Fault | None) -> Saying:
+        return Saying(kind, self.run, table, self.rows, at, change, fault, self.written)
 
 
 def new_run_id() -> str:
@@ -135,11 +154,10 @@ class TableRuns:
         if table_id not in self._open:
             self._failed.discard(table_id)
             run = JobRun(self._new_id(), table.place)
-            self._open[table_id] = _Open(run, table, now, table.rows)
+            self._open[table_id] = _Open(run, table, now, table.rows, counted_files=table.written or NO_FILES)
             yield Saying("START", run, table, 0, now)
         known = self._open[table_id]
-        known.rows += table.rows - known.counted if table.rows >= known.counted else table.rows
-        known.newest, known.counted = table, table.rows
+        known.count(table)
         if table.stopped:
             self._failed.add(table_id)
             yield self._end(table_id, "FAIL", now, fault=table.fault)
@@ -147,7 +165,7 @@ class TableRuns:
             change = _change(known.table, table)
             known.pause = min(known.pause * 2, LONGEST_PAUSE)
             known.table, known.said = table, now
-            yield Saying("RUNNING", known.run, table, known.rows, now, change, table.fault)
+            yield known.saying("RUNNING", table, now, change, table.fault)
 
     @staticmethod
     def _is_due(known: _Open, table: SeenTable, now: float) -> bool:
@@ -160,7 +178,7 @@ class TableRuns:
     ) -> Saying:
         known = self._open.pop(table_id)
         last = known.newest or known.table
-        return Saying(kind, known.run, last, known.rows, now, change or _change(known.table, last), fault)
+        return known.saying(kind, last, now, change or _change(known.table, last), fault)
 
 
 def _change(before: SeenTable, now: SeenTable) -> Change | None:

@@ -7,6 +7,7 @@ from openlineage.client.serde import Serde
 
 from support import lineage
 from support.resources import replicator
+from tailrace.batch.written import WrittenFiles
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.contract.manifest import parse
 from tailrace.contract.resources import Replicator
@@ -57,7 +58,8 @@ def said(event: Any) -> lineage.Json:
 
 def saying(kind: Any = "RUNNING", **more: Any) -> Saying:
     table = SeenTable(7, ("public", "customers"), SOURCE, TARGET, 1, version=12)
-    return Saying(kind, JobRun(RUN, table.place), table, 42, 1_790_000_000.5, **more)
+    told = {"written": WrittenFiles(3, 4096)} | more
+    return Saying(kind, JobRun(RUN, table.place), table, 42, 1_790_000_000.5, **told)
 
 
 def test_an_event_names_tables_job_and_parent() -> None:
@@ -71,7 +73,8 @@ def test_an_event_names_tables_job_and_parent() -> None:
     assert one["facets"]["dataSource"]["uri"] == "postgres://db:5432/shop"
     assert other["facets"]["version"]["datasetVersion"] == "12"
     assert other["facets"]["storage"]["storageLayer"] == "delta" and "symlinks" not in other["facets"]
-    assert other["outputFacets"]["outputStatistics"]["rowCount"] == 42
+    statistics = other["outputFacets"]["outputStatistics"]
+    assert (statistics["rowCount"], statistics["fileCount"], statistics["size"]) == (42, 3, 4096)
     types = {field["name"]: field["type"] for field in one["facets"]["schema"]["fields"]}
     assert types["id"] == "bigint" and types["balance"] == "numeric"
     assert event["job"]["facets"]["jobType"]["processingType"] == "STREAMING"
@@ -131,6 +134,7 @@ def test_other_targets_are_named_by_their_rules() -> None:
         {"namespace": "https://catalog", "name": "public.customers", "type": "TABLE"}
     ]
     database = events(target={"type": "postgresql", "host": "dw", "database": "copy", "username": "u"})
-    output = said(database.of_table(saying()))["outputs"][0]
+    output = said(database.of_table(saying(written=None)))["outputs"][0]
+    assert output["outputFacets"]["outputStatistics"].keys().isdisjoint({"fileCount", "size"})
     assert (output["namespace"], output["name"]) == ("postgres://dw:5432", "copy.public.customers")
     assert "storage" not in output["facets"]

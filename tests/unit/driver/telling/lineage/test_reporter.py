@@ -90,7 +90,9 @@ def test_a_run_from_its_start_to_its_end(tmp_path: Path, catalog: Receiver) -> N
     for job in (ONE, TWO, "shop"):
         assert catalog.kinds(job) == (["START", "ABORT"] if job == "shop" else ["START", "RUNNING", "ABORT"])
     (last,) = catalog.of(ONE)[-1]["outputs"]
-    assert last["outputFacets"]["outputStatistics"]["rowCount"] == 20 + 2 + 21
+    written = last["outputFacets"]["outputStatistics"]
+    files = [path.stat().st_size for path in (tmp_path / "lake").rglob("*one*/**/*.parquet")]
+    assert (written["rowCount"], written["fileCount"], written["size"]) == (20 + 2 + 21, len(files), sum(files))
     assert [field["name"] for field in last["facets"]["schema"]["fields"]] == ["id", "v"]
     changes = [e["outputs"][0]["facets"].get("lifecycleStateChange", {}) for e in catalog.of(ONE)]
     assert [one["lifecycleStateChange"] for one in changes if one] == ["OVERWRITE"]
@@ -164,6 +166,24 @@ def test_a_table_that_is_stopped_has_failed_and_one_that_is_no_longer_captured_i
     (change,) = (event["outputs"][0]["facets"].get("lifecycleStateChange") for event in catalog.of(ONE)[1:2])
     assert change["lifecycleStateChange"] == "ALTER"
     assert catalog.of(TWO)[-1]["run"]["facets"]["errorMessage"]["message"] == "NoKey: no key. Fix: Add one."
+
+
+def test_columns_that_a_history_adds_are_in_the_target_and_come_from_none(tmp_path: Path, catalog: Receiver) -> None:
+    copy = Told(tmp_path, catalog.url)
+    told = open_lineage(copy.replicator, None, tmp_path)
+    assert told is not None
+    told.start()
+    cases = ("SoftDelete", ["_is_deleted", "_deleted_at"]), ("Versions", ["_valid_from", "_valid_to"])
+    for number, (history, added) in enumerate(cases, 1):
+        table = table_log(keyed(1, "one", "main").model_copy(update={"history": history}))
+        told.step(log_state(table), Progress(), Places(copy.replicator.spec).target)
+        told.step(log_state(), Progress(), Places(copy.replicator.spec).target)
+        until(lambda number=number: catalog.kinds(ONE).count("COMPLETE") == number, "the run", 20)
+        (source,), (target,) = catalog.of(ONE)[-1]["inputs"], catalog.of(ONE)[-1]["outputs"]
+        names = [field["name"] for field in target["facets"]["schema"]["fields"]]
+        own = [field["name"] for field in source["facets"]["schema"]["fields"]]
+        assert names[: len(own) + 2] == own + added and list(target["facets"]["columnLineage"]["fields"]) == own
+    told.end("ABORT")
 
 
 def test_a_run_whose_start_arrived_and_whose_end_did_not_is_ended_by_a_later_process(

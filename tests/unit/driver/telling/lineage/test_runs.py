@@ -2,6 +2,7 @@ from dataclasses import replace
 from itertools import count
 
 from support.states import keyed
+from tailrace.batch.written import WrittenFiles
 from tailrace.contract.status import Fault
 from tailrace.driver.telling.lineage.runs import FIRST_PAUSE, LONGEST_PAUSE, Ending, Saying, SeenTable, TableRuns
 
@@ -72,8 +73,19 @@ def test_rows_count_from_the_start_of_the_run_also_when_a_new_copy_counts_anew()
     told.look(seen(rows=100))
     (one,) = told.look(seen(rows=130), after=FIRST_PAUSE)
     assert one.rows == 30
+    assert one.written is None
     (one,) = told.look(seen(rows=5, generation=2), after=LONGEST_PAUSE)
     assert one.rows == 35
+
+
+def test_files_count_from_the_start_of_the_run_also_when_they_are_counted_anew() -> None:
+    told = Told()
+    told.look(seen(written=WrittenFiles(4, 400)))
+    (one,) = told.look(seen(written=WrittenFiles(5, 700)), after=FIRST_PAUSE)
+    assert one.written == WrittenFiles(1, 300)
+    (one,) = told.look(seen(written=WrittenFiles(2, 50)), after=LONGEST_PAUSE)
+    assert one.written == WrittenFiles(3, 350)
+    assert [one.written for one in told.runs.end("ABORT", told.now)] == [WrittenFiles(3, 350)]
 
 
 def test_a_stopped_table_fails_once_and_begins_another_run_when_it_is_healed() -> None:

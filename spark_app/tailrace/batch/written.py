@@ -1,0 +1,22 @@
+"""The data files that commits have added to a target table. Pure."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class WrittenFiles:
+    count: int = 0
+    size: int = 0
+    """In bytes."""
+
+    def __add__(self, other: "WrittenFiles") -> "WrittenFiles":
+        return WrittenFiles(self.count + other.count, self.size + other.size)
+
+    def since(self, before: "WrittenFiles") -> "WrittenFiles":
+        """Those that were added since; all, if counting has begun again."""
+        if self.count < before.count:
+            return self
+        return WrittenFiles(self.count - before.count, self.size - before.size)
+
+
+NO_FILES = WrittenFiles()
