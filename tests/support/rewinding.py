@@ -11,11 +11,12 @@ from demo.compare import READERS
 from support.pipeline import Pipeline, lake
 from support.scripted_database import Database
 from support.scripted_runs import Copy, by_key, manifest
-from tailrace.changelog.logged import LoggedCut
+from tailrace.changelog.records.snapshots import PlannedRewind
 from tailrace.contract.resources import Replicator, ReplicatorSpec
 from tailrace.driver.asking import rewind as rewinding
 from tailrace.driver.asking.cuts import CutKeeper
 from tailrace.driver.asking.rewind import Rewound, WantedCut
+from tailrace.driver.asking.rewind_notes import RewindNotes
 from tailrace.driver.asking.rewind_requests import RewindRequests
 from tailrace.places import Places
 from tailrace.targets.api import Runtime
@@ -59,14 +60,14 @@ class Rewindable(Copy):
     def copied_rows(self) -> list[Rows]:
         return [self.rows(number) for number in range(1, len(self.database.names) + 1)]
 
-    def rewind(self, *patterns: str, **moment: Any) -> Iterator[LoggedCut | Rewound]:
+    def rewind(self, *patterns: str, **moment: Any) -> Iterator[PlannedRewind | Rewound]:
         """As the command does it, with the session of the tests."""
         return rewound(self, lambda: self.spark, *patterns, **moment)
 
 
 def rewound(
     pipeline: Pipeline, spark: Callable[[], SparkSession], *patterns: str, **moment: Any
-) -> Iterator[LoggedCut | Rewound]:
+) -> Iterator[PlannedRewind | Rewound]:
     replicator = pipeline.replicator
     return rewinding.rewind(replicator, Places(replicator.spec), spark, WantedCut(**moment), patterns or ("*.*",))
 
@@ -88,6 +89,7 @@ def requests_of(pipeline: Pipeline, spark: SparkSession) -> RewindRequests:
         places=places,
         rewinding=lambda: places.target.rewinding(run),
         spec=spec,
+        notes=RewindNotes(pipeline.folder / "run"),
     )
     return made
 

@@ -333,13 +333,14 @@ def cuts(options: argparse.Namespace) -> int:
 
 def rewind(options: argparse.Namespace) -> int:
     from tailrace.driver.asking import rewind as rewinding  # brings pyspark
+    from tailrace.driver.asking.rewind_notes import RewindNotes
     from tailrace.places import Places
 
     moment = rewinding.WantedCut(options.to_cut, _moment(options.to_time), options.to_record)
     replicator = manifest_of(options).replicator(options.name)
     folder = RunFolder.of(replicator.metadata.name, options.run_dir)
     folder.take()  # a running driver would bring the tables forward again at once
-    places = Places(replicator.spec, "tailrace rewind", secrets_folder())
+    places, notes = Places(replicator.spec, "tailrace rewind", secrets_folder()), RewindNotes(folder.path)
     try:
         with rewinding.session_of(places, folder.path) as spark:
             for done in rewinding.rewind(replicator, places, spark, moment, options.tables):
@@ -347,7 +348,9 @@ def rewind(options: argparse.Namespace) -> int:
                     what = "already there" if done.already else f"back at version {done.version}"
                     print(visible(f"  {done.table}: {what}"), flush=True)
                 else:
-                    print(f"cut {done.name}, record {done.record}:", flush=True)
+                    notes.begun(done)
+                    print(f"cut {done.cut}, record {done.record}:", flush=True)
+        notes.done()
     finally:
         folder.release()
     print("the next start replays the change log from there")

@@ -28,6 +28,7 @@ from tailrace.driver.asking import live_spec
 from tailrace.driver.asking.control import DriverControl
 from tailrace.driver.asking.cuts import CutKeeper
 from tailrace.driver.asking.live_spec import LiveSpec
+from tailrace.driver.asking.rewind_notes import RewindNotes
 from tailrace.driver.asking.rewind_requests import RewindRequests
 from tailrace.driver.asking.server import StatusServer
 from tailrace.driver.process.ownership import Ownership
@@ -243,6 +244,7 @@ def parts(
         places=places,
         rewinding=lambda: target.rewinding(run),
         spec=lambda: live.spec,
+        notes=RewindNotes(folder.path),
     )
     return DriverParts(applier, runner, stream, journal, dropped, cuts, rewinds, freshness)
 

@@ -21,6 +21,7 @@ from tailrace.capture.admission import check_manifest
 from tailrace.changelog.history import stored
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.logged import LoggedCut, TableLog
+from tailrace.changelog.records.snapshots import PlannedRewind
 from tailrace.changelog.state import LogState
 from tailrace.contract.resources import Replicator, RewindSpec
 from tailrace.contract.units import seconds
@@ -83,8 +84,9 @@ def rewind(
     spark: Callable[[], SparkSession],
     moment: WantedCut,
     patterns: Sequence[str],
-) -> Iterator[LoggedCut | Rewound]:
-    """Yields the cut once all tables have been examined, then each table. The run directory is locked by the caller."""
+) -> Iterator[PlannedRewind | Rewound]:
+    """Yields the rewind once all tables have been examined, then each table. The run directory is locked by the
+    caller."""
     require_lake(places)
     storage = places.storage
     state = JournalReader.open(storage).state
@@ -98,7 +100,10 @@ def rewind(
     cut = choose(state, moment)
     tables = versions_at(state, cut, patterns)
     kept = seconds(replicator.spec.retention.time)
-    yield from restore(state, cut, tables, _rewinding(places, spark), kept)
+    ids = tuple(table.table_id for table, _ in tables)
+    planned = PlannedRewind(cut=cut.name, record=cut.record, asked=moment.text, tables=ids)
+    for done in restore(state, cut, tables, _rewinding(places, spark), kept):
+        yield done if isinstance(done, Rewound) else planned
 
 
 def require_lake(places: Places) -> None:

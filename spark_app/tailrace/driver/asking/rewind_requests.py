@@ -36,6 +36,7 @@ from tailrace.driver.asking.rewind import (
     versions_at,
     versions_of,
 )
+from tailrace.driver.asking.rewind_notes import RewindNotes
 from tailrace.errors import Retry, RewindRefused, Stop, TableStop, TailraceError
 from tailrace.errors.backoff import Backoff
 from tailrace.places import Places
@@ -59,12 +60,14 @@ class RewindRequests:
         places: Places,
         rewinding: Callable[[], Rewinding | None],
         spec: Callable[[], ReplicatorSpec],
+        notes: RewindNotes | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`spec`: as it is now. `clock`: for people."""
+        """`spec`: as it is now. `notes`: of rewinds while no driver ran. `clock`: for people."""
         self._journal, self._client, self._applier, self._progress = journal, client, applier, progress
         self._places, self._rewinding, self._spec = places, rewinding, spec
+        self._notes = notes
         self._clock, self._monotonic = clock, monotonic
         self._backoff = Backoff(LONGEST_PAUSE)
         self._guard = Lock()
@@ -99,6 +102,9 @@ class RewindRequests:
 
     def step(self) -> None:
         """Carries out those that were planned."""
+        if self._notes is not None:
+            self._notes.record(self._journal.refresh(), self._client.append)
+            self._notes = None  # no more come while a driver runs
         for snapshot_id, snapshot in list(self._journal.state.snapshots.items()):
             wanted = snapshot.plan.rewind
             if wanted is not None and _is_open(snapshot) and not self._backoff.is_waiting(self._monotonic()):
@@ -194,9 +200,11 @@ class RewindRequests:
     def _opened_again(self, done: Rewound, record: RecordNumber) -> None:
         """Forgets what the process knew of the table; the status says at once what it holds: nothing came to it between
         its version's record and the cut's."""
-        at, counters = done.applied, self._progress.of(done.table_id).counters
+        at, before = done.applied, self._progress.of(done.table_id)
         self._applier.forget([done.table_id])
-        now = TableProgress(at.applied_seq, record, at.applied_record, at.holes, counters)
+        now = TableProgress(
+            at.applied_seq, record, at.applied_record, at.holes, before.counters, written=before.written
+        )
         self._progress.put(done.table_id, now)
 
     def _record(self, end: SnapshotEnded) -> None:

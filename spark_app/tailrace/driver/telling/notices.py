@@ -12,7 +12,12 @@ from typing import Any
 
 from tailrace.changelog.records import Event, Record
 from tailrace.changelog.records.cuts import CutMade
-from tailrace.changelog.records.snapshots import SnapshotEnded, SnapshotPlanned, SnapshotTableFinished
+from tailrace.changelog.records.snapshots import (
+    PlannedRewind,
+    SnapshotEnded,
+    SnapshotPlanned,
+    SnapshotTableFinished,
+)
 from tailrace.changelog.records.tables import TableAdded, TableStopped
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.state import LogState
@@ -67,6 +72,8 @@ def is_forgotten(record: Record, state: LogState) -> bool:
 
 def _told(event: Event, state: LogState) -> _Told | None:
     match event:
+        case SnapshotPlanned() if event.rewind is not None:
+            return _Told("rewind.started", event.snapshot_id, _rewind(event, event.rewind, state))
         case SnapshotPlanned() if _is_told(event):
             data = {**_snapshot(event), "tables": _names(event, state)}
             return _Told("verification.started" if event.verify else "snapshot.started", event.snapshot_id, data)
@@ -76,6 +83,9 @@ def _told(event: Event, state: LogState) -> _Told | None:
             plan = _plan(event.snapshot_id, state)
             if plan is None:
                 return None
+            if plan.rewind is not None:
+                data = {**_rewind(plan, plan.rewind, state), "outcome": event.outcome}
+                return _Told("rewind.completed", event.snapshot_id, data | _failure(event))
             kind = "verification.completed" if plan.verify else "snapshot.completed"
             return _Told(kind, event.snapshot_id, {**_snapshot(plan), "outcome": event.outcome})
         case TableAdded():
@@ -113,10 +123,21 @@ def _snapshot(plan: SnapshotPlanned) -> dict[str, Any]:
     return {"snapshot": plan.snapshot_id, "request": plan.request, "reason": plan.reason}
 
 
+def _rewind(plan: SnapshotPlanned, rewind: PlannedRewind, state: LogState) -> dict[str, Any]:
+    tables = [_name(table_id, state) for table_id in rewind.tables[:MOST_NAMES]]
+    return {**_snapshot(plan), "cut": rewind.cut, "cutRecord": rewind.record, "tables": tables}
+
+
+def _failure(event: SnapshotEnded) -> dict[str, Any]:
+    """The reason why a rewind did not come to its end."""
+    if event.failure is not None:
+        return {"error": event.failure.message, "fix": event.failure.fix}
+    return {"error": event.message} if event.message else {}
+
+
 def _is_told(plan: SnapshotPlanned) -> bool:
-    """Not those by keys, which Tailrace makes all the time to fill rows that were withheld; nor rewinds, which read
-    nothing."""
-    return plan.keys is None and plan.rewind is None
+    """Not those by keys, which Tailrace makes all the time to fill rows that were withheld."""
+    return plan.keys is None
 
 
 def _plan(snapshot_id: str, state: LogState) -> SnapshotPlanned | None:

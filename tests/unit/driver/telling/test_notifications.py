@@ -151,15 +151,24 @@ def test_events_of_the_journal_are_signed_cloud_events(world: World, receiver: R
     world.has(CutMade(name="noon"))
     stop = TableStopped(table_id=1, seq=Seq(0), error="NoKey", message="no key", fix="Add one.", where="source")
     world.has(stop)
+    gone = ReadFailure(message="the version is gone", fix="Choose a later cut.", where="target")
+    late = SnapshotPlanned(snapshot_id="late", request="late", tables=(), rewind=back)
+    world.has(late, SnapshotEnded(snapshot_id="late", outcome="failed", failure=gone))
     world.turn()
     told = [(e["type"].removeprefix("dev.tailrace."), e["subject"]) for e in receiver.events]
     assert told == [
-        ("table.added", "public.t1"), ("snapshot.started", "first"), ("snapshot.progress", "first"),
+        ("table.added", "public.t1"), ("snapshot.started", "first"),
+        ("rewind.started", "back"), ("rewind.completed", "back"), ("snapshot.progress", "first"),
         ("snapshot.completed", "first"), ("cut.made", "noon"), ("table.stopped", "public.t1"),
+        ("rewind.started", "late"), ("rewind.completed", "late"),
     ]  # fmt: skip
     assert all(e["specversion"] == "1.0" and e["source"] == "/tailrace/shop" for e in receiver.events)
-    assert receiver.events[3]["data"]["outcome"] == "failed"
-    progress = receiver.events[2]["data"]
+    assert receiver.events[5]["data"]["outcome"] == "failed"
+    begun, done, failed = (receiver.events[place]["data"] for place in (2, 3, 9))
+    assert (begun["cut"], begun["cutRecord"], begun["tables"]) == ("noon", 1, ["public.t1"])
+    assert done == {**begun, "record": done["record"], "outcome": "completed"}
+    assert (failed["outcome"], failed["error"], failed["fix"]) == ("failed", gone.message, gone.fix)
+    progress = receiver.events[4]["data"]
     assert (progress["table"], progress["tablesDone"], progress["error"]) == ("public.t1", 1, NO_RIGHT.message)
     assert receiver.events[0]["id"] == "log/1/0" and receiver.events[0]["time"].endswith("Z")
     for headers, body in receiver.got:
