@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class WrittenFiles:
     count: int = 0
     size: int = 0
-    """In bytes."""
+    """Bytes."""
 
     def __add__(self, other: "WrittenFiles") -> "WrittenFiles":
         return WrittenFiles(self.count + other.count, self.size + other.size)

@@ -168,6 +168,10 @@ def test_a_table_that_is_stopped_has_failed_and_one_that_is_no_longer_captured_i
     assert catalog.of(TWO)[-1]["run"]["facets"]["errorMessage"]["message"] == "NoKey: no key. Fix: Add one."
 
 
+def await_runs(catalog: Receiver, complete: int) -> None:
+    until(lambda: catalog.kinds(ONE).count("COMPLETE") == complete, "the runs", 20)
+
+
 def test_columns_that_a_history_adds_are_in_the_target_and_come_from_none(tmp_path: Path, catalog: Receiver) -> None:
     copy = Told(tmp_path, catalog.url)
     told = open_lineage(copy.replicator, None, tmp_path)
@@ -178,7 +182,7 @@ def test_columns_that_a_history_adds_are_in_the_target_and_come_from_none(tmp_pa
         table = table_log(keyed(1, "one", "main").model_copy(update={"history": history}))
         told.step(log_state(table), Progress(), Places(copy.replicator.spec).target)
         told.step(log_state(), Progress(), Places(copy.replicator.spec).target)
-        until(lambda number=number: catalog.kinds(ONE).count("COMPLETE") == number, "the run", 20)
+        await_runs(catalog, number)
         (source,), (target,) = catalog.of(ONE)[-1]["inputs"], catalog.of(ONE)[-1]["outputs"]
         names = [field["name"] for field in target["facets"]["schema"]["fields"]]
         own = [field["name"] for field in source["facets"]["schema"]["fields"]]
