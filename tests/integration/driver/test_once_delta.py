@@ -1,7 +1,9 @@
 """The whole path for Delta: real PostgreSQL, the real command, source and target compared row by row."""
 
+import json
 import os
 import shutil
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,11 +17,13 @@ from support.proof.process import status
 
 @pytest.mark.timeout(1500)
 def test_once_ends_while_writers_go_on_the_next_run_catches_up_and_takes_requests_and_few_changes_need_no_jvm(
-    prove: Begin, java_started: Path, catalog: lineage.Receiver, tmp_path: Path
+    prove: Begin, java_started: Path, catalog: lineage.Receiver, hook: lineage.Receiver, tmp_path: Path
 ) -> None:
     """So many writers that there is never a moment without a hole."""
     told = {"namespace": "prod", "configFile": str(lineage.configuration(tmp_path, catalog.url))}
-    proof = prove("delta", seed=1, snapshot={"chunkRows": 60, "parallelism": 3}, lineage=told)
+    (tmp_path / "key").write_text("a key of more than sixteen bytes")
+    asked = {"url": f"{hook.url}/hook", "credentials": {"file": str(tmp_path / "key")}}
+    proof = prove("delta", seed=1, snapshot={"chunkRows": 60, "parallelism": 3}, lineage=told, notifications=asked)
     writers = proof.writers(seed=1, count=6)
     try:
         proof.deployment.once()
@@ -43,6 +47,7 @@ def test_once_ends_while_writers_go_on_the_next_run_catches_up_and_takes_request
     proof.server.execute("UPDATE proof.later SET v = 'after' WHERE id % 2 = 0")
     writers.stop()
     proof.settle(run, "proof.later")
+    assert_notified(hook)
     proof.assert_nothing_acknowledged_early()
     assert_told(catalog, ["START", "COMPLETE", "START", "ABORT"])
     java_started.unlink()
@@ -77,7 +82,21 @@ def assert_told(catalog: lineage.Receiver, ends: Sequence[str]) -> None:
     assert target["namespace"] == "file" and Path(target["name"], "_delta_log").is_dir()
     newest = max(int(path.stem) for path in Path(target["name"], "_delta_log").glob("*.json") if path.stem.isdigit())
     assert 0 < int(target["facets"]["version"]["datasetVersion"]) <= newest
-    assert target["outputFacets"]["outputStatistics"]["rowCount"] > 0
+    written = target["outputFacets"]["outputStatistics"]
+    assert written["rowCount"] > 0 and 0 < written["fileCount"] < written["size"]
+
+
+def assert_notified(hook: lineage.Receiver) -> None:
+    """Each event has one id; those of two runs are here, by now."""
+    assert len({event["id"] for event in hook.events}) == len({json.dumps(event) for event in hook.events})
+    by_type: defaultdict[str, list[lineage.Json]] = defaultdict(list)
+    for event in hook.events:
+        by_type[event["type"].removeprefix("dev.tailrace.")].append(event["data"])
+    added = {data["table"].partition(".")[2] for data in by_type["table.added"]}
+    assert {"later", *(table.name for table in tables.TABLES)} <= added
+    for kind in ("snapshot.started", "snapshot.progress", "snapshot.completed"):
+        requests = {data["request"] for data in by_type[kind]}
+        assert requests >= {None, "again", "few"} and "some" not in requests, "none tells of single keys"
 
 
 def completed(proof: Proof) -> set[str]:
@@ -88,6 +107,13 @@ def completed(proof: Proof) -> set[str]:
 
 @pytest.fixture
 def catalog() -> Iterator[lineage.Receiver]:
+    with lineage.receiver() as made:
+        yield made
+
+
+@pytest.fixture
+def hook() -> Iterator[lineage.Receiver]:
+    """The receiver of notifications."""
     with lineage.receiver() as made:
         yield made
 
