@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cluster.deploy import Cluster
+    from support.bigquery import BigQueryService
     from support.capture import CaptureRun
     from support.ddl.fork_server import ForkServer
     from support.kube import KubeApi
@@ -126,6 +127,15 @@ def s3(s3_server: S3Server) -> S3Server:
     """An S3 server with a new, empty bucket under `s3.bucket`."""
     s3_server.new_bucket()
     return s3_server
+
+
+@pytest.fixture(scope="session")
+def bigquery(tmp_path_factory: pytest.TempPathFactory) -> Iterator["BigQueryService"]:
+    """BigQuery's emulator, or the service."""
+    from support.bigquery import bigquery_service
+
+    with bigquery_service(tmp_path_factory.mktemp("bigquery")) as service:
+        yield service
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.bigquery import BigQueryDatabase, BigQueryService, bigquery_service
+from support.bigquery import BigQueryDatabase, BigQueryService
 from support.conforming import Database, InMemory, Lake, MysqlDatabase, Subject
 from support.mysql import TARGETS, MysqlServer
 from support.snowflake import SnowflakeDatabase, SnowflakeService, snowflake_service
@@ -16,12 +16,6 @@ from support.versions import one_of
 def mysql_of_module(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     with MysqlServer(one_of(TARGETS, request.module.__name__)) as server:
         yield server
-
-
-@pytest.fixture(scope="session")
-def bigquery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BigQueryService]:
-    with bigquery_service(tmp_path_factory.mktemp("bigquery")) as service:
-        yield service
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+import pyarrow as pa
 from deltalake.exceptions import TableNotFoundError
 
 from demo.compare import compare, compare_by
@@ -31,6 +32,8 @@ class Proof:
     deployment: Deployment
     on_s3: OnS3 | None = None
     rows: int = ROWS
+    reader: Callable[[str, str], pa.Table] | None = None
+    """Reads a table of the target, by its schema and name; None: by the format."""
 
     @classmethod
     def begin(
@@ -48,7 +51,7 @@ class Proof:
     def begin_on_s3(cls, on_s3: OnS3, server: PostgresServer, folder: Path, seed: int, **spec: Any) -> "Proof":
         """The change log and the Delta tables are in the bucket."""
         places = {"storage": on_s3.place("log"), "target": {"type": "delta", **on_s3.place("lake")}}
-        return replace(cls.begin(server, folder, "delta", seed, **places | spec), on_s3=on_s3)
+        return replace(cls.begin(server, folder, "delta", seed, **places | spec), on_s3=on_s3, reader=on_s3.delta)
 
     def completed(self, count: int, *, repairs: bool = False) -> Callable[[], bool]:
         """Whether the running process says that at least `count` snapshots are completed; those that Tailrace orders
@@ -114,8 +117,8 @@ class Proof:
         """What the comparison of these tables finds; none: source = target."""
         with self.server.connect() as connection:
             try:
-                if self.on_s3 is not None:
-                    return compare_by(connection, names, self.on_s3.delta, self.where)
+                if self.reader is not None:
+                    return compare_by(connection, names, self.reader, self.where)
                 return compare(connection, names, self.deployment.lake, self.deployment.format, self.where)
             except (FileNotFoundError, TableNotFoundError) as error:
                 return [str(error)]
