@@ -55,7 +55,7 @@ class BigQueryCopies:
 
     def read(self, table: str) -> pa.Table:
         """All rows, under the source's names. `FileNotFoundError`: there is no such table."""
-        asked = {
+        asked: dict[str, Any] = {
             "query": f"SELECT * FROM `{self.dataset}`.`{names.written(table)}`",
             "useLegacySql": False,
             "formatOptions": {"useInt64Timestamp": True},
