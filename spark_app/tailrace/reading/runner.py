@@ -63,6 +63,8 @@ class _Entry:
     waits_for: str | None = None
     backoff: Backoff = field(default_factory=lambda: Backoff(LONGEST_PAUSE))
     chunk_rows: int = planner.FIRST_CHUNK_ROWS
+    cut_rows: int = 0
+    """Rows of the chunks that this process has cut, about, and of those that were registered before."""
     small: bool = False
     """See `steps.Start`."""
     begun: dict[int, float] = field(default_factory=dict)
@@ -277,7 +279,8 @@ class SnapshotRunner:
         for key, snapshot in open_runs.items():
             if key not in self._entries:
                 first_rows = self._rows(snapshot) or planner.FIRST_CHUNK_ROWS
-                self._entries[key] = _Entry(_as_recorded(snapshot, key[1]), chunk_rows=first_rows)
+                run = _as_recorded(snapshot, key[1])
+                self._entries[key] = _Entry(run, chunk_rows=first_rows, cut_rows=run.rows_done)
 
     def _rows(self, snapshot: SnapshotState) -> int | None:
         return snapshot.plan.chunk_rows or self._defaults().chunk_rows
@@ -407,6 +410,10 @@ class SnapshotRunner:
             entry.run = chunks.step(entry.run, chunks.CutBegun())
             if run.sample is not None and state.snapshots[key[0]].plan.chunk_rows is None:
                 rows = planner.sample_rows(run.estimated_rows)
+            elif self._rows(state.snapshots[key[0]]) is None:
+                left = run.estimated_rows - entry.cut_rows
+                rows = planner.shared_chunk_rows(rows, left, self._defaults().parallelism)
+            entry.cut_rows += rows
 
         def act() -> Message:
             match work:

@@ -387,5 +387,16 @@ def next_chunk_rows(fixed: int | None, rows: int, size: int, last_seconds: float
     return int(min(max(ideal, rows / 4, 1_000), rows * 4, 2_000_000))
 
 
+def shared_chunk_rows(rows: int, left: int, readers: int) -> int:
+    """The number of rows for the next chunk, of `rows` at most, where about `left` rows are not in any chunk yet: the
+    last chunks of a large table are smaller, so that its readers end at about the same time. Never less than a quarter:
+    the estimate may be far too low."""
+    return max(min(rows, left // (2 * readers)), rows // 4, min(rows, SHARED_ROWS))
+
+
+SHARED_ROWS = 100_000
+"""A chunk with fewer rows is not worth its fixed costs."""
+
+
 FIRST_CHUNK_ROWS = 20_000
 """Before anything is measured."""

@@ -242,6 +242,15 @@ def test_chunks_take_up_to_three_times_as_long_where_their_files_would_be_compac
     assert planner.next_chunk_rows(None, 20_000, size, 20, 10) == 20_000
 
 
+def test_the_last_chunks_of_a_large_table_are_shared_among_its_readers() -> None:
+    assert planner.shared_chunk_rows(1_280_000, 20_000_000, 2) == 1_280_000
+    assert planner.shared_chunk_rows(1_280_000, 3_600_000, 2) == 900_000
+    assert planner.shared_chunk_rows(1_280_000, 400_000, 2) == 320_000
+    assert planner.shared_chunk_rows(1_280_000, -50_000, 2) == 320_000
+    assert planner.shared_chunk_rows(160_000, 200_000, 4) == 100_000
+    assert planner.shared_chunk_rows(20_000, 30_000, 2) == 20_000
+
+
 def test_an_ended_snapshot_forgets_its_keys_and_still_knows_its_request() -> None:
     """Ten thousand keys of each of a hundred ended snapshots stayed in the state and in every roll-up."""
     journal = Journal(Random(1))
