@@ -75,13 +75,15 @@ class Pair:
         return bool(self.target.execute("SELECT 1 FROM public.t LIMIT 1", dbname=TARGET))
 
     def written(self) -> bool:
-        """True when the copy is nearly as large as the table: counting again and again would cost more than the copy.
+        """True when the copy is nearly as large as the table, and has its key: counting again and again would cost more
+        than the copy.
 
         The server's statistics are up to ten seconds late for a connection that stays open.
         """
-        size = "SELECT pg_relation_size('public.t')"
-        ((source,),), ((copy,),) = self.source.execute(size), self.target.execute(size, dbname=TARGET)
-        return bool(copy >= source * 0.98)
+        size, keys = "SELECT pg_relation_size('public.t')", "FROM pg_index WHERE indrelid = 'public.t'::regclass"
+        ((source,),) = self.source.execute(size)
+        ((copy, keyed),) = self.target.execute(f"{size}, (SELECT count(*) {keys})", dbname=TARGET)
+        return bool(keyed and copy >= source * 0.98)
 
     def rows(self) -> int:
         ((count,),) = self.target.execute("SELECT count(*) FROM public.t", dbname=TARGET)
