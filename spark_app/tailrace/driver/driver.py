@@ -66,7 +66,8 @@ TIDY_UP_SECONDS = 20.0
 """Seconds that `--once` grants the compaction of what it wrote: a table that only short runs write to has no other
 time."""
 KEEP_SECONDS = 5.0
-"""Between two looks whether measured freshness is to be stored; and for which its storing holds up the end."""
+"""Between two looks whether measured freshness is to be stored; and for which that, or the last notifications, hold up
+the end."""
 COLLECT = (10_000, 20, 20)
 """Thresholds of Python's garbage collector, as in capture: with two hundred tables, looks at objects that live as long
 as the journal's state took an eighth of the driver's time with the usual 700."""
@@ -108,6 +109,7 @@ class Driver:
         control.stop_at = settings.stop_at
         control.lineage = self._lineage = launch.lineage(settings)
         self._lineage_fault = ""
+        self._sender: Notifications | None = None
         control.client = CaptureClient(self._folder.socket, timeout=60)
         control.watch = CaptureClient(self._folder.socket, timeout=launch.ANSWER_SECONDS)
         self._tail_client = CaptureClient(self._folder.socket, tail.ANSWER_SECONDS)
@@ -295,6 +297,9 @@ class Driver:
         self._tell_lineage(parts)  # what the last commits have brought
         if parts.freshness is not None:
             Question(lambda: self._keep_freshness(parts, stopped=True), "freshness").answered(KEEP_SECONDS)
+        sender = self._sender
+        if sender is not None:
+            Question(lambda: sender.finish(self._control), "notifications").answered(KEEP_SECONDS)
         self._reporter.report(parts.journal.state, force=True)
         self._failing = [t for t in self._control.status().tables if t.state in ("FAILING", "STOPPED")]
         self._show_last()
@@ -374,7 +379,7 @@ class Driver:
     def _start_notifications(self) -> None:
         spec = self._spec.notifications
         if spec is not None:
-            sender = Notifications(self._name, spec, key_path(spec, self._settings.secrets))
+            sender = self._sender = Notifications(self._name, spec, key_path(spec, self._settings.secrets))
             self._control.notifications = sender.status
             self._side_loops.start("notifications", lambda: sender.step(self._control), lambda: STEP_SECONDS)
 

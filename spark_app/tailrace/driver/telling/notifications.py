@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import http.client
 import logging
+import math
 import ssl
 import threading
 import time
@@ -185,6 +186,12 @@ class NotificationQueue:
                 return RecordNumber(self._waiting[0].record - 1)
             return self._seen if self._behind is None else RecordNumber(self._behind - 1)
 
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing waits, here or in the journal."""
+        with self._lock:
+            return not self._waiting and self._behind is None
+
     def __len__(self) -> int:
         return len(self._waiting)
 
@@ -228,6 +235,7 @@ class Notifications:
         self._recorded_at = 0.0
         self._sent = False
         """Something was sent or dropped that no record says."""
+        self._turn = threading.Lock()
 
     def status(self) -> NotificationsStatus:
         made = self.counters
@@ -237,6 +245,21 @@ class Notifications:
 
     def step(self, control: Keeper) -> None:
         """Some notices, until an attempt fails."""
+        with self._turn:
+            self._step(control)
+
+    def finish(self, control: Keeper) -> None:
+        """The last notices of a driver that ends, until an attempt fails: the rest a later one sends."""
+        if control.journal is None:
+            return
+        control.journal.refresh()  # nobody else reads it any longer
+        self._recorded_at = -math.inf
+        for _ in range(QUEUE // AT_ONCE):
+            self.step(control)
+            if self._attempts or self._queue.is_empty:
+                return
+
+    def _step(self, control: Keeper) -> None:
         journal = control.journal
         if journal is None:
             return

@@ -225,6 +225,25 @@ def test_another_process_sends_what_none_has_sent_under_the_same_ids(world: Worl
     assert len(ids) == 2 and len(set(ids)) == 1
 
 
+def test_a_driver_that_ends_sends_the_last_events_and_records_them(world: World, receiver: Receiver) -> None:
+    world.has(CutMade(name="a"))
+    world.turn()
+    world.has(CutMade(name="last"))
+    world.sender.finish(world.control)
+    assert [e["subject"] for e in receiver.events] == ["a", "last"]
+    world.life()
+    world.turn(2)
+    assert len(receiver.events) == 2, "none is sent again"
+    receiver.stop()
+    world.has(CutMade(name="while it is away"))
+    world.sender.finish(world.control)
+    assert world.sender.status().failed == 1
+    receiver.start()
+    world.life()
+    world.turn(2)
+    assert [e["subject"] for e in receiver.events][2:] == ["while it is away"]
+
+
 def test_a_slow_receiver_delays_no_reader_of_the_journal_and_more_than_fit_are_read_again(
     world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
