@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import uvicorn
+from fakesnow import transforms
 from fakesnow.cursor import FakeSnowflakeCursor
 from fakesnow.dialect import parse_one
 from fakesnow.transforms import show
@@ -133,6 +134,13 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def integer_precision(expression: Any) -> Any:
+    """NUMBER(38,0) has 38 digits; that without any is for the client's integers."""
+    is_sized = isinstance(expression, exp.DataType) and bool(expression.expressions)
+    return expression if is_sized and expression.this == exp.DataType.Type.DECIMAL else to_bigint(expression)
+
+
+to_bigint, transforms.integer_precision = transforms.integer_precision, integer_precision
 to_sf, whole_stage, run = server.to_sf, server.gcs_stage_info, FakeSnowflakeCursor._execute
 server.to_sf, server.gcs_stage_info, FakeSnowflakeCursor._execute = as_snowflake, staged, execute
 if __name__ == "__main__":

@@ -45,7 +45,8 @@ DEAR = frozenset(
         "integration/targets/test_iceberg_rows",
         "integration/targets/test_iceberg_small_commits", "integration/targets/test_iceberg_state",
         "integration/targets/test_maintenance", "integration/targets/test_postgresql_copies",
-        "integration/targets/test_readers", "integration/targets/test_soft_deletes",
+        "integration/targets/test_readers", "integration/targets/test_snowflake_copies",
+        "integration/targets/test_soft_deletes", "integration/targets/test_two_drivers",
         "proof/test_ddl_fuzz", "proof/test_ddl_scenarios", "proof/test_evolve", "proof/test_foreign",
         "proof/test_lost", "proof/test_repairs_stream", "proof/test_seams",
     )
