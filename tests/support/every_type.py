@@ -108,7 +108,7 @@ def require_mysql(
     assert not counted
 
 
-def _copied(copy: Pipeline, insert: Callable[[int], None]) -> Mapping[str, int]:
+def _copied(copy: Pipeline, insert: Callable[[int], None]) -> dict[str, int]:
     """Values that became NULL, by column."""
     insert(0)
     with copy.running():
