@@ -10,6 +10,7 @@ import pytest
 
 from support.iceberg import Orders, local, random_rows
 from tailrace.seams import SeamFailure
+from tailrace.targets.lake.iceberg import cleanup
 from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.model import TableCommit
 
@@ -53,6 +54,19 @@ def test_a_chunk_file_that_a_former_version_of_tailrace_adopted_outlives_a_sweep
     assert new.exists(), "a kept version needs it"
     assert orders.table.expire(time.time(), at_once=1)
     assert not new.exists()
+
+
+def test_versions_are_forgotten_when_they_are_a_share_of_all(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each expiry reads the metadata of all of them."""
+    orders = shared_vectors(spark)
+    time.sleep(0.01)
+    monkeypatch.setattr(cleanup, "SHARE", 100)
+    assert not orders.table.expire(time.time(), at_once=1), "the present version is one of the four"
+    monkeypatch.setattr(cleanup, "SHARE", 75)
+    assert orders.table.expire(time.time(), at_once=1)
+    assert orders.read() == orders.rows
 
 
 def test_what_an_interrupted_expiry_leaves_is_swept_later(

@@ -128,6 +128,23 @@ def test_the_summary_is_that_of_icebergs_own_operation(spark: "SparkSession", mo
     assert ours == told()
 
 
+def test_small_manifests_are_those_of_icebergs_writer(spark: "SparkSession") -> None:
+    def told(name: str) -> tuple[list[str], list[str]]:
+        orders, rng = Orders(spark), random.Random(7)
+        table: Any = orders.table._open()[0].table
+        table.updateProperties().set(name, "gzip").commit()
+        for act in [change] * 5 + [compact, change]:
+            act(orders, rng)
+        files = spark.table(f"{orders.sql_name}.entries").select(
+            "status", "sequence_number", "file_sequence_number", "data_file.*"
+        )
+        lists = spark.table(f"{orders.sql_name}.manifests").drop("path", "length", "added_snapshot_id")
+        rows = files.drop("file_path", "referenced_data_file").collect()
+        return sorted(map(repr, rows)), sorted(map(repr, lists.collect()))
+
+    assert told("another property") == told("write.manifest.compression-codec")
+
+
 @pytest.mark.parametrize("step", [0, 1, 5])
 def test_a_commit_that_another_one_overtakes_changes_nothing_and_deletes_nothing(
     step: int, spark: "SparkSession"

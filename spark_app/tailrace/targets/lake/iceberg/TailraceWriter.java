@@ -12,6 +12,8 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.ExecutorService;
+import org.apache.iceberg.encryption.PlaintextEncryptionManager;
 import org.apache.iceberg.exceptions.CommitFailedException;
 import org.apache.iceberg.exceptions.RuntimeIOException;
 import org.apache.iceberg.exceptions.ValidationException;
@@ -52,6 +54,8 @@ public class TailraceWriter {
     Long listed;
     List manifests;
     private TailraceChange pending;
+    private TailraceManifests ofData;
+    private TailraceManifests ofVectors;
 
     public TailraceWriter(Table table) {
         this.table = table;
@@ -97,6 +101,17 @@ public class TailraceWriter {
         TailraceChange sent = pending;
         pending = null;
         sent.send();
+    }
+
+    /** What writes small manifests with these partitions. */
+    TailraceManifests manifests(PartitionSpec spec, boolean data) throws IOException {
+        TailraceManifests known = data ? ofData : ofVectors;
+        if (known == null || !known.fits(spec)) {
+            known = new TailraceManifests(spec, data);
+            ofData = data ? known : ofData;
+            ofVectors = data ? ofVectors : known;
+        }
+        return known;
     }
 
     private List added(PartitionSpec spec, JsonNode files, byte[] bytes) throws IOException {
@@ -157,42 +172,14 @@ public class TailraceWriter {
     }
 }
 
-/** A live file and what its manifest says of it. */
-class TailraceEntry {
-    final ContentFile file;
-    final long snapshot;
-    final long sequence;
-    final Long fileSequence;
-
-    TailraceEntry(ContentFile file, long snapshot, long sequence, Long fileSequence) {
-        this.file = file;
-        this.snapshot = snapshot;
-        this.sequence = sequence;
-        this.fileSequence = fileSequence;
-    }
-
-    /** The data file that it is or refers to. */
-    String path() {
-        return path(file);
-    }
-
-    static String path(ContentFile file) {
-        return file instanceof DeleteFile ? ((DeleteFile) file).referencedDataFile() : file.location();
-    }
-}
-
 /** More files are to be read than `small.READ`. */
 class TailraceTooMuch extends RuntimeException {
 }
 
-/** A manifest to be replaced: what stays in it and what goes. */
-class TailracePart {
-    final List stay = new ArrayList();
-    final List go = new ArrayList();
-}
-
 /** The snapshot: Iceberg's own, but for the choice of manifests. */
 class TailraceChange extends BaseRowDelta {
+    /** Columns of files, all together, up to which a manifest is small. */
+    private static final int PLAIN = 200;
     private final TailraceWriter writer;
     private final TableOperations operations;
     private final TableMetadata checked;
@@ -409,43 +396,66 @@ class TailraceChange extends BaseRowDelta {
     private ManifestFile manifest(TableMetadata base, List added, TailracePart part) throws IOException {
         PartitionSpec spec = base.spec();
         boolean data = added.isEmpty() ? first(part).file instanceof DataFile : added.get(0) instanceof DataFile;
-        ManifestWriter writer = data ? newManifestWriter(spec) : newDeleteManifestWriter(spec);
         List entries = new ArrayList();
         boolean numbered = true;
         long row = base.nextRowId();
-        try {
-            for (Iterator each = added.iterator(); each.hasNext();) {
-                ContentFile file = (ContentFile) each.next();
-                writer.add(file);
-                count(spec, file, true);
-                ContentFile later = file;
-                if (data) {
-                    later = DataFiles.builder(spec).copy((DataFile) file).withFirstRowId(Long.valueOf(row)).build();
-                    row += file.recordCount();
-                }
-                long sequence = base.nextSequenceNumber();
-                entries.add(new TailraceEntry(later, snapshotId(), sequence, Long.valueOf(sequence)));
+        for (Iterator each = added.iterator(); each.hasNext();) {
+            ContentFile file = (ContentFile) each.next();
+            count(spec, file, true);
+            ContentFile later = file;
+            if (data) {
+                later = DataFiles.builder(spec).copy((DataFile) file).withFirstRowId(Long.valueOf(row)).build();
+                row += file.recordCount();
             }
-            for (Iterator each = part.stay.iterator(); each.hasNext();) {
-                TailraceEntry entry = (TailraceEntry) each.next();
-                writer.existing(entry.file, entry.snapshot, entry.sequence, entry.fileSequence);
-                entries.add(entry);
-                numbered = numbered && (!data || entry.file.firstRowId() != null);
-            }
-            for (Iterator each = part.go.iterator(); each.hasNext();) {
-                TailraceEntry entry = (TailraceEntry) each.next();
-                writer.delete(entry.file, entry.sequence, entry.fileSequence);
-                count(spec, entry.file, false);
-            }
-        } finally {
-            writer.close();
+            long sequence = base.nextSequenceNumber();
+            entries.add(new TailraceEntry(later, snapshotId(), sequence, Long.valueOf(sequence)));
         }
-        ManifestFile made = writer.toManifestFile();
+        for (Iterator each = part.stay.iterator(); each.hasNext();) {
+            TailraceEntry entry = (TailraceEntry) each.next();
+            entries.add(entry);
+            numbered = numbered && (!data || entry.file.firstRowId() != null);
+        }
+        for (Iterator each = part.go.iterator(); each.hasNext();) {
+            count(spec, ((TailraceEntry) each.next()).file, false);
+        }
+        ManifestFile made = isPlain(base, data, added.size() + part.stay.size() + part.go.size())
+                ? writer.manifests(spec, data).write(
+                        newManifestOutputFile().encryptingOutputFile(), Long.valueOf(snapshotId()), added, part)
+                : byIceberg(spec, data, added, part);
         manifests.add(made);
         if (numbered) {
             written.put(made.path(), entries);
         }
         return made;
+    }
+
+    /** Says if a manifest of so many files is small, and no other form is wanted. */
+    private boolean isPlain(TableMetadata base, boolean data, int files) {
+        long values = (long) files * (data ? base.schema().columns().size() : 1);
+        return values <= PLAIN && base.formatVersion() == TailraceManifests.VERSION
+                && operations.encryption() instanceof PlaintextEncryptionManager
+                && !base.properties().containsKey(TableProperties.MANIFEST_COMPRESSION);
+    }
+
+    private ManifestFile byIceberg(PartitionSpec spec, boolean data, List added, TailracePart part)
+            throws IOException {
+        ManifestWriter writer = data ? newManifestWriter(spec) : newDeleteManifestWriter(spec);
+        try {
+            for (Iterator each = added.iterator(); each.hasNext();) {
+                writer.add((ContentFile) each.next());
+            }
+            for (Iterator each = part.stay.iterator(); each.hasNext();) {
+                TailraceEntry entry = (TailraceEntry) each.next();
+                writer.existing(entry.file, entry.snapshot, entry.sequence, entry.fileSequence);
+            }
+            for (Iterator each = part.go.iterator(); each.hasNext();) {
+                TailraceEntry entry = (TailraceEntry) each.next();
+                writer.delete(entry.file, entry.sequence, entry.fileSequence);
+            }
+        } finally {
+            writer.close();
+        }
+        return writer.toManifestFile();
     }
 
     private TailraceEntry first(TailracePart part) {
@@ -533,6 +543,11 @@ class TailraceChange extends BaseRowDelta {
 
     private int live(ManifestFile manifest) {
         return manifest.addedFilesCount().intValue() + manifest.existingFilesCount().intValue();
+    }
+
+    /** None: to list the manifests, Iceberg would hand each to another thread and look every 10 ms if all are done. */
+    protected ExecutorService workerPool() {
+        return null;
     }
 
     protected Map summary() {

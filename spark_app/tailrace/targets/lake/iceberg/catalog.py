@@ -20,6 +20,7 @@ from tailrace.targets.lake.iceberg.java import Java, guarded
 
 NAME = "tailrace"
 """The catalog's name. A JDBC catalog keeps it in its rows: readers must call theirs the same."""
+HADOOP_FILES = "org.apache.iceberg.hadoop.HadoopFileIO"
 _JDBC_NAMES = {"username": "jdbc.user", "password": "jdbc.password"}
 _REST_NAMES = {"token": "token", "credential": "credential"}
 
@@ -36,7 +37,7 @@ def catalog_options(target: TargetSpec, environment: Mapping[str, str]) -> dict[
     options = {"type": kind, "uri": catalog.uri, "warehouse": catalog.warehouse or location}
     options |= file_options(target.lake, environment)
     if location.startswith("file:"):
-        options["io-impl"] = "org.apache.iceberg.hadoop.HadoopFileIO"
+        options["io-impl"] = HADOOP_FILES
     if kind == "jdbc":
         options |= {"jdbc.schema-version": "V1", "jdbc.init-catalog-tables": "true"}
     if catalog.credentials is not None:
@@ -59,6 +60,15 @@ def file_options(config: StorageLocation, environment: Mapping[str, str]) -> dic
         "client.region": access.region or ("us-east-1" if access.endpoint else None),
     }
     return {name: value for name, value in values.items() if value is not None}
+
+
+def by_our_classes(options: Mapping[str, str]) -> dict[str, str]:
+    """The same catalog with Tailrace's classes, where it has some. Other programs use Iceberg's."""
+    ours = dict(options)
+    if ours["type"] == "hadoop":
+        del ours["type"]
+        ours |= {"catalog-impl": classes.CATALOG, "io-impl": HADOOP_FILES}
+    return ours | ({"io-impl": classes.FILES} if ours.get("io-impl") == HADOOP_FILES else {})
 
 
 def _secrets(credentials: Credentials, names: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
@@ -122,7 +132,7 @@ class IcebergCatalog:
                 with guarded(self._name, "opening the Iceberg catalog"):
                     classes.ensure(java.jvm, java.hadoop)
                     made = java.iceberg.CatalogUtil.buildIcebergCatalog(
-                        self._name, java.map(self._options), java.hadoop
+                        self._name, java.map(by_our_classes(self._options)), java.hadoop
                     )
                 self._opened = java, made
             return self._opened

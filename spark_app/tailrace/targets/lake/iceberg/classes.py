@@ -8,10 +8,15 @@ from typing import Any
 
 _BESIDE = {
     "TailraceLocalFolder.java": "org.apache.hadoop.fs.LocalFileSystem",
+    "TailraceFiles.java": "org.apache.iceberg.hadoop.HadoopFileIO",
+    "TailraceCatalog.java": "org.apache.iceberg.hadoop.HadoopCatalog",
+    "TailraceManifests.java": "org.apache.iceberg.ManifestFiles",
     "TailraceWriter.java": "org.apache.iceberg.BaseRowDelta",
 }
 """Sources, and the class in whose package each is defined: it uses parts that are shown to nobody else."""
 LOCAL = "org.apache.hadoop.fs.TailraceLocalFolder"
+FILES = "org.apache.iceberg.hadoop.TailraceFiles"
+CATALOG = "org.apache.iceberg.hadoop.TailraceCatalog"
 _LOCK = threading.Lock()
 
 

@@ -24,6 +24,8 @@ from tailrace.targets.lake.kept import CHUNK, KeptChunks, name_of, names_of
 
 AT_ONCE = 20
 """So many versions must be too old: forgetting them is a commit of its own."""
+SHARE = 10
+"""Or so many of a hundred versions, if that is more: an expiry reads what the metadata says of all that are kept."""
 RESTED_SECONDS = 12 * 3600.0
 """Or one that has been too old for so long: a table that is rarely written to must not keep a whole former copy."""
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -51,6 +53,7 @@ class IcebergCleaner:
         some, and no longer do."""
         table = self.reader.table
         with guarded(self.reader.name, "reading"):
+            at_once = max(at_once, int(table.history().size()) * SHARE // 100)
             if not self._may_be_due(older_than, at_once) and not (let_go and self._has_others()):
                 return False
             table.refresh()
