@@ -53,7 +53,10 @@ def metadata(table: IcebergTable) -> tuple[str, str]:
 def without_threads(orders: Orders) -> Iterator[None]:
     """Iceberg's pools never come to anything."""
     jvm = orders.catalog.java.jvm
-    pools, loader = jvm.org.apache.iceberg.util.ThreadPools, jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    pools, loader = (
+        jvm.org.apache.iceberg.util.ThreadPools,
+        jvm.java.lang.Thread.currentThread().getContextClassLoader(),
+    )
     files = jvm.java.lang.Class.forName("org.apache.iceberg.hadoop.HadoopFileIO", True, loader)
     of_files, latch = files.getDeclaredField("executorService"), jvm.java.util.concurrent.CountDownLatch(1)
     waits = jvm.java.beans.EventHandler.create(jvm.java.lang.Class.forName("java.lang.Runnable"), latch, "await")
