@@ -63,7 +63,7 @@ def file_options(config: StorageLocation, environment: Mapping[str, str]) -> dic
 
 
 def by_our_classes(options: Mapping[str, str]) -> dict[str, str]:
-    """The same catalog with Tailrace's classes, where it has some. Other programs use Iceberg's."""
+    """Options of the same catalog with Tailrace's classes, where it has some."""
     ours = dict(options)
     if ours["type"] == "hadoop":
         del ours["type"]

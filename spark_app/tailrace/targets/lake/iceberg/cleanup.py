@@ -25,7 +25,7 @@ from tailrace.targets.lake.kept import CHUNK, KeptChunks, name_of, names_of
 AT_ONCE = 20
 """So many versions must be too old: forgetting them is a commit of its own."""
 SHARE = 10
-"""Or so many of a hundred versions, if that is more: an expiry reads what the metadata says of all that are kept."""
+"""Per cent of all versions that must be too old, if that is more: an expiry reads what the metadata says of all."""
 RESTED_SECONDS = 12 * 3600.0
 """Or one that has been too old for so long: a table that is rarely written to must not keep a whole former copy."""
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
