@@ -1,6 +1,6 @@
 """BigQuery's emulator as the target while everything is killed, with writers running: source = target afterwards.
 
-All of Tailrace is in one process; `tests/soak/test_soak_bigquery.py` has whole drivers, all seams and random DDL.
+All of Tailrace is in one process; `tests/soak/test_soak_bigquery.py` has whole drivers and all seams.
 """
 
 from pathlib import Path

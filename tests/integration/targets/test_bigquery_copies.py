@@ -1,5 +1,7 @@
 """Copies in BigQuery's emulator: killed drivers, divided transactions, names, schema changes, what is refused."""
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,9 +27,13 @@ from tailrace import targets
 from tailrace.batch.applied import FIRST
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract.resources import Credentials
-from tailrace.errors import AuthenticationFailed, TableStop, TargetRefused
+from tailrace.errors import AuthenticationFailed, Retry, TableStop, TargetRefused
 from tailrace.targets.api import Opening, TableFailed, TargetRemoval
+from tailrace.targets.bigquery import session as bigquery_session
 from tailrace.targets.bigquery.names import written
+from tailrace.targets.bigquery.rest import BigQueryClient
+from tailrace.targets.bigquery.session import BigQuerySession
+from tailrace.targets.sql.collected import CollectedChange
 
 
 @pytest.fixture
@@ -74,6 +80,52 @@ def test_more_tables_than_a_transaction_may_have_are_divided_and_are_level_in_th
     several.open()
     assert several.held() == [second.record] * 4 + [batch.record]
     assert [opened.level for opened in several.opened.values()] == [False] * 4 + [True]
+
+
+def test_a_few_rows_of_a_batch_need_no_load_job(
+    copies: BigQueryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    several, call, asked = Several(copies, tmp_path, 3), BigQueryClient.call, list[str]()
+
+    def counted(client: BigQueryClient, method: str, path: str, *, upload: bool = False, **more: Any) -> dict[str, Any]:
+        asked.append("upload" if upload else f"{method} {path.partition('/')[0]}")
+        return call(client, method, path, upload=upload, **more)
+
+    monkeypatch.setattr(BigQueryClient, "call", counted)
+    requests = list[int]()
+    for most in (50, 0):
+        monkeypatch.setattr(bigquery_session, "LISTED_ROWS", most)
+        batch = several.grow()
+        asked.clear()
+        several.unit.apply(batch)
+        print(f"{len(asked)} requests of a batch over three tables: {Counter(asked)}")
+        assert ("upload" in asked) == (most == 0)
+        requests.append(len(asked))
+        several.open()
+    assert requests[0] < requests[1] / 2
+    one, *others = several.rows()
+    assert one and others == [one] * 2
+
+
+def test_a_copy_that_is_gone_when_a_batch_is_sent_is_named_and_the_others_are_as_before(
+    copies: BigQueryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    several, commit = Several(copies, tmp_path, 3), BigQuerySession._commit
+    first = several.grow()
+    several.unit.apply(first)
+    batch = several.grow()
+
+    def late(session: BigQuerySession, script: Sequence[CollectedChange]) -> None:
+        copies.server.query(f"DROP TABLE `{copies.dataset}`.`t1`")
+        commit(session, script)
+
+    monkeypatch.setattr(BigQuerySession, "_commit", late)
+    with pytest.raises(TableFailed) as failed:
+        several.unit.apply(batch)
+    assert failed.value.table_id == 101 and isinstance(failed.value.error, Retry)
+    assert f"{copies.dataset}.t1" in failed.value.error.message
+    several.open()
+    assert several.held() == [first.record, 0, first.record]
 
 
 @pytest.mark.parametrize(("kind", "number"), UNFIT_DATES)

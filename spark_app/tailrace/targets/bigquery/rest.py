@@ -53,6 +53,10 @@ MOVE = "Create it, or correct target.bigquery (in Kubernetes, create another Rep
 ROLES = "Give the account the roles BigQuery Data Owner on the data sets and BigQuery Job User in the project."
 
 
+class Said(Exception):
+    """The words of BigQuery's own fault, as the cause of the error that it is for us."""
+
+
 @dataclass(frozen=True)
 class BigQueryConfig:
     """The way to the target. Picklable; holds no secret."""
@@ -169,7 +173,8 @@ class BigQueryClient:
     def _good(self, job: dict[str, Any]) -> dict[str, Any]:
         error = job["status"].get("errorResult")
         if error is not None:
-            raise self._fault(error.get("reason", ""), error.get("message", ""))
+            message = str(error.get("message", ""))
+            raise self._fault(error.get("reason", ""), message) from Said(message)
         return job
 
     # ---- tables and data sets ----
@@ -217,7 +222,8 @@ class BigQueryClient:
             return said if answer.ok else {}
         fault = said.get("error", {})
         reason = next((str(one.get("reason", "")) for one in fault.get("errors", ())), "")
-        raise self._fault(reason, str(fault.get("message") or answer.reason), answer.status_code)
+        message = str(fault.get("message") or answer.reason)
+        raise self._fault(reason, message, answer.status_code) from Said(message)
 
     def _fault(self, reason: str, message: str, status: int = 0) -> TailraceError:
         place = self._config.place

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -18,13 +19,15 @@ from typing_extensions import override
 
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.errors import Retry, TailraceError, TargetRefused
+from tailrace.targets.api import TableFailed
 from tailrace.targets.bigquery import names, types
 from tailrace.targets.bigquery.begun import RECORDS, begun_by, begun_in, noted, without_begun
 from tailrace.targets.bigquery.rest import CHANGED, BigQueryClient, BigQueryConfig, new_job_id
+from tailrace.targets.bigquery.script import BEGIN, COMMIT, ScriptLine, concerned, script_of
 from tailrace.targets.bigquery.tables import CopyTable, fields
 from tailrace.targets.bigquery.tables import names as names_of
-from tailrace.targets.bigquery.values import files, literal
-from tailrace.targets.sql.collected import CollectedChange, CollectedSession
+from tailrace.targets.bigquery.values import files, listed, literal
+from tailrace.targets.sql.collected import NO_COPY, CollectedChange, CollectedSession
 from tailrace.targets.sql.described import DescribedTable
 from tailrace.targets.sql.session import Definitions, Place, both
 from tailrace.targets.sql.state import SCHEMA
@@ -35,7 +38,12 @@ EXPIRY_SECONDS = 86_400
 """The life of tables for one batch, which is longer than any batch: what a killed driver leaves goes by itself."""
 SCRIPT_CHARACTERS = 900_000
 """BigQuery's limit of a statement is 1 MB."""
-_OWN_PLACE = re.compile(rf"(?<![\w`])`?{SCHEMA}`?\.(?=[\w`])")
+LISTED_ROWS, LISTED_BYTES, LISTED_CHARACTERS = 50, 20_000, 50_000
+"""Most of a few rows, which are listed in a statement and need no load job; and characters of their text."""
+LISTED_SHARE = SCRIPT_CHARACTERS // 3
+"""Characters of a script's statements after which no more rows are listed in it."""
+_OWN_PLACE = re.compile(rf"('(?:[^'\\]|\\.)*')|(?<![\w`])`?{SCHEMA}`?\.(?=[\w`])")
+"""A text, or the beginning of the name of one of Tailrace's own tables."""
 
 
 class BigQuerySession(CollectedSession):
@@ -53,14 +61,25 @@ class BigQuerySession(CollectedSession):
 
     @override
     def _commit(self, script: Sequence[CollectedChange]) -> None:
-        statements = [statement for change in script for statement in self._insisting(change)]
-        whole = ";\n".join(["BEGIN TRANSACTION", *statements, "COMMIT TRANSACTION"])
+        lines = [line for change in script for line in self._lines(change)]
+        whole = script_of(lines)
         if len(whole) > SCRIPT_CHARACTERS:
             raise TargetRefused(
                 f"a batch takes a script of {len(whole)} characters, and BigQuery takes {SCRIPT_CHARACTERS}",
                 "Divide the tables between two Replicators.",
             )
-        self._client.change(whole)
+        try:
+            self._client.change(whole)
+        except TailraceError as error:
+            about = None if isinstance(error, Retry) and error.away else concerned(str(error.__cause__), lines)
+            if about is None:
+                raise
+            is_gone = isinstance(error, TargetRefused) and error.absent
+            raise TableFailed(about, Retry(error.message, NO_COPY) if is_gone else error) from error
+
+    def _lines(self, change: CollectedChange) -> Iterator[ScriptLine]:
+        own = change.one is not None or change.table_id is None
+        yield from (ScriptLine(text, None if own else change.table_id) for text in self._insisting(change))
 
     def _insisting(self, change: CollectedChange) -> Iterator[str]:
         """The statement, behind one that fails unless the row is there."""
@@ -104,7 +123,8 @@ class BigQuerySession(CollectedSession):
         """Tailrace's own tables are in a data set of another name."""
         if statement.startswith("DELETE FROM ") and " WHERE " not in statement:
             statement += " WHERE TRUE"
-        return _OWN_PLACE.sub(f"`{self._dataset(SCHEMA)}`.", statement)
+        own = f"`{self._dataset(SCHEMA)}`."
+        return _OWN_PLACE.sub(lambda found: found[1] or own, statement)
 
     def _dataset(self, schema: str) -> str:
         return self._config.dataset + OWN if schema == SCHEMA else schema
@@ -112,6 +132,27 @@ class BigQuerySession(CollectedSession):
     @override
     def _files(self, columns: Definitions, rows: Iterable[pa.Table]) -> Iterator[bytes]:
         return files(rows, names_of(columns), [kind for _, kind in columns])
+
+    @override
+    def load(self, table: str, columns: Definitions, rows: Iterable[pa.Table]) -> int:
+        """A few rows of a batch go into its script: a load job is the slowest step of a batch, and they are counted."""
+        if self._script is None or table in self._temporary:
+            return super().load(table, columns, rows)
+        some, rest = _some(iter(rows))
+        values = None if some is None else self.listed(columns, some)
+        if some is None or values is None:
+            return super().load(table, columns, rest if some is None else (some,))
+        into = ", ".join(name for name, _ in columns)
+        self.run(f"INSERT INTO {table} ({into}) SELECT {into} FROM {values}")
+        return len(values)
+
+    @override
+    def listed(self, columns: Definitions, rows: pa.Table) -> str | None:
+        if not 0 < rows.num_rows <= LISTED_ROWS or rows.nbytes > LISTED_BYTES:
+            return None
+        made = listed(rows, names_of(columns), [kind for _, kind in columns])
+        before = sum(len(change.statement) for change in self._script or ())
+        return made if len(made) <= min(LISTED_CHARACTERS, LISTED_SHARE - before) else None
 
     @override
     def _load_file(self, table: str, columns: Definitions, file: bytes) -> None:
@@ -232,7 +273,7 @@ class BigQuerySession(CollectedSession):
         ended = noted(copy.number, begun, stored)
         last = self._filled(ended.statement, ended.values)
         first = self._insisting(noted(copy.number, stored, begun))
-        parts = ["BEGIN TRANSACTION", *first, "COMMIT TRANSACTION", self._placed(statement), last]
+        parts = [BEGIN, *first, COMMIT, self._placed(statement), last]
         try:
             self._client.change(";\n".join(parts), job_id=job_id)
         except TailraceError:
@@ -271,6 +312,16 @@ class BigQuerySession(CollectedSession):
         if types.type_of(column) == "FLOAT64":  # 0.0 and -0.0 are equal, and no NaN is
             one, other = (f"CAST({name} AS STRING)" for name in (one, other))
         return f"{one} IS NOT DISTINCT FROM {other}"
+
+
+def _some(rows: Iterator[pa.Table]) -> tuple[pa.Table | None, Iterator[pa.Table]]:
+    """All rows as one table; None: there are none, or too many, and then they are to be iterated over."""
+    parts = list[pa.Table]()
+    for part in rows:
+        parts.append(part)
+        if sum(part.num_rows for part in parts) > LISTED_ROWS:
+            return None, chain(parts, rows)
+    return pa.concat_tables(parts) if parts else None, iter(())
 
 
 def _creation(number: int) -> str:

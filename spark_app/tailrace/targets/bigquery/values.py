@@ -15,6 +15,8 @@ from tailrace.targets.sql.session import UnfitValue
 from tailrace.targets.sql.texts import each, json_text, of_four_digits, placed
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LEAST = -(1 << 63)
+"""The number whose digits alone are none of INT64."""
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\0": "\\u0000"})
 
 
@@ -51,6 +53,48 @@ def rows_of(answer: Mapping[str, Any], fields: Sequence[Mapping[str, Any]]) -> I
     for row in answer.get("rows", ()):
         values = (cell["v"] for cell in row["f"])
         yield tuple(None if v is None else read(v) for v, read in zip(values, readers, strict=True))
+
+
+_LITERALS: Mapping[str, Callable[[Any], str]] = {
+    "INT64": lambda value: str(value) if value > LEAST else f"CAST('{value}' AS INT64)",
+    "FLOAT64": lambda value: f"CAST('{value!r}' AS FLOAT64)",
+    "NUMERIC": lambda value: f"'{value:f}'",
+    "BIGNUMERIC": lambda value: f"'{value:f}'",
+    "STRING": lambda value: literal(value) if "\0" not in value else f"SAFE_CONVERT_BYTES_TO_STRING({_bytes(value)})",
+    "DATE": lambda value: f"DATE '{value.isoformat()}'",
+    "TIME": lambda value: f"TIME '{value.isoformat()}'",
+    "DATETIME": lambda value: f"DATETIME '{value.isoformat(sep=' ')}'",
+    "TIMESTAMP": lambda value: f"TIMESTAMP '{value.isoformat(sep=' ')}'",
+}
+"""Literals of the types that have others than `literal`."""
+_PARSED = {"NUMERIC": "PARSE_NUMERIC", "BIGNUMERIC": "PARSE_BIGNUMERIC"}
+"""Functions for types whose values are listed as texts: the emulator has their literals with fewer digits."""
+
+
+def listed(rows: pa.Table, names: Sequence[str], kinds: Sequence[str]) -> str:
+    """Rows as an expression that stands for a table, with the values that their file would have. Raises
+    `UnfitValue`."""
+    plain = [types.api_type(kind) for kind in kinds]
+    columns = [
+        ["NULL" if value is None else _LITERALS.get(kind, literal)(value) for value in fitted.to_pylist()]
+        for fitted, kind in zip(_fitted(rows, kinds), plain, strict=True)
+    ]
+    quoted = [(f"`{name}`", kind) for name, kind in zip(names, plain, strict=True)]
+    struct = ", ".join(f"{name} {types.TEXT if kind in _PARSED else kind}" for name, kind in quoted)
+    values = ", ".join(f"STRUCT({', '.join(row)})" for row in zip(*columns, strict=True))
+    taken = ", ".join(f"{_PARSED[kind]}({name}) AS {name}" if kind in _PARSED else name for name, kind in quoted)
+    return f"(SELECT {taken} FROM UNNEST(ARRAY<STRUCT<{struct}>>[{values}]))"
+
+
+def _bytes(text: str) -> str:
+    return literal(text.encode())
+
+
+def _fitted(rows: pa.Table, kinds: Sequence[str]) -> Iterator[pa.Array]:
+    whole = rows.combine_chunks()
+    for name, kind in zip(rows.column_names, kinds, strict=True):
+        column = whole.column(name)
+        yield _fitting(name, column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column, kind)
 
 
 def files(rows: Iterable[pa.Table], names: Sequence[str], kinds: Sequence[str]) -> Iterator[bytes]:

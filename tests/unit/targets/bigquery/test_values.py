@@ -1,7 +1,7 @@
 """Literals of scripts, values of answers, files of load jobs."""
 
 import io
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 
 import pyarrow as pa
@@ -63,3 +63,32 @@ def test_a_year_that_bigquery_does_not_have_is_refused_with_its_column(
     assert list(values.files([pa.table({"at": pa.array([last, None], kind)})], ["at"], [name]))
     with pytest.raises(UnfitValue, match="at: a date outside of the years 1 to 9999"):
         list(values.files([pa.table({"at": pa.array([last, unfit], kind)})], ["at"], [name]))
+
+
+def test_rows_as_an_expression_that_stands_for_a_table() -> None:
+    moment = datetime(1, 1, 1, 0, 0, 0, 1)
+    given: list[tuple[str, str, object, pa.DataType, str]] = [
+        ("a", "bigint", -(2**63), pa.int64(), "CAST('-9223372036854775808' AS INT64)"),
+        ("b", "FLOAT64", -0.0, pa.float64(), "CAST('-0.0' AS FLOAT64)"),
+        ("c", "FLOAT64", 0.1, pa.float32(), "CAST('0.10000000149011612' AS FLOAT64)"),
+        ("d", types.NUMERIC, Decimal("1E+2"), pa.decimal128(9, 2), "'100.000000000'"),
+        ("e", types.BIGNUMERIC, Decimal("1e-18"), pa.decimal128(38, 18), "'0.000000000000000001'"),
+        ("f", "DATE", date(1, 1, 1), pa.date32(), "DATE '0001-01-01'"),
+        ("g", "DATETIME", moment, pa.timestamp("us"), "DATETIME '0001-01-01 00:00:00.000001'"),
+        ("h", "TIMESTAMP", moment, pa.timestamp("us", "UTC"), "TIMESTAMP '0001-01-01 00:00:00.000001+00:00'"),
+        ("i", "TIME", time(1), pa.time64("us"), "TIME '01:00:00'"),
+        ("j", "STRING", ["'"], pa.list_(pa.string()), "'[\"\\'\"]'"),
+        ("m", "STRING", "a\0", pa.string(), "SAFE_CONVERT_BYTES_TO_STRING(FROM_BASE64('YQA='))"),
+        ("k", "BYTES", b"\xff", pa.binary(), "FROM_BASE64('/w==')"),
+        ("l", "BOOL", False, pa.bool_(), "FALSE"),
+    ]
+    rows = pa.table({name: pa.array([value, None], kind) for name, _, value, kind, _ in given})
+    made = values.listed(rows, [name for name, *_ in given], [kind for _, kind, *_ in given])
+    kinds = {name: types.api_type(kind) for name, kind, *_ in given}
+    parsed = {"d": "PARSE_NUMERIC(`d`) AS `d`", "e": "PARSE_BIGNUMERIC(`e`) AS `e`"}
+    struct = ", ".join(f"`{name}` {'STRING' if name in parsed else kind}" for name, kind in kinds.items())
+    taken = ", ".join(parsed.get(name, f"`{name}`") for name in kinds)
+    first, second = ", ".join(written for *_, written in given), ", ".join(["NULL"] * len(given))
+    assert made == f"(SELECT {taken} FROM UNNEST(ARRAY<STRUCT<{struct}>>[STRUCT({first}), STRUCT({second})]))"
+    with pytest.raises(UnfitValue, match="at: a date outside of the years 1 to 9999"):
+        values.listed(pa.table({"at": pa.array([-719163], pa.date32())}), ["at"], ["DATE"])

@@ -1,0 +1,87 @@
+"""BigQuery's emulator as the target: whole drivers killed at every seam and at random.
+
+`TAILRACE_SOAK_BIGQUERY_SEED` (default 0) of the random numbers;
+`TAILRACE_SOAK_ROUNDS` (default 6) lives of drivers that are killed at random.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from support.bigquery import BigQueryService
+from support.postgres import PostgresServer
+from support.proof.harness import Proof
+from support.proof.in_bigquery import replicated
+from support.proof.kills import live_and_die
+
+SEED = int(os.environ.get("TAILRACE_SOAK_BIGQUERY_SEED", "0"))
+LIVES = int(os.environ.get("TAILRACE_SOAK_ROUNDS", "6"))
+PAIRS = (
+    ("capture.after-segments", "apply.before-commit"),
+    ("journal.after-create", "apply.after-commit"),
+    ("capture.before-ack", "snapshot.after-register"),
+    ("journal.before-create", "snapshot.before-register"),
+)
+START = ("capture.after-publication", "capture.after-slot", "capture.after-origin")
+CHUNK = ("chunk.before-snapshot", "chunk.after-snapshot", "chunk.after-read")
+"""An executor's Python worker dies."""
+NEW_COPY = ("publish.before", "publish.after")
+"""A new copy takes the place of the old one."""
+
+
+@pytest.fixture
+def proof(postgres: PostgresServer, bigquery: BigQueryService, tmp_path: Path) -> Iterator[Proof]:
+    made = replicated(postgres, bigquery, tmp_path, SEED, chunk_rows=9)
+    yield made
+    made.deployment.close()
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("of_capture", "of_driver"), PAIRS)
+def test_a_driver_and_its_capture_that_are_killed_lose_and_double_nothing(
+    proof: Proof, of_capture: str, of_driver: str
+) -> None:
+    """Capture dies first, and the driver starts another."""
+    writers = proof.writers(seed=8, count=1, pause=0.1)
+    run = proof.deployment.start(seams=f"{of_capture}=kill@2,{of_driver}=kill@3")
+    assert run.wait(300) == -9, f"{of_driver} was never reached\n{run.tail()}"
+    assert {mark.name for mark in proof.deployment.marks.iterdir()} == {of_capture, of_driver}
+    writers.stop()
+    proof.deployment.once()
+    proof.assert_equal()
+    proof.assert_nothing_acknowledged_early()
+
+
+@pytest.mark.timeout(1800)
+def test_kills_at_every_other_seam_lose_and_double_nothing(proof: Proof) -> None:
+    writers = proof.writers(seed=9, count=1, pause=0.1)
+    plan = [f"{seam}=kill" for seam in START] + [f"{seam}=kill@{2 + i}" for i, seam in enumerate(CHUNK)]
+    run = proof.deployment.start(seams=",".join(plan))
+    run.until(lambda: len(list(proof.deployment.marks.iterdir())) == len(plan), 600, f"all of {plan} to be reached")
+    run.until(proof.completed(1), 300, "the first snapshots to be completed")
+    assert run.stop() == 0, run.tail()
+    for number, seam in enumerate(("snapshot.after-plan", *NEW_COPY)):
+        again: dict[str, object] = {"resync": True} if seam in NEW_COPY else {}
+        request = proof.deployment.request(f"again-{number}", tables=["proof.*"], **again)
+        run = proof.deployment.start("-f", str(request), seams=f"{seam}=kill")
+        assert run.wait(300) == -9, f"{seam} was never reached\n{run.tail()}"
+    writers.stop()
+    proof.deployment.once()
+    proof.assert_equal()
+    proof.assert_nothing_acknowledged_early()
+
+
+@pytest.mark.timeout(1800)
+def test_random_kills_leave_no_wrong_row(proof: Proof) -> None:
+    """Also in the middle of a request."""
+    random, writers = Random(SEED), proof.writers(seed=10, count=2, pause=0.1, truncate=True)
+    kills = sum(live_and_die(proof.deployment, "proof.*", random, life) for life in range(LIVES))
+    print(f"{kills} kills")
+    writers.stop()
+    proof.deployment.close()
+    proof.deployment.once()
+    proof.assert_equal()
+    proof.assert_nothing_acknowledged_early()
