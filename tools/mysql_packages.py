@@ -87,6 +87,18 @@ def unpack(name: str, fetch: Fetch, folder: Path) -> None:
     _initialise(name, folder)
 
 
+def galera(folder: Path) -> Path:
+    """The provider (`wsrep_provider`) for MariaDB 10.11, whose libraries it has; fetched if it is not there."""
+    provider = folder / "usr/lib/galera/libgalera_smm.so"
+    if not provider.exists():
+        apt = folder / ".apt"
+        shutil.rmtree(apt, ignore_errors=True)
+        _download(Release("bookworm", ("galera-4",), ""), apt)
+        _run(["dpkg-deb", "-x", str(next((apt / "packages").glob("galera-4_*.deb"))), str(folder)])
+        shutil.rmtree(apt)
+    return provider
+
+
 def _out_of_jar(coordinate: str, fetch: Fetch, scratch: Path, into: Path) -> None:
     fetch((coordinate,), scratch)
     with zipfile.ZipFile(next(scratch.glob("*.jar"))) as jar:
