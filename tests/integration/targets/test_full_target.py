@@ -4,11 +4,8 @@ nothing of a transaction is seen, no table leaves the others, and replication co
 PostgreSQL's whole data directory is on it; of MySQL and MariaDB the tables are, for these may leave sessions
 waiting where their own logs find no room."""
 
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ import pymysql
 import pytest
 
 from support.database_copies import SHOP, TABLES, begin, of_mysql, of_postgres, settle
+from support.full_disks import full, mounted, on_small_disk
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.pipeline import Pipeline
 from support.postgres import PostgresServer
@@ -29,33 +27,6 @@ LARGE = (
 """One transaction: 6 MB of one table, and a row of another."""
 NAMED = {("StorageFull", MAKE_ROOM, "target")}
 UNFINISHED = "SELECT count(*) FROM _tailrace.chunks WHERE row_count = 0"
-LEFT = 1 << 20
-"""Bytes that are left on a full disk."""
-
-
-@contextmanager
-def mounted(place: Path, owner: Path, size: str) -> Iterator[None]:
-    place.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], check=True)
-    try:
-        told = owner.stat()
-        os.chown(place, told.st_uid, told.st_gid)
-        place.chmod(told.st_mode & 0o777)
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-@contextmanager
-def on_small_disk(data: Path, size: str) -> Iterator[None]:
-    """The data directory of a server that does not run yet."""
-    aside = data.with_name("aside")
-    data.rename(aside)
-    with mounted(data, aside, size):
-        subprocess.run(["cp", "-a", f"{aside}/.", str(data)], check=True)
-        shutil.rmtree(aside)
-        yield
-    shutil.rmtree(data.parent)  # what the server's end could not remove while the disk was mounted
 
 
 class Target:
@@ -122,17 +93,6 @@ def target(request: pytest.FixtureRequest, postgres: PostgresServer) -> Iterator
             yield Target(stack, postgres)
         else:
             yield MysqlTarget(stack, postgres, stack.enter_context(MysqlServer(request.param)))
-
-
-@contextmanager
-def full(disks: list[Path]) -> Iterator[None]:
-    for disk in disks:
-        (disk / "filler").write_bytes(bytes(max(0, shutil.disk_usage(disk).free - LEFT)))
-    try:
-        yield
-    finally:
-        for disk in disks:
-            (disk / "filler").unlink()
 
 
 def faults(copy: Pipeline) -> set[tuple[str, str, str | None]]:
