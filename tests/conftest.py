@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from support.mysql import MysqlServer
     from support.one_session import OneSession
     from support.proof.harness import Begin
+    from support.snowflake import SnowflakeService
 
 # No test is timed: on a busy machine Hypothesis' 200 ms an example fail for want of CPU alone.
 hypothesis.settings.register_profile("tailrace", deadline=None, max_examples=50)
@@ -135,6 +136,15 @@ def bigquery(tmp_path_factory: pytest.TempPathFactory) -> Iterator["BigQueryServ
     from support.bigquery import bigquery_service
 
     with bigquery_service(tmp_path_factory.mktemp("bigquery")) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def snowflake(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SnowflakeService"]:
+    """Snowflake's emulator, or an account."""
+    from support.snowflake import snowflake_service
+
+    with snowflake_service(tmp_path_factory.mktemp("snowflake")) as service:
         yield service
 
 

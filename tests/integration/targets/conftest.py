@@ -8,7 +8,7 @@ import pytest
 from support.bigquery import BigQueryDatabase, BigQueryService
 from support.conforming import Database, InMemory, Lake, MysqlDatabase, Subject
 from support.mysql import TARGETS, MysqlServer
-from support.snowflake import SnowflakeDatabase, SnowflakeService, snowflake_service
+from support.snowflake import SnowflakeDatabase, SnowflakeService
 from support.versions import one_of
 
 
@@ -16,12 +16,6 @@ from support.versions import one_of
 def mysql_of_module(request: pytest.FixtureRequest) -> Iterator[MysqlServer]:
     with MysqlServer(one_of(TARGETS, request.module.__name__)) as server:
         yield server
-
-
-@pytest.fixture(scope="session")
-def snowflake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SnowflakeService]:
-    with snowflake_service(tmp_path_factory.mktemp("snowflake")) as service:
-        yield service
 
 
 @pytest.fixture(params=["delta", "iceberg", "memory", "postgresql", "mysql", "bigquery", "snowflake"])
