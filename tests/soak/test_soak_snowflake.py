@@ -23,7 +23,6 @@ DRIVER = (
     "snapshot.before-register",
     "snapshot.after-register",
     "apply.before-commit",
-    "snowflake.before-commit",
     "apply.after-commit",
 )
 NEW_COPY = ("copy.recorded", "publish.before", "snowflake.filled", "snowflake.placed", "publish.after")

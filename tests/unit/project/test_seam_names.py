@@ -34,7 +34,7 @@ UNKILLED = {
     "operator.after-try-pod",
 }
 """Seams where no test of CI kills. None may be added: they are to become fewer."""
-KILLS = re.compile(r"=kill|\bkilled_at\(|\bSEAMS\b|TAILRACE_SEAMS")
+KILLS = re.compile(r"=kill|\bkilled_at\(|\bkilled_driver\(|\bSEAMS\b|TAILRACE_SEAMS")
 FORMATS = ("delta", "iceberg")
 
 

@@ -35,7 +35,6 @@ DRIVERS = {
     "proof/test_repairs_spark.py",
     "proof/test_rewind.py",
     "proof/test_seams.py",
-    "proof/test_snowflake.py",
 }
 """Files that start `tailrace run` as processes: 10 CPU seconds each time, and 20 with what waits for it."""
 MAY_BE_UNKNOWN = 25

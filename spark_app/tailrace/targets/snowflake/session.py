@@ -81,7 +81,6 @@ class SnowflakeSession(CollectedSession):
                     found = self._execute(change.statement, change.values)
                 if change.one is not None and found != 1:
                     raise Retry(f"{self._config.place}: another driver has changed the state of a table in the target")
-            seam("snowflake.before-commit")
         except BaseException:
             with suppress(TailraceError):
                 self._execute("ROLLBACK")
