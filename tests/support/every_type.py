@@ -35,18 +35,26 @@ OF_A_WAY = 500
 """The ids of the rows that come by one way begin at a multiple of it."""
 Read = Callable[[], pa.Table]
 """Reads the copy."""
-Fitting = Callable[[Sequence[str], str], list[str]]
-"""Those of the values of a type that the emulator has."""
+Has = Callable[[str], bool]
+"""Whether the emulator has columns for a type of the source."""
+Between = Sequence[Callable[[], None]]
+"""After the chunks and the first changes: what is done before each further way."""
 
 
-def all_of_them(values: Sequence[str], kind: str) -> list[str]:
-    return list(values)
+def any_type(kind: str) -> bool:
+    return True
 
 
 def require_postgresql(
-    postgres: PostgresServer, spec: TargetSpec, read: Read, folder: Path, fitting: Fitting = all_of_them
+    postgres: PostgresServer,
+    spec: TargetSpec,
+    read: Read,
+    folder: Path,
+    *,
+    has: Has = any_type,
+    between: Between = (),
 ) -> None:
-    kinds = {kind: fitting(values, kind) + UNFIT.get(kind, []) for kind, values in VALUES.items()}
+    kinds = {kind: values + UNFIT.get(kind, []) for kind, values in VALUES.items() if has(kind)}
     columns = ", ".join(f"c{i} {kind}" for i, kind in enumerate(kinds))
     postgres.execute(f"{TYPES}; CREATE SCHEMA shop; CREATE TABLE shop.everything (id int PRIMARY KEY, {columns})")
     rows, marks = _rows_of(kinds, None), ", ".join(["%s"] * (len(kinds) + 1))
@@ -57,16 +65,16 @@ def require_postgresql(
                 values = [way * OF_A_WAY + number, *row]
                 connection.execute(f"INSERT INTO shop.everything VALUES ({marks})".encode(), values)
 
-    counted = _copied(copying(postgres.source(), spec, folder), insert)
+    counted, ways = _copied(copying(postgres.source(), spec, folder), insert, between), 2 + len(between)
     copy = read()
-    assert copy.num_rows == 2 * len(rows)
+    assert copy.num_rows == ways * len(rows)
     for number, kind in enumerate(kinds):
         name = f"c{number}"
         source = _texts(postgres, name)
         type_, found = _column(copy, name)
         texts = {id_: None if text in UNFIT.get(kind, ()) else text for id_, text in source}
         assert found == {id_: _of_postgresql(text, kind, type_) for id_, text in texts.items()}, kind
-        assert counted.pop(name, 0) == 2 * len(UNFIT.get(kind, ())), kind
+        assert counted.pop(name, 0) == ways * len(UNFIT.get(kind, ())), kind
     assert not counted
 
 
@@ -79,11 +87,11 @@ def _texts(postgres: PostgresServer, name: str) -> list[tuple[int, str | None]]:
 
 
 def require_mysql(
-    server: MysqlServer, spec: TargetSpec, read: Read, folder: Path, fitting: Fitting = all_of_them
+    server: MysqlServer, spec: TargetSpec, read: Read, folder: Path, *, has: Has = any_type, between: Between = ()
 ) -> None:
     """`server`: with ALLOW_INVALID_DATES."""
     given = {kind: MYSQL_VALUES.get(kind, []) + ONLY_VALUES.get(kind, []) for kind in [*MYSQL_VALUES, *ONLY_VALUES]}
-    kinds = {kind: fitting(values, kind) + ZERO.get(kind, []) for kind, values in given.items()}
+    kinds = {kind: values + ZERO.get(kind, []) for kind, values in given.items() if has(kind)}
     columns = ", ".join(f"c{i} {kind}" for i, kind in enumerate(kinds))
     rows, session = _rows_of(kinds, "DEFAULT"), {"init_command": "SET time_zone = '+00:00'", "charset": "utf8mb4"}
     server.script("CREATE DATABASE shop", f"CREATE TABLE shop.everything (id int PRIMARY KEY, {columns})")
@@ -93,9 +101,9 @@ def require_mysql(
         insertion = f"INSERT INTO shop.everything VALUES {listed}"
         server.script("SET time_zone = '+00:00'", insertion, charset="utf8mb4")
 
-    counted = _copied(copying(place_of(server), spec, folder), insert)
+    counted, ways = _copied(copying(place_of(server), spec, folder), insert, between), 2 + len(between)
     copy = read()
-    assert copy.num_rows == 2 * len(rows)
+    assert copy.num_rows == ways * len(rows)
     for number, (kind, values) in enumerate(kinds.items()):
         name, zeros = f"c{number}", len(ZERO.get(kind, ()))
         forms = f"CAST({name} AS char CHARACTER SET utf8mb4), HEX({name}), {name} * 1e0"
@@ -104,17 +112,21 @@ def require_mysql(
         unfit = range(len(values) - zeros, len(values))
         expected = {id_: None if id_ % OF_A_WAY in unfit else _of_mysql(value, kind, type_) for id_, *value in source}
         assert found == expected, kind
-        assert counted.pop(name, 0) == 2 * zeros, kind
+        assert counted.pop(name, 0) == ways * zeros, kind
     assert not counted
 
 
-def _copied(copy: Pipeline, insert: Callable[[int], None]) -> dict[str, int]:
+def _copied(copy: Pipeline, insert: Callable[[int], None], between: Between) -> dict[str, int]:
     """Values that became NULL, by column."""
     insert(0)
     with copy.running():
         settle(copy)
         insert(1)
         settle(copy)
+        for way, change in enumerate(between, 2):
+            change()
+            insert(way)
+            settle(copy)
         (table,) = copy.driver.control.status().tables
         return {one.column: one.values for one in table.nulled}
 
