@@ -10,6 +10,7 @@ import pytest
 from support.ddl.copies import copies_in
 from support.ddl.fork_server import ForkServer
 from support.ddl.fuzz import Rounds
+from support.ddl.warehouse_copies import InWarehouse
 from support.mysql import TARGETS
 from support.postgres import PostgresServer
 from support.versions import major_for, turns
@@ -47,4 +48,16 @@ def test_copies_in_a_database_follow_random_ddl(fork_server: ForkServer, tmp_pat
     """Columns and key as well: the copy has the source's."""
     with PostgresServer(major_for(product)) as server, copies_in(product, server) as into:
         failed = Rounds(server, fork_server, tmp_path, into=into).play(EVOLVED, operations=20)
+    assert failed is None, failed
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.turn(0, 2)  # the emulators take long for each batch
+@pytest.mark.parametrize("product", turns("bigquery", "snowflake"))
+def test_copies_in_a_warehouse_follow_random_ddl(
+    postgres: PostgresServer, fork_server: ForkServer, tmp_path: Path, request: pytest.FixtureRequest, product: str
+) -> None:
+    service = request.getfixturevalue(product)
+    rounds = Rounds(postgres, fork_server, tmp_path, into=lambda _: InWarehouse(service))
+    failed = rounds.play(EVOLVED, operations=8)
     assert failed is None, failed

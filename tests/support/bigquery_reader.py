@@ -1,6 +1,7 @@
 """Tables in BigQuery's emulator as a client reads them that is not Tailrace's."""
 
 import base64
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -52,6 +53,18 @@ class BigQueryCopies:
         """What the interface tells of a table; None: it is not there."""
         answer = requests.get(f"{self._root}/datasets/{self.dataset}/tables/{names.written(table)}", timeout=60)
         return answer.json() if answer.ok else None
+
+    def kinds(self, table: str) -> dict[str, str]:
+        """Types of the interface by column."""
+        there = self.resource(table)
+        return {} if there is None else {names.read(f["name"]): f["type"] for f in there["schema"]["fields"]}
+
+    def key(self, table: str) -> list[str]:
+        """As the table's description tells: nothing enforces it."""
+        there = self.resource(table)
+        said = {"columns": {}, "key": []} if there is None else json.loads(there["description"])
+        by_id = {id_: names.read(name) for name, id_ in said["columns"].items()}
+        return [by_id[id_] for id_ in said["key"]]
 
     def read(self, table: str) -> pa.Table:
         """All rows, under the source's names. `FileNotFoundError`: there is no such table."""

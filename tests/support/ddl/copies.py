@@ -1,4 +1,4 @@
-"""The DDL proofs' targets in a database: PostgreSQL, MySQL or MariaDB, empty for each `InProcess`.
+"""The DDL proofs' targets in a database or a warehouse, empty for each `InProcess`.
 
 A copy is compared with its source by the text that PostgreSQL
 makes of the values, or, in another product, by the values themselves.
@@ -44,6 +44,8 @@ class Copies(Protocol):
 
 Make = Callable[[str], Copies]
 """Makes them, for a database of this name."""
+UNCOPIED = ("as a target cannot bring forward", "may take NaN for equal", "have the same name for")
+"""What a warehouse says of a table that it can have no copy of."""
 
 
 def targets(replicator: Replicator, log: Storage) -> Units:
@@ -67,16 +69,24 @@ def differences(
     ((parts,),) = source.execute("SELECT relkind = 'p' FROM pg_class WHERE oid = %s::regclass", (_quoted(name),))
     only = sql.SQL("" if parts else "ONLY ")
     query = sql.SQL("SELECT {} FROM {}{} t").format(shown, only, sql.Identifier(*name))
-    rows = (tuple(map(_plain, row)) for row in source.execute(query).fetchall())
+    rows = (tuple(map(compared, row)) for row in source.execute(query).fetchall())
     places = [wanted.index(column) for column in key]
     yield from matched(full, wanted, places, rows, copies.rows(*name, wanted))
+
+
+def text_of(column: str) -> sql.Composed:
+    """The text that PostgreSQL makes of the values of `t`. (A composite value with an empty field is neither NULL nor
+    NOT NULL.)"""
+    text = "CASE WHEN num_nulls(t.{0}) = 0 THEN pg_catalog.format('%s', t.{0}) END"
+    return sql.SQL(text).format(sql.Identifier(column))
 
 
 def _quoted(name: tuple[str, str]) -> str:
     return sql.Identifier(*name).as_string()
 
 
-def _plain(value: object) -> object:
+def compared(value: object) -> object:
+    """One form for both sides."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value.astimezone(UTC).replace(tzinfo=None)
     return plain(value)
@@ -114,9 +124,7 @@ class InPostgres:
         return iter(self._asked(query))
 
     def shown(self, schema: str, table: str, column: str) -> sql.Composed:
-        # A composite value with an empty field is neither NULL nor NOT NULL.
-        name = sql.Identifier(column)
-        return sql.SQL("CASE WHEN num_nulls(t.{0}) = 0 THEN pg_catalog.format('%s', t.{0}) END").format(name)
+        return text_of(column)
 
     def drop(self) -> None:
         with self._server.connect() as connection:
@@ -152,13 +160,13 @@ class InMysql:
 
     def rows(self, schema: str, table: str, columns: Sequence[str]) -> Rows:
         names = ", ".join(f"`{name}`" for name in columns)
-        return (tuple(map(_plain, row)) for row in self._asked(f"SELECT {names} FROM `{schema}`.`{table}`"))
+        return (tuple(map(compared, row)) for row in self._asked(f"SELECT {names} FROM `{schema}`.`{table}`"))
 
     def shown(self, schema: str, table: str, column: str) -> sql.Composed:
-        name, (kind, _) = sql.Identifier(column), self._kinds(schema, table)[column]
+        kind, _ = self._kinds(schema, table)[column]
         if kind in ("longtext", "varchar"):
-            return sql.SQL("CASE WHEN num_nulls(t.{0}) = 0 THEN pg_catalog.format('%s', t.{0}) END").format(name)
-        return sql.SQL("t.{}::int" if kind == "tinyint" else "t.{}").format(name)
+            return text_of(column)
+        return sql.SQL("t.{}::int" if kind == "tinyint" else "t.{}").format(sql.Identifier(column))
 
     def drop(self) -> None:
         for (name,) in self._asked("SHOW DATABASES"):

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 
 import psycopg
 
+from support.ddl.copies import UNCOPIED
 from support.ddl.in_process import Broken, InProcess, Refused
 from support.ddl.verify import Verdict, verify
 from tailrace.changelog.state import LogState
@@ -213,7 +214,7 @@ REPAIRS: Mapping[str, Callable[[InProcess, Sequence[str]], None]] = {
 
 
 def repaired(in_process: InProcess, verdict: Verdict, how: str, more: int = 1) -> tuple[str, ...]:
-    """What is wrong after it. What the source itself does not let be copied may stay stopped; and what a person did at
+    """What is wrong after it. What the source or the target does not let be copied may stay stopped; and what a person did at
     the source for it (`fix`) may have stopped others, which are repaired in turn, `more` times."""
     try:
         REPAIRS[how](in_process, sorted(verdict.stopped))
@@ -224,6 +225,7 @@ def repaired(in_process: InProcess, verdict: Verdict, how: str, more: int = 1) -
     unfit = {
         t.name for t in discover(in_process.session("verify"), spec.tables, spec.read_options) if t.stop is not None
     }
+    unfit |= {n for n, why in after.stopped.items() if any(text in why for text in UNCOPIED)}
     stopped = {n: why for n, why in after.stopped.items() if n not in unfit}
     others = {n: why for n, why in stopped.items() if n not in verdict.stopped}
     if others == stopped != {} and not after.wrong and more > 0:
