@@ -6,7 +6,7 @@ tell a script that `support.ddl.replay` runs again.
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,7 +54,7 @@ SETUP = (
     "INSERT INTO s.multi SELECT g, 'k' || g, 'a' FROM generate_series(1, 9) g",
     "INSERT INTO s.parent VALUES (1, 'a'), (2, 'b'); INSERT INTO s.child VALUES (3, 'c', 3)",
 )  # fmt: skip
-EXCLUDE = {"tables": {"include": ["s.*"], "exclude": ["s.x*"]}}
+ALL = ("s.*",)
 FIX = (
     "DO $$ DECLARE t text; BEGIN FOR t IN SELECT c.oid::regclass FROM pg_class c WHERE relkind IN ('r', 'p')"
     " AND relnamespace IN ('s'::regnamespace, 'o'::regnamespace) LOOP"
@@ -110,16 +110,21 @@ def publication(rnd: Random) -> tuple[dict[str, object], list[str]]:
     ]
 
 
+def selection(tables: Sequence[str]) -> dict[str, object]:
+    """Tables that are renamed to `s.x…` are none of them."""
+    return {"tables": {"include": list(tables), "exclude": ["s.x*"]}}
+
+
 def policy(seed: int) -> dict[str, object]:
     """What happens to a table whose form changes: each in turn."""
     return {"onSchemaChange": ("EvolveAdditive", "Evolve", "Stop")[seed % 3]}
 
 
-def fuzz(one: InProcess, seed: int, operations: int) -> Round:
-    """Write and run one script of this seed."""
+def fuzz(one: InProcess, seed: int, operations: int, tables: Sequence[str] = ALL) -> Round:
+    """Write and run one script of this seed. `tables`: patterns of those that are copied."""
     rnd = Random(seed)
     spec, more = publication(rnd)
-    one.spec |= EXCLUDE | policy(seed) | spec
+    one.spec |= selection(tables) | policy(seed) | spec
     done = Round(seed)
     writer = Writer(one, done.outcome, strict=False)
     try:
@@ -213,13 +218,16 @@ class Rounds:
         shrink_seconds: float = 60.0,
         *,
         into: Make | None = None,
+        tables: Sequence[str] = ALL,
     ) -> None:
-        """`into`: makes the database of the targets; None: they are in memory."""
+        """`into`: makes the database of the targets; None: they are in memory. `tables`: patterns of those that are
+        copied."""
         self._server = server
         self._fork_server = fork_server
         self._folder = folder
         self._shrink_seconds = shrink_seconds
         self._into = into
+        self._tables = tables
         self._databases = 0
         self.kinds: set[str] = set()
         self.played = 0
@@ -229,14 +237,14 @@ class Rounds:
     def play(self, seed: int, operations: int) -> str | None:
         """What is wrong, with the shortest script that shows it."""
         with self._quick() as one:
-            done = fuzz(one, seed, operations)
+            done = fuzz(one, seed, operations, self._tables)
         self.kinds |= set(done.kinds)
         self.played += 1
         self.stopped += bool(done.outcome.stopped)
         self.refused += len(done.outcome.refused)
         if not done.outcome.wrong:
             return None
-        spec = EXCLUDE | policy(seed) | publication(Random(seed))[0]
+        spec = selection(self._tables) | policy(seed) | publication(Random(seed))[0]
         kind = _kind(done.outcome)
         small = shrink(done.script, lambda script: _kind(self._again(script, spec)) == kind, self._shrink_seconds)
         told = self._again(small, spec)

@@ -214,8 +214,8 @@ REPAIRS: Mapping[str, Callable[[InProcess, Sequence[str]], None]] = {
 
 
 def repaired(in_process: InProcess, verdict: Verdict, how: str, more: int = 1) -> tuple[str, ...]:
-    """What is wrong after it. What the source or the target does not let be copied may stay stopped; and what a person did at
-    the source for it (`fix`) may have stopped others, which are repaired in turn, `more` times."""
+    """What is wrong after it. What the source or the target does not let be copied may stay stopped; and what a person
+    did at the source for it (`fix`) may have stopped others, which are repaired in turn, `more` times."""
     try:
         REPAIRS[how](in_process, sorted(verdict.stopped))
     except InvalidManifest as refused:
