@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from threading import Lock
 
 from tailrace.apply.progress import Progress
-from tailrace.apply.publishing import is_read
+from tailrace.apply.publishing import is_settled
 from tailrace.apply.schedule import ApplyUnit, Schedule, TableEntry
 from tailrace.apply.unit_worker import UnitWorker
 from tailrace.changelog.logged import place_of
@@ -182,9 +182,9 @@ class Applier:
         """True if the target holds all rows that were read of the table, and none are being read."""
         entry, state = self._schedule.present(table_id), self._journal.state
         applied = None if entry is None else entry.copy.applied
-        if entry is None or applied is None or entry.copy.replacing or applied.gap is not None:
+        if entry is None or applied is None or entry.copy.replacing:
             return False
-        return not is_read(state.tables[table_id], state, applied)
+        return is_settled(state.tables[table_id], state, applied)
 
     def look(self, table_id: int) -> tuple[Look, RecordNumber] | None:
         """The table's copy, to be compared with its source, and the record that it holds at least; None: not while it

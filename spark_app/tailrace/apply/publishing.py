@@ -1,4 +1,4 @@
-"""When a table has been read whole, and a new copy of it is complete. Pure."""
+"""When a table has been read whole, a new copy of it is complete, and a copy lacks nothing. Pure."""
 
 from tailrace.batch.applied import AppliedState
 from tailrace.changelog import triggers
@@ -9,7 +9,12 @@ def read_whole(table: TableLog, state: LogState, applied: AppliedState) -> bool:
     """True if the table's rows have been read since its generation began, the target holds all that was read, and
     nothing calls for another reading."""
     read = table.read_record > max(table.added_record, table.reread_record) and table.unread is None
-    return read and applied.gap is None and not is_read(table, state, applied)
+    return read and is_settled(table, state, applied)
+
+
+def is_settled(table: TableLog, state: LogState, applied: AppliedState) -> bool:
+    """True if the target lacks no row that was read, and none are being read."""
+    return applied.gap is None and not is_read(table, state, applied)
 
 
 def is_read(table: TableLog, state: LogState, applied: AppliedState) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
 from tailrace.apply.progress import Progress, TableProgress
-from tailrace.apply.publishing import is_read
+from tailrace.apply.publishing import is_settled
 from tailrace.apply.unit_worker import TableCopy, UnitWorker
 from tailrace.batch.slice import last_record
 from tailrace.changelog.dropped import is_blocked
@@ -210,9 +210,9 @@ class Schedule:
             applied, progress = entry.copy.applied, self._progress.of(table_id)
             if entry.unit is group or entry.running is not None or progress.fault is not None:
                 continue
-            if applied is None or entry.copy.replacing or applied.gap is not None or progress.applied_record < level:
+            if applied is None or entry.copy.replacing or progress.applied_record < level:
                 continue
-            if table_id in state.tables and not is_read(state.tables[table_id], state, applied):
+            if table_id in state.tables and is_settled(state.tables[table_id], state, applied):
                 entry.unit.leave(entry)
                 group.enter(entry)
 

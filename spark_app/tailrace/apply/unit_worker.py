@@ -16,7 +16,7 @@ from tailrace.apply.freshness import Freshness
 from tailrace.apply.history_chunks import HistoryChunkWriter
 from tailrace.apply.lost import needed_chunks, without_lost_chunks
 from tailrace.apply.progress import HeldCut, Progress, TableProgress, add
-from tailrace.apply.publishing import read_whole
+from tailrace.apply.publishing import is_settled, read_whole
 from tailrace.batch.applied import AppliedState, Generation
 from tailrace.batch.history import require_history, stored_slice
 from tailrace.batch.limits import BatchLimits, batch_end
@@ -32,10 +32,12 @@ from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.status import TableCounters
 from tailrace.errors import TailraceError, met_at
 from tailrace.seams import seam
-from tailrace.targets.api import ChunkWriter, Look, Opening, TableFailed, Unit, UnitBatch, VersionAt
+from tailrace.targets.api import ChunkWriter, Look, Opened, Opening, TableFailed, Unit, UnitBatch, VersionAt
 
 log = logging.getLogger(__name__)
 
+NONE = RecordNumber(-1)
+"""Before the first record."""
 PATIENCE = 50
 """Batches for which a new copy that is complete waits for rows that are withheld."""
 
@@ -325,10 +327,13 @@ class UnitWorker:
             )
             for copy, table in tables
         }
+        held = [self._covered(copy) for copy in self.copies.values() if copy.opened]
         found = self._unit.open(wanted, state.origin.log_id)
-        for copy, _ in tables:
+        least = min([*held, *(opened.applied.applied_record for opened in found.values() if opened.level)], default=NONE)
+        for copy, table in tables:
             opened = found[copy.table_id]
-            copy.applied, copy.replacing, copy.level = opened.applied, opened.replacing, opened.level
+            copy.applied, copy.replacing = opened.applied, opened.replacing
+            copy.level = opened.level or _can_join(opened, table, state, least)
             copy.complete, copy.writers = False, {}
             record = opened.applied.applied_record
             copy.found_record = record if copy.found_record is None else copy.found_record
@@ -382,6 +387,14 @@ def _fault(found: VersionAt | None) -> str | None:
     if found.applied.holes:
         return f"{len(found.applied.holes)} rows were withheld until they are read again"
     return None
+
+
+def _can_join(opened: Opened, table: TableLog, state: LogState, least: RecordNumber) -> bool:
+    """True if the unit can move the table with those that hold record `least`. The unit's next commit notes that it
+    belongs to them; until then each would go by itself if that commit failed, and readers would see parts of
+    transactions."""
+    settled = not opened.replacing and is_settled(table, state, opened.applied)
+    return settled and opened.applied.applied_record >= least
 
 
 def _present(copy: TableCopy, state: LogState) -> TableLog | None:

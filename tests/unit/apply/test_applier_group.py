@@ -66,6 +66,7 @@ def test_tables_that_are_found_level_are_moved_by_one_commit_and_those_without_c
 
 def test_a_table_that_is_not_level_is_brought_forward_by_itself_and_joins_the_others_then() -> None:
     one = Grouped(7, 8, level=frozenset({7}))
+    one.targets[7].applied.append(_at(2))
     assert one.bring(9, table(7, 3), table(8, 3)) == [(9, {7}, {7})]
     assert [c.applied_record for c in one.targets[8].applied] == [9]
     assert one.bring(12, table(7, 3, 12), table(8, 3, 11)) == [(12, {7, 8}, {7, 8})]
@@ -77,6 +78,20 @@ def test_while_a_snapshot_of_a_table_is_called_for_it_stays_by_itself() -> None:
     read = table(8, 3).model_copy(update={"initial_snapshot": True})
     one.bring(9, table(7, 3), read)
     assert one.bring(12, table(7, 3, 12), read) == [(12, {7}, {7})]
+    one.loop.stop()
+
+
+def test_tables_stay_together_if_their_first_commit_fails_and_after_a_start_before_it() -> None:
+    """One that fits showed its part of a transaction while the other one failed: each went by itself."""
+    one = Grouped(7, 8, level=frozenset())
+    one.targets[7].applied.append(_at(5))
+    one.targets[8].applied.append(_at(4))
+    one.targets[7].faults.append(Retry("the disk is full"))
+    changed = table(7, 3, 9), table(8, 3, 9)
+    assert one.bring(9, *changed, offers=2) == [(9, {7, 8}, {7, 8})]
+    assert len(one.targets[8].applied) == 1
+    one.now += 30
+    assert one.bring(9, *changed) == [(9, {7, 8}, {7, 8})]
     one.loop.stop()
 
 
@@ -102,6 +117,7 @@ def test_a_table_that_fails_leaves_the_group_which_continues_in_the_same_turn_an
 def test_a_table_behind_the_group_does_not_join_it() -> None:
     """The group would have to go back."""
     one = Grouped(7, 8, level=frozenset({7}))
+    one.targets[7].applied.append(_at(2))
     one.bring(9, table(7, 3), table(8, 3), offers=2)
     assert one.records() == [9, 9]
     one.progress.put(7, replace(one.progress.of(7), applied_record=RecordNumber(11)))
