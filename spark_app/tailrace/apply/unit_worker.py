@@ -329,7 +329,8 @@ class UnitWorker:
         }
         held = [self._covered(copy) for copy in self.copies.values() if copy.opened]
         found = self._unit.open(wanted, state.origin.log_id)
-        least = min([*held, *(opened.applied.applied_record for opened in found.values() if opened.level)], default=NONE)
+        held += [opened.applied.applied_record for opened in found.values() if opened.level]
+        least = min(held, default=NONE)
         for copy, table in tables:
             opened = found[copy.table_id]
             copy.applied, copy.replacing = opened.applied, opened.replacing
