@@ -132,8 +132,9 @@ class UnitWorker:
             try:
                 with met_at("target"):  # what the change log's storage does not say of itself
                     return self._step(state, present, through)
-            except TableFailed as failed:  # nothing has happened to the others
-                self.copies[failed.table_id].applied = None
+            except TableFailed as failed:  # nothing has happened to the others, but to those that it names
+                for table_id in (failed.table_id, *failed.moved):
+                    self.copies[table_id].applied = None
                 if isinstance(failed.error, TailraceError) and failed.error.where is None:
                     failed.error.where = "target"
                 raise

@@ -176,13 +176,16 @@ class TableFailed(Exception):  # it names the table of an error, and is none by 
     def __init__(self, table_id: int, error: Exception) -> None:
         super().__init__(f"table {table_id}: {error}")
         self.table_id, self.error = table_id, error
+        self.moved: frozenset[int] = frozenset()
+        """Tables that an earlier transaction of the same batch has moved; they are opened again."""
 
 
 class Unit(Protocol):
     """The tables that one commit moves: one, or several. Their single writer, entered by one thread at a time.
 
-    An error that concerns one of several tables is raised as `TableFailed`: nothing has happened then, and that table
-    is opened again. Any other is one of all tables, which are opened again, and what did happen counts then."""
+    An error that concerns one of several tables is raised as `TableFailed`: nothing has happened then but to those that
+    it says were moved, and these and that table are opened again. Any other is one of all tables, which are opened
+    again, and what did happen counts then."""
 
     def open(self, tables: Mapping[int, Opening], log_id: str) -> Mapping[int, Opened]:
         """Make the tables that are not there, replace those of another generation (`Generation.keeps`: begin, or

@@ -128,6 +128,29 @@ def test_a_copy_that_is_gone_when_a_batch_is_sent_is_named_and_the_others_are_as
     assert several.held() == [first.record, 0, first.record]
 
 
+def test_a_table_that_fails_in_a_later_transaction_names_those_that_an_earlier_one_has_moved(
+    copies: BigQueryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    several, commit, sent = Several(copies, tmp_path, 5, most=2), BigQuerySession._commit, list[int]()
+    first = several.grow()
+    several.unit.apply(first)
+    several.open()
+    batch = several.grow()
+
+    def late(session: BigQuerySession, script: Sequence[CollectedChange]) -> None:
+        sent.append(len(script))
+        if len(sent) == 2:
+            copies.server.query(f"DROP TABLE `{copies.dataset}`.`t3`")
+        commit(session, script)
+
+    monkeypatch.setattr(BigQuerySession, "_commit", late)
+    with pytest.raises(TableFailed) as failed:
+        several.unit.apply(batch)
+    assert failed.value.table_id == 103 and failed.value.moved == {100, 101}
+    several.open()
+    assert several.held() == [batch.record] * 2 + [first.record, 0, first.record]
+
+
 @pytest.mark.parametrize(("kind", "number"), UNFIT_DATES)
 def test_a_date_that_no_warehouse_has_stops_its_table_by_name(
     copies: BigQueryDatabase, tmp_path: Path, kind: str, number: int

@@ -1,24 +1,27 @@
 """One table's worker: chunk files that are lost, and versions that must stay."""
 
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import pytest
 from typing_extensions import override
 
-from support.apply_loop import CHUNK, LIMITS, Target, Work, alone, log, table
+from support.apply_loop import CHUNK, LIMITS, Target, TargetUnit, Work, alone, log, table
 from support.states import logged, snapshot
 from tailrace.apply.lost import snapshot_open, without_lost_chunks
 from tailrace.apply.progress import Progress
+from tailrace.apply.unit_worker import TableCopy, UnitWorker
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.limits import batch_end
 from tailrace.batch.slice import cut
 from tailrace.changelog.records.snapshots import SnapshotPlanned, SnapshotTableFinished
 from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
 from tailrace.changelog.state import LoggedChunk, LoggedFinish, SnapshotTable
+from tailrace.errors import Retry
 from tailrace.snapshot.planner import rereads_of_lost
-from tailrace.targets.api import ChunkLost, ChunkWriter
+from tailrace.targets.api import ChunkLost, ChunkWriter, TableFailed, UnitBatch
 
 
 def test_a_lost_chunk_file_is_told_and_left_out_once_the_journal_orders_it_again() -> None:
@@ -157,3 +160,37 @@ def test_a_table_that_is_forgotten_while_it_is_tidied_gives_no_writer() -> None:
         release.set()
         assert writer.result(10) is None
         tidied.result(10)
+
+
+class Divided(TargetUnit):
+    """Commits table after table, as far as it comes."""
+
+    @override
+    def apply(self, batch: UnitBatch) -> Mapping[int, AppliedState]:
+        done: dict[int, AppliedState] = {}
+        for table_id, part in batch.slices.items():
+            try:
+                done |= super().apply(UnitBatch(batch.record, batch.tables, {table_id: part}))
+            except TableFailed as failed:
+                failed.moved = frozenset(done)
+                raise
+        return done
+
+
+def test_tables_that_were_moved_before_another_one_failed_are_not_moved_twice() -> None:
+    """Their next batch would begin with what the target held before: a history would get its rows twice."""
+    targets = {table_id: Target() for table_id in (7, 8, 9)}
+    unit = Divided(targets)
+    worker = UnitWorker(unit, Progress(), LIMITS)
+    for table_id in targets:
+        worker.add(TableCopy(table_id))
+    worker.advance(log(*(table(table_id, 3) for table_id in targets)), RecordNumber(9))
+    unit.failing[8] = Retry("its copy is gone")
+    state = log(*(table(table_id, 3, 12) for table_id in targets), number=12)
+    with pytest.raises(TableFailed, match="table 8"):
+        worker.advance(state, RecordNumber(12))
+    worker.remove(8)
+    assert not worker.advance(state, RecordNumber(12))
+    held = {table_id: [applied.applied_record for applied in target.applied] for table_id, target in targets.items()}
+    assert held == {7: [9, 12], 8: [9], 9: [9, 12]}
+    assert [targets[table_id].opened for table_id in targets] == [2, 1, 1], "what was not moved is still known"

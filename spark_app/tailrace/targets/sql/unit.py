@@ -262,8 +262,12 @@ class SqlUnit:
 
     def apply(self, batch: UnitBatch) -> Mapping[int, AppliedState]:
         after: dict[int, AppliedState] = {}
-        for part in self._divided(batch):
-            after |= self._committed(part)
+        try:
+            for part in self._divided(batch):
+                after |= self._committed(part)
+        except TableFailed as failed:
+            failed.moved = frozenset(after)
+            raise
         return after
 
     def _divided(self, batch: UnitBatch) -> Iterator[UnitBatch]:
