@@ -177,7 +177,7 @@ WRONG = (
             "verifiedWithin is 59s: it must be at least 1m", "verifiedWithin: it must be at least 1m"),
     *(Refused(f"cutover-of-verifications-within-{zero}", replicator(target=SOURCE, cutover={"verifiedWithin": zero}),
               f"verifiedWithin is {zero}: it must be at least 1m", "verifiedWithin: it must be at least 1m")
-      for zero in ("0ms", "0s", "0m", "0h", "0d", "00.0d", "0d30s")),
+      for zero in ("0ms", "0s", "0m", "0h", "0d", "00.0d", "0d30s", "0.0001d")),
     *(Refused(f"{field}-of-no-days", _with(field, {name: "0d"}), f"{name} is 0d: {bounds}",
               f"{name}: {bounds}")
       for field, name, bounds in (
@@ -285,6 +285,10 @@ WRONG = (
     Refused("rewind-to-no-cut", request(mode="Rewind", rewind={"toCut": "Noon!"}), "toCut", "spec.rewind.toCut"),
     Refused("objective-of-minutes", replicator(objective={"window": "10m"}),
             "window is 10m: it must be at least 1h and at most 7d", "window: it must be at least 1h and at most 7d"),
+    *(Refused(f"objective-of-{window}", replicator(objective={"window": window}),
+              f"window is {window}: it must be at least 1h and at most 7d",
+              "window: it must be at least 1h and at most 7d")
+      for window in ("0.01d", "7d1h", "1h7d", "169h")),
     Refused("objective-of-everything", replicator(objective={"percent": 100}), "percent", "spec.objective.percent"),
     *(Refused(f"lineage-with-{name}", replicator(lineage={"namespace": "prod", **given}),
               "give exactly one of configFile and secretName")
@@ -387,6 +391,8 @@ RIGHT = (
     replicator("minimal"),
     replicator("by-days", target=SOURCE, cutover={"verifiedWithin": "0.5d"}, verify={"every": "1d12h"},
                objective={"window": "2d"}),
+    replicator("in-odd-units", target=SOURCE, cutover={"verifiedWithin": "0d90m"}, verify={"every": "90m0d"},
+               cuts={"every": "0.001d"}, objective={"window": "0.5d1.5h"}, apply={"freshness": "0.01d500ms"}),
     *(replicator(f"host-{number}", source=SOURCE | {"host": host})
       for number, host in enumerate(("10.0.0.7", "2001:db8::7", "::1", "/run/postgresql", "db.shop.svc"))),
     replicator("names-with-signs", tables={"include": ["public.a(b)", "public.a|b", "sales.cost_$", "x.a^"]}),

@@ -238,8 +238,9 @@ class Halt(Model):
     message: Text
     """The driver's last error, or the number of failures."""
     lifted_by: Hash = ""
-    """Hash of what has to change for the driver to be started again: of `restartNonce` (`Fenced`), of that and the
-    places of target and change log (`CutOver`), of the spec (`PositionLost`), of spec, image and Secrets (others)."""
+    """Hash of what has to change for the driver to be started again: of `restartNonce` (`Fenced`), of `restartNonce`
+    and the locations of target and change log (`CutOver`), of the spec (`PositionLost`), of spec, image and Secrets
+    (others)."""
     at: Time
     """The time at which it was stopped."""
     retried_at: Time | None = None

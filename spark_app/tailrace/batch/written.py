@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class WrittenFiles:
+    """A number of data files and their size: since the table was opened, or of one of its commits."""
+
     count: int = 0
     size: int = 0
     """Bytes."""

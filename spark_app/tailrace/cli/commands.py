@@ -14,7 +14,8 @@ from pathlib import Path
 from tailrace.cli import cut_text, cutover_text, request_options, snapshot_choice, verification_text
 from tailrace.cli.client import DriverClient
 from tailrace.contract import faults
-from tailrace.contract.cutover import SHORTEST_WITHIN, WITHIN
+from tailrace.contract.base import A_MINUTE
+from tailrace.contract.cutover import SHORTEST_WITHIN
 from tailrace.contract.driver import CutList, RetainedLog, SnapshotBody, SpecBody, VerificationReport
 from tailrace.contract.manifest import Manifest, load
 from tailrace.contract.resources import EVERY_TABLE, DeletionPolicy, ReplicatorSpec, SnapshotRequest
@@ -275,7 +276,9 @@ def cutover(options: argparse.Namespace) -> int:
     from tailrace.places import Places
 
     if seconds(options.verified_within) < SHORTEST_WITHIN:
-        raise InvalidManifest(f"--verified-within is {options.verified_within}: {WITHIN}", "Write 1h, or leave it out.")
+        raise InvalidManifest(
+            f"--verified-within is {options.verified_within}: {A_MINUTE}", "Write 1h, or leave it out."
+        )
     manifest = manifest_of(options)
     replicator = manifest.replicator(options.name)
     privacy.configure(replicator.spec.show_values)

@@ -97,8 +97,6 @@ OneTable = Annotated[str, StringConstraints(min_length=3, max_length=256, patter
 Duration = Annotated[str, StringConstraints(pattern=_DURATION, max_length=32)]
 """`30s`, `15m`, `1h30m`, `7d`."""
 A_MINUTE = "it must be at least 1m"
-SOME_DAYS = "[1-9][0-9.]*d"
-"""CEL's pattern for a duration with more than no days."""
 Share = Annotated[str, StringConstraints(pattern=_SHARE, max_length=8)]
 """`5%`, `0.5%`: above 0 and below 100."""
 MemorySize = Annotated[str, StringConstraints(pattern=_MEMORY, max_length=16)]
@@ -127,12 +125,17 @@ class Model(BaseModel):
     )
 
 
+def seconds_in_cel(field: str) -> str:
+    """A CEL expression for the seconds of a `Duration`, as `units.seconds` counts them: CEL's own durations have no
+    days."""
+    number, unit = "double(p.find('[0-9]+([.][0-9]+)?'))", "p.find('[a-z]+')"
+    factor = f"{unit} == 'ms' ? 0.001 : {unit} == 's' ? 1.0 : {unit} == 'm' ? 60.0 : {unit} == 'h' ? 3600.0 : 86400.0"
+    return f"self.{field}.findAll('[0-9.]+[a-z]+').map(p, {number} * ({factor})).sum()"
+
+
 def at_least_a_minute(field: str) -> tuple[str, str]:
-    """The CEL rule for a `Duration`, and its message. CEL's own durations have no days."""
-    own = f"self.{field}"
-    days = f"{own}.matches('{SOME_DAYS}')"
-    rule = f"!has({own}) || {days} || !{own}.contains('d') && duration({own}) >= duration('1m')"
-    return rule, f"{field}: {A_MINUTE}"
+    """The CEL rule for a `Duration` of a minute at least, and its message; the model's validator says the same."""
+    return f"!has(self.{field}) || {seconds_in_cel(field)} >= 60.0", f"{field}: {A_MINUTE}"
 
 
 def rules(*pairs: tuple[str, str]) -> ConfigDict:

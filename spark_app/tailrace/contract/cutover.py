@@ -11,7 +11,6 @@ ONE_PRODUCT = "cutover moves programs between servers of one product: target.typ
 NOT_FROM_A_FOLLOWER = "cutover and follow do not go together: the Replicator that reads the source has to stop last"
 SHORTEST_WITHIN = 60.0
 """Seconds; a verification becomes older than less while the others run, and would have to be made over and over."""
-WITHIN = A_MINUTE
 
 
 class CutoverSpec(Model):
@@ -27,5 +26,5 @@ class CutoverSpec(Model):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if seconds(self.verified_within) < SHORTEST_WITHIN:
-            raise ValueError(f"verifiedWithin is {self.verified_within}: {WITHIN}")
+            raise ValueError(f"verifiedWithin is {self.verified_within}: {A_MINUTE}")
         return self

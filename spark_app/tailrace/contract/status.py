@@ -323,13 +323,18 @@ class FollowerReport(Model):
     @property
     def said(self) -> str | None:
         """The text about one that no longer counts, or for which the log is kept while it does not read it."""
+        who = self.name if self.record is None else f"follower {self.name}"
         if not self.held:
-            return f"{self.name} has not read the change log for seven days, which is no longer kept for it"
+            ended = f"{who} has not read the change log for seven days, which is no longer kept for it"
+            again = (
+                "run `tailrace resync --all` (in Kubernetes, a SnapshotRequest with resync: true and tables: ['*.*'])"
+            )
+            return f"{ended}; start it and {again}, or delete its file in followers/"
         if self.record is None:
-            unknown = f"{self.name} has a place in the change log that is not known, so nothing is removed"
+            unknown = f"{who} has a place in the change log that is not known, so nothing is removed"
             return f"{unknown}; if there is no such follower, delete that file"
         if self.silent:
-            since = f"{self.name} has not read the change log since {moment(self.renewed)}"
+            since = f"{who} has not read the change log since {moment(self.renewed)}"
             until = moment(self.renewed + FOLLOWER_DAYS * 86_400)
             return f"{since}, and what comes after record {self.record} is kept for it until {until}"
         return None

@@ -53,4 +53,4 @@ def size_text(count: float) -> str:
         if count < 1023.5:
             return f"{count:.0f} {unit}"
     count /= 1024
-    return f"{count:.1f} GiB" if count < 1024 else f"{count / 1024:,.1f} TiB"
+    return f"{count:.1f} GiB" if count < 1023.95 else f"{count / 1024:,.1f} TiB"

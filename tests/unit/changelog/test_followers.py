@@ -168,6 +168,8 @@ def test_doctor_and_status_name_a_follower_that_no_longer_counts(
         assert "follower gone has not read the change log for seven days" in printed_text
         kept = f"has not read the change log since {since}, and what comes after record 3 is kept for it until {until}"
         assert f"follower still {kept}" in printed_text
+        assert f" {torn} has a place in the change log that is not known" in printed_text
+        assert f"follower {torn}" not in printed_text
         assert "so nothing is removed; if there is no such follower, delete that file" in printed_text
         assert "follower there " not in printed_text
         counted = metrics.render(status).decode()

@@ -1,6 +1,6 @@
 """Sizes as people read them."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tailrace.contract.units import size_text
@@ -24,6 +24,7 @@ def test_sizes_are_told_in_units_from_bytes_to_tebibytes() -> None:
 
 
 @given(st.integers(1, 1 << 52))
+@example(1_099_457_940_685)  # just below 1 TiB
 def test_what_is_more_than_nothing_is_never_told_as_nothing(count: int) -> None:
     number, unit = size_text(count).replace(",", "").split()
     assert float(number) > 0

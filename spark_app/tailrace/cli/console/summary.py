@@ -101,7 +101,7 @@ def conditions(status: Status) -> tuple[str, ...]:
         said.append(f"Capture or a snapshot waits: {status.capture.waiting_for}.")
     if status.capture.log_held_by is not None:
         said.append(f"The source keeps much log for {status.capture.log_held_by}.")
-    said += [f"Follower {one.said}." for one in status.followers if one.said is not None]
+    said += [f"{text[0].upper()}{text[1:]}." for one in status.followers if (text := one.said) is not None]
     if status.apply.suspended:
         said.append("Apply is suspended: the source is captured, the target does not change.")
     said += [f"The copy of {copy.name} is to be deleted." for copy in status.dropping]

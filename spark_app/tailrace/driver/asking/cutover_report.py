@@ -17,7 +17,8 @@ log = logging.getLogger(__name__)
 
 
 def found(places: Places) -> CutoverReport | None:
-    """None: there was no cutover, or nobody can say."""
+    """The report of the cutover that has ended this replication; None: there was none, or the target cannot be
+    asked."""
     text = _text(places)
     try:
         return None if text is None else CutoverReport.model_validate_json(text)
@@ -26,10 +27,10 @@ def found(places: Places) -> CutoverReport | None:
 
 
 def success_behind(error: TailraceError, places: Places) -> CutOver | None:
-    """The success that this error hides; None: there is none, or nobody can say."""
+    """The success that this error hides. None: there is none, or the target cannot be asked."""
     if isinstance(error, CutOver | Fenced) or _text(places) is None:
         return None
-    log.info("of no interest after the cutover: %s", error)
+    log.info("ignored, since a cutover has ended this replication: %s", error)
     return CutOver("a cutover has ended the replication into these tables")
 
 

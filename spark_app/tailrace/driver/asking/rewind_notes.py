@@ -73,7 +73,7 @@ class RewindNotes:
         except FileNotFoundError:
             return []
         except (OSError, ValueError) as error:
-            log.warning("%s cannot be read, so the rewinds in it are told to nobody: %s", self._file, error)
+            log.warning("%s cannot be read, so the rewinds noted in it are not reported: %s", self._file, error)
             return []
 
     def _write(self, notes: list[RewindNote]) -> None:
@@ -83,4 +83,4 @@ class RewindNotes:
             fresh.write_bytes(NOTES.dump_json(notes))
             fresh.replace(self._file)
         except OSError as error:
-            log.warning("%s cannot be written, so the next driver does not tell of the rewind: %s", self._file, error)
+            log.warning("%s cannot be written, so the next driver will not report the rewind: %s", self._file, error)

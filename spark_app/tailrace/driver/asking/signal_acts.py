@@ -111,8 +111,8 @@ def _execute(found: Act, place: str, state: LogState, dialect: str) -> None:
     unused = asked.unused(named) if named else []
     if unused:
         found.warnings.append(
-            f"the conditions for {', '.join(unused)} concern none of its tables. Fix: Write data-collection as the"
-            " table's name in data-collections."
+            f"the conditions for {', '.join(unused)} match none of the signal's tables. Fix: Write data-collection as"
+            " the table's name in data-collections."
         )
     for table in named:
         try:

@@ -68,8 +68,8 @@ class SelectedRows:
     tables: CollectionPattern
     where: str | None
     """None: all rows."""
-    selected: str | None = None
-    """The table that its SELECT names; None: it is a condition alone."""
+    selected: tuple[str, ...] = ()
+    """The table that its SELECT names, behind its schema if that is given; empty: it is a condition alone."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,12 @@ class Execution:
         found = next((c for c in self.conditions if matches((c.tables,), (table,))), None)
         if found is None:
             return None
-        if found.selected is not None and found.selected.casefold() != table.schema.table_name.casefold():
-            raise SignalIgnored(f"its filter selects from {found.selected}", "Write a SELECT from this table.")
+        own = (table.schema.schema_name, table.schema.table_name)
+        if any(a.casefold() != b.casefold() for a, b in zip(reversed(found.selected), reversed(own), strict=False)):
+            named = ".".join(found.selected)
+            raise SignalIgnored(
+                f"the filter selects from {named} instead of this table", f"Select from {'.'.join(own)}."
+            )
         return found.where
 
     def unused(self, tables: Sequence[TableLog]) -> list[str]:
@@ -217,15 +221,18 @@ def where_of(given: object, dialect: str) -> str | None:
 
 _SELECTS = re.compile(r"select\b", re.IGNORECASE)
 _PART = r'(?:[\w$]+|"[^"]+"|`[^`]+`|\[[^\]]+\])'
-_ROWS = re.compile(rf"select\s+\*\s+from\s+(?:{_PART}\.)*({_PART})(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
-"""Names as all of Debezium's databases write them: that of SQL Server is in its example for all."""
+_ROWS = re.compile(
+    rf"select\s+\*\s+from\s+(?:{_PART}\.)*?(?:({_PART})\.)?({_PART})(?:\s+(.*))?", re.IGNORECASE | re.DOTALL
+)
+"""Schema, table and rest. Names as all of Debezium's databases write them: that of SQL Server is in its example for
+all."""
 _WHERE = re.compile(r"where\s+", re.IGNORECASE)
 
 
-def selected_table(given: object) -> str | None:
-    """The table, without schema and quotes, of a filter that is a SELECT; None: it is none."""
+def selected_table(given: object) -> tuple[str, ...]:
+    """The table of a filter that is a SELECT, behind its schema if that is given, without quotes; empty: it is none."""
     found = _ROWS.fullmatch(_bare(given)) if isinstance(given, str) else None
-    return None if found is None else found[1].strip('"`[]')
+    return () if found is None else tuple(part.strip('"`[]') for part in found.group(1, 2) if part is not None)
 
 
 def _bare(given: str) -> str:
@@ -237,7 +244,7 @@ def _of_select(text: str, dialect: str) -> str | None:
     found = _ROWS.fullmatch(text)
     if found is None:
         raise SignalIgnored("the filter selects other things than the rows of one table", wanted)
-    rest = _without_order((found[2] or "").strip(), dialect)
+    rest = _without_order((found[3] or "").strip(), dialect)
     if not rest:
         return None
     begin = _WHERE.match(rest)

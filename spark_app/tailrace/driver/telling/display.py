@@ -311,7 +311,7 @@ def _signals(status: Status) -> list[RenderableType]:
 
 def _followers(status: Status) -> list[RenderableType]:
     said = [one.said for one in status.followers if one.said is not None]
-    return [Text.assemble(("follower ", "bold"), (visible(text), "yellow")) for text in said[:MAX_FAULTS]]
+    return [Text(visible(text), "yellow") for text in said[:MAX_FAULTS]]
 
 
 def _faults(status: Status) -> list[RenderableType]:

@@ -235,7 +235,7 @@ class Notifications:
         self._recorded_at = 0.0
         self._sent = False
         """Something was sent or dropped that no record says."""
-        self._turn = threading.Lock()
+        self._stepping = threading.Lock()
 
     def status(self) -> NotificationsStatus:
         made = self.counters
@@ -245,7 +245,7 @@ class Notifications:
 
     def step(self, control: Keeper) -> None:
         """Some notices, until an attempt fails."""
-        with self._turn:
+        with self._stepping:
             self._step(control)
 
     def finish(self, control: Keeper) -> None:
@@ -253,8 +253,8 @@ class Notifications:
         if control.journal is None:
             return
         control.journal.refresh()  # nobody else reads it any longer
-        self._recorded_at = -math.inf
         for _ in range(QUEUE // AT_ONCE):
+            self._recorded_at = -math.inf  # each step records what it sent: the driver may end before the next one
             self.step(control)
             if self._attempts or self._queue.is_empty:
                 return

@@ -65,7 +65,7 @@ def test_conditions_are_sentences_with_the_numbers() -> None:
         "Refused: the source is away.",
         "1 of 3 tables do not replicate.",
         "The objective is missed: 97 % of the changes within 5 s, asked for 99 %.",
-        f"Follower {SILENT.said}.",
+        f"F{str(SILENT.said)[1:]}.",
         "Apply is suspended: the source is captured, the target does not change.",
         "The source keeps 3 MiB of log.",
     )

@@ -97,8 +97,17 @@ def test_a_select_from_another_table_is_refused() -> None:
     conditions = [{"data-collection": "s.*", "filter": "SELECT * FROM [s].[Orders] WHERE id > 1"}]
     made = asked({"data-collections": ["s.*"], "type": "blocking", "additional-conditions": conditions})
     assert made.where(table("s", "orders")) == "id > 1"
-    with pytest.raises(SignalIgnored, match="selects from Orders"):
+    with pytest.raises(SignalIgnored, match=r"selects from s\.Orders instead of this table"):
         made.where(table("s", "other"))
+
+
+@pytest.mark.parametrize("named", ["archive.orders", '"archive"."orders"', "[shop].[archive].[orders]"])
+def test_a_select_from_a_table_of_the_same_name_in_another_schema_is_refused(named: str) -> None:
+    conditions = [{"data-collection": ".*", "filter": f"SELECT * FROM {named} WHERE id > 1"}]
+    made = asked({"data-collections": [".*"], "type": "blocking", "additional-conditions": conditions})
+    assert made.where(table("archive", "orders")) == "id > 1"
+    with pytest.raises(SignalIgnored, match=r"selects from archive\.orders instead of this table"):
+        made.where(table("s", "orders"))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

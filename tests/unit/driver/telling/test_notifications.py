@@ -244,6 +244,20 @@ def test_a_driver_that_ends_sends_the_last_events_and_records_them(world: World,
     assert [e["subject"] for e in receiver.events][2:] == ["while it is away"]
 
 
+def test_a_driver_that_ends_records_every_step_of_its_last_events(
+    world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifications, "AT_ONCE", 2)
+    world.turn()
+    for number in range(5):
+        world.has(CutMade(name=f"n{number}"))
+    world.sender.finish(world.control)
+    assert [e["subject"] for e in receiver.events] == [f"n{number}" for number in range(5)]
+    world.life()
+    world.turn(2)
+    assert len(receiver.events) == 5, "none is sent again"
+
+
 def test_a_slow_receiver_delays_no_reader_of_the_journal_and_more_than_fit_are_read_again(
     world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -386,8 +386,9 @@ def test_a_follower_for_which_the_log_is_kept_while_it_does_not_read_it_is_named
     found = condition(decide(running(tables(WELL, followers=(reads, still, gone))), LIMITS), "FollowersReading")
     assert (found.status, found.reason) == ("False", "FollowerSilent")
     assert found.message == (
-        "mart/shop has not read the change log since 2025-11-29 00:00:00Z, and what comes after record 5 is kept for it"
-        " until 2025-12-06 00:00:00Z; old/shop has not read the change log for seven days, which is no longer kept for"
-        " it."
+        "Follower mart/shop has not read the change log since 2025-11-29 00:00:00Z, and what comes after record 5 is"
+        " kept for it until 2025-12-06 00:00:00Z; follower old/shop has not read the change log for seven days, which"
+        " is no longer kept for it; start it and run `tailrace resync --all` (in Kubernetes, a"
+        " SnapshotRequest with resync: true and tables: ['*.*']), or delete its file in followers/."
     )
     assert "FollowersReading" not in kinds(decide(running(tables(WELL)), LIMITS))
