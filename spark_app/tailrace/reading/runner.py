@@ -65,6 +65,8 @@ class _Entry:
     chunk_rows: int = planner.FIRST_CHUNK_ROWS
     cut_rows: int = 0
     """Rows of the chunks that this process has cut, about, and of those that were registered before."""
+    asked: dict[int, int] = field(default_factory=dict)
+    """The table's rows in each chunk that is cut and not read, except a gap's last: its rows were not counted."""
     small: bool = False
     """See `steps.Start`."""
     begun: dict[int, float] = field(default_factory=dict)
@@ -408,12 +410,9 @@ class SnapshotRunner:
             self._edges.looks(log_table.edge, self._monotonic())
         if isinstance(work, chunks.CutNext):
             entry.run = chunks.step(entry.run, chunks.CutBegun())
-            if run.sample is not None and state.snapshots[key[0]].plan.chunk_rows is None:
-                rows = planner.sample_rows(run.estimated_rows)
-            elif self._rows(state.snapshots[key[0]]) is None:
-                left = run.estimated_rows - entry.cut_rows
-                rows = planner.shared_chunk_rows(rows, left, self._defaults().parallelism)
+            rows = self._rows_to_cut(state.snapshots[key[0]], entry)
             entry.cut_rows += rows
+            entry.asked[run.gaps[0].first] = rows
 
         def act() -> Message:
             match work:
@@ -436,6 +435,19 @@ class SnapshotRunner:
 
         failed = EndFailed if isinstance(work, chunks.RecordFinish) else StepFailed
         self._submit(act, lambda error: failed(key, error))
+
+    def _rows_to_cut(self, snapshot: SnapshotState, entry: _Entry) -> int:
+        """Chunks are cut by the table's rows: the estimate says nothing about them where it is of a request's filter
+        alone."""
+        run, rows = entry.run, entry.chunk_rows
+        if run.where is not None:
+            return rows
+        if run.sample is not None and snapshot.plan.chunk_rows is None:
+            return planner.sample_rows(run.estimated_rows)
+        if self._rows(snapshot) is None:
+            left = run.estimated_rows - entry.cut_rows
+            return planner.shared_chunk_rows(rows, left, self._defaults().parallelism)
+        return rows
 
     def _submit(self, act: Callable[[], Message], failed: Callable[[Exception], Message]) -> None:
         def run() -> None:
@@ -478,6 +490,8 @@ class SnapshotRunner:
                 self._outages.answered(self._monotonic(), ("capture",))
                 if table is not None:  # the source was asked
                     self._source_answered()
+                if isinstance(event, chunks.Cut) and entry.run.gaps:
+                    self._cut(entry, event)
                 self._stepped(entry, event, table)
             case ChunkDone(key, ordinal, rows, size, table):
                 self._source_answered()
@@ -514,14 +528,23 @@ class SnapshotRunner:
             log.info("chunks wait for %s", look.waits_for)
         self._edges.saw(look, {table.edge for table in self._tools.journal.state.tables.values()})
 
-    def _adapt(self, key: RunKey, entry: _Entry, ordinal: int, rows: int, size: int) -> None:
+    def _cut(self, entry: _Entry, cut: chunks.Cut) -> None:
+        """The rows were counted where a chunk ends before its gap does."""
+        ordinal = entry.run.gaps[0].first
+        if cut.upper is None or not entry.run.takes(ordinal):
+            entry.asked.pop(ordinal, None)
+
+    def _adapt(self, key: RunKey, entry: _Entry, ordinal: int, found: int, size: int) -> None:
+        """`found`: the rows that filters let through. The reader's work, and what is cut next, go by the table's."""
         now = self._monotonic()
+        asked_rows = entry.asked.pop(ordinal, None)
+        rows = max(found, asked_rows or 0)
         begun = entry.begun.pop(ordinal, now)
         snapshot = self._tools.journal.state.snapshots.get(key[0])
         asked = self._background()
         if snapshot is not None and snapshot.plan.in_background and asked is not None:
             self._background_read_at = begun + rows / asked.max_rows_per_second
-        if ordinal > 0 and rows and snapshot is not None:
+        if asked_rows is not None and snapshot is not None:
             chosen = self._rows(snapshot)
             following = planner.next_chunk_rows(chosen, rows, size, now - begun, self._defaults().chunk_seconds)
             most = planner.MOST_COMPARED if snapshot.plan.verify and chosen is None else following

@@ -378,8 +378,9 @@ def sample_rows(estimated: int) -> int:
 
 
 def next_chunk_rows(fixed: int | None, rows: int, size: int, last_seconds: float, aim_seconds: float) -> int:
-    """The number of rows for the next chunk, after one of `rows` rows and `size` bytes that took `last_seconds`. Grows
-    and shrinks by a factor of four at most, so that one odd measurement does not do harm."""
+    """The number of rows for the next chunk, after one of `rows` rows of the table, of which `size` bytes were written,
+    that took `last_seconds`. Grows and shrinks by a factor of four at most, so that one odd measurement does not do
+    harm."""
     if fixed is not None:
         return fixed
     ideal = rows * aim_seconds / max(last_seconds, 0.001)
@@ -390,7 +391,9 @@ def next_chunk_rows(fixed: int | None, rows: int, size: int, last_seconds: float
 def shared_chunk_rows(rows: int, left: int, readers: int) -> int:
     """The number of rows for the next chunk, of `rows` at most, where about `left` rows are not in any chunk yet: the
     last chunks of a large table are smaller, so that its readers end at about the same time. Never less than a quarter:
-    the estimate may be far too low."""
+    the estimate may be far too low. It was, if more rows are in chunks than it said."""
+    if left <= 0:
+        return rows
     return max(min(rows, left // (2 * readers)), rows // 4, min(rows, SHARED_ROWS))
 
 

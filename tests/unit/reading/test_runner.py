@@ -28,6 +28,7 @@ from tailrace.reading import steps, verification
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Start, Tools
 from tailrace.reading.task import ChunkFile
+from tailrace.snapshot import planner
 from tailrace.snapshot.chunks import CutNext, TableRun
 from tailrace.snapshot.ranges import Range
 
@@ -223,6 +224,55 @@ def test_a_table_that_a_migration_locks_for_longer_than_the_retry_time_is_waited
     runner.stop()
     assert {s.ended.outcome for s in around.state.snapshots.values() if s.ended is not None} == {"completed"}
     assert runner.waiting_for is None
+
+
+@pytest.mark.parametrize("kept", [0, 20, 1000])
+def test_chunks_grow_by_the_rows_of_the_table_and_not_by_those_that_a_filter_keeps(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    """`kept`: of a thousand. Below a quarter chunks shrank to eight rows, and the snapshot of a large table never
+    ended."""
+    runner, around = begin(10)
+    around.running_xid, total, cuts, read = 11, 3_000_000, list[int](), steps.read
+
+    def cut(tools: Tools, table: object, work: CutNext, rows: int) -> tuple[str] | None:
+        cuts.append(rows)
+        assert len(cuts) < 50
+        end = (0 if work.lower is None else int(work.lower[0])) + rows
+        return (str(end),) if end < total else None
+
+    def read_filtered(tools: Tools, run: TableRun, part: Range, *of: Any) -> ChunkFile:
+        read(tools, run, part, *of)
+        lower = 0 if part.lower is None else int(part.lower[0])
+        upper = lower if part.upper is None else total if part.upper == ("9",) else int(part.upper[0])
+        found = (upper - lower) * kept // 1000
+        return ChunkFile("f" if found else None, found, 25 * found, "", Position(1), ())
+
+    monkeypatch.setattr(steps, "find_cut", cut)
+    monkeypatch.setattr(steps, "read", read_filtered)
+    turn_until(runner, around, lambda: any(s.ended is not None for s in around.refresh().snapshots.values()))
+    runner.stop()
+    assert cuts[0] == planner.FIRST_CHUNK_ROWS and max(cuts) >= 320_000 and len(cuts) < 20, cuts
+
+
+def test_a_filter_of_a_request_is_not_taken_for_the_end_of_the_table(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The estimate is of the rows that match, and would say after the first chunk that hardly any are left."""
+    runner, around = begin(10)
+    around.running_xid, cuts = 11, list[int]()
+    monkeypatch.setattr(planner, "shared_chunk_rows", lambda rows, left, readers: 7)
+
+    def cut(tools: Tools, table: object, work: CutNext, rows: int) -> None:
+        cuts.append(rows)
+
+    monkeypatch.setattr(steps, "find_cut", cut)
+    turn_until(runner, around, lambda: any(s.ended is not None for s in around.refresh().snapshots.values()))
+    assert cuts == [7]
+    around.append([SnapshotPlanned(snapshot_id="r", reason="request", request="r", tables=(1,), where="a > 0")])
+    turn_until(runner, around, lambda: all(s.ended is not None for s in around.refresh().snapshots.values()))
+    runner.stop()
+    assert cuts == [7, planner.FIRST_CHUNK_ROWS]
 
 
 def test_what_is_verified_in_the_background_is_read_one_chunk_at_a_time_and_no_faster_than_asked(

@@ -246,9 +246,19 @@ def test_the_last_chunks_of_a_large_table_are_shared_among_its_readers() -> None
     assert planner.shared_chunk_rows(1_280_000, 20_000_000, 2) == 1_280_000
     assert planner.shared_chunk_rows(1_280_000, 3_600_000, 2) == 900_000
     assert planner.shared_chunk_rows(1_280_000, 400_000, 2) == 320_000
-    assert planner.shared_chunk_rows(1_280_000, -50_000, 2) == 320_000
     assert planner.shared_chunk_rows(160_000, 200_000, 4) == 100_000
     assert planner.shared_chunk_rows(20_000, 30_000, 2) == 20_000
+
+
+def test_too_low_an_estimate_does_not_keep_the_chunks_of_a_large_table_small() -> None:
+    """A quarter of each chunk cancelled that the next may have four times its rows: 100,000 to the table's end."""
+    assert planner.shared_chunk_rows(1_280_000, 0, 2) == planner.shared_chunk_rows(1_280_000, -50_000, 2) == 1_280_000
+    rows, cut, sizes = planner.FIRST_CHUNK_ROWS, 0, list[int]()
+    while cut < 100_000_000:
+        sizes.append(planner.shared_chunk_rows(rows, 500_000 - cut, 2))
+        cut += sizes[-1]
+        rows = planner.next_chunk_rows(None, sizes[-1], 25 * sizes[-1], 0.3 + sizes[-1] / 150_000, 10)
+    assert max(sizes) > 1_000_000 and len(sizes) < 80
 
 
 def test_an_ended_snapshot_forgets_its_keys_and_still_knows_its_request() -> None:
