@@ -147,13 +147,15 @@ SHOP = {
 }
 
 
-def copy_of(source: dict[str, Any], schema: str, where: dict[str, str], folder: Path) -> Pipeline:
+def copy_of(
+    source: dict[str, Any], schema: str, where: dict[str, str], folder: Path, chunk_rows: int | None = 40
+) -> Pipeline:
     document = document_of(
         source=source,
         tables={"include": [f"{schema}.*"]},
         target={"type": "delta", "location": (folder / "lake").as_uri()},
         storage={"location": (folder / "log").as_uri()},
-        snapshot={"chunkRows": 40, "parallelism": 2},
+        snapshot={"parallelism": 2} | ({} if chunk_rows is None else {"chunkRows": chunk_rows}),
         options=[{"match": table, "where": condition} for table, condition in where.items()],
     )
     return Pipeline(document, sources.open(Replicator.model_validate(document).spec.source, "test"), folder)
@@ -204,3 +206,25 @@ def test_a_copy_of_mysql_has_the_rows_that_it_selects(mysql: MysqlServer, tmp_pa
         settle(copy)
         assert not mysql_shop.differences(mysql, lambda name: copy.lake.table("shop", name).rows(), where=SHOP)
         assert copy.lake.table("shop", "plain").rows().num_rows > 0
+
+
+@pytest.mark.postgres(18)
+def test_a_filter_that_keeps_few_rows_or_none_does_not_shrink_the_chunks(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """Chunks had eight rows after a while, and the first copy of a large table never ended."""
+    postgres.execute("CREATE SCHEMA shop")
+    for name in ("few", "none", "whole"):
+        postgres.execute(f"CREATE TABLE shop.{name} (id int PRIMARY KEY, n int)")
+        postgres.execute(f"ALTER TABLE shop.{name} REPLICA IDENTITY FULL")
+        postgres.execute(f"INSERT INTO shop.{name} SELECT n, n % 50 FROM generate_series(1, 100000) n")
+        postgres.execute(f"ANALYZE shop.{name}")
+    copy = copy_of(postgres.source(), "shop", {"shop.few": "n = 0", "shop.none": "n > 50"}, tmp_path, None)
+    with copy.running():
+        settle(copy)
+        for where in ("n % 50 = 7", "n < 0"):
+            copy.ask("shop.whole", where=where)
+            settle(copy)
+        done = [part for known in copy.state.snapshots.values() for part in known.tables.values()]
+        assert len(done) == 5 and all(part.finished and part.chunks_done <= 8 for part in done), done
+        assert [copy.lake.table("shop", name).rows().num_rows for name in ("few", "none")] == [2000, 0]
