@@ -44,6 +44,32 @@ MARKED_TABLE = f"CREATE TABLE {MARKED} (LIKE {QUIET} INCLUDING ALL); INSERT INTO
 DELETED = f"DELETE FROM {MARKED} WHERE id IN (11, 12)"
 """In the source."""
 
+SHAPED = "proof.shaped"
+"""Like the table with a key; its copy has rows of a filter, a masked column, and one that is renamed."""
+SHAPED_TABLE = f"CREATE TABLE {SHAPED} (LIKE {QUIET} INCLUDING ALL); INSERT INTO {SHAPED} SELECT * FROM {QUIET};"
+SHAPED_OPTIONS = {
+    "match": SHAPED,
+    "where": "n >= 2",
+    "mask": [{"column": "name", "method": "Truncate", "length": 6}],
+}
+RENAMED = (
+    f"ALTER TABLE {SHAPED} RENAME COLUMN v TO amount",
+    f"UPDATE {SHAPED} SET n = 0, amount = 9 WHERE id = 50",
+    f"UPDATE {SHAPED} SET n = 50 WHERE id = 8",
+)
+"""In the source, once it is copied; one row leaves the filter, another one enters it."""
+SHAPED_CHANGES = (
+    f"UPDATE {SHAPED} SET amount = -1 WHERE id IN (8, 30)",
+    f"UPDATE {SHAPED} SET name = 'name 31' WHERE id = 31",
+    f"DELETE FROM {SHAPED} WHERE id = 60",
+    f"INSERT INTO {SHAPED} (id, amount, name, n) VALUES (7, 21, 'name 7', 1), (50, 150, 'name 5', 7.14)",
+)
+"""In the copy: the text that the mask hides, and rows that the source has and the filter leaves out, too."""
+SHAPED_FOUND = {
+    ("different", "8", ("amount",)), ("different", "30", ("amount",)), ("different", "31", ("name",)),
+    ("missing", "60", ()), ("extra", "7", ()), ("extra", "50", ()),
+}  # fmt: skip
+
 MANY, MANY_ROWS, PLANTS, MISSING, EXTRA = "proof.many", 3000, 1000, 150, 150
 """A table of many types; the differences that `plant_many` makes in its copy, and how many of them are rows that the
 copy then lacks, or has and should not."""
@@ -129,6 +155,19 @@ def marked_equal(source: PostgresServer, copy: PostgresServer | MysqlServer) -> 
     else:
         found, marked = copy.execute(rows.format(there)), copy.execute(gone)
     return [*map(tuple, found)] == wanted and [number for (number,) in marked] == ids
+
+
+def plant_shaped(copy: PostgresServer | MysqlServer) -> None:
+    for statement in SHAPED_CHANGES:
+        _change(copy, statement)
+
+
+def shaped_equal(source: PostgresServer, copy: PostgresServer | MysqlServer) -> bool:
+    """True if the copy has the rows of the filter, with the masked text in place of the source's."""
+    wanted = source.execute(f"SELECT id, amount, left(name, 6), n FROM {SHAPED} WHERE n >= 2 ORDER BY id")
+    query = f"SELECT id, amount, name, n FROM {SHAPED} ORDER BY id"
+    found = copy.execute(query, dbname="copy") if isinstance(copy, PostgresServer) else copy.execute(query)
+    return [*map(tuple, found)] == [*map(tuple, wanted)]
 
 
 def _change(copy: PostgresServer | MysqlServer, statement: str) -> None:

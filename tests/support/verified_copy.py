@@ -40,9 +40,9 @@ def document(source: PostgresServer, copy: PostgresServer | MysqlServer, folder:
         snapshot={"chunkRows": CHUNK_ROWS, "parallelism": 2},
         options=[
             {"match": planted.MARKED, "history": "SoftDelete"},
+            planted.SHAPED_OPTIONS,
             *([{"match": "proof.typed", "asText": ["f"]}] if isinstance(copy, MysqlServer) else []),
         ],
-        showValues=True,
     )
 
 
