@@ -89,7 +89,7 @@ def bigquery_service(folder: Path) -> Iterator[BigQueryService]:
     process = Program.start([*command, *options], folder / "bqemulator.log", env=home)
     try:
         process.until(
-            lambda: _answers(f"{service.endpoint}/bigquery/v2/projects/p/datasets"), 60, "the emulator answers"
+            lambda: _answers(f"{service.endpoint}/bigquery/v2/projects/p/datasets"), 180, "the emulator answers"
         )
         yield service
     finally:
