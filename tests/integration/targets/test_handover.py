@@ -17,6 +17,7 @@ from support.mysql_shop import source as mysql_source
 from support.postgres import PostgresServer, standby_of
 from support.waiting import until
 from tailrace import sources, targets
+from tailrace.batch.applied import FIRST
 from tailrace.changelog.journal import JournalReader
 from tailrace.contract.resources import SourceSpec, TargetSpec
 from tailrace.databases.counters import Counter
@@ -26,7 +27,7 @@ from tailrace.places import Places
 from tailrace.removal.drop import drop
 from tailrace.sources.api import Session, Source
 from tailrace.storage.store import Storage
-from tailrace.targets.api import Handover, Runtime
+from tailrace.targets.api import Handover, Opened, Opening, Runtime, TableFailed
 from tailrace.targets.sql import handover as handovers
 from tailrace.targets.sql import state
 
@@ -64,6 +65,9 @@ def handover_of(spec: Mapping[str, Any]) -> Handover:
 
 def no_spark() -> SparkSession:
     raise AssertionError("no JVM is needed")
+
+
+def nothing() -> None: ...
 
 
 def source_is_off() -> None:
@@ -222,6 +226,33 @@ def test_copies_that_were_handed_over_are_refused_and_left_alone(postgres: Postg
         unit.open({}, "log")
     with pytest.raises(Retry, match="switched off"):
         unit.open({}, "another")
+
+
+def test_no_copy_is_made_where_programs_have_a_table_that_a_migration_has_away_for_a_moment(
+    postgres: PostgresServer,
+) -> None:
+    """They would write their next rows into a copy, and the source's changes would change them."""
+    where = place(postgres, "postgres")
+    run = cast(Runtime, SimpleNamespace(source="postgresql", require_other_database=nothing, admit=nothing, log=None))
+    schema = table_schema([("id", "int32"), ("n", "int32")], ["id"]).model_copy(update={"schema_name": "shop"})
+    item, asked = f"shop.{schema.table_name}", {schema.table_id: Opening(schema, FIRST)}
+
+    def opened(log_id: str, *, adopt: bool = False) -> Mapping[int, Opened]:
+        spec = TargetSpec.model_validate(where | {"adopt": adopt})
+        return targets.open(spec).units(run).alone().open(asked, log_id)
+
+    opened("log")
+    handover_of(where).finish("log", "{}")
+    postgres.execute(f"ALTER TABLE {item} RENAME TO away")
+    for adopt in (True, False):
+        with pytest.raises(TableFailed, match="a cutover has handed it over to programs") as failed:
+            opened("another", adopt=adopt)
+        assert postgres.execute(f"SELECT to_regclass('{item}')::text") == [(None,)]
+    refused = failed.value.error
+    assert isinstance(refused, TargetRefused)
+    postgres.execute(refused.fix.split("`")[1])
+    assert opened("another")[schema.table_id].applied.applied_record == 0
+    assert postgres.execute(f"SELECT * FROM {state.SCHEMA}.handed_over") == [], "a note never outlives a later copy"
 
 
 PAIR = """

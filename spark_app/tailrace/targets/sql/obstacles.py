@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from tailrace.changelog.records.terms import TableSchema
-from tailrace.errors import TableStop
+from tailrace.errors import TableStop, TargetRefused
 from tailrace.targets.api import Obstacle, Opening
 from tailrace.targets.sql import handover, state
 from tailrace.targets.sql.columns import wanted
@@ -79,7 +79,7 @@ def misfits(session: TargetSession, schema: TableSchema, place: Place) -> Iterat
     """Tell why a table that is there already cannot be taken over (`target.adopt`)."""
     log_id = handover.log_of(session, place)
     if log_id is not None:
-        yield _handed_over(schema, place, log_id)
+        yield _handed_over(schema, place, log_id, "taken over")
         return
     found = list(session.misfits(place, wanted(session, schema)))
     live = _of_programs(session, schema) if found else None
@@ -99,9 +99,24 @@ def misfits(session: TargetSession, schema: TableSchema, place: Place) -> Iterat
         yield Obstacle("fail", message, fix, schema.name)
 
 
-def _handed_over(schema: TableSchema, place: Place, log_id: str) -> Obstacle:
+def refuse_handed_over(session: TargetSession, schema: TableSchema, place: Place) -> None:
+    """Refuse a place without a table that is a program's: a migration may have it away for a moment. So no copy is made
+    before its notes are deleted, and none is there beside notes."""
+    log_id = handover.log_of(session, place)
+    if log_id is not None:
+        found = _handed_over(schema, place, log_id, "created")
+        raise TargetRefused(found.message, found.fix)
+
+
+def refuse_what_is_there(session: TargetSession, schema: TableSchema, place: Place, *, adopts: bool) -> None:
+    """Refuse a table that is no copy of this change log's, and cannot become one."""
+    for found in misfits(session, schema, place) if adopts else (not_ours(session, schema, place),):
+        raise TargetRefused(found.message, found.fix)
+
+
+def _handed_over(schema: TableSchema, place: Place, log_id: str, what: str) -> Obstacle:
     """Programs write to it, whether it has rows or not. The statement leaves the report of the cutover."""
-    message = f"table {'.'.join(place)} of the target is not taken over: a cutover has handed it over to programs"
+    message = f"table {'.'.join(place)} of the target is not {what}: a cutover has handed it over to programs"
     frees = f"DELETE FROM {state.SCHEMA}.handed_over WHERE log_id = '{log_id}'"
     fix = f"Delete this Replicator, or add {schema.name} to tables.exclude. Only if programs no longer write to that"
     fix += f" database, run `{frees}` there: it frees all tables of that cutover."

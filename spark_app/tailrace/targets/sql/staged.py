@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.batch.applied import Generation
+from tailrace.batch.slice import TableSlice
 from tailrace.changelog import keys
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import Key, TableSchema
@@ -39,6 +40,19 @@ def form_of(session: TargetSession, schema: TableSchema, generation: Generation)
     columns = [(column.id, column.name, session.type_of(schema, column)) for column in schema.columns]
     digest = hashlib.sha256(repr((generation.number, columns)).encode()).hexdigest()
     return f"sql-1-{digest[:16]}"
+
+
+def require_forms(session: TargetSession, generation: Generation, part: TableSlice) -> None:
+    """A chunk that was staged for other columns than the table has now counts as lost."""
+    written = [chunk for chunk in part.chunks if chunk.path is not None]
+    forms = {
+        version: form_of(session, part.versions[version], generation)
+        for version in {chunk.schema_version for chunk in written}
+    }
+    other = tuple(chunk for chunk in written if chunk.layout != forms[chunk.schema_version])
+    if other:
+        names = ", ".join(str(chunk.path) for chunk in other)
+        raise ChunkLost(f"chunks were staged for another form of the target: {names}", "They are read again.", other)
 
 
 def definitions(session: TargetSession, schema: TableSchema, *more: tuple[str, str]) -> Definitions:

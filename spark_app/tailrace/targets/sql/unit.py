@@ -33,7 +33,7 @@ from tailrace.targets.sql.changes import apply_changes
 from tailrace.targets.sql.compare import SqlLook
 from tailrace.targets.sql.first_copy import CopyKey
 from tailrace.targets.sql.keyless import apply_keyless
-from tailrace.targets.sql.obstacles import foreign_fix, misfits, not_ours, refuse_namesakes
+from tailrace.targets.sql.obstacles import foreign_fix, refuse_handed_over, refuse_namesakes, refuse_what_is_there
 from tailrace.targets.sql.session import Place, TargetSession, TargetSessions, UnfitValue, table
 from tailrace.targets.sql.soft_delete import apply_marked
 from tailrace.targets.sql.staged import SqlChunkWriter
@@ -159,6 +159,8 @@ class SqlUnit:
             return present
         if present is None and session.relation(place) is not None:
             return self._adopted(session, opening, place, stored, new)
+        if present is None and self.units.hands_over:
+            refuse_handed_over(session, schema, place)
         if present is None or not generation.keeps:
             return self._replaced(session, opening, place, stored, new)
         known = stored.get(True)
@@ -188,9 +190,7 @@ class SqlUnit:
                 del found[hidden]
         present, relation = found.get(False), session.relation(place)
         if relation is not None and (present is None or relation != present.relation):
-            adopts = self.units.adopts
-            for obstacle in misfits(session, schema, place) if adopts else (not_ours(session, schema, place),):
-                raise TargetRefused(obstacle.message, obstacle.fix)
+            refuse_what_is_there(session, schema, place, adopts=self.units.adopts)
             if present is not None:
                 del found[False]
                 state.remove(session, present)
@@ -330,7 +330,7 @@ class SqlUnit:
             seam("publish.after")
 
     def _shape(self, session: TargetSession, known: OpenedTable, part: TableSlice) -> None:
-        self._check_forms(session, known.opening, part)
+        staged.require_forms(session, known.opening.generation, part)
         if known.shape != part.schema.version:
             copy = known.copy
             admit = partial(self._admit, session, copy)
@@ -388,20 +388,6 @@ class SqlUnit:
         if session.relation(copy.where) != copy.relation:
             raise Retry(f"table {'.'.join(copy.where)} of the target was dropped or replaced by another program")
         session.check_undisturbed(copy.where)
-
-    def _check_forms(self, session: TargetSession, opening: Opening, part: TableSlice) -> None:
-        """A chunk that was staged for other columns than the table has now counts as lost."""
-        written = [chunk for chunk in part.chunks if chunk.path is not None]
-        forms = {
-            version: staged.form_of(session, part.versions[version], opening.generation)
-            for version in {chunk.schema_version for chunk in written}
-        }
-        other = tuple(chunk for chunk in written if chunk.layout != forms[chunk.schema_version])
-        if other:
-            names = ", ".join(str(chunk.path) for chunk in other)
-            raise ChunkLost(
-                f"chunks were staged for another form of the target: {names}", "They are read again.", other
-            )
 
     def _publish(self, session: TargetSession, table_id: int) -> None:
         """The new copy has taken the place of what readers see."""
