@@ -121,6 +121,29 @@ def test_what_others_commit_is_met(spark: "SparkSession") -> None:
     assert orders.read() == orders.rows | {-1: (None, "other")}
 
 
+def test_what_others_commit_before_a_commit_is_kept_is_not_taken_for_it(spark: "SparkSession") -> None:
+    """Another thread has read the commit, and another writer has committed the next version, before `keep` runs: that
+    version's number stood for our metadata, and the next commit undid what the other had written."""
+    orders = Orders(spark)
+    change(orders, random.Random(7))
+    table: Any = orders.table._open()[0].table
+    operations, jvm, gateway = table.operations(), orders.catalog.java.jvm, spark.sparkContext._gateway
+    base, before = operations.current(), int(newest(orders).name[1:].partition(".")[0])
+    table.updateProperties().set("ours", "1").commit()
+    written = operations.current()
+    theirs: Any = orders.another_opened()._open()[0].table
+    theirs.updateProperties().set("theirs", "1").commit()
+    assert gateway is not None
+    (keep,) = (m for m in operations.getClass().getDeclaredMethods() if m.getName() == "keep")
+    keep.setAccessible(True)
+    arguments = gateway.new_array(jvm.java.lang.Object, 3)
+    arguments[0], arguments[1], arguments[2] = base, written, before
+    keep.invoke(operations, arguments)
+    table.updateProperties().set("later", "1").commit()
+    found = orders.another_opened()._open()[0].table.properties()
+    assert [found.get(name) for name in ("ours", "theirs", "later")] == ["1", "1", "1"]
+
+
 def test_another_table_of_as_many_versions_in_its_place_is_met(spark: "SparkSession") -> None:
     orders, other = Orders(spark), Orders(spark)
     for one in (orders, other):

@@ -59,10 +59,16 @@ class TailraceOperations extends HadoopTableOperations {
     }
 
     public void commit(TableMetadata base, TableMetadata metadata) {
+        int before = versionOf(base);
         super.commit(base, metadata);
-        if (base != null && base != metadata) {
-            keep(base, metadata);
+        if (base != metadata && before > 0) {
+            keep(base, metadata, before);
         }
+    }
+
+    /** 0: it is not the current metadata, and no commit on top of it succeeds; or the table is new. */
+    synchronized int versionOf(TableMetadata base) {
+        return base != null && isCurrent(base) ? version() : 0;
     }
 
     public synchronized TableMetadata refresh() {
@@ -75,13 +81,20 @@ class TailraceOperations extends HadoopTableOperations {
         return newest;
     }
 
-    /** What goes wrong here costs a reading: the commit has happened. */
-    private synchronized void keep(TableMetadata base, TableMetadata metadata) {
+    /**
+     * What goes wrong here costs a reading: the commit has happened. Another thread may have read it by now, and another
+     * writer may have committed the version after it, which must not be taken for this one. Not private: the compiler
+     * makes such methods static, and another lock would hold.
+     */
+    synchronized void keep(TableMetadata base, TableMetadata metadata, int before) {
+        if (!isCurrent(base) || version() != before) {
+            return;
+        }
         kept = null;
         if (!metadata.property("write.metadata.compression-codec", "none").equals("none")) {
             return;
         }
-        path = new Path(metadataFileLocation("v" + (version() + 1) + ".metadata.json"));
+        path = new Path(metadataFileLocation("v" + (before + 1) + ".metadata.json"));
         try {
             found = status();
             if (!head().contains("\"" + metadata.uuid() + "\"")) {
@@ -114,6 +127,14 @@ class TailraceOperations extends HadoopTableOperations {
             return new String(file.readNBytes(HEAD), StandardCharsets.UTF_8);
         } finally {
             file.close();
+        }
+    }
+
+    private boolean isCurrent(TableMetadata metadata) {
+        try {
+            return CURRENT.get(this) == metadata;
+        } catch (IllegalAccessException error) {
+            throw new IllegalStateException(error);
         }
     }
 
