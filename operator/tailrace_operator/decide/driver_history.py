@@ -53,8 +53,6 @@ _EVICTED_FOR = {
 """Words of the kubelet, and what helps."""
 NEWS_SECONDS = 600.0
 """Seconds after an eviction for which it is given as the reason why no pod exists."""
-_OLD_FORM = f"{CutOver.__name__}: "
-"""Beginning of the message of a cutover's halt that is recorded as `ConfigurationRefused`."""
 MAX_WORDS = 700
 """Characters of an error in the message of a halt, which continues with the fix."""
 
@@ -82,12 +80,8 @@ class DriverHistory:
 
 
 def after_cutover(halt: Halt | None) -> bool:
-    """True if a cutover has ended the replication: programs write to the copies. An older operator recorded that as
-    a refusal."""
-    if halt is None:
-        return False
-    refused = halt.reason == Reason.CONFIGURATION_REFUSED.value and halt.message.startswith(_OLD_FORM)
-    return refused or halt.reason == Reason.CUT_OVER.value
+    """True if a cutover has ended the replication: programs write to the copies."""
+    return halt is not None and halt.reason == Reason.CUT_OVER.value
 
 
 def replicas(desired: Desired, history: DriverHistory) -> int:
@@ -183,7 +177,7 @@ def handed_over(pod: ObservedPod) -> bool:
 
 
 def _kept_halt(observed: ObservedReplicator, desired: Desired) -> Halt | None:
-    halt = _in_todays_form(observed, desired)
+    halt = observed.status.halt
     if halt is None or _asked(observed, halt):
         return None
     key = _lifted_by(halt.reason, desired)
@@ -195,22 +189,6 @@ def _kept_halt(observed: ObservedReplicator, desired: Desired) -> Halt | None:
     if due is not None and observed.now >= due and not observed.pods and not desired.suspended:
         return halt.model_copy(update={"retried_at": times.text(observed.now)})
     return halt if halt.lifted_by or key is None else halt.model_copy(update={"lifted_by": key})
-
-
-def _in_todays_form(observed: ObservedReplicator, desired: Desired) -> Halt | None:
-    """The recorded halt. After a cutover no driver is tried. One of the old form does not say which places the driver
-    had: another spec than the one that ran lifts it."""
-    halt = observed.status.halt
-    if halt is None or halt.reason == Reason.CUT_OVER.value or not after_cutover(halt):
-        return halt
-    ran = observed.status.applied_spec_hash
-    update: dict[str, object] = {
-        "reason": Reason.CUT_OVER.value,
-        "message": halt.message.removeprefix(_OLD_FORM),
-        "lifted_by": "" if ran in ("", desired.spec_hash) else ran,
-        "retried_at": None,
-    }
-    return halt.model_copy(update=update)
 
 
 def _asked(observed: ObservedReplicator, halt: Halt) -> bool:

@@ -1,4 +1,4 @@
-"""The data files that commits have added to a target table. Pure."""
+"""The data files that commits have added to a target table. Pure. Tested with `driver.telling.lineage.runs`."""
 
 from dataclasses import dataclass
 

@@ -60,12 +60,12 @@ class Timing:
     """Seconds from a message to the next read: a step costs as much as the messages of many small transactions."""
     long_read: float = 0.005
     """Seconds of a read after which the stream has much to send."""
-    gather_part: float = 0.025
-    """The part of `record` that is waited in place of `gather` while the stream has little to send."""
+    gather_fraction: float = 0.025
+    """The fraction of `record` that is waited in place of `gather` while the stream has little to send."""
 
-    def gathering(self, last_read: float) -> float:
+    def gather_seconds(self, last_read: float) -> float:
         """Seconds from a message to the next read, where the last one took so long."""
-        return self.gather if last_read > self.long_read else max(self.gather, self.gather_part * self.record)
+        return self.gather if last_read > self.long_read else max(self.gather, self.gather_fraction * self.record)
 
     def between_looks(self, took: float) -> float:
         """Seconds. With thousands of tables or partitions a look costs the source so much that looks become rarer."""
@@ -136,7 +136,7 @@ class Capture:
     def _gather(self) -> None:
         """Let more messages come, until a request does or a record is due. Chunks do not wait for it."""
         waited = self._requests.waits_for is not None
-        seconds = self._timing.gather if waited else self._timing.gathering(self._last_read)
+        seconds = self._timing.gather if waited else self._timing.gather_seconds(self._last_read)
         readable(self._inbox.fileno(), seconds=min(seconds, self._wait()))
 
     def _wait(self) -> float:

@@ -66,8 +66,9 @@ TIDY_UP_SECONDS = 20.0
 """Seconds that `--once` grants the compaction of what it wrote: a table that only short runs write to has no other
 time."""
 KEEP_SECONDS = 5.0
-"""Between two looks whether measured freshness is to be stored; and for which that, or the last notifications, hold up
-the end."""
+"""Between two looks whether measured freshness is to be stored."""
+LAST_SECONDS = 5.0
+"""For which storing the last of it, and then sending the last notifications, hold up the end."""
 COLLECT = (10_000, 20, 20)
 """Thresholds of Python's garbage collector, as in capture: with two hundred tables, looks at objects that live as long
 as the journal's state took an eighth of the driver's time with the usual 700."""
@@ -296,10 +297,10 @@ class Driver:
         self._side_loops.join(10)
         self._tell_lineage(parts)  # what the last commits have brought
         if parts.freshness is not None:
-            Question(lambda: self._keep_freshness(parts, stopped=True), "freshness").answered(KEEP_SECONDS)
+            Question(lambda: self._keep_freshness(parts, stopped=True), "freshness").answered(LAST_SECONDS)
         sender = self._sender
         if sender is not None:
-            Question(lambda: sender.finish(self._control), "notifications").answered(KEEP_SECONDS)
+            Question(lambda: sender.finish(self._control), "notifications").answered(LAST_SECONDS)
         self._reporter.report(parts.journal.state, force=True)
         self._failing = [t for t in self._control.status().tables if t.state in ("FAILING", "STOPPED")]
         self._show_last()

@@ -394,10 +394,10 @@ def shared_chunk_rows(rows: int, left: int, readers: int) -> int:
     the estimate may be far too low. It was, if more rows are in chunks than it said."""
     if left <= 0:
         return rows
-    return max(min(rows, left // (2 * readers)), rows // 4, min(rows, SHARED_ROWS))
+    return max(min(rows, left // (2 * readers)), rows // 4, min(rows, LEAST_SHARED_ROWS))
 
 
-SHARED_ROWS = 100_000
+LEAST_SHARED_ROWS = 100_000
 """A chunk with fewer rows is not worth its fixed costs."""
 
 

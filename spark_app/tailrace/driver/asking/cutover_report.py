@@ -1,7 +1,8 @@
 """The report of a cutover that has ended a replication: the target keeps it, so it is found where no driver runs.
 
 Asked by `tailrace status`, and by a driver that ends with an error: the old source may be switched off by then, or
-refuse what it allowed before, and that is of no interest once programs write to the copies.
+refuse what it allowed before, and that is of no interest once programs write to the copies. Tested with
+`driver.driver` and in `tests/unit/cli/test_cutover_done.py`.
 """
 
 import logging

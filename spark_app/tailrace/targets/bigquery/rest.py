@@ -53,7 +53,7 @@ MOVE = "Create it, or correct target.bigquery (in Kubernetes, create another Rep
 ROLES = "Give the account the roles BigQuery Data Owner on the data sets and BigQuery Job User in the project."
 
 
-class Said(Exception):
+class ServiceMessage(Exception):
     """The words of BigQuery's own fault, as the cause of the error that it is for us."""
 
 
@@ -174,7 +174,7 @@ class BigQueryClient:
         error = job["status"].get("errorResult")
         if error is not None:
             message = str(error.get("message", ""))
-            raise self._fault(error.get("reason", ""), message) from Said(message)
+            raise self._fault(error.get("reason", ""), message) from ServiceMessage(message)
         return job
 
     # ---- tables and data sets ----
@@ -223,7 +223,7 @@ class BigQueryClient:
         fault = said.get("error", {})
         reason = next((str(one.get("reason", "")) for one in fault.get("errors", ())), "")
         message = str(fault.get("message") or answer.reason)
-        raise self._fault(reason, message, answer.status_code) from Said(message)
+        raise self._fault(reason, message, answer.status_code) from ServiceMessage(message)
 
     def _fault(self, reason: str, message: str, status: int = 0) -> TailraceError:
         place = self._config.place

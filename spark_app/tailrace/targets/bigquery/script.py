@@ -25,7 +25,7 @@ def script_of(lines: Sequence[ScriptLine]) -> str:
     return ";\n".join([BEGIN, *(line.text for line in lines), COMMIT])
 
 
-def concerned(said: str, lines: Sequence[ScriptLine]) -> int | None:
+def table_of_fault(said: str, lines: Sequence[ScriptLine]) -> int | None:
     """The table whose statement fails with these words: that at the place which they tell, or one that changes the copy
     which they name. None: it is not known, or of none."""
     if CHANGED in said:

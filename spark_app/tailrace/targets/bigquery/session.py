@@ -23,7 +23,7 @@ from tailrace.targets.api import TableFailed
 from tailrace.targets.bigquery import names, types
 from tailrace.targets.bigquery.begun import RECORDS, begun_by, begun_in, noted, without_begun
 from tailrace.targets.bigquery.rest import CHANGED, BigQueryClient, BigQueryConfig, new_job_id
-from tailrace.targets.bigquery.script import BEGIN, COMMIT, ScriptLine, concerned, script_of
+from tailrace.targets.bigquery.script import BEGIN, COMMIT, ScriptLine, script_of, table_of_fault
 from tailrace.targets.bigquery.tables import CopyTable, fields
 from tailrace.targets.bigquery.tables import names as names_of
 from tailrace.targets.bigquery.values import files, listed, literal
@@ -71,7 +71,7 @@ class BigQuerySession(CollectedSession):
         try:
             self._client.change(whole)
         except TailraceError as error:
-            about = None if isinstance(error, Retry) and error.away else concerned(str(error.__cause__), lines)
+            about = None if isinstance(error, Retry) and error.away else table_of_fault(str(error.__cause__), lines)
             if about is None:
                 raise
             is_gone = isinstance(error, TargetRefused) and error.absent
@@ -138,7 +138,7 @@ class BigQuerySession(CollectedSession):
         """A few rows of a batch go into its script: a load job is the slowest step of a batch, and they are counted."""
         if self._script is None or table in self._temporary:
             return super().load(table, columns, rows)
-        some, rest = _some(iter(rows))
+        some, rest = _if_few(iter(rows))
         values = None if some is None else self.listed(columns, some)
         if some is None or values is None:
             return super().load(table, columns, rest if some is None else (some,))
@@ -314,7 +314,7 @@ class BigQuerySession(CollectedSession):
         return f"{one} IS NOT DISTINCT FROM {other}"
 
 
-def _some(rows: Iterator[pa.Table]) -> tuple[pa.Table | None, Iterator[pa.Table]]:
+def _if_few(rows: Iterator[pa.Table]) -> tuple[pa.Table | None, Iterator[pa.Table]]:
     """All rows as one table; None: there are none, or too many, and then they are to be iterated over."""
     parts = list[pa.Table]()
     for part in rows:

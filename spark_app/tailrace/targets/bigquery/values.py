@@ -15,7 +15,7 @@ from tailrace.targets.sql.session import UnfitValue
 from tailrace.targets.sql.texts import each, json_text, of_four_digits, placed
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-LEAST = -(1 << 63)
+LEAST_INT64 = -(1 << 63)
 """The number whose digits alone are none of INT64."""
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\0": "\\u0000"})
 
@@ -56,7 +56,7 @@ def rows_of(answer: Mapping[str, Any], fields: Sequence[Mapping[str, Any]]) -> I
 
 
 _LITERALS: Mapping[str, Callable[[Any], str]] = {
-    "INT64": lambda value: str(value) if value > LEAST else f"CAST('{value}' AS INT64)",
+    "INT64": lambda value: str(value) if value > LEAST_INT64 else f"CAST('{value}' AS INT64)",
     "FLOAT64": lambda value: f"CAST('{value!r}' AS FLOAT64)",
     "NUMERIC": lambda value: f"'{value:f}'",
     "BIGNUMERIC": lambda value: f"'{value:f}'",

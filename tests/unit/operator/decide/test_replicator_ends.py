@@ -145,32 +145,6 @@ def test_spec_recover_after_a_cutover_is_told_to_be_of_no_help() -> None:
     assert found.status.cutover == said
 
 
-def recorded_as_refused(**change: Any) -> ObservedReplicator:
-    """What an older operator leaves of a cutover; its image, and so what lifts a refusal, was another one."""
-    observed, decision = after_cutover()
-    text = f"CutOver: {CUT_OVER.message}. Fix: {CUT_OVER.fix}"
-    old = Halt(reason="ConfigurationRefused", message=text, lifted_by="0" * 32, at=times.text(NOW))
-    gone = replace(observed, pods=(), status=decision.status, now=NOW + 86_400)
-    return recorded(gone, halt=old.model_copy(update=change), state="Stopped", cutover="waiting")
-
-
-@pytest.mark.parametrize("retried", [None, times.text(NOW)])
-def test_a_cutover_that_an_older_operator_recorded_as_a_refusal_needs_no_driver(retried: str | None) -> None:
-    old = recorded_as_refused(retried_at=retried)
-    found = decide(old, LIMITS)
-    assert (found.status.state, reason(found), replicas(found) or 0) == ("Succeeded", "CutOver", 0)
-    assert found.status.halt is not None and found.status.halt.reason == "CutOver"
-    assert found.status.cutover == f"The {CUT_OVER.message.removeprefix('the ')}. Fix: Delete this Replicator."
-    assert "Stalled" not in kinds(found)
-    later = replace(old, status=found.status, now=old.now + 86_400)
-    assert (decide(later, LIMITS).status.state, replicas(decide(later, LIMITS)) or 0) == ("Succeeded", 0)
-    for seen in (old, later):
-        changed = replace(seen, spec=running(spec={**SPEC, "restartNonce": 2}).spec)
-        assert replicas(decide(changed, LIMITS)) == 1
-    ends = decide(replace(old, meta=meta(deleted_at=NOW), children={}, driver=ObservedDriver()), LIMITS)
-    assert "stopped by" not in ends.status.message
-
-
 NEW = {"type": "postgresql", "host": "new", "database": "shop", "username": "t", "credentials": {"secretName": "lake"}}
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tailrace.targets.bigquery.rest import CHANGED
-from tailrace.targets.bigquery.script import ScriptLine, concerned, script_of
+from tailrace.targets.bigquery.script import ScriptLine, script_of, table_of_fault
 
 LINES = (
     ScriptLine("INSERT INTO `d`.`item` (`a`) SELECT 1", 7),
@@ -29,4 +29,4 @@ LINES = (
 )
 def test_a_fault_is_about_the_table_of_its_line_or_of_its_words(said: str, table: int | None) -> None:
     assert script_of(LINES).split("\n")[1].startswith(LINES[0].text)
-    assert concerned(said, LINES) == table
+    assert table_of_fault(said, LINES) == table

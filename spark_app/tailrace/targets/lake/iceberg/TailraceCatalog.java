@@ -14,7 +14,10 @@ import org.apache.iceberg.catalog.TableIdentifier;
 import org.apache.iceberg.io.FileIO;
 import org.apache.iceberg.util.LockManagers;
 
-/** Iceberg's folder catalog, whose tables do not read back the metadata that they have written. */
+/**
+ * Iceberg's folder catalog, whose tables do not read back the metadata that they have written. Tested in
+ * tests/integration/targets/test_iceberg_kept_metadata.py.
+ */
 public class TailraceCatalog extends HadoopCatalog {
     public TailraceCatalog() {
     }

@@ -21,12 +21,13 @@ import org.apache.iceberg.shaded.org.apache.avro.io.EncoderFactory;
 /**
  * Small manifests as `ManifestWriter` makes them. Most of its time goes into what is the same in each: the file's head,
  * with two schemas as texts, and the writer of entries that is made of them. Here Iceberg makes both once for a table.
+ * Tested in tests/integration/targets/test_iceberg_small_commits.py.
  */
 public class TailraceManifests {
     /** Of the format. Public, like classes and fields that another source uses: Janino takes others for private. */
     public static final int VERSION = 3;
     /** A compressor's state costs more than all the rest. */
-    private static final Map PLAIN = Collections.singletonMap(TableProperties.AVRO_COMPRESSION, "uncompressed");
+    private static final Map UNCOMPRESSED = Collections.singletonMap(TableProperties.AVRO_COMPRESSION, "uncompressed");
     private static final int MARK = 16;
     /** The sequence number of a commit that has none yet. */
     private static final long UNASSIGNED = -1;
@@ -44,8 +45,8 @@ public class TailraceManifests {
         this.data = data;
         InMemoryOutputFile file = new InMemoryOutputFile("empty.avro");
         EncryptedOutputFile plain = EncryptedFiles.plainAsEncryptedOutput(file);
-        ManifestWriter empty = data ? ManifestFiles.write(VERSION, spec, plain, Long.valueOf(0), PLAIN)
-                : ManifestFiles.writeDeleteManifest(VERSION, spec, plain, Long.valueOf(0), PLAIN);
+        ManifestWriter empty = data ? ManifestFiles.write(VERSION, spec, plain, Long.valueOf(0), UNCOMPRESSED)
+                : ManifestFiles.writeDeleteManifest(VERSION, spec, plain, Long.valueOf(0), UNCOMPRESSED);
         empty.close();
         head = file.toByteArray();
         mark = Arrays.copyOfRange(head, head.length - MARK, head.length);

@@ -179,7 +179,7 @@ class TailraceTooMuch extends RuntimeException {
 /** The snapshot: Iceberg's own, but for the choice of manifests. */
 class TailraceChange extends BaseRowDelta {
     /** Columns of files, all together, up to which a manifest is small. */
-    private static final int PLAIN = 200;
+    private static final int SMALL_VALUES = 200;
     private final TailraceWriter writer;
     private final TableOperations operations;
     private final TableMetadata checked;
@@ -418,7 +418,7 @@ class TailraceChange extends BaseRowDelta {
         for (Iterator each = part.go.iterator(); each.hasNext();) {
             count(spec, ((TailraceEntry) each.next()).file, false);
         }
-        ManifestFile made = isPlain(base, data, added.size() + part.stay.size() + part.go.size())
+        ManifestFile made = isSmall(base, data, added.size() + part.stay.size() + part.go.size())
                 ? writer.manifests(spec, data).write(
                         newManifestOutputFile().encryptingOutputFile(), Long.valueOf(snapshotId()), added, part)
                 : byIceberg(spec, data, added, part);
@@ -430,9 +430,9 @@ class TailraceChange extends BaseRowDelta {
     }
 
     /** Says if a manifest of so many files is small, and no other form is wanted. */
-    private boolean isPlain(TableMetadata base, boolean data, int files) {
+    private boolean isSmall(TableMetadata base, boolean data, int files) {
         long values = (long) files * (data ? base.schema().columns().size() : 1);
-        return values <= PLAIN && base.formatVersion() == TailraceManifests.VERSION
+        return values <= SMALL_VALUES && base.formatVersion() == TailraceManifests.VERSION
                 && operations.encryption() instanceof PlaintextEncryptionManager
                 && !base.properties().containsKey(TableProperties.MANIFEST_COMPRESSION);
     }

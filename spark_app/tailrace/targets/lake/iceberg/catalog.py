@@ -62,7 +62,7 @@ def file_options(config: StorageLocation, environment: Mapping[str, str]) -> dic
     return {name: value for name, value in values.items() if value is not None}
 
 
-def by_our_classes(options: Mapping[str, str]) -> dict[str, str]:
+def with_tailrace_classes(options: Mapping[str, str]) -> dict[str, str]:
     """Options of the same catalog with Tailrace's classes, where it has some."""
     ours = dict(options)
     if ours["type"] == "hadoop":
@@ -132,7 +132,7 @@ class IcebergCatalog:
                 with guarded(self._name, "opening the Iceberg catalog"):
                     classes.ensure(java.jvm, java.hadoop)
                     made = java.iceberg.CatalogUtil.buildIcebergCatalog(
-                        self._name, java.map(by_our_classes(self._options)), java.hadoop
+                        self._name, java.map(with_tailrace_classes(self._options)), java.hadoop
                     )
                 self._opened = java, made
             return self._opened
