@@ -68,7 +68,7 @@ time."""
 KEEP_SECONDS = 5.0
 """Between two looks whether measured freshness is to be stored."""
 LAST_SECONDS = 5.0
-"""For which storing the last of it, and then sending the last notifications, hold up the end."""
+"""Time that storing the last of it, and then sending the last notifications, may each take at the end."""
 COLLECT = (10_000, 20, 20)
 """Thresholds of Python's garbage collector, as in capture: with two hundred tables, looks at objects that live as long
 as the journal's state took an eighth of the driver's time with the usual 700."""

@@ -9,7 +9,7 @@ import org.slf4j.LoggerFactory;
 /**
  * Hadoop's files, deleted by who asks for it. Iceberg hands each file to a pool and looks every 10 ms whether it is
  * done, and each commit deletes the oldest metadata file (docs/decisions/0118). Tested in
- * tests/integration/targets/test_iceberg_kept_metadata.py and test_iceberg_cleanup.py.
+ * tests/integration/targets/test_iceberg_kept_metadata.py.
  */
 public class TailraceFiles extends HadoopFileIO {
     private static final Logger LOG = LoggerFactory.getLogger(TailraceFiles.class);
