@@ -120,11 +120,15 @@ def _records_at(session: TargetSession, place: Place) -> list[StoredCopy]:
 
 
 def _whose_table_is_there(session: TargetSession, records: Iterable[StoredCopy]) -> dict[bool, StoredCopy]:
-    """Choose of several records of one copy that of the table which is there, or any, if there is none."""
+    """Choose of several records of one copy that of the table which is there: of the latest generation, if several
+    are, or if none is. An overtaken driver's table may have come late."""
     found: dict[bool, StoredCopy] = {}
-    for copy in records:
-        if copy.hidden not in found or session.relation(copy.where) == copy.relation:
-            found[copy.hidden] = copy
+    latest_first = sorted(records, key=lambda copy: copy.applied.generation, reverse=True)
+    for hidden in (False, True):
+        of_it = [copy for copy in latest_first if copy.hidden == hidden]
+        there = (copy for copy in of_it if len(of_it) == 1 or session.relation(copy.where) == copy.relation)
+        if of_it:
+            found[hidden] = next(there, of_it[0])
     return found
 
 
