@@ -60,7 +60,7 @@ def _map(snapshot: SnapshotState, log: TableLog, progress: TableProgress, run: T
         state=snapshot_state(snapshot),
         verify=snapshot.plan.verify,
         chunks=tuple(ChunkRun(state=state, chunks=len(list(same))) for state, same in groupby(states)),
-        more=_more(part, run),
+        more=_more(part, run, log.schema.where is not None),
         reading=tuple(map(str, run.reading.values())) if run is not None else (),
         rows_done=part.rows_done,
         rows_estimated=max(part.estimated_rows, part.rows_done),
@@ -100,12 +100,13 @@ def _finished(
     return applied + read
 
 
-def _more(part: SnapshotTable, run: TableRun | None) -> int | None:
-    """The estimate goes by the rows of the chunks that were read."""
+def _more(part: SnapshotTable, run: TableRun | None, filtered: bool) -> int | None:
+    """The estimate goes by the rows of the chunks that were read. Those that a table's filter lets through say nothing
+    about the table's, which were estimated."""
     if part.finished is not None or (run is not None and part.started and not run.gaps):
         return 0
     known = part.chunks_done + (len(run.ready) + len(run.reading) if run is not None else 0)
-    if not part.started or not part.rows_done:
+    if not part.started or not part.rows_done or filtered:
         return None
     rows_of_one = part.rows_done / max(part.chunks_done, 1)
     return max(math.ceil(part.estimated_rows / rows_of_one) - known, 0)
