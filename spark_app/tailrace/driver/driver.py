@@ -149,7 +149,7 @@ class Driver:
             self._capture.start()
             code = self._work()
         except TailraceError as error:
-            ended = cutover_report.success_behind(error, self._places) or error
+            ended = cutover_report.outcome(error, self._places)
             self._control.fault, self._control.stopped = faults.fault_of(ended, time.time()), isinstance(ended, Stop)
             self._show_last()
             if ended is not error:

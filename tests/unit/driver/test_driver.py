@@ -185,13 +185,16 @@ def test_a_jvm_that_cannot_stop_does_not_hide_what_ended_the_run(
 
 
 @pytest.mark.parametrize(
-    "refusal", [PositionLost("the slot is gone"), SourceRefused("the source has no such database")]
+    "refusal",
+    [PositionLost("the slot is gone"), SourceRefused("the source has no such database"), CutOver("it is done")],
 )
-def test_an_old_source_that_refuses_after_a_cutover_does_not_hide_the_success(
+def test_an_old_source_that_refuses_after_a_cutover_does_not_hide_the_success_and_staged_rows_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: TailraceError
 ) -> None:
     reports: dict[str, str] = {}
-    target = SimpleNamespace(place="new", handover=lambda: SimpleNamespace(done=reports.get))
+    tidied: list[str] = []
+    handover = SimpleNamespace(done=reports.get, tidy=tidied.append)
+    target = SimpleNamespace(place="new", handover=lambda: handover)
     monkeypatch.setattr(Places, "target", target)
     for done_before, expected in ((False, type(refusal)), (True, CutOver)):
         made, done = ready(tmp_path / str(done_before), monkeypatch, capture_check=refusal)
@@ -206,6 +209,8 @@ def test_an_old_source_that_refuses_after_a_cutover_does_not_hide_the_success(
             made.run()
         assert made._control.fault is not None and made._control.fault.name == expected.__name__
         assert "capture stop" in done
+        assert tidied == ([] if expected is not CutOver else [origin().log_id]), "what a cutover that died has left"
+        tidied.clear()
 
 
 def test_what_capture_refuses_ends_the_run_while_spark_still_starts(
