@@ -2,7 +2,7 @@
 continues after SIGKILL, and what it costs the changes.
 
 TAILRACE_SOAK_VERIFIED_ROWS: rows of the table (10 million); TAILRACE_SOAK_VERIFIED_QUIET: the
-seconds before. It prints what it measures.
+seconds before. It prints what it measures, and changes may wait by no more than `MOST_WAIT` beside it.
 """
 
 import os
@@ -21,6 +21,7 @@ from support.postgres import PostgresServer
 from support.process import Program
 from support.proof.process import Deployment, status
 from support.seen import TABLE, Reader, Writer
+from tailrace.capture.loop import Timing
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.state import SnapshotTable
 from tailrace.contract.resources import StorageLocation
@@ -32,6 +33,9 @@ QUIET = float(os.environ.get("TAILRACE_SOAK_VERIFIED_QUIET", "60"))
 MOST_MEMORY = 4 << 30
 """Bytes that all processes of the driver have, of 1 GiB of heap: far less than the rows."""
 PERCENT = 95
+MOST_WAIT = 1.2
+"""What the percentile beside a verification may be, of that without: a fifth more; and the length of a record besides,
+within which a change waits by chance."""
 ON_THE_WAY = 10.0
 """Changes of the seconds before the kill wait for the next start."""
 
@@ -95,6 +99,7 @@ def test_a_large_table_is_verified_within_bounded_memory_from_where_it_was_and_c
     assert kept, "what was read and compared before is not read and compared again"
     assert (final.found.rows, final.found.differences) == (ROWS, 0)
     assert most < MOST_MEMORY
+    assert busy <= quiet * MOST_WAIT + Timing().record, "changes wait for the verification"
 
 
 def states(deployment: Deployment) -> list[str]:

@@ -43,6 +43,24 @@ def test_a_table_that_is_not_captured_is_refused_by_name(one: Copy, commands: Co
     assert code == 2 and "no captured table matches main.three" in said
 
 
+def test_only_the_keys_of_the_command_line_are_compared(one: Copy, commands: Commands) -> None:
+    one.level()
+    code, found = commands.verify("--tables", "main.one", "--keys", "3", "7", "19")
+    (table,) = found["tables"]
+    assert (code, table["compared"]["rows"], found["sample"]) == (0, 3, None), found
+    code, said = refused(one, commands, "--tables", "main.one", "--keys", "3", "--sample", "5%")
+    assert code == 2 and "sample goes with mode Verify or Repair, and without keys" in said
+
+
+def test_a_share_of_the_rows_is_compared_and_the_report_says_so(one: Copy, commands: Commands) -> None:
+    one.level()
+    code, found = commands.verify("--sample", "40%")
+    assert (code, found["sample"]) == (0, 0.4), found
+    assert all(table["finished"] for table in found["tables"])
+    code, printed, _ = commands("verify", "--sample", "40%")
+    assert code == 0 and "a sample of 40%" in printed
+
+
 @pytest.mark.parametrize("share", ["0%", "-1%", "101%", "5", "some"])
 def test_a_sample_that_is_no_share_is_refused(one: Copy, commands: Commands, share: str) -> None:
     one.level()
