@@ -95,6 +95,7 @@ def found_and_repaired(pipeline: Pipeline, source: PostgresServer, commands: Com
             assert rows == FOUND.get(table.name, set()), table
         assert table.finished and table.fault is None, table
         assert table.compared.rows == planted.ROWS or table.name != planted.QUIET, table
+    named_alone(commands)
     source.execute(planted.LACKED)
     pipeline.until(lambda _: pipeline.driver.faults() == {planted.KEYLESS: "ForeignChange"}, work=True)
     code, found = commands.verify("--tables", planted.KEYLESS)
@@ -107,3 +108,16 @@ def found_and_repaired(pipeline: Pipeline, source: PostgresServer, commands: Com
     code, found = commands.verify()
     assert code == 0, found
     assert all(table.verified and table.verified.compared.rows for table in pipeline.driver.control.status().tables)
+
+
+def named_alone(commands: Commands) -> None:
+    """Of one table: the rows that a command names, and a sample, which has all of a table of one chunk, and looks for
+    no row that only the copy has."""
+    for words, rows, counts in (
+        (("--keys", "3", "5", "6"), (2, 3), (1, 1, 0)),
+        (("--sample", "50%", "--chunk-rows", "20000"), (planted.ROWS,), (2, 3, 0)),
+    ):
+        code, found = commands.verify("--tables", planted.QUIET, *words)
+        (compared,) = (table["compared"] for table in found["tables"])
+        assert (code, tuple(compared[kind] for kind in ("missing", "different", "extra"))) == (DIFFER, counts), found
+        assert compared["rows"] in rows, found
