@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -16,6 +17,7 @@ from support.pipeline import Pipeline, lake
 from support.postgres import PostgresServer
 from support.random_log import first_schema
 from support.resources import replicator as document_of
+from support.rewinding import await_cut, keeper
 from support.states import log_state, logged, table_log
 from tailrace import sources
 from tailrace.batch.applied import FIRST, AppliedState
@@ -24,8 +26,11 @@ from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
 from tailrace.changelog.segments import segment_schema, write_segment
 from tailrace.changelog.state import LoggedSegment, SegmentList
 from tailrace.changelog.types import arrow_type
+from tailrace.cli.cut_text import lines
 from tailrace.contract.resources import Replicator, TargetSpec
-from tailrace.errors import Retry, TableStop
+from tailrace.driver.asking.rewind import require_lake
+from tailrace.errors import Retry, RewindRefused, TableStop
+from tailrace.places import Places
 from tailrace.targets.api import Opening, TableFailed, UnitBatch
 from tailrace.targets.sql.unit import SqlUnit
 
@@ -196,3 +201,12 @@ def require_followed(
             postgres.execute(step)
             settle(copy)
             assert read(column) == postgres.execute(f'SELECT id, "{column}" FROM shop.item ORDER BY id'), step
+        made = keeper(copy)
+        made.make("noon")
+        await_cut(copy, made, "noon")
+        (kept,) = made.reports()
+        assert {line.strip() for line in islice(lines(kept), 1, None)} == {
+            f"shop.{name}: passed (no version)" for name in ("item", "visit")
+        }
+        with pytest.raises(RewindRefused, match="keeps no former versions"):
+            require_lake(Places(copy.replicator.spec))
