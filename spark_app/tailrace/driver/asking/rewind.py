@@ -34,6 +34,8 @@ from tailrace.spark.session import OnDemand
 from tailrace.targets.api import FormerVersion, Opening, Rewinding, Runtime
 
 OTHERS = "`tailrace cuts` of a running driver shows all, and its answer says which tables each has."
+NAMED = 10
+"""Tables that a refusal names."""
 
 
 @dataclass(frozen=True)
@@ -146,16 +148,22 @@ def versions_at(state: LogState, cut: LoggedCut, patterns: Sequence[str]) -> lis
 
 def versions_of(state: LogState, cut: LoggedCut, table_ids: Iterable[int]) -> list[tuple[TableLog, int]]:
     """The tables, by name, with their versions."""
-    found = []
+    found, lacking = [], []
     for table in sorted((state.tables[i] for i in table_ids), key=lambda table: table.schema.name):
         version, why = cut.versions.get(table.table_id), _lack(table, cut)
         if version is None or why is not None:
-            raise RewindRefused(
-                f"{table.schema.name} cannot go back to cut {cut.name}: {why or 'it has no version of it'}",
-                "Choose another cut, or name the other tables with --tables; `tailrace resync` (in Kubernetes a"
-                " SnapshotRequest with resync: true) reads this one again.",
-            )
-        found.append((table, version))
+            lacking.append(f"{table.schema.name} cannot go back to cut {cut.name}: {why or 'it has no version of it'}")
+        else:
+            found.append((table, version))
+    if lacking:
+        others = " ".join(table.schema.name for table, _ in found[:NAMED])
+        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        raise RewindRefused(
+            "; ".join(lacking[:NAMED]),
+            "Choose another cut"
+            + (f", or only the other tables: `--tables {others}`{more}" if found else "")
+            + "; `tailrace resync` (in Kubernetes a SnapshotRequest with resync: true) reads a table again.",
+        )
     return found
 
 

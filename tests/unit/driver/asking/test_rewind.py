@@ -93,6 +93,18 @@ def test_a_table_that_is_not_in_the_cut_is_refused(changes: Mapping[str, Any], p
     assert [(table.table_id, version) for table, version in rewind.versions_at(state, cut, ["*.t1"])] == [(1, 11)]
 
 
+def test_a_refusal_names_the_tables_that_can_go_back() -> None:
+    state = state_with("a")
+    cut = complete(state.cuts["a"], awaited=frozenset({2}))
+    with pytest.raises(RewindRefused) as raised:
+        rewind.versions_at(state, cut, ["*.*"])
+    assert "public.t2 cannot go back" in raised.value.message and "public.t3 cannot go back" in raised.value.message
+    assert "`--tables public.t1`" in raised.value.fix
+    with pytest.raises(RewindRefused) as raised:
+        rewind.versions_at(state, cut, ["*.t2"])
+    assert "--tables" not in raised.value.fix
+
+
 class Former:
     def __init__(self, former: AppliedState) -> None:
         self.former = former
