@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 DROP_PAUSE = 5.0
 """Seconds between two attempts of `drop --wait` and `release --wait`."""
 REPAIR = "Add --repair to read these rows again."
+REPAIRED = "They have been read again: verify again, without --repair, to see that they are equal."
 
 
 def manifest_of(options: argparse.Namespace) -> Manifest:
@@ -231,7 +232,7 @@ def verify(options: argparse.Namespace) -> int:
         print(found.model_dump_json(by_alias=True))
     else:
         print("\n".join(map(visible, verification_text.lines(found))))
-    require_equal(found, "" if options.repair else REPAIR)
+    require_equal(found, REPAIRED if options.repair else REPAIR)
     return 0
 
 
@@ -344,16 +345,18 @@ def rewind(options: argparse.Namespace) -> int:
     folder = RunFolder.of(replicator.metadata.name, options.run_dir)
     folder.take()  # a running driver would bring the tables forward again at once
     places, notes = Places(replicator.spec, "tailrace rewind", secrets_folder()), RewindNotes(folder.path)
+    moved = False
     try:
         with rewinding.session_of(places, folder.path) as spark:
             for done in rewinding.rewind(replicator, places, spark, moment, options.tables):
                 if isinstance(done, rewinding.Rewound):
+                    moved = moved or not done.already
                     what = "already there" if done.already else f"back at version {done.version}"
                     print(visible(f"  {done.table}: {what}"), flush=True)
                 else:
                     notes.begun(done)
                     print(f"cut {done.cut}, record {done.record}:", flush=True)
-        notes.done()
+        notes.done(moved)
     finally:
         folder.release()
     print("the next start replays the change log from there")

@@ -13,7 +13,8 @@ def lines(found: VerificationReport) -> Iterator[str]:
     for table in found.tables:
         yield from _table(table)
     if found.sample is not None:
-        yield f"a sample of {100 * found.sample:g}%: rows that only the target has were not looked for"
+        what = f"a sample of {100 * found.sample:g}% (of small tables all rows)"
+        yield f"{what}: rows that only the target has were not looked for"
     if found.repairs:
         left = f", {found.repairs_left} under way" if found.repairs_left else ""
         yield f"rows that differ are read again: {counted(found.repairs, 'snapshot', 'snapshots')}{left}"

@@ -46,16 +46,22 @@ NOTES = TypeAdapter(list[RewindNote])
 class RewindNotes:
     def __init__(self, folder: Path, token: Callable[[], str] = lambda: secrets.token_hex(6)) -> None:
         """`folder`: the run directory, locked by the caller."""
-        self._file, self._token = folder / FILE, token
+        self._file, self._token, self._continued = folder / FILE, token, False
 
     def begun(self, rewind: PlannedRewind) -> None:
         """Called before a table is touched. The same one as before, whose command was killed, is continued."""
         notes = self._read()
-        if not notes or notes[-1].done or notes[-1].rewind != rewind:
+        self._continued = bool(notes) and not notes[-1].done and notes[-1].rewind == rewind
+        if not self._continued:
             self._write([*notes, RewindNote(snapshot_id=f"rewind-{self._token()}", rewind=rewind)])
 
-    def done(self) -> None:
+    def done(self, moved: bool = True) -> None:
+        """`moved`: some table was elsewhere before. If none was, there is nothing to tell, unless a killed command has
+        moved them."""
         notes = self._read()
+        if not moved and not self._continued:
+            self._write(notes[:-1])
+            return
         self._write([*notes[:-1], *(last.model_copy(update={"done": True}) for last in notes[-1:])])
 
     def record(self, state: LogState, append: Callable[[Sequence[RewindEvent]], object]) -> None:

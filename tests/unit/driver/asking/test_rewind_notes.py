@@ -100,3 +100,17 @@ def test_notes_that_cannot_be_read_are_told_and_stop_nothing(
         assert not (tmp_path / FILE).exists()
     assert caplog.text.count("cannot be read") == 4
     assert log.rewinds == []
+
+
+def test_a_rewind_that_moved_nothing_is_not_told_unless_a_killed_command_did(log: Log, tmp_path: Path) -> None:
+    notes = RewindNotes(tmp_path)
+    for moved in (True, False):
+        notes.begun(to("a"))
+        notes.done(moved)
+    log.driver(notes)
+    assert log.rewinds == [("a", "completed", "")]
+    RewindNotes(tmp_path).begun(to("b"))  # killed once the tables were back
+    notes.begun(to("b"))
+    notes.done(moved=False)
+    log.driver(notes)
+    assert log.rewinds[1:] == [("b", "completed", "")]
