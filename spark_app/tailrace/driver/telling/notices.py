@@ -13,6 +13,7 @@ from typing import Any
 from tailrace.changelog.records import Event, Record
 from tailrace.changelog.records.cuts import CutMade
 from tailrace.changelog.records.snapshots import (
+    ChunkRegistered,
     PlannedRewind,
     SnapshotEnded,
     SnapshotPlanned,
@@ -20,11 +21,13 @@ from tailrace.changelog.records.snapshots import (
 )
 from tailrace.changelog.records.tables import TableAdded, TableStopped
 from tailrace.changelog.records.terms import RecordNumber
-from tailrace.changelog.state import LogState
+from tailrace.changelog.state import LogState, SnapshotState, SnapshotTable
 
 PREFIX = "dev.tailrace."
 MOST_NAMES = 100
 """Tables that one event names."""
+LARGE = 1_000_000
+"""Estimated rows of a table whose reading is told by tenths: a smaller one is read in seconds."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ def _told(event: Event, state: LogState) -> _Told | None:
         case SnapshotPlanned() if _is_told(event):
             data = {**_snapshot(event), "tables": _names(event, state)}
             return _Told("verification.started" if event.verify else "snapshot.started", event.snapshot_id, data)
+        case ChunkRegistered():
+            return _read(event, state)
         case SnapshotTableFinished():
             return _finished(event, state)
         case SnapshotEnded():
@@ -100,13 +105,47 @@ def _told(event: Event, state: LogState) -> _Told | None:
             return None
 
 
+def _read(event: ChunkRegistered, state: LogState) -> _Told | None:
+    """The progress within a large table, with the chunk that completes another tenth of it."""
+    snapshot = state.snapshots.get(event.snapshot_id)
+    if snapshot is None or snapshot.plan.verify or not _is_told(snapshot.plan):
+        return None
+    part = snapshot.tables[event.table_id]
+    estimated, before = part.estimated_rows, _rows_before(event, part)
+    if estimated < LARGE or before is None:
+        return None
+    rows = before + event.rows
+    if rows >= estimated or 10 * before // estimated == 10 * rows // estimated:
+        return None
+    data = {**_progress(snapshot, event.table_id, state), "rows": rows, "rowsEstimated": estimated}
+    return _Told("snapshot.progress", event.snapshot_id, data)
+
+
+def _rows_before(event: ChunkRegistered, part: SnapshotTable) -> int | None:
+    """Rows of the chunks that were registered before. None: the state has forgotten them, since the table has been
+    read."""
+    if part.chunks and part.chunks[-1].chunk == event.chunk:
+        return part.rows_done - event.rows
+    rows = 0
+    for chunk in part.chunks:
+        if chunk.chunk == event.chunk:
+            return rows
+        rows += chunk.rows
+    return None
+
+
+def _progress(snapshot: SnapshotState, table_id: int, state: LogState) -> dict[str, Any]:
+    done = sum(table.finished is not None for table in snapshot.tables.values())
+    tables = {"tablesDone": done, "tablesTotal": len(snapshot.tables)}
+    return {**_snapshot(snapshot.plan), "table": _name(table_id, state), **tables}
+
+
 def _finished(event: SnapshotTableFinished, state: LogState) -> _Told | None:
     """The progress of a snapshot, or the verification of a table."""
     snapshot, name = state.snapshots.get(event.snapshot_id), _name(event.table_id, state)
     if snapshot is None or not _is_told(snapshot.plan):
         return None
-    done = sum(table.finished is not None for table in snapshot.tables.values())
-    data = {**_snapshot(snapshot.plan), "table": name, "tablesDone": done, "tablesTotal": len(snapshot.tables)}
+    data = _progress(snapshot, event.table_id, state)
     if event.error is not None:
         data["error"] = event.error.message
     table = state.tables.get(event.table_id)

@@ -20,16 +20,19 @@ from typing_extensions import override
 
 from support.journals import table_schema
 from support.origins import origin
+from support.states import chunk
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.journal import JournalReader, read_record
 from tailrace.changelog.records import Event, Record
 from tailrace.changelog.records.cuts import CutMade
 from tailrace.changelog.records.snapshots import (
+    ChunkRegistered,
     PlannedRewind,
     ReadFailure,
     SnapshotEnded,
     SnapshotPlanned,
     SnapshotTableFinished,
+    SnapshotTableStarted,
 )
 from tailrace.changelog.records.tables import TableAdded, TableStopped
 from tailrace.changelog.records.terms import Position, RecordNumber, Seq
@@ -38,7 +41,7 @@ from tailrace.changelog.writer import JournalWriter
 from tailrace.contract.resources import NotificationsSpec, StorageLocation
 from tailrace.driver.asking.control import DriverControl
 from tailrace.driver.telling import notifications
-from tailrace.driver.telling.notices import Notice
+from tailrace.driver.telling.notices import Notice, notices
 from tailrace.driver.telling.notifications import Notifications, key_path, signature, signing_key
 from tailrace.errors import InvalidManifest, Retry
 from tailrace.storage.store import NotFound, Storage
@@ -177,6 +180,34 @@ def test_events_of_the_journal_are_signed_cloud_events(world: World, receiver: R
         assert headers["webhook-signature"] == f"v1,{expected}"
         assert headers["content-type"].startswith("application/cloudevents+json")
         assert headers["webhook-id"] == json.loads(body)["id"]
+
+
+def test_the_progress_within_a_large_table_is_told_by_tenths(world: World, receiver: Receiver) -> None:
+    world.has(TableAdded(table=table_schema(1), edge="5"), TableAdded(table=table_schema(2), edge="5"))
+    world.has(SnapshotPlanned(snapshot_id="s", reason="initial", tables=(1, 2)))
+    for table, rows in ((1, 2_000_000), (2, 900_000)):
+        world.has(SnapshotTableStarted(snapshot_id="s", table_id=table, max_key=("99",), estimated_rows=rows))
+    world.turn()
+
+    def read(table: int, number: int, rows: int, upper: str) -> ChunkRegistered:
+        lower = None if number == 1 else (str(10 * (number - 1)),)
+        return chunk(table, number, lower=lower, upper=(upper,), rows=rows, path=f"{table}/{number}")
+
+    first = world.append([read(2, 1, 500_000, "10"), read(1, 1, 150_000, "10"), read(1, 2, 100_000, "20")])
+    world.has(read(1, 3, 100_000, "30"))
+    world.turn()
+    world.has(read(1, 4, 900_000, "40"))
+    world.has(read(1, 5, 900_000, "50"), read(1, 6, 900_000, "60"))
+    world.turn()
+    told = [e for e in receiver.events if e["type"].endswith("snapshot.progress")]
+    assert [(t["data"]["table"], t["data"]["rows"], t["data"]["rowsEstimated"]) for t in told] == [
+        ("public.t1", 250_000, 2_000_000), ("public.t1", 1_250_000, 2_000_000),
+    ]  # fmt: skip
+    journal = world.control.journal
+    assert journal is not None
+    records = [read_record(journal.storage, RecordNumber(n)) for n in range(first, journal.state.number + 1)]
+    later = [json.loads(notice.body) for record in records for notice in notices("shop", record, journal.state)]
+    assert later == told, "also where they are told again, behind later records"
 
 
 def test_a_receiver_that_fails_gets_each_event_later_and_in_order(world: World, receiver: Receiver) -> None:
