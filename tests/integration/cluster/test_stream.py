@@ -121,7 +121,7 @@ def test_a_snapshot_request_is_paused_goes_on_and_completes(shop: Shop) -> None:
 @FIRST
 def test_a_snapshot_request_that_is_deleted_is_cancelled(shop: Shop) -> None:
     shop.wait_ready()
-    request = workload.snapshot_request("stream", "never", ["public.entries"], chunkRows=100, parallelism=1)
+    request = workload.snapshot_request("stream", "never", ["public.entries"], chunkRows=50, parallelism=1)
     shop.cluster.apply(request)
     shop.wait("Running", 120, lambda: _snapshot(shop, "never").get("state") == "Running")
     shop.kubectl("delete", "snapshotrequest", "never", "--timeout=60s")
