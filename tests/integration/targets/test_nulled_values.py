@@ -50,3 +50,8 @@ def test_a_value_in_a_chunk_and_one_in_the_log_become_null_and_are_counted(
         (table,) = copy.driver.control.status().tables
         assert table.state == "REPLICATING"
         assert [(one.column, one.values) for one in table.nulled] == [("d", 2), ("f", 1), ("n", 1), ("until", 1)]
+        asked = copy.ask("public.t", mode="Verify")
+        copy.until(lambda state: state.snapshots[asked].ended is not None, work=True)
+        (verified,) = copy.driver.control.report(asked).tables
+        assert (verified.finished, verified.fault, verified.compared.rows) == (True, None, 3), verified
+        assert not verified.compared.differences and not verified.compared.undecided, "NULL is what the copy should hold"
