@@ -4,6 +4,7 @@ nothing else; a repair makes the copy equal.
 All of Tailrace in one process, without a JVM. Whole drivers: `tests/soak/test_soak_verification.py`.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,7 +102,9 @@ def found_and_repaired(pipeline: Pipeline, source: PostgresServer, commands: Com
     code, found = commands.verify("--tables", planted.KEYLESS)
     assert code == 1 and "verify -f <manifest> --repair" in str(found), found
     repaired = (planted.QUIET, planted.MARKED, planted.SHAPED, planted.KEYLESS)
-    code, found = commands.verify("--repair", "--tables", *repaired)
+    code, output, said = commands("verify", "--json", "--repair", "--tables", *repaired)
+    found = json.loads(output)
+    assert "verify again, without --repair" in said
     assert (code, found["repairsLeft"], found["repairs"] > 0) == (DIFFER, 0, True), found
     (keyless,) = (table["compared"] for table in found["tables"] if table["name"] == planted.KEYLESS)
     assert (keyless["extra"], keyless["missing"]) == (planted.TWICE, planted.LOST - 1), keyless
