@@ -54,4 +54,4 @@ def test_a_value_in_a_chunk_and_one_in_the_log_become_null_and_are_counted(
         copy.until(lambda state: state.snapshots[asked].ended is not None, work=True)
         (verified,) = copy.driver.control.report(asked).tables
         assert (verified.finished, verified.fault, verified.compared.rows) == (True, None, 3), verified
-        assert not verified.compared.differences and not verified.compared.undecided, "NULL is what the copy should hold"
+        assert not verified.compared.differences and not verified.compared.undecided, "NULL is what it holds"
