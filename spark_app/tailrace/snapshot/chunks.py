@@ -260,8 +260,10 @@ def _cut(run: TableRun, upper: Key | None) -> TableRun:
     done = upper is None or upper == gap.upper or gap.first == gap.last
     chunk = Range(gap.first, gap.lower, gap.upper if done else upper)
     gaps = rest if done else (Gap(chunk.upper, gap.upper, gap.first + 1, gap.last), *rest)
-    ready = (*run.ready, chunk) if run.takes(chunk.ordinal) else run.ready
-    return replace(run, cutting=False, gaps=gaps, ready=ready)
+    # Above the largest key every sample reads. Of the table itself it has one range at least: the last, if no other.
+    others = run.chunks_done + len(run.reading) + len(run.ready) > 1
+    taken = run.takes(chunk.ordinal) or not (gaps or others)
+    return replace(run, cutting=False, gaps=gaps, ready=(*run.ready, chunk) if taken else run.ready)
 
 
 def _read_over(run: TableRun, event: Registered | ReadFailed) -> TableRun:
