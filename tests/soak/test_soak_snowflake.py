@@ -27,8 +27,8 @@ DRIVER = (
 )
 NEW_COPY = ("copy.recorded", "publish.before", "snowflake.filled", "snowflake.placed", "publish.after")
 """A new copy is made, and takes the place of the old one."""
-COLUMNS = ("ADD COLUMN extra int DEFAULT 7", "ALTER v TYPE numeric(30,2)", "RENAME v TO w", "RENAME w TO v")
-"""Changes of columns while the driver is dead."""
+COLUMNS = ("ADD COLUMN extra int DEFAULT 7", "ALTER v TYPE numeric(30,2)", "RENAME v TO w", "RENAME w TO x")
+"""Changes of columns while the driver is dead. No change undoes another: the driver may have died before it made it."""
 
 
 def begun(prove: Begin, snowflake: SnowflakeService, seed: int) -> Proof:
