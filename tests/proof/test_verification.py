@@ -114,8 +114,8 @@ def found_and_repaired(pipeline: Pipeline, source: PostgresServer, commands: Com
 
 
 def named_alone(commands: Commands) -> None:
-    """Of one table: the rows that a command names, and a sample, which has all of a table of one chunk, and looks for
-    no row that only the copy has."""
+    """Of one table: the rows that a command names, a sample, which has all of a table of one chunk, and looks for no row
+    that only the copy has, and a sample of some ranges."""
     for words, rows, counts in (
         (("--keys", "3", "5", "6"), (2, 3), (1, 1, 0)),
         (("--sample", "50%", "--chunk-rows", "20000"), (planted.ROWS,), (2, 3, 0)),
@@ -124,3 +124,8 @@ def named_alone(commands: Commands) -> None:
         (compared,) = (table["compared"] for table in found["tables"])
         assert (code, tuple(compared[kind] for kind in ("missing", "different", "extra"))) == (DIFFER, counts), found
         assert compared["rows"] in rows, found
+    code, found = commands.verify("--tables", planted.QUIET, "--sample", "20%", "--chunk-rows", "10")
+    (compared,) = (table["compared"] for table in found["tables"])
+    assert 0 < compared["rows"] < planted.ROWS, "some ranges, and one at least"
+    assert compared["missing"] <= 2 and compared["different"] <= 3 and not compared["extra"], found
+    assert code == (DIFFER if compared["missing"] or compared["different"] else 0), found
