@@ -114,8 +114,8 @@ def found_and_repaired(pipeline: Pipeline, source: PostgresServer, commands: Com
 
 
 def named_alone(commands: Commands) -> None:
-    """Of one table: the rows that a command names, a sample, which has all of a table of one chunk, and looks for no row
-    that only the copy has, and a sample of some ranges."""
+    """Of one table: the rows that a command names, a sample of the whole table, which looks for no row that only the
+    copy has, and one of some ranges."""
     for words, rows, counts in (
         (("--keys", "3", "5", "6"), (2, 3), (1, 1, 0)),
         (("--sample", "50%", "--chunk-rows", "20000"), (planted.ROWS,), (2, 3, 0)),
