@@ -117,6 +117,11 @@ class Applier:
             self._tidying = self._tidy_pool.submit(self._tidy_all)
             self._tidying.add_done_callback(self._ended)
 
+    @property
+    def is_working(self) -> bool:
+        """True if a batch is under way."""
+        return any(entry.running is not None for entry in list(self._schedule.entries.values()))
+
     def is_due(self, number: RecordNumber) -> bool:
         return self.due_in(number) <= 0
 

@@ -53,8 +53,9 @@ class CaptureClient:
         self._lines: IO[bytes] | None = None
         self._over = False
 
-    def state(self) -> StateAnswer:
-        answer = self._ask(GetState())
+    def state(self, after: RecordNumber = RecordNumber(-1), patience: float = 0.0) -> StateAnswer:
+        """Waits up to `patience` seconds for a newer record than `after`; others that share the client wait, too."""
+        answer = self._ask(GetState(after=after, patience=patience))
         assert answer.state is not None
         return answer.state
 

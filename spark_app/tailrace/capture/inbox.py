@@ -101,6 +101,9 @@ class Board:
         self._beat: float | None = None
         self._state = StateAnswer(record=RecordNumber(-1), epoch=-1, position=Position(0), waiting_for="capture starts")
         self._newest: Callable[[], RecordNumber] = lambda: RecordNumber(-1)
+        self._news = threading.Condition()
+        self._told = RecordNumber(-1)
+        """The newest record of which those that wait have been told."""
 
     def show(self, state: StateAnswer, newest: Callable[[], RecordNumber]) -> None:
         """`newest`: asked from other threads."""
@@ -110,6 +113,15 @@ class Board:
     def beat(self) -> None:
         """Notes that the loop has completed a round, or a part of a long step."""
         self._beat = self._clock()
+        self.tell()
+
+    def tell(self) -> None:
+        """Wakes whoever waits for a record, if there is a new one."""
+        newest = self._newest()
+        if newest != self._told:
+            with self._news:
+                self._told = newest
+                self._news.notify_all()
 
     def rest(self) -> None:
         """Until the next beat the loop does what has time limits of its own: it writes to the storage."""
@@ -123,7 +135,11 @@ class Board:
         with self._lock:
             self._state = self._state.model_copy(update={"waiting_for": what})
 
-    def state(self) -> StateAnswer:
+    def state(self, after: RecordNumber = RecordNumber(-1), patience: float = 0.0) -> StateAnswer:
+        """`after`, `patience`: as in `GetState`."""
+        if patience > 0:
+            with self._news:
+                self._news.wait_for(lambda: self._newest() > after, patience)
         with self._lock:
             return self._state.model_copy(update={"record": self._newest(), **self._grown_old()})
 

@@ -170,6 +170,7 @@ class Capture:
         if applied:
             self._recorder.add(*applied)
         self._stream.cut()
+        self._board.tell()
         self._pending_since = None
 
     def settle(self) -> Position:

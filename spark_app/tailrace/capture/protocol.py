@@ -25,9 +25,14 @@ from tailrace.changelog.records.tables import Applied, CascadesLooked, CopyRemov
 from tailrace.changelog.records.terms import Closed, Position, RecordNumber, Seq
 from tailrace.errors import Where
 
+LONGEST_PATIENCE = 60.0
 
 class GetState(Closed):
+    """Answered as soon as there is a newer record than `after`, and after `patience` seconds at the latest."""
+
     op: Literal["state"] = "state"
+    after: RecordNumber = RecordNumber(-1)
+    patience: Annotated[float, Field(ge=0, le=LONGEST_PATIENCE)] = 0.0
 
 
 class Append(Closed):

@@ -79,7 +79,7 @@ class CaptureServer:
             text = f"{first['msg']} at {'.'.join(map(str, first['loc']))}"
             return Answer(error=ErrorAnswer(name="InvalidRequest", message=text))
         if isinstance(request, GetState):
-            return Answer(state=self._board.state())
+            return Answer(state=self._board.state(request.after, request.patience))
         call = Call(request, number)
         self._inbox.put(call)
         try:

@@ -13,6 +13,8 @@ cheap; but a table that always changes is committed after the last record that a
 longer records leave more of that time unused: with 1.35 s of 5 s it is committed every third record
 (docs/decisions/0118)."""
 SHORTEST_LOOK = 0.02
+NOTICE = 0.05
+"""Seconds after which a record is noticed at the latest: capture says that it is there."""
 MARGIN = 0.05
 """The part of the promise that nothing is planned for."""
 
@@ -24,7 +26,8 @@ class Pace:
     record: float
     """The longest time that capture lets a finished transaction wait for its record."""
     look: float
-    """The longest time between two looks for new records; tables that are due are looked for when they are."""
+    """The longest time between two looks for tables that are due, while some are applied; when one becomes due, and when
+    a record comes, there is one as well. Also between two looks for records, while capture does not answer."""
     hold: float
     """The time from the first sight of a table's change to the end of its commit."""
 
@@ -33,7 +36,7 @@ class Pace:
         """The steps add up to less than `freshness`."""
         record = min(LONGEST_RECORD, freshness * RECORD_PART)
         look = max(SHORTEST_LOOK, min(LONGEST_LOOK, freshness / 10))
-        return cls(record, look, max(0.0, freshness * (1 - MARGIN) - record - look))
+        return cls(record, look, max(0.0, freshness * (1 - MARGIN) - record - min(look, NOTICE)))
 
 
 AT_ONCE = Pace(record=0.2, look=0.05, hold=0.0)

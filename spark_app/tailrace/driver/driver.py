@@ -114,6 +114,7 @@ class Driver:
         control.client = CaptureClient(self._folder.socket, timeout=60)
         control.watch = CaptureClient(self._folder.socket, timeout=launch.ANSWER_SECONDS)
         self._tail_client = CaptureClient(self._folder.socket, tail.ANSWER_SECONDS)
+        self._news_client = CaptureClient(self._folder.socket, tail.ANSWER_SECONDS + tail.PATIENCE)
         self._reporter = Reporter(control.watch, control.progress, lambda: seconds(self._spec.retry.time))
         self._ending = ShutdownRequest()
         self._failing: list[TableStatus] = []
@@ -125,9 +126,6 @@ class Driver:
         self._finished = False
         """True once `--once` has nothing left to do."""
         self.last_step_at = time.monotonic()
-
-    _next_look = SHORTEST_LOOK
-    """Seconds until the journal's tail looks again."""
 
     @property
     def _spec(self) -> ReplicatorSpec:
@@ -351,7 +349,7 @@ class Driver:
     def _start_side_loops(self, parts: DriverParts, requests: ManifestRequests) -> None:
         start = self._side_loops.start
         start("snapshot-planner", parts.runner.step)
-        start("journal-tail", lambda: self._tail(parts), lambda: self._next_look)
+        start("journal-tail", lambda: self._tail(parts))
         start("snapshot-requests", lambda: requests.step(self._control), lambda: STEP_SECONDS)
         self._start_notifications()
         dialect, notices = sources.dialect(self._spec.source), SignalNotices()
@@ -401,14 +399,18 @@ class Driver:
     def _tail(self, parts: DriverParts) -> None:
         """A batch comes when a table is due; a new query is notified at once, so that it proves that it works. A short
         run has no query, whose start costs more than its batches."""
-        number, self._next_look = parts.journal.refresh().number, self._pace_now.look
+        number, patience = parts.journal.refresh().number, tail.PATIENCE
         if not self._spec.apply.suspend:
             due_in = parts.applier.due_in(number)
-            due, self._next_look = due_in <= 0, min(self._next_look, max(SHORTEST_LOOK, due_in))
+            due, patience = due_in <= 0, max(SHORTEST_LOOK, min(due_in, patience))
             if due and self._settings.once:
                 parts.applier.offer(number)
             elif due or not parts.stream.running:
                 parts.stream.notify(number, again=due)
+            if parts.applier.is_working:  # a batch that ends may leave what came meanwhile
+                patience = min(patience, self._pace_now.look)
+        if not tail.await_record(self._news_client, number, patience):
+            self._ending.wait(min(patience, self._pace_now.look))
 
     def _take_spec(self, parts: DriverParts) -> None:
         """Uses the spec that is offered, if there is one. Chunks that are being read belong to the old spec, so they

@@ -11,6 +11,19 @@ from tailrace.errors import Retry
 ANSWER_SECONDS = 1.0
 """Capture answers at once, even while it waits. If it does not answer, the storage is asked."""
 
+PATIENCE = 1.0
+"""Seconds between two looks at the journal while nothing is due, if no record comes."""
+
+
+def await_record(client: CaptureClient, after: RecordNumber, patience: float) -> bool:
+    """Waits up to `patience` seconds for a newer record than `after`. False: capture does not answer. The client is used
+    for nothing else, because what else is asked would wait as well."""
+    try:
+        client.state(after, patience)
+    except Retry:
+        return False
+    return True
+
 
 def newest_record(client: CaptureClient) -> RecordNumber | None:
     """The number of the newest durable record; None: there is no capture, or it has not opened the journal."""
