@@ -5,13 +5,13 @@ and the table waits for more changes, which are committed together.
 from dataclasses import dataclass
 from typing import Self
 
-LONGEST_RECORD, LONGEST_LOOK = 1.35, 0.25
+LONGEST_RECORD, LONGEST_LOOK = 1.2, 0.25
 """Seconds: records stay small and the status moves, however much time there is."""
-RECORD_PART = 0.27
+RECORD_PART = 0.24
 """The part of the promise that a record may take. Each table's share of a record has its price, so few records are
 cheap; but a table that always changes is committed after the last record that arrives before its time is up, and
-longer records leave more of that time unused: with 1.35 s of 5 s it is committed every third record
-(docs/decisions/0118)."""
+longer records leave more of that time unused: with 1.2 s of 5 s it is committed every third record, as soon as that
+has come (docs/decisions/0138)."""
 SHORTEST_LOOK = 0.02
 NOTICE = 0.05
 """Seconds after which a record is noticed at the latest: capture says that it is there."""

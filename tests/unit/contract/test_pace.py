@@ -18,7 +18,7 @@ def test_the_steps_of_a_change_s_way_take_less_time_than_was_promised(freshness:
 
 @pytest.mark.parametrize(
     ("freshness", "record", "look", "hold"),
-    [(0.5, 0.135, 0.05, 0.29), (5.0, 1.35, 0.25, 3.35), (60.0, 1.35, 0.25, 55.6)],
+    [(0.5, 0.12, 0.05, 0.305), (5.0, 1.2, 0.25, 3.5), (60.0, 1.2, 0.25, 55.75)],
 )
 def test_a_longer_promise_holds_changes_for_longer(freshness: float, record: float, look: float, hold: float) -> None:
     pace = Pace.of(freshness)
