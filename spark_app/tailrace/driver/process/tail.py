@@ -16,8 +16,8 @@ PATIENCE = 1.0
 
 
 def await_record(client: CaptureClient, after: RecordNumber, patience: float) -> bool:
-    """Waits up to `patience` seconds for a newer record than `after`. False: capture does not answer. The client is used
-    for nothing else, because what else is asked would wait as well."""
+    """Waits up to `patience` seconds for a newer record than `after`. False: capture does not answer. The client is
+    used for nothing else, because what else is asked would wait as well."""
     try:
         client.state(after, patience)
     except Retry:
