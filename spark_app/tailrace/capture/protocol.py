@@ -27,6 +27,7 @@ from tailrace.errors import Where
 
 LONGEST_PATIENCE = 60.0
 
+
 class GetState(Closed):
     """Answered as soon as there is a newer record than `after`, and after `patience` seconds at the latest."""
 

@@ -26,8 +26,8 @@ class Pace:
     record: float
     """The longest time that capture lets a finished transaction wait for its record."""
     look: float
-    """The longest time between two looks for tables that are due, while some are applied; when one becomes due, and when
-    a record comes, there is one as well. Also between two looks for records, while capture does not answer."""
+    """The longest time between two looks for tables that are due, while some are applied; when one becomes due, and
+    when a record comes, there is one as well. Also between two looks for records, while capture does not answer."""
     hold: float
     """The time from the first sight of a table's change to the end of its commit."""
 
