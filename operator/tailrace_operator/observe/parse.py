@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from tailrace.contract.base import OWNER_LABEL
 from tailrace.contract.driver import DropReport, LastWords
 from tailrace.contract.pod_template import CONTAINER
-from tailrace.contract.resources import EVERY_TABLE, RecoverSpec, SnapshotRequestSpec
+from tailrace.contract.resources import RecoverSpec, SnapshotRequestSpec
+from tailrace.contract.snapshot_request import EVERY_TABLE
 from tailrace.errors import error_line
 from tailrace_operator.observe.model import (
     PAUSED,

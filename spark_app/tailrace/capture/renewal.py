@@ -15,7 +15,8 @@ from tailrace.changelog.paths import RENEWAL
 from tailrace.changelog.records.terms import Closed
 from tailrace.changelog.state import LogState
 from tailrace.contract.manifest import load
-from tailrace.contract.resources import EVERY_TABLE, SnapshotRequest
+from tailrace.contract.resources import SnapshotRequest
+from tailrace.contract.snapshot_request import EVERY_TABLE
 from tailrace.errors import CorruptLog, InvalidManifest
 from tailrace.snapshot.planner import request_id
 from tailrace.storage.store import NotFound, Storage

@@ -18,7 +18,8 @@ from tailrace.contract.base import A_MINUTE
 from tailrace.contract.cutover import SHORTEST_WITHIN
 from tailrace.contract.driver import CutList, RetainedLog, SnapshotBody, SpecBody, VerificationReport
 from tailrace.contract.manifest import Manifest, load
-from tailrace.contract.resources import EVERY_TABLE, DeletionPolicy, ReplicatorSpec, SnapshotRequest
+from tailrace.contract.resources import DeletionPolicy, ReplicatorSpec, SnapshotRequest
+from tailrace.contract.snapshot_request import EVERY_TABLE
 from tailrace.contract.status import Status
 from tailrace.contract.units import seconds, size_text, zoned_time
 from tailrace.driver.asking import live_spec

@@ -144,3 +144,17 @@ def rules(*pairs: tuple[str, str]) -> ConfigDict:
     return ConfigDict(
         json_schema_extra={"x-kubernetes-validations": [{"rule": rule, "message": text} for rule, text in pairs]}
     )
+
+
+class Metadata(BaseModel):
+    """Only the name and the labels of owners matter outside Kubernetes; what else Kubernetes writes here is passed
+    over."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    name: Name
+    namespace: str = "default"
+    uid: str | None = None
+    generation: int | None = None
+    labels: dict[str, str] | None = None
+    """Those that begin with `tailrace.dev/owner` name owners in lineage events."""

@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr, StringConstraints
 
 from tailrace.contract.base import Model
 from tailrace.contract.driver import Problem
-from tailrace.contract.resources import CUT
+from tailrace.contract.snapshot_request import CUT
 from tailrace.contract.status import Fault, Many, ObjectiveStatus, State, Status, TableStatus
 
 Realm = Literal["tailrace", "kubernetes"]

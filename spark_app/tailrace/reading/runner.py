@@ -18,7 +18,8 @@ from tailrace.changelog.records.snapshots import SnapshotPlanned
 from tailrace.changelog.records.terms import Key, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.faults import fault_of
-from tailrace.contract.resources import SnapshotSpec, VerifySpec
+from tailrace.contract.resources import SnapshotSpec
+from tailrace.contract.settings import VerifySpec
 from tailrace.contract.status import Fault
 from tailrace.contract.units import seconds
 from tailrace.errors import AuthenticationFailed, Locked, NotVerified, Retry, Stop, TableStop, TailraceError

@@ -8,7 +8,8 @@ from tailrace.changelog.records.tables import TableStopped
 from tailrace.changelog.records.terms import Seq, TableSchema
 from tailrace.changelog.segments import LOG_COLUMNS
 from tailrace.changelog.state import TableLog
-from tailrace.contract.resources import OnSchemaChange, ReplicatorSpec
+from tailrace.contract.resources import ReplicatorSpec
+from tailrace.contract.tables import OnSchemaChange
 from tailrace.errors import STOP_FIX, NoKey, ReadRefused, SchemaChangeUnsupported, TableGone, TableStop, where_of
 from tailrace.sources.patterns import options_of
 

@@ -22,7 +22,8 @@ from tailrace.changelog.records.snapshots import ChunkCompared, ComparisonResult
 from tailrace.changelog.records.tables import SchemaChanged
 from tailrace.changelog.records.terms import Position, RecordNumber, Seq
 from tailrace.changelog.state import TableLog
-from tailrace.contract.resources import SnapshotSpec, VerifySpec
+from tailrace.contract.resources import SnapshotSpec
+from tailrace.contract.settings import VerifySpec
 from tailrace.errors import AuthenticationFailed, Locked, Retry, met_at
 from tailrace.reading import steps, verification
 from tailrace.reading.runner import SnapshotRunner

@@ -19,7 +19,7 @@ from tailrace.changelog.records.snapshots import SnapshotEnded, SnapshotPlanned
 from tailrace.changelog.records.tables import TableAdded, TableRemoved, TableStopped
 from tailrace.changelog.records.terms import Position, RecordNumber, Seq
 from tailrace.changelog.state import TableLog
-from tailrace.contract.resources import VerifySpec
+from tailrace.contract.settings import VerifySpec
 from tailrace.contract.status import Fault
 from tailrace.errors import Retry, TableGone, backoff
 from tailrace.reading import runner as snapshots

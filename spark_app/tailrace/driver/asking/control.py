@@ -29,7 +29,8 @@ from tailrace.contract.driver import (
     VerificationReport,
 )
 from tailrace.contract.history import LastHour, TableView
-from tailrace.contract.resources import DeletionPolicy, ObjectiveSpec, SnapshotRequest
+from tailrace.contract.resources import DeletionPolicy, SnapshotRequest
+from tailrace.contract.settings import ObjectiveSpec
 from tailrace.contract.status import Assessment, CutoverStatus, Fault, NotificationsStatus, Status
 from tailrace.driver.asking import rewind_requests
 from tailrace.driver.asking.cuts import CutKeeper

@@ -20,7 +20,7 @@ from tailrace.changelog.records.cuts import CutDropped, CutHeld, CutMade
 from tailrace.changelog.records.terms import Position
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.contract.driver import CutReport
-from tailrace.contract.resources import CutsSpec
+from tailrace.contract.settings import CutsSpec
 from tailrace.contract.units import seconds
 from tailrace.driver.asking.server import Conflict, Unknown
 from tailrace.driver.telling.cut_report import manifest, report

@@ -29,7 +29,7 @@ from tailrace.changelog.records.notices import Notified
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState
-from tailrace.contract.resources import NotificationsSpec
+from tailrace.contract.settings import NotificationsSpec
 from tailrace.contract.status import NotificationsStatus
 from tailrace.driver.telling.notices import Notice, is_forgotten, notices
 from tailrace.errors import InvalidManifest, Retry

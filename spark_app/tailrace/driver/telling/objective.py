@@ -1,7 +1,7 @@
 """Reports how old changes were when they became visible, and how far `spec.objective` is met. Pure."""
 
 from tailrace.apply.freshness import ChangeAges, Freshness
-from tailrace.contract.resources import ObjectiveSpec
+from tailrace.contract.settings import ObjectiveSpec
 from tailrace.contract.status import AgeCount, FreshnessStatus, ObjectiveStatus, Status
 from tailrace.contract.units import seconds
 

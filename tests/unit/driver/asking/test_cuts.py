@@ -17,7 +17,7 @@ from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, fold
 from tailrace.cli import cut_text
-from tailrace.contract.resources import CutsSpec
+from tailrace.contract.settings import CutsSpec
 from tailrace.contract.status import Fault
 from tailrace.driver.asking.cuts import CutKeeper
 from tailrace.driver.asking.server import Conflict, Unknown

@@ -4,7 +4,8 @@ from typing import Any, Literal, cast
 
 import pytest
 
-from tailrace.contract.resources import LineageSpec, ReplicatorSpec, SnapshotSpec, StorageSpec, TargetSpec
+from tailrace.contract.resources import ReplicatorSpec, SnapshotSpec, StorageSpec, TargetSpec
+from tailrace.contract.settings import LineageSpec
 from tailrace.driver.asking.doctor import Line, Report, _failure, _java, _line, _lineage, _place
 from tailrace.errors import AuthenticationFailed, Retry
 from tailrace.places import Places

@@ -38,7 +38,8 @@ from tailrace.changelog.records.tables import TableAdded, TableStopped
 from tailrace.changelog.records.terms import Position, RecordNumber, Seq
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.writer import JournalWriter
-from tailrace.contract.resources import NotificationsSpec, StorageLocation
+from tailrace.contract.resources import StorageLocation
+from tailrace.contract.settings import NotificationsSpec
 from tailrace.driver.asking.control import DriverControl
 from tailrace.driver.telling import notifications
 from tailrace.driver.telling.notices import Notice, notices

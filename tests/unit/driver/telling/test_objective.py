@@ -2,7 +2,8 @@ from pathlib import Path
 
 from support.observed import reported
 from tailrace.apply.freshness import Freshness, bucket_of
-from tailrace.contract.resources import ObjectiveSpec, StorageLocation
+from tailrace.contract.resources import StorageLocation
+from tailrace.contract.settings import ObjectiveSpec
 from tailrace.driver.telling import metrics, objective
 from tailrace.storage.store import Storage
 

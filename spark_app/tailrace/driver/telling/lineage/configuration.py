@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from tailrace.contract.resources import LineageSpec
+from tailrace.contract.settings import LineageSpec
 from tailrace.driver.telling.lineage.naming import PRODUCER
 from tailrace.errors import InvalidManifest
 from tailrace.storage.secret_files import file_place

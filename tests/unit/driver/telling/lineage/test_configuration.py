@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.contract.resources import LineageSpec
+from tailrace.contract.settings import LineageSpec
 from tailrace.driver.telling.lineage import configuration
 from tailrace.errors import InvalidManifest
 

@@ -11,7 +11,8 @@ from support import pgoutput_messages as pg
 from support.catalog import catalog_table
 from tailrace.changelog.records.tables import Parts
 from tailrace.changelog.records.terms import Column, TableSchema
-from tailrace.contract.resources import Mask, TableOptions
+from tailrace.contract.resources import TableOptions
+from tailrace.contract.tables import Mask
 from tailrace.errors import ReadRefused, SchemaChangeUnsupported
 from tailrace.sources.log.decode import Evolved
 from tailrace.sources.postgresql.log import pgoutput
