@@ -111,7 +111,7 @@ def needed(storage: Storage, now: int) -> FollowersNeed:
                 f"{file.uri} is no lease that can be read: what its follower needs is not known",
                 "If there is no such follower, delete the file.",
             )
-    return kept_for(found, now)
+    return followers_need(found, now)
 
 
 def lease_files(storage: Storage) -> Iterator[LeaseFile]:
@@ -128,7 +128,7 @@ def lease_files(storage: Storage) -> Iterator[LeaseFile]:
             yield LeaseFile(uri, lease.model_copy(update={"written_at": changed}), changed)
 
 
-def kept_for(found: Iterable[FollowerLease], now: int) -> FollowersNeed:
+def followers_need(found: Iterable[FollowerLease], now: int) -> FollowersNeed:
     """The part that the leases hold, without old ones."""
     valid = [lease for lease in found if not lease.is_old(now)]
     if not valid:

@@ -274,7 +274,7 @@ class _Running:
 
 
 def cutover(options: argparse.Namespace) -> int:
-    from tailrace.driver.asking.cutover import Cutover, Wishes  # brings the database client
+    from tailrace.driver.asking.cutover import Cutover, CutoverOptions  # brings the database client
     from tailrace.places import Places
 
     if seconds(options.verified_within) < SHORTEST_WITHIN:
@@ -284,7 +284,7 @@ def cutover(options: argparse.Namespace) -> int:
     manifest = manifest_of(options)
     replicator = manifest.replicator(options.name)
     privacy.configure(replicator.spec.show_values)
-    wishes = Wishes(
+    chosen = CutoverOptions(
         seconds(options.timeout),
         options.writers_stopped,
         options.check,
@@ -293,7 +293,7 @@ def cutover(options: argparse.Namespace) -> int:
     )
     running = _Running(options, manifest, replicator.metadata.name)
     places = Places(replicator.spec, "tailrace cutover", secrets_folder())
-    report = Cutover(replicator, places, running, wishes, lambda line: log.info("%s", visible(line))).run()
+    report = Cutover(replicator, places, running, chosen, lambda line: log.info("%s", visible(line))).run()
     if options.json:
         print("{}" if report is None else report.model_dump_json(by_alias=True))
     elif report is None:

@@ -15,7 +15,15 @@ from support.pipeline import Pipeline
 from support.scripted import ScriptedSource
 from support.scripted_runs import Copy
 from tailrace import sources
-from tailrace.changelog.followers import FollowerLease, kept_for, lease_path, leases, needed, remove_lease, write_lease
+from tailrace.changelog.followers import (
+    FollowerLease,
+    followers_need,
+    lease_path,
+    leases,
+    needed,
+    remove_lease,
+    write_lease,
+)
 from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.paths import segment_path
 from tailrace.changelog.records.terms import RecordNumber, Seq
@@ -36,9 +44,9 @@ def lease(name: str, record: int, seq: int, written_at: int = 0) -> FollowerLeas
 
 def test_the_slowest_lease_that_is_not_old_counts() -> None:
     found = [lease("old", 1, 1), lease("slow", 5, 50, 3 * DAY), lease("fast", 9, 90, 3 * DAY)]
-    assert (kept_for(found, 7 * DAY + 1).record, kept_for(found, 7 * DAY + 1).seq) == (6, 51)
-    assert (kept_for(found, 7 * DAY).record, kept_for(found, 7 * DAY).seq) == (2, 2)
-    assert kept_for(found, 11 * DAY).seq is None
+    assert (followers_need(found, 7 * DAY + 1).record, followers_need(found, 7 * DAY + 1).seq) == (6, 51)
+    assert (followers_need(found, 7 * DAY).record, followers_need(found, 7 * DAY).seq) == (2, 2)
+    assert followers_need(found, 11 * DAY).seq is None
 
 
 def test_a_lease_that_cannot_be_read_stops_retention_until_it_is_old(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ class RunningDriver(Protocol):
 
 
 @dataclass(frozen=True)
-class Wishes:
+class CutoverOptions:
     """The options of the command."""
 
     timeout: float
@@ -76,7 +76,7 @@ class Wishes:
     verified_within: float = 86400.0
     """Seconds; the age of a verification that counts."""
     declared: bool = False
-    """The wishes are those of a manifest, which nobody runs again and which has no options."""
+    """These are of a manifest, which nobody runs again and which has no command line."""
 
     def again(self, first: str) -> str:
         """`first`, and what makes the next attempt."""
@@ -88,7 +88,7 @@ class Cutover:
     replicator: Replicator
     places: Places
     driver: RunningDriver
-    wishes: Wishes
+    options: CutoverOptions
     say: Callable[[str], None]
     monotonic: Callable[[], float] = time.monotonic
     clock: Callable[[], float] = time.time
@@ -110,8 +110,8 @@ class Cutover:
         source = self.places.source.bound_to(origin)
         tables = _captured(reader)
         self._check(handover, source, tables)
-        self._verify(self.wishes.verified_within)
-        if self.wishes.check:
+        self._verify(self.options.verified_within)
+        if self.options.check:
             return None
         record = self._settled(source, reader, lambda: self._once_more(handover, source, reader))
         return self._hand_over(handover, source, reader, record)
@@ -145,21 +145,21 @@ class Cutover:
                 if column.support == "NO"
             ]
             missing = [*lost, *self._lacked(source, tables), *handover.lacking(self._counters(source, tables))]
-            for message, fix in missing if self.wishes.accept_missing else ():
+            for message, fix in missing if self.options.accept_missing else ():
                 self.say(f"accepted: {message}. Fix: {fix}")
-            found += [] if self.wishes.accept_missing else missing
+            found += [] if self.options.accept_missing else missing
         for message, fix in found:
             self.say(f"in the way: {message}. Fix: {fix}")
         if found:
             more = (
-                f" (and {len(found) - 1} more, {'in the log' if self.wishes.declared else 'printed above'})"
+                f" (and {len(found) - 1} more, {'in the log' if self.options.declared else 'printed above'})"
                 if len(found) > 1
                 else ""
             )
             raise CutoverRefused(f"{found[0][0]}{more}", found[0][1])
 
     def _not_ready(self, status: Status) -> Iterator[tuple[str, str]]:
-        wait = self.wishes.again("Wait until `tailrace status` shows all tables replicating")
+        wait = self.options.again("Wait until `tailrace status` shows all tables replicating")
         if status.state != "Running":
             yield f"the Replicator is {status.state}: {status.message}", wait
         if status.apply.suspended:
@@ -195,7 +195,7 @@ class Cutover:
             extras = session.extras([(schema.schema_name, schema.table_name) for schema in schemas])
         for name, statements in self.places.target.lacked(extras, schemas).items():
             message = f"the copy of {name} lacks {len(statements)} defaults, sequences and indexes of the source"
-            accept = "set cutover.acceptMissing: true" if self.wishes.declared else "add --accept-missing"
+            accept = "set cutover.acceptMissing: true" if self.options.declared else "add --accept-missing"
             yield message, f"Run `{'; '.join(statements)}`, or {accept}."
 
     def _counters(self, source: Source, tables: Sequence[TableLog]) -> list[Counter]:
@@ -229,7 +229,7 @@ class Cutover:
             self.driver.verify(stale)
             self.sleep(SETTLED)  # the status follows
         what = f"rows of {stale[0]} were changed whenever they were compared, so they are not known to be equal"
-        raise CutoverRefused(what, self.wishes.again("Stop the programs that write to the source"))
+        raise CutoverRefused(what, self.options.again("Stop the programs that write to the source"))
 
     def _is_verified(self, table: TableStatus, within: float) -> bool:
         last = table.verified
@@ -242,18 +242,18 @@ class Cutover:
     def _settled(self, source: Source, reader: JournalReader, look: Callable[[], None]) -> RecordNumber:
         """Wait until nothing can come any more; returns the record up to which the target holds everything. `look`:
         called whenever it does, before the last question whether something came."""
-        until, since = self.monotonic() + self.wishes.timeout, None
+        until, since = self.monotonic() + self.options.timeout, None
         held: RecordNumber | None = None
         self.say("everything is ready: stop the programs that write to the source, and make it read-only")
         while True:
             with source.session() as session:
-                writers = session.writers(since, self.wishes.stopped)
+                writers = session.writers(since, self.options.stopped)
                 end = session.log_end()
             since = writers.since
             if writers.obstacles:
                 held = None
                 message, fix = writers.obstacles[0]
-                if since is None and not (self.wishes.stopped or self.wishes.declared):
+                if since is None and not (self.options.stopped or self.options.declared):
                     fix += " Or add --writers-stopped if no program can write."
                 self._wait(until, StillWritten, message, fix)
                 continue
@@ -269,12 +269,12 @@ class Cutover:
             held = state.number
             self._wait_applied(held, until)
             look()
-            if self.wishes.stopped:
+            if self.options.stopped:
                 self.sleep(SETTLED)
 
     def _wait(self, until: float, error: type[CutoverRefused], message: str, fix: str) -> None:
         if self.monotonic() > until:
-            raise error(f"{message} (waited for {self.wishes.timeout:.0f} s)", fix)
+            raise error(f"{message} (waited for {self.options.timeout:.0f} s)", fix)
         if message != self._told:
             self._told = message
             self.say(f"waiting: {message}. Fix: {fix}")
@@ -293,7 +293,7 @@ class Cutover:
             if not behind:
                 return
             what = f"{len(behind)} tables do not hold all of record {record} yet, such as {behind[0]}"
-            self._wait(until, CutoverRefused, what, self.wishes.again("Look at `tailrace status`"))
+            self._wait(until, CutoverRefused, what, self.options.again("Look at `tailrace status`"))
 
     # ---- the end ----
 
@@ -326,7 +326,7 @@ class Cutover:
         except Retry as error:
             if error.away:
                 raise
-            raise CutoverRefused(error.message, "" if self.wishes.declared else "Run it again.") from error
+            raise CutoverRefused(error.message, "" if self.options.declared else "Run it again.") from error
 
 
 def _not_there(wanted: Sequence[TableSchema], tables: Sequence[TableLog]) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ from tailrace.contract.resources import Replicator, SnapshotRequestSpec
 from tailrace.contract.status import CutoverStatus, Fault, Status
 from tailrace.contract.units import seconds
 from tailrace.driver.asking.control import DriverControl
-from tailrace.driver.asking.cutover import Cutover, CutoverRefused, Wishes
+from tailrace.driver.asking.cutover import Cutover, CutoverOptions, CutoverRefused
 from tailrace.driver.asking.equality import CopyDiffers, require_equal
 from tailrace.errors import CutOver, Fenced, TailraceError
 from tailrace.errors.backoff import Backoff
@@ -100,14 +100,14 @@ class DeclaredCutover:
     def _attempt(self, given: Replicator) -> None:
         asked = given.spec.cutover
         assert asked is not None
-        wishes = Wishes(
+        options = CutoverOptions(
             timeout=ATTEMPT_SECONDS,
             accept_missing=asked.accept_missing,
             verified_within=seconds(asked.verified_within),
             declared=True,
         )
         running = _Here(self._control, self._sleep)
-        Cutover(given, self._places, running, wishes, self._say, clock=self._clock, sleep=self._sleep).run()
+        Cutover(given, self._places, running, options, self._say, clock=self._clock, sleep=self._sleep).run()
 
     def _refused(self, error: TailraceError) -> None:
         fault = fault_of(error, self._clock())

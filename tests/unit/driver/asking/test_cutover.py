@@ -12,7 +12,7 @@ from support.resources import replicator
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.contract.resources import Replicator
 from tailrace.contract.status import ApplyStatus, ComparedRows, Fault, NulledColumn, Status, TableStatus, Verification
-from tailrace.driver.asking.cutover import Cutover, CutoverRefused, Wishes, _not_there
+from tailrace.driver.asking.cutover import Cutover, CutoverOptions, CutoverRefused, _not_there
 from tailrace.places import Places
 from tailrace.sources.findings import Writers
 
@@ -43,7 +43,7 @@ def cutover(folder: Path, driver: Running | None = None, **spec: Any) -> Cutover
         found,
         Places(found.spec),
         driver or Running(status()),
-        Wishes(1.0),
+        CutoverOptions(1.0),
         lambda line: None,
         clock=lambda: NOW,
         sleep=lambda seconds: None,
@@ -193,7 +193,7 @@ def test_once_all_is_applied_everything_is_looked_at_again(tmp_path: Path, monke
 def test_a_manifest_is_not_told_of_options_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def said(declared: bool) -> str:
         made = cutover(tmp_path)
-        made.wishes = Wishes(-1.0, declared=declared)
+        made.options = CutoverOptions(-1.0, declared=declared)
         nothing = SimpleNamespace(extras=lambda names: [])
         session = SimpleNamespace(
             writers=lambda since, stopped: Writers((("not read-only", "Stop."),)), log_end=lambda: "1"

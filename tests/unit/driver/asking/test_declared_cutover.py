@@ -49,9 +49,9 @@ class World:
         self.now += seconds
         return self.ends
 
-    def made(self, replicator: Replicator, places: Places, driver: Any, wishes: Any, say: Any, **more: Any) -> Any:
+    def made(self, replicator: Replicator, places: Places, driver: Any, options: Any, say: Any, **more: Any) -> Any:
         self.attempts += 1
-        self.driver, self.wishes = driver, wishes
+        self.driver, self.options = driver, options
         return SimpleNamespace(run=lambda: self.act(SimpleNamespace(say=say, **more)))
 
     def refuse(self, error: TailraceError) -> None:
@@ -76,7 +76,7 @@ def test_one_that_is_done_ends_the_driver(world: World) -> None:
     world.give(cutover={"acceptMissing": True, "verifiedWithin": "2h"})
     with pytest.raises(CutOver, match="programs may write to"):
         world.subject.step()
-    assert (world.wishes.accept_missing, world.wishes.verified_within, world.wishes.stopped) == (True, 7200.0, False)
+    assert (world.options.accept_missing, world.options.verified_within, world.options.stopped) == (True, 7200.0, False)
     told = world.subject.status()
     assert told is not None and told.fault is None
 

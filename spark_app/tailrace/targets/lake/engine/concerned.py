@@ -16,7 +16,7 @@ from tailrace.fold.key_columns import Ints, joined, taken, words
 from tailrace.targets.lake.engine.chunk_files import key_batches
 from tailrace.targets.lake.engine.part import ChunkKeyRows, PartInput
 from tailrace.targets.lake.files.index_cache import IndexCache
-from tailrace.targets.lake.files.locate import Span, apart, index_of, joint_span, key_span
+from tailrace.targets.lake.files.locate import Span, index_of, is_disjoint, joint_span, key_span
 from tailrace.targets.lake.model import DataFile
 
 
@@ -47,11 +47,11 @@ def concerned_rows(work: PartInput, cache: IndexCache) -> dict[str, ChunkKeyRows
 def _meeting(span: Span, files: Sequence[DataFile], work: PartInput) -> Iterator[DataFile]:
     """Files that may have a key between these."""
     name = work.layout.key[0]
-    return (file for file in files if not apart(span, (file.lower.get(name), file.upper.get(name))))
+    return (file for file in files if not is_disjoint(span, (file.lower.get(name), file.upper.get(name))))
 
 
 def _apart(one: Span, other: Span) -> bool:
-    return other is not None and apart(one, (other[0].as_py(), other[1].as_py()))
+    return other is not None and is_disjoint(one, (other[0].as_py(), other[1].as_py()))
 
 
 def _standing(work: PartInput, files: Sequence[DataFile], cache: IndexCache) -> Ints | None:

@@ -70,7 +70,7 @@ def locate(
         found, files = _kept(access, files, layout, wanted, cache.kept)
     for file in files:
         index = cache.get(file.path + form, wanted) if wanted.exact else None
-        if index is None and apart(span, (file.lower.get(layout.key[0]), file.upper.get(layout.key[0]))):
+        if index is None and is_disjoint(span, (file.lower.get(layout.key[0]), file.upper.get(layout.key[0]))):
             continue  # most files of a large table, for the keys of a chunk
         index = cache.get(file.path + form) if index is None and few else index
         matches = _search(access, file, layout, wanted, cache) if index is None else index.find(wanted)
@@ -93,7 +93,7 @@ def _kept(
         if identity is None:
             others.append(file)
             continue
-        if apart(span, (file.lower.get(layout.key[0]), file.upper.get(layout.key[0]))):
+        if is_disjoint(span, (file.lower.get(layout.key[0]), file.upper.get(layout.key[0]))):
             continue
         chosen = np.asarray(_within(wanted.columns, _bounds_of(file, layout)))
         if not len(chosen):
@@ -190,7 +190,7 @@ def key_span(access: FileAccess, path: str, layout: Layout) -> Span:
         return None
 
 
-def apart(span: Span, bounds: tuple[object | None, object | None]) -> bool:
+def is_disjoint(span: Span, bounds: tuple[object | None, object | None]) -> bool:
     if span is None or bounds[0] is None or bounds[1] is None:
         return False
     if isinstance(bounds[0], str) and pa.types.is_string(span[0].type):  # the most frequent, without Arrow's overhead
@@ -381,7 +381,7 @@ def find_rows(
     values = list(wanted.values())
     spans = {name: span_of(column) for name, column in wanted.items()}
     for file in files:
-        if any(apart(span, (file.lower.get(name), file.upper.get(name))) for name, span in spans.items()):
+        if any(is_disjoint(span, (file.lower.get(name), file.upper.get(name))) for name, span in spans.items()):
             continue
         positions = [NO_ROWS[0]]
         with parquet(access, file.path) as opened:

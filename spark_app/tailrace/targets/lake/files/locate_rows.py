@@ -19,7 +19,7 @@ from tailrace.targets.lake.files.access import FileAccess, parquet
 from tailrace.targets.lake.files.index import NO_ROWS, FileIndex, Matches, search_once
 from tailrace.targets.lake.files.index_cache import IndexCache
 from tailrace.targets.lake.files.layout import Layout
-from tailrace.targets.lake.files.locate import CACHE, Found, Span, apart, in_layout, live
+from tailrace.targets.lake.files.locate import CACHE, Found, Span, in_layout, is_disjoint, live
 from tailrace.targets.lake.model import DataFile
 
 Counts = npt.NDArray[np.int64]
@@ -48,7 +48,7 @@ def locate_rows(
     for file in files:
         if not left.any():
             break
-        if any(apart(span, (file.lower.get(name), file.upper.get(name))) for name, span in wanted.spans.items()):
+        if any(is_disjoint(span, (file.lower.get(name), file.upper.get(name))) for name, span in wanted.spans.items()):
             continue
         rows = live(file, _search(access, file, layout, keys, cache))
         if rows is None:
