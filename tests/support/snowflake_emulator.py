@@ -5,9 +5,12 @@ import importlib
 import json
 import math
 import sys
+import threading
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import uvicorn
@@ -15,6 +18,7 @@ from fakesnow import transforms
 from fakesnow.cursor import FakeSnowflakeCursor
 from fakesnow.dialect import parse_one
 from fakesnow.transforms import show
+from snowflake.connector import errors
 from sqlglot import exp
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -31,6 +35,10 @@ show.SQL_CREATE_VIEW_SHOW_TABLES = show.SQL_CREATE_VIEW_SHOW_TABLES.replace(
 server: Any = importlib.import_module("fakesnow.server")  # the package has a function of this name
 ABANDONED = 3.0
 """Seconds without a statement after which an open transaction ends that may hold another one up: five minutes there."""
+LOCKED = 2.0
+"""Seconds that a statement waits for the transaction of another session: a minute there, as Tailrace asks for."""
+turn = threading.Condition()
+"""Held to look at `open_since` and to change it."""
 open_since: dict[Any, float] = {}
 """The end of the last statement of each connection with a transaction; infinite while one runs."""
 LOGIN = {"masterToken": "m", "validityInSeconds": 86400, "masterValidityInSeconds": 86400, "sessionId": 1}
@@ -68,30 +76,49 @@ def as_snowflake(table: pa.Table, rowtype: Any) -> pa.Table:
 
 
 def execute(cursor: FakeSnowflakeCursor, statement: Any, params: Any = None) -> None:
-    """Transactions of dead clients end."""
+    """One transaction is open at a time, or one statement that would lock rows by itself."""
     connection = cursor._conn
-    if isinstance(statement, exp.Transaction):
-        end_abandoned()
-        open_since[connection] = math.inf
-    if connection not in open_since:
-        return described(cursor, statement, params)
-    open_since[connection] = math.inf
+    begins, ends = isinstance(statement, exp.Transaction), isinstance(statement, exp.Commit | exp.Rollback)
+    with turn:
+        inside = connection in open_since
+        locks = inside or begins or isinstance(statement, exp.Update | exp.Delete)
+        if locks and not inside:
+            await_turn()
+        if locks:
+            open_since[connection] = math.inf
     try:
         described(cursor, statement, params)
     finally:
-        if isinstance(statement, exp.Commit | exp.Rollback):
-            open_since.pop(connection, None)
-        else:
-            open_since[connection] = monotonic()
+        with turn:
+            if begins or (inside and not ends):
+                open_since[connection] = monotonic()
+            elif locks:
+                open_since.pop(connection, None)
+                turn.notify_all()
 
 
-def end_abandoned() -> None:
-    """Their sessions end with them: what a client that lives would send next must not be committed by itself."""
-    for token, connection in list(server.sessions.items()):
-        if monotonic() - open_since.get(connection, math.inf) > ABANDONED:
-            server.sessions.pop(token, None)
-            open_since.pop(connection, None)
-            connection._duck_conn.rollback()
+def await_turn() -> None:
+    """There, a transaction waits at the first row that another one has locked, and sees what that one has committed:
+    Tailrace's begin with the same row. Here, it would see only what was committed when it began, and fail there."""
+    end = monotonic() + LOCKED
+    while end_abandoned():
+        if monotonic() > end:
+            told = "Statement has locked table 'FENCE' in transaction 1 and this lock has not yet been released."
+            raise errors.ProgrammingError(msg=told, errno=625, sqlstate="57014")
+        turn.wait(0.05)
+
+
+def end_abandoned() -> bool:
+    """End transactions of dead clients, and their sessions: what a client that lives would send next must not be
+    committed by itself. True: others are open."""
+    tokens = {connection: token for token, connection in server.sessions.items()}
+    for connection, since in list(open_since.items()):
+        if monotonic() - since > ABANDONED or (connection not in tokens and since < math.inf):
+            server.sessions.pop(tokens.get(connection), None)
+            open_since.pop(connection)
+            with suppress(duckdb.TransactionException):  # it has none: its BEGIN failed
+                connection._duck_conn.rollback()
+    return bool(open_since)
 
 
 def described(cursor: FakeSnowflakeCursor, statement: Any, params: Any) -> None:

@@ -81,6 +81,8 @@ class SnowflakeSession(CollectedSession):
                     found = self._execute(change.statement, change.values)
                 if change.one is not None and found != 1:
                     raise Retry(f"{self._config.place}: another driver has changed the state of a table in the target")
+            # Dying here is safe: the next driver waits at the fence until the service has ended this transaction.
+            seam("snowflake.before-commit")
         except BaseException:
             with suppress(TailraceError):
                 self._execute("ROLLBACK")
