@@ -8,11 +8,12 @@ from collections.abc import Iterable, Sequence
 from tailrace.contract.status import Assessment, ObjectiveStatus, Status, TableStatus
 from tailrace.contract.units import size_text
 from tailrace.errors import error_line
+from tailrace.errors.backoff import without_paths
 from tailrace_operator.decide.model import EmitEvent, Limits
 from tailrace_operator.decide.summary import BAD, UNDER_WAY, WORKING, lag
 from tailrace_operator.status import times
-from tailrace_operator.status.conditions import Claim, Reason, Truth, bounded
-from tailrace_operator.status.models import Condition
+from tailrace_operator.status.conditions import Claim, Reason, Truth, bounded, sentence
+from tailrace_operator.status.models import Condition, TableCounts, TableSummary
 
 ASSESSED = "Assessed"
 COPIED = "ValuesCopied"
@@ -130,6 +131,27 @@ def events(before: Sequence[Condition], now: Sequence[Condition]) -> Iterable[Em
     for c in now:
         if c.type in (COPIED, VERIFIED) and c.status == "False" and c.message not in said:
             yield EmitEvent("Warning", c.reason, c.message)
+
+
+def stopped(before: TableCounts | None, now: TableCounts | None) -> Iterable[EmitEvent]:
+    """An event for tables that have stopped after others, whose event has told of those. What stops them all, such as
+    a target that is away, is told once."""
+    known = [] if before is None else [table for table in before.worst if table.state == "STOPPED"]
+    found = [] if now is None else [table for table in now.worst if table.state == "STOPPED"]
+    names, causes = {table.name for table in known}, {_cause(table) for table in known}
+    more = [table for table in found if table.name not in names and _cause(table) not in causes]
+    if not more:
+        return
+    fault = more[0].fault
+    why = f": {error_line(fault.name, fault.message, fault.fix)}" if fault is not None else ""
+    count = "" if len(more) == 1 else f"{len(more)} more tables are stopped, first "
+    text = f"{count}{more[0].name}{'' if count else ' is stopped'}{why}"
+    yield EmitEvent("Warning", Reason.TABLES_STOPPED.value, sentence(bounded(text)))
+
+
+def _cause(table: TableSummary) -> tuple[str, str]:
+    """The error and its text, without the paths in which those of several tables differ."""
+    return ("", "") if table.fault is None else (table.fault.name, without_paths(table.fault.message))
 
 
 def failing(status: Status) -> str:

@@ -180,7 +180,8 @@ def _switches(observed: ObservedReplicator, desired: Desired) -> Iterator[Claim]
 def _events(
     observed: ObservedReplicator, status: ReplicatorStatus, readiness: Readiness, history: DriverHistory
 ) -> tuple[EmitEvent, ...]:
-    """An event when the reason of Ready changes, one for each end of the driver, and those of executors."""
+    """An event when the reason of Ready changes, or further tables stop, one for each end of the driver, and those of
+    executors."""
     before = next((c for c in observed.status.conditions if c.type == "Ready"), None)
     events = []
     pod = history.pod
@@ -196,6 +197,8 @@ def _events(
         bad = bad or (readiness.ready != "True" and not readiness.progress)
         text = readiness.message or f"the Replicator is {readiness.reason.value}."
         events.append(EmitEvent("Warning" if bad else "Normal", readiness.reason.value, sentence(text)))
+    else:
+        events.extend(claims.stopped(observed.status.tables, status.tables))
     both = observed.status.conditions, status.conditions
     told = signals.events(observed.status.signal, status.signal, observed.driver.status)
     return (*events, *claims.events(*both), *executors.events(*both), *told)

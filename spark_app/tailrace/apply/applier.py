@@ -24,7 +24,7 @@ from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.faults import fault_of
-from tailrace.errors import CorruptLog, Fenced, Retry, Stop, TableStop, TailraceError
+from tailrace.errors import CorruptLog, Fenced, Retry, Stop, StorageFull, TableStop, TailraceError
 from tailrace.errors.backoff import Outages
 from tailrace.snapshot.planner import still_needed
 from tailrace.targets.api import ChunkLost, ChunkWriter, Look, TableFailed
@@ -370,7 +370,8 @@ class Applier:
             unit.refused = error if isinstance(error, Stop) else None
         with self._lock:
             told = self._outages.met(error, now)
-            if counts and isinstance(error, Retry) and error.away:
+            away = isinstance(error, Retry) and error.away
+            if counts and away:
                 self._schedule.spread(unit, now)
             if isinstance(error, ChunkLost):
                 self._lost |= {str(chunk.path): chunk for chunk in error.chunks}
@@ -378,10 +379,11 @@ class Applier:
         if isinstance(error, NOT_OF_A_TABLE):
             self._fatal = error
         fault = fault_of(error, self._clock())
+        away = away or fault.name == StorageFull.__name__  # whoever noticed it: there is no room for others either
         entries = [alone] if alone is not None else list(unit.entries.values())
         for entry in entries:
             stopped = exhausted or isinstance(error, TableStop | Stop)
-            self._progress.fail(entry.table.table_id, fault, stopped, record)
+            self._progress.fail(entry.table.table_id, fault, stopped, record, away=away)
         with self._lock:
             self._schedule.level = None
         known = isinstance(error, TailraceError)

@@ -30,6 +30,8 @@ class TableProgress:
     """Monotonic time of the first of these failures."""
     stopped: bool = False
     """A fault that trying again will not heal."""
+    away: bool = False
+    """The place that it met does not answer at all, so that other tables meet the same there."""
     replacing: bool = False
     """All of this is of a new copy; readers still see the former one."""
     refused_record: RecordNumber = RecordNumber(-1)
@@ -100,14 +102,23 @@ class Progress:
         with self._lock:
             self._tables.pop(table_id, None)
 
-    def fail(self, table_id: int, fault: Fault, stopped: bool, record: RecordNumber = RecordNumber(-1)) -> None:
+    def fail(
+        self,
+        table_id: int,
+        fault: Fault,
+        stopped: bool,
+        record: RecordNumber = RecordNumber(-1),
+        *,
+        away: bool = False,
+    ) -> None:
         """Note a failed attempt to come to `record`; `since` and `count` are those of all failures in a row, whatever
         their names: the retry time runs from the first of them, or a table that fails in two ways would never end."""
         before, since = self.of(table_id), self._monotonic()
         if before.fault is not None:
             fault = fault.model_copy(update={"since": before.fault.since, "count": before.fault.count + 1})
             since = before.failing_since if before.failing_since is not None else since
-        self.put(table_id, replace(before, fault=fault, failing_since=since, stopped=stopped, refused_record=record))
+        failed = replace(before, fault=fault, failing_since=since, stopped=stopped, away=away, refused_record=record)
+        self.put(table_id, failed)
 
 
 def add(one: TableCounters, other: TableCounters) -> TableCounters:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from tailrace.changelog.records.cuts import CutDropped, CutHeld, CutMade
-from tailrace.changelog.records.notices import Notified
+from tailrace.changelog.records.notices import CopiesResumed, CopiesStopped, Notified
 from tailrace.changelog.records.signals import SignalAnswered
 from tailrace.changelog.records.snapshots import (
     ChunkCompared,
@@ -43,6 +43,8 @@ class Append(Closed):
     events: tuple[
         Annotated[
             SignalAnswered
+            | CopiesStopped
+            | CopiesResumed
             | Notified
             | SnapshotPlanned
             | SnapshotTableStarted

@@ -11,6 +11,7 @@ import numpy as np
 from tailrace.changelog.logged import (
     KEPT_REWINDS,
     KEPT_SNAPSHOTS,
+    CopyStop,
     LoggedCut,
     LoggedSignal,
     LogState,
@@ -47,6 +48,7 @@ class Folding:
         self.dropped = state.dropped
         self.cuts: dict[str, LoggedCut] = dict(state.cuts)
         self.notified = state.notified
+        self.copy_stops: dict[str, CopyStop] = dict(state.copy_stops)
         self.signals: dict[Seq, LoggedSignal] = dict(state.signals)
         self.applied = False
         """Some table's applied record moved or no longer counts, so `commit_times` may shrink."""

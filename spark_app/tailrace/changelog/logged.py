@@ -38,6 +38,7 @@ from tailrace.changelog.records.terms import (
 )
 from tailrace.changelog.segment_list import LoggedSegment, SegmentList
 from tailrace.changelog.transactions import TransactionIds, TransactionStart
+from tailrace.errors import Where
 
 __all__ = ["LoggedSegment", "SegmentList"]
 
@@ -350,6 +351,15 @@ class LoggedSignal(Closed):
     answered_at: int | None = None
 
 
+class CopyStop(Closed):
+    """Copies that are stopped, and have not resumed (`CopiesStopped`)."""
+
+    tables: dict[int, RecordNumber]
+    error: str
+    where: Where
+    away: bool = False
+
+
 class LogState(Closed):
     """The whole state. `number` is the last folded record (-1: none)."""
 
@@ -389,6 +399,8 @@ class LogState(Closed):
     """The open ones and the newest answered ones, by sequence, the oldest first."""
     notified: RecordNumber | None = Field(default=None, exclude_if=is_none)
     """All notifications about records up to this one were sent, or dropped; None: none was ever sent."""
+    copy_stops: dict[str, CopyStop] = Field(default_factory=dict, exclude_if=is_nothing)
+    """Those that notifications tell of, by id, the oldest first."""
     forgotten_plan: RecordNumber = RecordNumber(-1)
     """Record of the newest plan among the forgotten snapshots that Tailrace ordered itself: what called for one before
     that record has had its own."""

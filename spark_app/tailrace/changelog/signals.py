@@ -1,13 +1,14 @@
 """The effect of signals' and notifications' events on the log's state. Called by the fold only.
 
-A signal is open until it is answered; the newest answered ones are kept for the status.
+A signal is open until it is answered; the newest answered ones are kept for the status. A stop of copies is kept until
+it is over.
 """
 
 from collections.abc import Mapping
 
 from tailrace.changelog.folding import Folding, Handler
-from tailrace.changelog.logged import KEPT_SIGNALS, LoggedSignal
-from tailrace.changelog.records.notices import Notified
+from tailrace.changelog.logged import KEPT_SIGNALS, CopyStop, LoggedSignal
+from tailrace.changelog.records.notices import CopiesResumed, CopiesStopped, Notified
 from tailrace.changelog.records.signals import SignalAnswered, SignalReceived
 
 
@@ -29,6 +30,19 @@ def _answered(work: Folding, event: SignalAnswered) -> None:
         del work.signals[seq]
 
 
+def _copies_stopped(work: Folding, event: CopiesStopped) -> None:
+    known = work.copy_stops.get(event.id)
+    if event.later != (known is not None):
+        work.corrupt(f"stop {event.id} of copies is {'not known' if known is None else 'known already'}")
+    tables = event.tables if known is None else {**known.tables, **event.tables}
+    work.copy_stops[event.id] = CopyStop(tables=tables, error=event.error, where=event.where, away=event.away)
+
+
+def _copies_resumed(work: Folding, event: CopiesResumed) -> None:
+    if work.copy_stops.pop(event.id, None) is None:
+        work.corrupt(f"stop {event.id} of copies is over, and is not known")
+
+
 def _notified(work: Folding, event: Notified) -> None:
     if event.record > work.record.number:
         work.corrupt(f"notifications were sent through record {event.record}, which is still to come")
@@ -38,5 +52,7 @@ def _notified(work: Folding, event: Notified) -> None:
 SIGNAL_HANDLERS: Mapping[type, Handler] = {
     SignalReceived: _received,
     SignalAnswered: _answered,
+    CopiesStopped: _copies_stopped,
+    CopiesResumed: _copies_resumed,
     Notified: _notified,
 }

@@ -9,6 +9,7 @@ What is forgotten, and when no reader can need it any longer:
 * removed tables: by `TableForgotten`, once nothing of them is kept; of their names those under which targets stand;
 * cuts: by `CutDropped`;
 * signals: all but the open ones and the newest `KEPT_SIGNALS`;
+* stops of copies: by `CopiesResumed`;
 * dropped tables: by `CopyRemoval`, once their copy is gone or stays for good;
 * transactions: by `TransactionsRemoved`, once every snapshot that may still be registered sees them;
 * schema versions: once nothing kept refers to them and the target is past them;
@@ -184,6 +185,7 @@ def _advance(state: LogState, record: Record, work: Folding) -> LogState:
         "cuts": work.cuts,
         "signals": work.signals,
         "notified": work.notified,
+        "copy_stops": work.copy_stops,
         "commit_times": work.commit_times,
         "newest_commits": work.newest_commits,
     }

@@ -46,6 +46,7 @@ from tailrace.driver.process.shutdown import ShutdownRequest
 from tailrace.driver.process.side_loops import SideLoops
 from tailrace.driver.telling import display
 from tailrace.driver.telling.applied_report import Reporter
+from tailrace.driver.telling.copy_stops import CopyStops
 from tailrace.driver.telling.followers import LOOK_SECONDS as FOLLOWERS_SECONDS
 from tailrace.driver.telling.history import STEP_SECONDS as HISTORY_SECONDS
 from tailrace.driver.telling.notifications import Notifications, key_path
@@ -111,6 +112,7 @@ class Driver:
         control.lineage = self._lineage = launch.lineage(settings)
         self._lineage_fault = ""
         self._sender: Notifications | None = None
+        self._copy_stops = CopyStops()
         control.client = CaptureClient(self._folder.socket, timeout=60)
         control.watch = CaptureClient(self._folder.socket, timeout=launch.ANSWER_SECONDS)
         self._tail_client = CaptureClient(self._folder.socket, tail.ANSWER_SECONDS)
@@ -298,7 +300,7 @@ class Driver:
             Question(lambda: self._keep_freshness(parts, stopped=True), "freshness").answered(LAST_SECONDS)
         sender = self._sender
         if sender is not None:
-            Question(lambda: sender.finish(self._control), "notifications").answered(LAST_SECONDS)
+            Question(lambda: self._last_notifications(sender), "notifications").answered(LAST_SECONDS)
         self._reporter.report(parts.journal.state, force=True)
         self._failing = [t for t in self._control.status().tables if t.state in ("FAILING", "STOPPED")]
         self._show_last()
@@ -380,7 +382,13 @@ class Driver:
         if spec is not None:
             sender = self._sender = Notifications(self._name, spec, key_path(spec, self._settings.secrets))
             self._control.notifications = sender.status
-            self._side_loops.start("notifications", lambda: sender.step(self._control), lambda: STEP_SECONDS)
+            start = self._side_loops.start
+            start("copy-stops", lambda: self._copy_stops.step(self._control), lambda: STEP_SECONDS)
+            start("notifications", lambda: sender.step(self._control), lambda: STEP_SECONDS)
+
+    def _last_notifications(self, sender: Notifications) -> None:
+        self._copy_stops.finish(self._control)
+        sender.finish(self._control)
 
     def _keep_freshness(self, parts: DriverParts, *, stopped: bool = False) -> None:
         if parts.freshness is not None:

@@ -96,4 +96,9 @@ class Outages:
 
 def _kind(error: Exception) -> tuple[str, str]:
     """The place and the text without paths."""
-    return where_of(error) or "", re.sub(r"\S*/\S*", "…", str(error))
+    return where_of(error) or "", without_paths(str(error))
+
+
+def without_paths(text: str) -> str:
+    """The part of an error's text that is the same for all tables that meet it."""
+    return re.sub(r"\S*/\S*", "…", text)

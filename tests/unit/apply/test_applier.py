@@ -1,5 +1,6 @@
 """The apply loop around targets: isolation, back-off and tidying, with a target in memory."""
 
+import errno
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +26,7 @@ from tailrace.changelog.records.snapshots import SnapshotPlanned
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LoggedChunk, LogState, SegmentList, TableLog
-from tailrace.errors import CorruptLog, ForeignChange, InvalidManifest, Retry, TargetRefused, met_at
+from tailrace.errors import CorruptLog, ForeignChange, InvalidManifest, Retry, StorageFull, TargetRefused, met_at
 
 
 def applier(
@@ -282,6 +283,24 @@ def test_one_table_that_fails_is_named_and_retried_and_the_other_goes_on() -> No
     assert [c.applied_record for c in bad.applied] == [9]
     assert progress.of(7).fault is None
     assert bad.opened == 3, "the target is read anew after every failure"
+    loop.stop()
+
+
+@pytest.mark.parametrize(
+    ("error", "away"),
+    [
+        (ForeignChange("s.t7", "rows changed"), False),
+        (Retry("the connection was reset"), False),
+        (Retry.of_place("connection refused"), True),
+        (StorageFull("no room in /lake"), True),
+        (OSError(errno.ENOSPC, "No space left on device", "/lake/t7"), True),
+    ],
+)
+def test_a_fault_of_the_whole_place_is_known_as_one(error: Exception, away: bool) -> None:
+    loop, progress = applier(log(table(7, 3), table(8, 3)), {7: Target(error), 8: Target()})
+    loop.offer(9, patience=5)
+    assert progress.of(7).fault is not None
+    assert (progress.of(7).away, progress.of(8).away) == (away, False)
     loop.stop()
 
 

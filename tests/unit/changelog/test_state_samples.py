@@ -182,7 +182,8 @@ def test_a_journal_of_a_former_format_is_refused_by_its_number(tmp_path: Path, v
 
 def test_signals_mean_what_they_meant() -> None:
     state = LogState()
-    for record in (*records(), *records("signals.jsonl")):
+    received, answered, told, stopped, later, resumed = records("signals.jsonl")
+    for record in (*records(), received, answered, told):
         state = fold(state, record)
     done, ignored = state.signals.values()
     assert (done.signal.id, done.signal.type, done.answer and done.answer.outcome) == (
@@ -191,3 +192,12 @@ def test_signals_mean_what_they_meant() -> None:
     assert ignored.signal.fault is not None and ignored.answer is not None
     assert ignored.signal.seq == done.signal.seq + 1 == state.last_seq
     assert state.notified == state.number - 1
+    state = fold(fold(state, stopped), later)
+    changed, full = state.copy_stops.values()
+    assert (changed.tables, changed.error, changed.where, changed.away) == ({1: 1}, "TargetChanged", "target", False)
+    assert (full.tables, full.error, full.away) == ({1: 1, 2: 1}, "StorageFull", True)
+    assert LogState.model_validate_json(state.model_dump_json()).copy_stops == state.copy_stops
+    assert fold(state, resumed).copy_stops.keys() == {"306.0"}
+    for wrong in (stopped, resumed.model_copy(update={"events": resumed.events * 2})):
+        with pytest.raises(CorruptLog, match="of copies is"):
+            fold(state, wrong.model_copy(update={"number": state.number + 1}))

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tailrace.changelog.records.cuts import CutEvent
-from tailrace.changelog.records.notices import Notified
+from tailrace.changelog.records.notices import NoticeEvent
 from tailrace.changelog.records.signals import SignalEvent
 from tailrace.changelog.records.snapshots import SnapshotEvent
 from tailrace.changelog.records.tables import TableEvent
@@ -134,7 +134,7 @@ Event = Annotated[
     | SnapshotEvent
     | CutEvent
     | SignalEvent
-    | Notified
+    | NoticeEvent
     | Heartbeat
     | Origin
     | SourceRenewed

@@ -5,13 +5,14 @@ whenever it is sent again.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from tailrace.changelog.records import Event, Record
 from tailrace.changelog.records.cuts import CutMade
+from tailrace.changelog.records.notices import CopiesResumed, CopiesStopped
 from tailrace.changelog.records.snapshots import (
     ChunkRegistered,
     PlannedRewind,
@@ -97,8 +98,13 @@ def _told(event: Event, state: LogState) -> _Told | None:
             return _Told("table.added", event.table.name, {"table": event.table.name})
         case TableStopped():
             name = _name(event.table_id, state)
-            data = {"table": name, "error": event.error, "message": event.message, "fix": event.fix}
-            return _Told("table.stopped", name, data)
+            return _Told("table.stopped", name, {"table": name, **_fault(event)})
+        case CopiesStopped() if not event.later:
+            kind, subject, data = _of_tables(event, [*event.tables], event.away or len(event.tables) > 1, state)
+            return _Told(f"{kind}.stopped", subject, {**data, **_fault(event)})
+        case CopiesResumed() if event.tables or event.shared:
+            kind, subject, data = _of_tables(event, event.tables, event.shared, state)
+            return _Told(f"{kind}.resumed", subject, {**data, "error": event.error, "where": event.where})
         case CutMade():
             return _Told("cut.made", event.name, {"cut": event.name, "scheduled": event.scheduled})
         case _:
@@ -156,6 +162,20 @@ def _finished(event: SnapshotTableFinished, state: LogState) -> _Told | None:
         rows = {"missing": found.missing, "extra": found.extra, "different": found.different}
         data |= {"rows": found.rows, **rows}
     return _Told("table.verified", name, data)
+
+
+def _of_tables(
+    event: CopiesStopped | CopiesResumed, tables: Sequence[int], shared: bool, state: LogState
+) -> tuple[str, str, dict[str, Any]]:
+    """Type, subject and data of an event about one table, or about all those that one fault has stopped."""
+    names = [_name(table_id, state) for table_id in tables]
+    if shared:
+        return "tables", event.where, {"tables": names[:MOST_NAMES], "tablesTotal": len(names)}
+    return "table", names[0], {"table": names[0]}
+
+
+def _fault(event: TableStopped | CopiesStopped) -> dict[str, Any]:
+    return {"error": event.error, "message": event.message, "fix": event.fix, "where": event.where}
 
 
 def _snapshot(plan: SnapshotPlanned) -> dict[str, Any]:

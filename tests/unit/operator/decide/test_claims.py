@@ -118,6 +118,28 @@ def test_a_table_that_fails_beside_others_degrades_and_does_not_hold_up_a_sync()
     assert truths(decide(running(tables(WELL)), LIMITS).status)["TablesHealthy"] == "True"
 
 
+def test_a_table_that_stops_after_others_is_told_by_an_event_with_its_error_and_one_cause_once() -> None:
+    def stopped(name: str, error: str, message: str) -> TableStatus:
+        fault = Fault(name=error, message=message, fix="Do it.", where="target")
+        return TableStatus(name=name, state="STOPPED", fault=fault, read=True)
+
+    first = decide(running(tables(WELL, STOPPED)), LIMITS)
+    changed = stopped("public.c", "TargetChanged", "public.c was replaced")
+    second = decide(replace(running(tables(WELL, STOPPED, changed)), status=first.status), LIMITS)
+    assert emitted(second) == [("Warning", "TablesStopped")]
+    assert second.events[0].message == "public.c is stopped: TargetChanged: public.c was replaced. Fix: Do it."
+    again = decide(replace(running(tables(WELL, STOPPED, changed)), status=second.status), LIMITS)
+    assert emitted(again) == []
+    full = [stopped(f"public.{n}", "StorageFull", f"no room at /lake/public/{n}") for n in "def"]
+    known = second.status
+    told = []
+    for some in (full[:2], full):
+        decision = decide(replace(running(tables(WELL, STOPPED, changed, *some)), status=known), LIMITS)
+        known = decision.status
+        told += [event.message for event in decision.events]
+    assert told == ["2 more tables are stopped, first public.d: StorageFull: no room at /lake/public/d. Fix: Do it."]
+
+
 def test_an_objective_is_met_while_enough_changes_were_in_time_and_no_table_fails() -> None:
     def with_objective(met: float, *found: TableStatus) -> ReplicatorStatus:
         left = 1 - (100 - met) / (100 - 99)

@@ -1,0 +1,147 @@
+"""Has the journal hold which copies are stopped, so that notifications tell of it: once for each stop, over restarts.
+
+    applier ──> Progress ──> CopyStops ──> copies-stopped, copies-resumed ──> notices
+
+Only tables that the target (or another part that apply needs) stops: those that the source stops are in the journal
+anyway. A place that is away stops all tables, one after the other: that is one stop, which is over with the last of
+them.
+"""
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from tailrace.apply.progress import TableProgress
+from tailrace.changelog.logged import CopyStop, LogState, TableLog
+from tailrace.changelog.records.notices import CopiesResumed, CopiesStopped
+from tailrace.changelog.shared_journal import SharedJournal
+from tailrace.contract.status import Fault
+from tailrace.errors import CorruptLog, Fenced, Retry
+from tailrace.errors.backoff import without_paths
+
+log = logging.getLogger(__name__)
+
+SETTLE_SECONDS = 2.0
+"""A stop, or the end of one, is told after this time, together with those of other tables for the same reason: one that
+lasts for a moment is none."""
+OF_THE_PROCESS = (Fenced.__name__, CorruptLog.__name__)
+"""Errors that end the process, whatever table has met them."""
+
+StopEvent = CopiesStopped | CopiesResumed
+
+
+class ProgressReader(Protocol):
+    """The newest progress of each table (`apply.progress`)."""
+
+    def all(self) -> Mapping[int, TableProgress]: ...
+
+
+class StopKeeper(Protocol):
+    """The driver's control."""
+
+    @property
+    def journal(self) -> SharedJournal | None: ...
+
+    @property
+    def progress(self) -> ProgressReader: ...
+
+    def carry_out(self, act: Callable[[LogState], Sequence[StopEvent]]) -> None:
+        """Records what `act` makes of the state."""
+
+
+class CopyStops:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._since: float | None = None
+        """Monotonic time since which the journal lacks something; None: it lacks nothing."""
+
+    def step(self, control: StopKeeper, *, last: bool = False) -> None:
+        """One look. `last`: the driver ends, so nothing is waited for."""
+        if control.journal is None:
+            return
+        if not stop_events(control.journal.state, control.progress.all()):
+            self._since = None
+            return
+        now = self._monotonic()
+        self._since = now if self._since is None else self._since
+        if last or now - self._since >= SETTLE_SECONDS:
+            self._since = None
+            control.carry_out(lambda state: stop_events(state, control.progress.all()))
+
+    def finish(self, control: StopKeeper) -> None:
+        """The last look of a driver that ends: what it cannot record, the next one tells."""
+        try:
+            self.step(control, last=True)
+        except Retry as error:
+            log.debug("stops were not recorded: %s", error)
+
+
+def stop_events(state: LogState, found: Mapping[int, TableProgress]) -> list[StopEvent]:
+    """What the journal does not hold yet."""
+    if not state.copy_stops and not any(progress.stopped for progress in found.values()):
+        return []
+    return [*_stopped(state, found), *_resumed(state, found)]
+
+
+def _stopped(state: LogState, found: Mapping[int, TableProgress]) -> Iterator[CopiesStopped]:
+    told = defaultdict[int, set[str]](set)
+    for stop in state.copy_stops.values():
+        for table in _of_stop(state, stop):
+            told[table.table_id].add(stop.error)
+    groups = defaultdict[tuple[str, str | None, str | None], list[tuple[TableLog, Fault]]](list)
+    for table in filter(_is_captured, state.tables.values()):
+        progress = found.get(table.table_id)
+        fault = None if progress is None or not progress.stopped else progress.fault
+        if progress is None or fault is None or fault.name in (*told[table.table_id], *OF_THE_PROCESS):
+            continue
+        text = None if progress.away else without_paths(fault.message)
+        groups[fault.name, fault.where, text].append((table, fault))
+    for place, ((error, _, text), met) in enumerate(groups.items()):
+        known = next((key for key, stop in state.copy_stops.items() if stop.away and stop.error == error), None)
+        joins = text is None and known is not None
+        fault = met[0][1]
+        yield CopiesStopped(
+            id=known if joins and known is not None else f"{state.number}.{place}",
+            tables={table.table_id: table.added_record for table, _ in met},
+            error=error,
+            message=fault.message,
+            fix=fault.fix,
+            where=fault.where or "target",
+            away=text is None,
+            later=joins,
+        )
+
+
+def _resumed(state: LogState, found: Mapping[int, TableProgress]) -> Iterator[CopiesResumed]:
+    for key, stop in state.copy_stops.items():
+        tables = [table.table_id for table in _of_stop(state, stop)]
+        if all(_is_over(found.get(table_id), stop) for table_id in tables):
+            moving = tuple(table_id for table_id in tables if _is_moving(found.get(table_id)))
+            shared = stop.away or len(stop.tables) > 1
+            yield CopiesResumed(id=key, tables=moving, error=stop.error, where=stop.where, shared=shared)
+
+
+def _of_stop(state: LogState, stop: CopyStop) -> list[TableLog]:
+    """The tables of the stop that have not started over since."""
+    known = {table_id: state.tables.get(table_id) for table_id in stop.tables}
+    captured = [table for table in known.values() if table is not None and _is_captured(table)]
+    return [table for table in captured if table.added_record == stop.tables[table.table_id]]
+
+
+def _is_captured(table: TableLog) -> bool:
+    return not table.removed and table.stopped is None
+
+
+def _is_over(progress: TableProgress | None, stop: CopyStop) -> bool:
+    """True if the stop no longer holds the table. One that has failed otherwise since a place answers again is stopped
+    for that."""
+    if progress is None or _is_moving(progress):
+        return progress is not None
+    return stop.away and progress.stopped and progress.fault is not None and progress.fault.name != stop.error
+
+
+def _is_moving(progress: TableProgress | None) -> bool:
+    """True if the last attempt succeeded. Before the first one of a process, nothing is known."""
+    return progress is not None and progress.fault is None and progress.applied_record >= 0
