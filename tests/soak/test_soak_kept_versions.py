@@ -1,5 +1,5 @@
-"""A table all of whose versions, or changes by day, stay in a lake, in lives of whole drivers that end by SIGKILL: its
-whole history is what the commits of the source were."""
+"""A table all of whose versions, changes by day, or deleted rows stay in a lake, in lives of whole drivers that end by
+SIGKILL: its whole history is what the commits of the source were."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,14 +12,14 @@ from support import mysql_shop
 from support.mysql import MYSQL, MysqlServer
 from support.postgres import PostgresServer
 from support.proof.committed import KeptCommits, differing
-from support.proof.kept_rows import COLUMNS, OF_CHANGES, of_changes, of_rows
+from support.proof.kept_rows import COLUMNS, OF_CHANGES, OF_MARKED, differing_marks, of_changes, of_rows
 from support.proof.kills import live_and_die
 from support.proof.mysql_commits import MysqlCommits
 from support.proof.process import Deployment
 
 
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("history", ["Versions", "Changes"])
+@pytest.mark.parametrize("history", ["Versions", "Changes", "SoftDelete"])
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
 def test_the_whole_history_is_that_of_the_source_s_commits_whoever_is_killed(
     postgres: PostgresServer, tmp_path: Path, format: str, history: str
@@ -40,12 +40,17 @@ def test_the_whole_history_is_that_of_the_source_s_commits_whoever_is_killed(
         deployment.close()
     source.stop()
     deployment.once()
-    names = COLUMNS.split(", ") if history == "Versions" else OF_CHANGES
+    names = {"Versions": COLUMNS.split(", "), "Changes": OF_CHANGES, "SoftDelete": OF_MARKED}[history]
     rows = READERS[format](deployment.lake / "proof" / "kept").select(names).to_pylist()
     kept = [tuple(row.values()) for row in rows]
-    different = differing(of_rows(kept) if history == "Versions" else of_changes(kept), source.versions(), whole)
+    if history == "SoftDelete":
+        different = differing_marks(kept, source, whole)
+        assert len(rows) == len({row["id"] for row in rows}) and sum(row["_deleted_at"] is not None for row in rows) > 3
+    else:
+        different = differing(of_rows(kept) if history == "Versions" else of_changes(kept), source.versions(), whole)
+        assert len(rows) > 500
     assert not different, "\n".join(different)
-    assert kills > 3 and len(rows) > 500
+    assert kills > 3
 
 
 @pytest.mark.timeout(1500)

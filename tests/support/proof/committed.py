@@ -32,6 +32,8 @@ class KeptCommits:
     rows: dict[int, Values] = field(default_factory=dict)
     commits: list[tuple[int, dict[int, Values | None]]] = field(default_factory=list)
     """Of each transaction its number and, by key, what it left of each row that it touched."""
+    fleeting: set[int] = field(default_factory=set)
+    """Keys whose last transaction changed them several times and left no row: no version has the last values."""
     _ending: Event = field(default_factory=Event)
     _thread: Thread | None = None
     _fault: BaseException | None = None
@@ -63,14 +65,17 @@ class KeptCommits:
 
     def commit(self, connection: psycopg.Connection) -> None:
         """One transaction of a few changes."""
-        rows, touched = dict(self.rows), dict[int, Values | None]()
+        rows, touched, often = dict(self.rows), dict[int, Values | None](), set[int]()
         with connection.transaction():
             for _ in range(self.random.choice((1, 1, 2, 5))):
                 for key in self._change(connection, rows):
+                    often |= {key} & touched.keys()
                     touched[key] = rows.get(key)
             found = connection.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone()
         if found is not None and found[0] is not None and touched:
             self.commits.append((int(found[0]) % 2**32, touched))
+        self.fleeting -= touched.keys()
+        self.fleeting |= {key for key in often if touched[key] is None}
         self.rows = rows
 
     def _change(self, connection: psycopg.Connection, rows: dict[int, Values]) -> Sequence[int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support.database_copies import place_of
 from support.mysql import MysqlServer
-from support.proof.committed import Values, Version
+from support.proof.committed import KeptCommits, Values, Version
 from support.proof.process import Deployment
 from support.proof.sums import Copies
 
@@ -16,6 +16,7 @@ COLUMNS = "id, v, big, _valid_from, _valid_to, _is_current"
 OF_CHANGES = ("_seq", "_op", "_commit_time", "_unchanged", "id", "v", "big")
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 """When the versions that a snapshot has read begin."""
+OF_MARKED = ("id", "v", "big", "_is_deleted", "_deleted_at")
 Change = tuple[int, str, datetime | None, str | None, int | None, int | None, str | None]
 """Values of `OF_CHANGES`."""
 
@@ -65,6 +66,30 @@ def of_changes(changes: Sequence[Change]) -> list[Version]:
             if key in rows:
                 there[key] = rows[key], at
     return [*found, *((key, *values, begun, None) for key, (values, begun) in there.items())]
+
+
+def differing_marks(
+    found: Iterable[tuple[int, int | None, str | None, bool, datetime | None]],
+    source: KeptCommits,
+    whole: datetime,
+) -> list[str]:
+    """The rows that differ in a copy whose deleted rows stay: each key has the values of its last version, and is
+    marked with the time at which that ended. What went before the first snapshot had ended may be missing; and a
+    reading that no longer finds a row may come before its deletion, and does not know the time."""
+    last = {key: rest for key, *rest in sorted(source.versions(), key=lambda version: version[3])}
+    seen, different = set[int](), list[str]()
+    for key, v, big, deleted, at in found:
+        seen.add(key)
+        if key in source.fleeting:
+            different += [] if deleted else [f"{key} is not marked"]
+            continue
+        wanted_v, wanted_big, _, ended = last[key]
+        times = {None} if ended is None else {None, ended}
+        if (v, big, deleted) != (wanted_v, wanted_big, ended is not None) or (at and _utc(at)) not in times:
+            different.append(f"{key}: {v}, {len(big or '')} bytes, {deleted}, {at}; wanted {last[key]}")
+    unseen = last.keys() - seen - source.fleeting
+    missing = [key for key in unseen if last[key][-1] is None or last[key][-1] > whole]
+    return [*different, *(f"missing: {key}" for key in missing)]
 
 
 def _changed(rows: dict[int, Values], changes: Iterable[Change]) -> list[int]:

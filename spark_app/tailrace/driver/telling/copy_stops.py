@@ -18,7 +18,7 @@ from tailrace.changelog.logged import CopyStop, LogState, TableLog
 from tailrace.changelog.records.notices import CopiesResumed, CopiesStopped
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.contract.status import Fault
-from tailrace.errors import CorruptLog, Fenced, Retry
+from tailrace.errors import CorruptLog, Fenced, TailraceError
 from tailrace.errors.backoff import without_paths
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class CopyStops:
         """The last look of a driver that ends: what it cannot record, the next one tells."""
         try:
             self.step(control, last=True)
-        except Retry as error:
+        except TailraceError as error:
             log.debug("stops were not recorded: %s", error)
 
 
