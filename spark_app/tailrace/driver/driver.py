@@ -387,7 +387,7 @@ class Driver:
             start("notifications", lambda: sender.step(self._control), lambda: STEP_SECONDS)
 
     def _last_notifications(self, sender: Notifications) -> None:
-        self._copy_stops.finish(self._control)
+        self._copy_stops.step(self._control, last=True)
         sender.finish(self._control)
 
     def _keep_freshness(self, parts: DriverParts, *, stopped: bool = False) -> None:

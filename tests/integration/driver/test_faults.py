@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from support import lineage
 from support.postgres import LOCAL_TRUST, PostgresServer
 from support.process import Program
 from support.proof.process import Deployment, status
@@ -28,6 +29,22 @@ def deployment(postgres: PostgresServer, tmp_path: Path) -> Iterator[Deployment]
     made.close()
 
 
+@pytest.fixture
+def hook(tmp_path: Path, deployment: Deployment) -> Iterator[lineage.Receiver]:
+    """The receiver of the deployment's notifications."""
+    (tmp_path / "key").write_text("a key of more than sixteen bytes")
+    with lineage.receiver() as made:
+        asked = {"url": f"{made.url}/hook", "credentials": {"file": str(tmp_path / "key")}}
+        deployment.spec["notifications"] = asked
+        yield made
+
+
+def stops(hook: lineage.Receiver) -> list[tuple[str, str, str]]:
+    """Table, error and part of each event about a stop."""
+    told = [event for event in hook.events if event["type"] == "dev.tailrace.table.stopped"]
+    return sorted((event["subject"], event["data"]["error"], event["data"]["where"]) for event in told)
+
+
 def tables(deployment: Deployment) -> dict[str, dict[str, Any]]:
     return {table["name"]: table for table in (status(deployment) or {"tables": []})["tables"]}
 
@@ -38,7 +55,7 @@ def states(deployment: Deployment) -> dict[str, str]:
 
 @pytest.mark.timeout(600)
 def test_tables_that_fail_stop_alone_and_a_source_that_is_away_or_refuses_a_password_is_told_until_it_is_back(
-    postgres: PostgresServer, deployment: Deployment
+    postgres: PostgresServer, deployment: Deployment, hook: lineage.Receiver
 ) -> None:
     postgres.execute("CREATE TABLE good (id int PRIMARY KEY, v int); INSERT INTO good VALUES (1, 1)")
     postgres.execute("CREATE TABLE keyless (id int); CREATE TABLE taken (id int PRIMARY KEY)")
@@ -57,6 +74,8 @@ def test_tables_that_fail_stop_alone_and_a_source_that_is_away_or_refuses_a_pass
     assert found["public.taken"]["fault"]["name"] == "TargetRefused"
     assert [found[name]["fault"]["where"] for name in ("public.keyless", "public.taken")] == ["source", "target"]
     assert DeltaTable(foreign).version() == 0
+    stopped = [("public.keyless", "NoKey", "source"), ("public.taken", "TargetRefused", "target")]
+    run.until(lambda: stops(hook) == stopped, 30, "both to be told of by notifications")
 
     postgres.stop("immediate")
     run.until(lambda: named(deployment) == "CaptureEnded", 60, "the end of capture to be told")
@@ -86,6 +105,7 @@ def test_tables_that_fail_stop_alone_and_a_source_that_is_away_or_refuses_a_pass
     once = deployment.start("--once")
     assert once.wait(200) == SOMETHING_FAILED, once.tail()
     assert_ends_with_names(once)
+    assert stops(hook) == stopped, "each once, whatever was tried and started again"
 
 
 def with_password(postgres: PostgresServer, deployment: Deployment) -> Path:

@@ -18,7 +18,7 @@ from tailrace.changelog.logged import CopyStop, LogState, TableLog
 from tailrace.changelog.records.notices import CopiesResumed, CopiesStopped
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.contract.status import Fault
-from tailrace.errors import CorruptLog, Fenced, TailraceError
+from tailrace.errors import CorruptLog, Fenced, Retry
 from tailrace.errors.backoff import without_paths
 
 log = logging.getLogger(__name__)
@@ -67,15 +67,10 @@ class CopyStops:
         now = self._monotonic()
         self._since = now if self._since is None else self._since
         if last or now - self._since >= SETTLE_SECONDS:
-            self._since = None
-            control.carry_out(lambda state: stop_events(state, control.progress.all()))
-
-    def finish(self, control: StopKeeper) -> None:
-        """The last look of a driver that ends: what it cannot record, the next one tells."""
-        try:
-            self.step(control, last=True)
-        except TailraceError as error:
-            log.debug("stops were not recorded: %s", error)
+            try:
+                control.carry_out(lambda state: stop_events(state, control.progress.all()))
+            except Retry as error:  # capture is away: the next look, or the next driver, has it recorded
+                log.debug("stops of copies were not recorded: %s", error)
 
 
 def stop_events(state: LogState, found: Mapping[int, TableProgress]) -> list[StopEvent]:

@@ -118,7 +118,7 @@ def test_a_table_that_is_retried_or_stopped_for_a_moment_is_told_of_by_no_event(
 
 def test_a_stop_that_outlasts_a_process_is_not_told_again_and_its_end_is(driver: Driver) -> None:
     driver.fails(1, CHANGED)
-    driver.stops.finish(driver.control)
+    driver.stops.step(driver.control, last=True)
     assert [event["type"] for event in driver.told[-1:]] == ["dev.tailrace.table.stopped"]
     driver.life()
     assert driver.turn() == [], "nothing is known of it yet"
@@ -132,9 +132,7 @@ def test_a_stop_that_outlasts_a_process_is_not_told_again_and_its_end_is(driver:
 def test_what_capture_cannot_record_is_told_later(driver: Driver) -> None:
     driver.fails(1, CHANGED)
     driver.away = True
-    with pytest.raises(Retry):
-        driver.turn()
-    driver.stops.finish(driver.control)
+    assert driver.turn() == []
     driver.away = False
     assert driver.turn() == [("table.stopped", "public.t1")]
 
