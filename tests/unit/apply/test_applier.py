@@ -152,7 +152,7 @@ def test_an_error_while_an_error_is_told_is_not_lost(monkeypatch: pytest.MonkeyP
     target = Target(Retry("storage is away", "Wait."))
     loop, progress = applier(log(table(7, 3)), {7: target})
 
-    def full(*told: object) -> None:
+    def full(*told: object, **more: object) -> None:
         raise OSError("no space left on device")
 
     monkeypatch.setattr(progress, "fail", full)
