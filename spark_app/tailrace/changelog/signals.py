@@ -40,7 +40,7 @@ def _copies_stopped(work: Folding, event: CopiesStopped) -> None:
 
 def _copies_resumed(work: Folding, event: CopiesResumed) -> None:
     if work.copy_stops.pop(event.id, None) is None:
-        work.corrupt(f"stop {event.id} of copies is over, and is not known")
+        work.corrupt(f"stop {event.id} of copies has ended, and is not known")
 
 
 def _notified(work: Folding, event: Notified) -> None:

@@ -76,19 +76,19 @@ def differing_marks(
     """The rows that differ in a copy whose deleted rows stay: each key has the values of its last version, and is
     marked with the time at which that ended. What went before the first snapshot had ended may be missing; and a
     reading that no longer finds a row may come before its deletion, and does not know the time."""
-    last = {key: rest for key, *rest in sorted(source.versions(), key=lambda version: version[3])}
+    last = {version[0]: version for version in sorted(source.versions(), key=lambda version: version[3])}
     seen, different = set[int](), list[str]()
     for key, v, big, deleted, at in found:
         seen.add(key)
         if key in source.fleeting:
             different += [] if deleted else [f"{key} is not marked"]
             continue
-        wanted_v, wanted_big, _, ended = last[key]
+        _, wanted_v, wanted_big, _, ended = last[key]
         times = {None} if ended is None else {None, ended}
         if (v, big, deleted) != (wanted_v, wanted_big, ended is not None) or (at and _utc(at)) not in times:
             different.append(f"{key}: {v}, {len(big or '')} bytes, {deleted}, {at}; wanted {last[key]}")
     unseen = last.keys() - seen - source.fleeting
-    missing = [key for key in unseen if last[key][-1] is None or last[key][-1] > whole]
+    missing = [key for key in unseen if (ended := last[key][4]) is None or ended > whole]
     return [*different, *(f"missing: {key}" for key in missing)]
 
 
