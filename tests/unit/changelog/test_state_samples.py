@@ -199,5 +199,5 @@ def test_signals_mean_what_they_meant() -> None:
     assert LogState.model_validate_json(state.model_dump_json()).copy_stops == state.copy_stops
     assert fold(state, resumed).copy_stops.keys() == {"306.0"}
     for wrong in (stopped, resumed.model_copy(update={"events": resumed.events * 2})):
-        with pytest.raises(CorruptLog, match="of copies (is|has)"):
+        with pytest.raises(CorruptLog, match=r"of copies (is|has)"):
             fold(state, wrong.model_copy(update={"number": state.number + 1}))
