@@ -9,7 +9,7 @@ from tailrace.errors import Where
 
 
 class CopiesStopped(Closed):
-    """What the log holds of these tables cannot be brought to their copies: requires action. Capture continues."""
+    """Copies that can no longer be brought forward: requires action. Capture of their tables continues."""
 
     kind: Literal["copies-stopped"] = "copies-stopped"
     id: str

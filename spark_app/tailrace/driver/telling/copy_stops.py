@@ -74,7 +74,7 @@ class CopyStops:
 
 
 def stop_events(state: LogState, found: Mapping[int, TableProgress]) -> list[StopEvent]:
-    """What the journal does not hold yet."""
+    """Returns what the journal does not hold yet."""
     if not state.copy_stops and not any(progress.stopped for progress in found.values()):
         return []
     return [*_stopped(state, found), *_resumed(state, found)]
