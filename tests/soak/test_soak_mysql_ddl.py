@@ -5,20 +5,16 @@ through all of Tailrace, which reads and applies meanwhile.
 """
 
 import os
-import threading
 import time
 from pathlib import Path
-from random import Random
 from typing import Any
 
-import pymysql
 import pytest
-from typing_extensions import override
 
 from mysql_packages import RELEASES
 from support import mysql_shop
 from support.mysql import MysqlServer
-from support.mysql_ddl import TABLES, UNFIT, Round, Statements
+from support.mysql_ddl import TABLES, DefinitionWriter, Round
 from support.mysql_log import by_chunk, exactly, table_of
 from support.pipeline import Pipeline
 from support.resources import replicator as document_of
@@ -52,7 +48,7 @@ def test_a_copy_is_equal_after_random_ddl_that_waits_for_nothing(name: str, tmp_
         while time.monotonic() < end:
             folder = tmp_path / str(seed)
             folder.mkdir()
-            writer = _Writer(server, seed)
+            writer = DefinitionWriter(server, seed)
             copy = Pipeline(_document(server, folder), mysql_shop.source(server), folder)
             with copy.running():
                 writer.start()
@@ -62,35 +58,6 @@ def test_a_copy_is_equal_after_random_ddl_that_waits_for_nothing(name: str, tmp_
             assert fault is None and writer.ended, "\n".join([f"seed {seed}", *writer.trace, str(fault)])
             seed += 1
     print(f"{name}: {seed - SEED} rounds")
-
-
-class _Writer(threading.Thread):
-    def __init__(self, server: MysqlServer, seed: int) -> None:
-        super().__init__(daemon=True)
-        self._server, self._random = server, Random(seed)
-        self._statements = Statements(self._random)
-        self.trace: list[str] = []
-        self.ended = False
-        self._server.script("DROP DATABASE IF EXISTS d", "CREATE DATABASE d")
-        self._execute([self._statements.creation(table) for table in TABLES])
-
-    def _execute(self, statements: list[str]) -> None:
-        for statement in statements:
-            self.trace.append(statement)
-            self._server.script(statement)
-            if self._random.random() < 0.3:
-                time.sleep(self._random.random() * 0.3)
-
-    @override
-    def run(self) -> None:
-        try:
-            for _ in range(100):
-                self._execute(self._statements.draw())
-        except pymysql.err.MySQLError as error:
-            if error.args[0] not in UNFIT:
-                raise
-            self.trace.append("-- refused by the server")
-        self.ended = True
 
 
 def _document(server: MysqlServer, folder: Path) -> dict[str, Any]:

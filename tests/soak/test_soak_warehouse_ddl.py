@@ -1,5 +1,5 @@
-"""Random DDL into the emulators of BigQuery and Snowflake: `TAILRACE_SOAK_DDL_SECONDS` (default 3600) of random scripts
-for each, from seed `TAILRACE_SOAK_DDL_SEED` (default 0) on."""
+"""Random DDL of PostgreSQL, MySQL and MariaDB into the emulators of BigQuery and Snowflake: `TAILRACE_SOAK_DDL_SECONDS`
+(default 3600) of random scripts for each pair, from seed `TAILRACE_SOAK_DDL_SEED` (default 0) on."""
 
 import os
 import time
@@ -9,7 +9,9 @@ import pytest
 
 from support.ddl.fork_server import ForkServer
 from support.ddl.fuzz import Rounds
+from support.ddl.mysql_in_warehouse import WarehouseRound
 from support.ddl.warehouse_copies import InWarehouse
+from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.postgres import PostgresServer
 
 SECONDS = float(os.environ.get("TAILRACE_SOAK_DDL_SECONDS", "3600"))
@@ -34,3 +36,24 @@ def test_random_ddl_is_followed_or_stops_the_table_by_name(
         seed += 1
         print(f"{seed - SEED} rounds, {len(failed)} failed", flush=True)
     assert not failed, f"{len(failed)} of {seed - SEED} rounds failed; the first:\n{failed[0]}"
+
+
+@pytest.mark.timeout(SECONDS + 1800)
+@pytest.mark.parametrize("product", ["bigquery", "snowflake"])
+@pytest.mark.parametrize("release", [MYSQL, MARIADB_NEWEST])
+def test_random_ddl_of_mysql_is_followed_or_stops_the_table_by_name(
+    release: str, product: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    service = request.getfixturevalue(product)
+    end, seed, equal, stopped, failed = time.monotonic() + SECONDS, SEED, 0, 0, list[str]()
+    with MysqlServer(release, explicit_defaults_for_timestamp="ON") as server:
+        while time.monotonic() < end:
+            played = WarehouseRound(server, service, seed)
+            told = played.fault(tmp_path / str(seed), draws=40)
+            if told is not None:
+                print(told)
+                failed.append(told)
+            seed, equal, stopped = seed + 1, equal + len(played.equal), stopped + len(played.stopped)
+            print(f"{seed - SEED} rounds: {equal} tables equal, {stopped} stopped, {len(failed)} failed", flush=True)
+    assert not failed, f"{len(failed)} of {seed - SEED} rounds failed; the first:\n{failed[0]}"
+    assert equal

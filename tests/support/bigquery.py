@@ -27,6 +27,7 @@ from tailrace.targets.bigquery.rest import BigQueryClient, BigQueryConfig
 LIVE = "TAILRACE_LIVE_BIGQUERY"
 """Environment variable: `project:dataset:location` of Google's service, where data sets whose names begin like this are
 made and deleted."""
+EMULATOR = Path(__file__).parent / "bigquery_emulator.py"
 
 
 @dataclass
@@ -83,7 +84,7 @@ def bigquery_service(folder: Path) -> Iterator[BigQueryService]:
         return
     port = free_port()
     service = BigQueryService(endpoint=f"http://127.0.0.1:{port}")
-    command = [str(servers.bqemulator()), "-m", "bqemulator", "start", "--rest-port", str(port), "--grpc-port", "0"]
+    command = [str(servers.bqemulator()), "-I", str(EMULATOR), "start", "--rest-port", str(port), "--grpc-port", "0"]
     home = of_other_environment() | {"HOME": str(servers.bqemulator_dir())}
     options = ["--project", service.project, "--log-level", "warning"]
     process = Program.start([*command, *options], folder / "bqemulator.log", env=home)

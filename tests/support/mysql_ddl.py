@@ -5,12 +5,15 @@ the change log makes of it: rows that are to be read again are read by a chunk a
 has no lag, all others come from the log. So a change that is in neither shows as a difference from the source.
 """
 
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pymysql
+from typing_extensions import override
 
 from support.mysql import MysqlServer
 from support.mysql_log import LogRun, by_chunk, exactly, table_of
@@ -360,3 +363,34 @@ class Round:
             return stopped.message
         self._execute([f"DROP TABLE d.{table}", self._statements.creation(table)])
         return None
+
+
+class DefinitionWriter(threading.Thread):
+    """One session that runs random statements and waits for nothing: `ended`, unless one of them failed."""
+
+    def __init__(self, server: MysqlServer, seed: int, draws: int = 100) -> None:
+        super().__init__(daemon=True)
+        self._server, self._random, self._draws = server, Random(seed), draws
+        self._statements = Statements(self._random)
+        self.trace: list[str] = []
+        self.ended = False
+        self._server.script("DROP DATABASE IF EXISTS d", "CREATE DATABASE d")
+        self._execute([self._statements.creation(table) for table in TABLES])
+
+    def _execute(self, statements: list[str]) -> None:
+        for statement in statements:
+            self.trace.append(statement)
+            self._server.script(statement)
+            if self._random.random() < 0.3:
+                time.sleep(self._random.random() * 0.3)
+
+    @override
+    def run(self) -> None:
+        try:
+            for _ in range(self._draws):
+                self._execute(self._statements.draw())
+        except pymysql.err.MySQLError as error:
+            if error.args[0] not in UNFIT:
+                raise
+            self.trace.append("-- refused by the server")
+        self.ended = True

@@ -12,7 +12,7 @@ from typing import Any
 import requests
 from typing_extensions import override
 
-REWRITE, CREATION = "CREATE OR REPLACE TABLE", "CREATE TABLE `"
+REWRITE, CREATION, ALTERATION = "CREATE OR REPLACE TABLE", "CREATE TABLE `", "ALTER TABLE"
 TAKEN = "its id is taken"
 QUESTIONS = 2
 """Times that the rewrite is still running when it is asked for."""
@@ -61,9 +61,12 @@ class SlowRewrites:
             self._late = asked
             return 503, b"{}"
         self.ids.add(id_)
-        before, _, after = statement.partition(REWRITE)
+        before, _, after = statement.partition(self.what)
         if before:
             self._run(before)
+        if self.what == ALTERATION:
+            self._rest = self.what + after
+            return (503, b"{}") if self.loses_answer else (200, self._job("RUNNING"))
         rewrite, _, rest = after.partition(";\n")
         values, source = rewrite.rsplit(" FROM ", 1)
         own = source.rpartition(".")[0] + f".`seen_{id_[-8:]}`"

@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import uvicorn
+from fakesnow import cursor as cursors
 from fakesnow import transforms
 from fakesnow.cursor import FakeSnowflakeCursor
 from fakesnow.dialect import parse_one
@@ -167,8 +168,14 @@ def integer_precision(expression: Any) -> Any:
     return expression if is_sized and expression.this == exp.DataType.Type.DECIMAL else to_bigint(expression)
 
 
+def parsed(text: str) -> Any:
+    """A clone has no grants to copy."""
+    return parse_one(text.removesuffix(" COPY GRANTS") if " CLONE " in text else text)
+
+
 to_bigint, transforms.integer_precision = transforms.integer_precision, integer_precision
 to_sf, whole_stage, run = server.to_sf, server.gcs_stage_info, FakeSnowflakeCursor._execute
+cursors.parse_one = server.parse_one = parsed
 server.to_sf, server.gcs_stage_info, FakeSnowflakeCursor._execute = as_snowflake, staged, execute
 if __name__ == "__main__":
     routes = [

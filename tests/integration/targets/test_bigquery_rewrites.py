@@ -9,13 +9,17 @@ import pytest
 
 from support.bigquery import BigQueryDatabase, BigQueryService
 from support.conforming import LogOf, Rows, Table
-from support.slow_rewrites import CREATION, REWRITE, TAKEN, SlowRewrites, slow_rewrites
+from support.slow_rewrites import ALTERATION, CREATION, REWRITE, TAKEN, SlowRewrites, slow_rewrites
+from support.versions import turns
 from support.warehouse import begun, exchange_names
 from tailrace.batch.applied import Generation
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.errors import Retry, TailraceError
 from tailrace.targets.api import TableFailed
 from tailrace.targets.bigquery.rest import CHANGED
+
+CHANGES: dict[str, Callable[[LogOf], None]] = {REWRITE: exchange_names, ALTERATION: LogOf._evolve}
+"""Changes of columns by the statement that brings them."""
 
 
 @pytest.fixture
@@ -70,17 +74,23 @@ def rows_in(copies: BigQueryDatabase, log: LogOf) -> Rows:
     return sorted(copies.rows(log.schema), key=repr)
 
 
+@pytest.mark.parametrize("what", turns(*CHANGES))
 @pytest.mark.parametrize(
     ("slow", "lost"), [("its state", in_another_process), ("its answer", in_this_process)], indirect=["slow"]
 )
 def test_rows_committed_after_a_change_of_columns_whose_end_was_not_seen_stay(
-    slow: SlowRewrites, bigquery: BigQueryService, tmp_path: Path, lost: Callable[[Callable[[], object]], None]
+    slow: SlowRewrites,
+    bigquery: BigQueryService,
+    tmp_path: Path,
+    lost: Callable[[Callable[[], object]], None],
+    what: str,
 ) -> None:
+    slow.what = what
     copies = behind(slow, bigquery, tmp_path)
     log, table = begun(copies, tmp_path)
     log.grow_by_changes(9)
     table.follow(log)
-    exchange_names(log)
+    CHANGES[what](log)
     log.grow_by_changes(9)
     lost(lambda: table.follow(log))
     assert slow.held is not None
@@ -118,7 +128,7 @@ def test_rows_committed_after_a_new_copy_took_the_old_one_s_place_stay(
     assert before and rows_in(copies, log) == before
 
 
-@pytest.mark.parametrize(("what", "answer"), [(REWRITE, CHANGED), (CREATION, TAKEN)])
+@pytest.mark.parametrize(("what", "answer"), [(REWRITE, CHANGED), (ALTERATION, CHANGED), (CREATION, TAKEN)])
 def test_a_definition_that_arrives_after_its_driver_was_overtaken_begins_nothing(
     bigquery: BigQueryService, tmp_path: Path, what: str, answer: str
 ) -> None:
@@ -132,8 +142,8 @@ def test_a_definition_that_arrives_after_its_driver_was_overtaken_begins_nothing
         log, table = begun(copies, tmp_path)
         log.grow_by_changes(9)
         table.follow(log)
-        if what == REWRITE:
-            exchange_names(log)
+        if what != CREATION:
+            CHANGES[what](log)
             log.grow_by_changes(9)
             in_another_process(lambda: table.follow(log))
             slow.away = False

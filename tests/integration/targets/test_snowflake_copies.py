@@ -1,13 +1,13 @@
 """Copies in Snowflake's emulator: killed drivers, transactions that are left open, names, what is refused."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from support.conforming import LOG, Table
+from support.conforming import LOG, LogOf, Table
 from support.lake import table_schema
 from support.postgres import PostgresServer
 from support.random_log import first_schema
@@ -63,9 +63,18 @@ def test_a_killed_driver_leaves_nothing_of_its_batch_or_all_of_it(copies: Snowfl
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("seam", turns("copy.recorded", "snowflake.filled", "snowflake.placed"))
+@pytest.mark.parametrize(
+    ("seam", "change"),
+    turns(
+        ("copy.recorded", exchange_names),
+        ("snowflake.filled", exchange_names),
+        ("snowflake.placed", exchange_names),
+        ("snowflake.filled", LogOf._evolve),
+        ("snowflake.placed", LogOf._evolve),
+    ),
+)
 def test_a_table_that_a_killed_driver_was_defining_is_whole_after_the_next(
-    copies: SnowflakeDatabase, tmp_path: Path, seam: str
+    copies: SnowflakeDatabase, tmp_path: Path, seam: str, change: Callable[[LogOf], None]
 ) -> None:
     schema, part = first_schema(composite=False), None
     if seam == "copy.recorded":
@@ -73,7 +82,7 @@ def test_a_table_that_a_killed_driver_was_defining_is_whole_after_the_next(
     log, table = begun(copies, tmp_path)
     log.grow_by_changes(9)
     table.follow(log)
-    exchange_names(log)
+    change(log)
     log.grow_by_changes(9)
     if seam != "copy.recorded":
         part = cut(log.state, schema.table_id, table.applied, log.record)

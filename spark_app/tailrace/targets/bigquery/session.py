@@ -6,6 +6,7 @@ at once, in an order in which dying between two statements leaves what the next 
 """
 
 import base64
+import logging
 import re
 import secrets
 import time
@@ -28,9 +29,10 @@ from tailrace.targets.bigquery.tables import CopyTable, fields
 from tailrace.targets.bigquery.tables import names as names_of
 from tailrace.targets.bigquery.values import files, listed, literal
 from tailrace.targets.sql.collected import NO_COPY, CollectedChange, CollectedSession
-from tailrace.targets.sql.described import DescribedTable
-from tailrace.targets.sql.session import Definitions, Place, both
+from tailrace.targets.sql.session import Alteration, Definitions, Place, both
 from tailrace.targets.sql.state import SCHEMA
+
+log = logging.getLogger(__name__)
 
 OWN = "_tailrace"
 """The end of the name of the data set that holds Tailrace's own tables: each data set of copies has one beside it."""
@@ -42,6 +44,9 @@ LISTED_ROWS, LISTED_BYTES, LISTED_CHARACTERS = 50, 20_000, 50_000
 """Most of a few rows, which are listed in a statement and need no load job; and characters of their text."""
 LISTED_SHARE = SCRIPT_CHARACTERS // 3
 """Characters of a script's statements after which no more rows are listed in it."""
+REFUSED = set[int]()
+"""Numbers of copies whose columns BigQuery did not change in place, and that are to be written again. Of this
+process; one operation of a set each."""
 _OWN_PLACE = re.compile(rf"('(?:[^'\\]|\\.)*')|(?<![\w`])`?{SCHEMA}`?\.(?=[\w`])")
 """A text, or the beginning of the name of one of Tailrace's own tables."""
 
@@ -261,9 +266,36 @@ class BigQuerySession(CollectedSession):
         self._client.change(self._placed(copy.created(self._table(place))), job_id=_creation(copy.number))
 
     @override
-    def _rewrite(self, copy: DescribedTable, statement: str, admit: Callable[[], None]) -> None:
-        """Write a copy's table again. That ends with the rows which were there when it began: so long as it may run,
-        its job's id stands in the copy's record, which no batch finds then as it was."""
+    def _alter(self, copy: CopyTable, place: Place, change: Alteration, admit: Callable[[], None]) -> None:
+        there, (after, values) = self._table(place), copy.altered(change)
+        in_place = None if copy.number in REFUSED else copy.altering(there, change)
+        if in_place is None:
+            self._rewrite(copy, [after.remade(there, values, there)], admit)
+            REFUSED.discard(copy.number)
+            return
+        try:
+            self._rewrite(copy, in_place, admit)
+        except Retry as error:
+            if not error.away:  # the next attempt finds what was changed, and writes the table again
+                log.info("%s: BigQuery does not change the columns in place: %s", place[1], error.message)
+                REFUSED.add(copy.number)
+            raise
+
+    def replace(self, place: Place, by: Place, admit: Callable[[], None]) -> None:
+        if by == place:
+            return  # else it would be dropped
+        copy = self._copy(by)
+        if copy is not None:
+            self._rewrite(copy, [copy.remade(self._table(place), copy.names(), self._table(by))], admit)
+            # Dying here is safe: both have the number, and the next driver comes here again.
+            self.run(f"DROP TABLE IF EXISTS {self._table(by)}")
+
+    def discard_unfinished(self, place: Place) -> None:
+        return  # one job changes the place, and its id is in the copy's record
+
+    def _rewrite(self, copy: CopyTable, statements: Sequence[str], admit: Callable[[], None]) -> None:
+        """Write a copy's table again, or change its columns. The first ends with the rows which were there when it
+        began: so long as the job may run, its id stands in the copy's record, which no batch finds then as it was."""
         found = self.rows(f"SELECT state FROM {RECORDS} WHERE relation = %s", copy.number)
         admit()
         if len(found) != 1:
@@ -273,7 +305,7 @@ class BigQuerySession(CollectedSession):
         ended = noted(copy.number, begun, stored)
         last = self._filled(ended.statement, ended.values)
         first = self._insisting(noted(copy.number, stored, begun))
-        parts = [BEGIN, *first, COMMIT, self._placed(statement), last]
+        parts = [BEGIN, *first, COMMIT, *map(self._placed, statements), last]
         try:
             self._client.change(";\n".join(parts), job_id=job_id)
         except TailraceError:

@@ -11,9 +11,12 @@ from typing_extensions import override
 from tailrace.targets.bigquery import types
 from tailrace.targets.bigquery.values import literal
 from tailrace.targets.sql.described import CopyColumn, DescribedTable
+from tailrace.targets.sql.session import Alteration
 
 DESCRIPTION_CHARACTERS = 16_384
 """Most of a table's description."""
+MOST_AT_ONCE = 5
+"""Changes of a table's definition that BigQuery takes in ten seconds."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,13 @@ class CopyTable(DescribedTable):
 
     @property
     def description(self) -> str:
-        ids = {column.name: column.id for column in self.columns}
+        return self._telling(self._ids)
+
+    @property
+    def _ids(self) -> dict[str, int]:
+        return {column.name: column.id for column in self.columns}
+
+    def _telling(self, ids: Mapping[str, int]) -> str:
         return json.dumps({"tailrace": self.number, "columns": ids, "key": list(self.key)}, separators=(",", ":"))
 
     @override
@@ -48,18 +57,55 @@ class CopyTable(DescribedTable):
         defined = ", ".join(f"`{column.name}` {column.kind}" for column in self.columns)
         return f"CREATE TABLE {place} ({defined}){self._options}"
 
-    @override
     def remade(self, place: str, values: Sequence[str], source: str) -> str:
+        """The statement that makes the table, whole or not at all, of these expressions over another, or over itself
+        as it was."""
         pairs = zip(values, self.columns, strict=True)
         selected = ", ".join(f"{value} AS `{column.name}`" for value, column in pairs)
         return f"CREATE OR REPLACE TABLE {place}{self._options} AS SELECT {selected} FROM {source}"
 
+    def altering(self, place: str, change: Alteration) -> list[str] | None:
+        """Statements that give the table other columns, and read none of its rows. Whichever of them is the last that
+        is run, the description tells the ids of the columns that are there: before columns get names, it has the new
+        names beside the former ones. None: rows have to be written again."""
+        steps, (after, _) = self.steps(change, types.widens), self.altered(change)
+        if steps is None:
+            return None
+        touched = {*steps.dropped, *(old for old, _ in steps.renamed), *(column.name for column in steps.widened)}
+        if touched.intersection(self._clustered) or steps.given.intersection(map(str.casefold, steps.dropped)):
+            return None  # BigQuery changes no column that it sorts by, and keeps the name of a dropped one for days
+        told, passing = self._ids, {name: id_ for name, id_ in self._ids.items() if name not in steps.dropped}
+        passing |= after._ids
+        actions = [", ".join(f"DROP COLUMN `{name}`" for name in steps.dropped)]
+        if steps.given:
+            told = passing
+            actions.append(_described(self._telling(passing)))
+        actions.append(", ".join(f"RENAME COLUMN `{old}` TO `{new}`" for old, new in steps.renamed))
+        actions.append(", ".join(f"ADD COLUMN `{column.name}` {column.kind}" for column in steps.added))
+        actions += [
+            f"ALTER COLUMN `{column.name}` SET DATA TYPE {types.api_type(column.kind)}" for column in steps.widened
+        ]
+        if told != after._ids:
+            actions.append(_described(after.description))
+        statements = [f"ALTER TABLE {place} {action}" for action in actions if action]
+        too_long = len(self._telling(passing)) > DESCRIPTION_CHARACTERS
+        return None if too_long or len(statements) > MOST_AT_ONCE else statements
+
+    @property
+    def _clustered(self) -> list[str]:
+        by_id = {column.id: column for column in self.columns}
+        sortable = [by_id[i].name for i in self.key if i in by_id and by_id[i].kind in types.CLUSTERED]
+        return sortable[: types.MOST_CLUSTERED]
+
     @property
     def _options(self) -> str:
-        by_id = {column.id: column for column in self.columns}
-        clustered = [f"`{by_id[i].name}`" for i in self.key if i in by_id and by_id[i].kind in types.CLUSTERED]
-        cluster = f" CLUSTER BY {', '.join(clustered[: types.MOST_CLUSTERED])}" if clustered else ""
+        clustered = [f"`{name}`" for name in self._clustered]
+        cluster = f" CLUSTER BY {', '.join(clustered)}" if clustered else ""
         return f"{cluster} OPTIONS(description={literal(self.description)})"
+
+
+def _described(description: str) -> str:
+    return f"SET OPTIONS(description={literal(description)})"
 
 
 def fields(definitions: str) -> list[dict[str, str]]:

@@ -24,6 +24,8 @@ OF_THE_API = {"INTEGER": "INT64", "FLOAT": "FLOAT64", "BOOLEAN": "BOOL", "NUMERI
 OF_STATEMENTS = {"bigint": "INT64"}
 CLUSTERED = frozenset(("INT64", "STRING", "DATE", "DATETIME", "TIMESTAMP", "BOOL", NUMERIC, BIGNUMERIC))
 """Types by which a table can be clustered."""
+WIDER = {"INT64": (NUMERIC, BIGNUMERIC), NUMERIC: (BIGNUMERIC,)}
+"""Types that a column can get without being read, and that hold all its values."""
 MOST_CLUSTERED = 4
 """Columns."""
 MOST_COLUMNS = 10_000
@@ -37,6 +39,11 @@ def type_of(column: Column) -> str:
             if scale <= behind and precision - scale <= before:
                 return kind
     return TYPES.get(column.type, TEXT)
+
+
+def widens(before: str, after: str) -> bool:
+    """True if a column of the first type can be given the second without being read."""
+    return after in WIDER.get(before, ())
 
 
 def api_type(kind: str) -> str:

@@ -7,6 +7,7 @@ transaction has ended then, and what the next statements see is committed.
 
 import hashlib
 import io
+import logging
 import re
 import secrets
 import tempfile
@@ -28,9 +29,11 @@ from tailrace.targets.snowflake import types
 from tailrace.targets.snowflake.connect import SnowflakeConfig, connect, errors_of, is_of_statement
 from tailrace.targets.snowflake.tables import EXACT, SnowflakeCopy, literal
 from tailrace.targets.snowflake.values import files, selected
-from tailrace.targets.sql.collected import NO_COPY, CollectedChange, CollectedSession
+from tailrace.targets.sql.collected import CollectedChange, CollectedSession
 from tailrace.targets.sql.session import Alteration, Definitions, Place, both
 from tailrace.targets.sql.state import SCHEMA
+
+log = logging.getLogger(__name__)
 
 OWN = "_TAILRACE"
 """The end of the name of the schema that holds Tailrace's own tables: each schema of copies has one beside it."""
@@ -241,13 +244,21 @@ class SnowflakeSession(CollectedSession):
     def alter(self, place: Place, change: Alteration, admit: Callable[[], None]) -> None:
         self._commit(())
         admit()
-        copy = self._copy(place)
-        if copy is None:
-            raise TargetRefused(f"table {'.'.join(place)} of the target is gone, or is no copy", NO_COPY)
-        after, values = copy.altered(change)
-        self._put(place, after, values, self._table(place), admit)
+        super().alter(place, change, admit)
 
     @override
+    def _alter(self, copy: SnowflakeCopy, place: Place, change: Alteration, admit: Callable[[], None]) -> None:
+        (after, values), there, in_place = copy.altered(change), self._table(place), copy.altering(change)
+        if in_place is not None:
+            try:
+                self._put(place, lambda made: self._clone(made, there, in_place), admit)
+                return
+            except (Retry, TargetRefused) as error:
+                if not _is_refused(error):
+                    raise
+                log.info("%s: Snowflake does not change the columns in place: %s", place[1], error.message)
+        self._put(place, lambda made: self._fill(made, after, values, there), admit)
+
     def replace(self, place: Place, by: Place, admit: Callable[[], None]) -> None:
         if by == place:
             return  # else it would be dropped
@@ -257,13 +268,22 @@ class SnowflakeSession(CollectedSession):
         if self.relation(place) != copy.number:
             self._commit(())
             admit()
-            self._put(place, copy, copy.names(), self._table(by), admit)
+            self._put(place, lambda made: self._fill(made, copy, copy.names(), self._table(by)), admit)
         # Dying here is safe: both have the number, and the next driver comes here again.
         self._execute(f"DROP TABLE IF EXISTS {self._table(by)}")
 
-    def _put(
-        self, place: Place, copy: SnowflakeCopy, values: Sequence[str], source: str, admit: Callable[[], None]
-    ) -> None:
+    def _clone(self, made: str, source: str, actions: Sequence[str]) -> None:
+        """Make a table of another one's rows and grants, without reading them, and change it."""
+        self._execute(f"CREATE TABLE {made} CLONE {source} COPY GRANTS")
+        for action in actions:
+            self._execute(f"ALTER TABLE {made} {action}")
+
+    def _fill(self, made: str, copy: SnowflakeCopy, values: Sequence[str], source: str) -> None:
+        """Make a table, and write these expressions over another one into it."""
+        self._execute(copy.created(made))
+        self._execute(f"INSERT INTO {made} ({', '.join(copy.names())}) SELECT {', '.join(values)} FROM {source}")
+
+    def _put(self, place: Place, make: Callable[[str], None], admit: Callable[[], None]) -> None:
         """Make a table, whole, and let it take the copy's place at once.
 
         The transaction before has waited for those of which nobody knows whether they were committed: their rows would
@@ -272,9 +292,8 @@ class SnowflakeSession(CollectedSession):
         the next driver drops (`discard_unfinished`), and what changes the place fails without that table."""
         self.discard_unfinished(place)
         there, made = self._table(place), self._table((place[0], _unfinished(place) + secrets.token_hex(8)))
-        self._execute(copy.created(made))
         with _not_dropped():
-            self._execute(f"INSERT INTO {made} ({', '.join(copy.names())}) SELECT {', '.join(values)} FROM {source}")
+            make(made)
             seam("snowflake.filled")
             admit()
             if self.relation(place) is None:
@@ -284,7 +303,6 @@ class SnowflakeSession(CollectedSession):
         seam("snowflake.placed")
         self._execute(f"DROP TABLE IF EXISTS {made}")
 
-    @override
     def discard_unfinished(self, place: Place) -> None:
         begins = _unfinished(place)
         for name in self._comments(place[0], f"{begins}%"):
@@ -366,6 +384,13 @@ def _not_dropped() -> Iterator[None]:
         if error.absent:
             raise Retry(f"a table that was to become a copy is gone: {error.message}") from error
         raise
+
+
+def _is_refused(error: TailraceError) -> bool:
+    """A statement is at fault, and neither the way to the service nor a right."""
+    cause = error.__cause__
+    passing = isinstance(error, Retry) and not error.away and isinstance(cause, errors.Error)
+    return passing or is_of_statement(cause)
 
 
 def _unfinished(place: Place) -> str:

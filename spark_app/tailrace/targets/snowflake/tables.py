@@ -6,7 +6,9 @@ from typing import Self
 
 from typing_extensions import override
 
+from tailrace.targets.snowflake import types
 from tailrace.targets.sql.described import CopyColumn, DescribedTable
+from tailrace.targets.sql.session import Alteration
 
 EXACT = "DEFAULT_DDL_COLLATION=''"
 """Texts that differ are different, whatever the database's collation says."""
@@ -37,6 +39,20 @@ class SnowflakeCopy(DescribedTable):
     def created(self, place: str) -> str:
         defined = ", ".join(f"{name} {column.kind}" for name, column in zip(self.names(), self.columns, strict=True))
         return f"CREATE TABLE {place} ({defined}) {EXACT} COMMENT={literal(self.comment)}"
+
+    def altering(self, change: Alteration) -> list[str] | None:
+        """Actions of ALTER TABLE that give a table other columns, and read none of its rows. None: rows have to be
+        written again."""
+        steps = self.steps(change, types.widens)
+        if steps is None:
+            return None
+        return [
+            *(f'DROP COLUMN "{name}"' for name in steps.dropped),
+            *(f'RENAME COLUMN "{old}" TO "{new}"' for old, new in steps.renamed),
+            *(f'ADD COLUMN "{column.name}" {column.kind}' for column in steps.added),
+            *(f'ALTER COLUMN "{column.name}" SET DATA TYPE {column.kind}' for column in steps.widened),
+            f"SET COMMENT = {literal(self.altered(change)[0].comment)}",
+        ]
 
 
 def literal(text: str) -> str:

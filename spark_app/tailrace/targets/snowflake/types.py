@@ -1,5 +1,7 @@
 """The types of columns in Snowflake: the nearest that holds every value of a logical type exactly. Pure."""
 
+import re
+
 from tailrace.changelog.records.terms import Column
 from tailrace.changelog.types import decimal_parts
 
@@ -20,6 +22,7 @@ TYPES = {
     "timestamptz": "TIMESTAMP_LTZ(6)",
 }
 MOST_DIGITS, MOST_SCALE = 38, 37
+_NUMBER = re.compile(r"NUMBER\((\d+),(\d+)\)")
 MOST_BYTES = {TEXT: 16 << 20, BINARY: 8 << 20}
 """Bytes of a value of a type without a length."""
 
@@ -29,3 +32,10 @@ def type_of(column: Column) -> str:
     if parts is not None and parts[0] <= MOST_DIGITS and 0 <= parts[1] <= MOST_SCALE:
         return f"NUMBER({parts[0]},{parts[1]})"
     return TYPES.get(column.type, TEXT)
+
+
+def widens(before: str, after: str) -> bool:
+    """True if a column of the first type can be given the second without being read: a number of more digits, as many
+    of them behind the point."""
+    old, new = _NUMBER.fullmatch(before), _NUMBER.fullmatch(after)
+    return old is not None and new is not None and old[2] == new[2] and int(old[1]) <= int(new[1])

@@ -225,25 +225,11 @@ class CollectedSession:
         copy = self._copy(place)
         if copy is None:
             raise TargetRefused(f"table {'.'.join(place)} of the target is gone, or is no copy", NO_COPY)
-        there, (after, values) = self._table(place), copy.altered(change)
-        self._rewrite(copy, after.remade(there, values, there), admit)
+        self._alter(copy, place, change, admit)
 
-    def replace(self, place: Place, by: Place, admit: Callable[[], None]) -> None:
-        if by == place:
-            return  # else it would be dropped
-        copy = self._copy(by)
-        if copy is not None:
-            self._rewrite(copy, copy.remade(self._table(place), copy.names(), self._table(by)), admit)
-            # Dying here is safe: both have the number, and the next driver comes here again.
-            self.run(f"DROP TABLE IF EXISTS {self._table(by)}")
-
-    def discard_unfinished(self, place: Place) -> None:
-        return  # a statement that changes the place is the only one
-
-    def _rewrite(self, copy: DescribedTable, statement: str, admit: Callable[[], None]) -> None:
-        """Write the table of a copy again."""
-        admit()
-        self.run(statement)
+    @abstractmethod
+    def _alter(self, copy: Any, place: Place, change: Alteration, admit: Callable[[], None]) -> None:
+        """Change the columns of a copy, which is at the place."""
 
     def settle(self, where: Place, relation: int, stored: str) -> bool:
         return False

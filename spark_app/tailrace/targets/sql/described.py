@@ -3,7 +3,7 @@ a copy of: its number and its columns. Pure. Called by `sql.collected` and by pr
 
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -29,6 +29,22 @@ class CopyColumn:
 
 
 @dataclass(frozen=True)
+class ColumnSteps:
+    """Changes of columns that no row has to be read for, in this order."""
+
+    dropped: Sequence[str]
+    renamed: Sequence[tuple[str, str]]
+    added: Sequence[CopyColumn]
+    widened: Sequence[CopyColumn]
+    """Under their new names."""
+
+    @property
+    def given(self) -> set[str]:
+        """Names that columns get, in one case."""
+        return {name.casefold() for name in (*(new for _, new in self.renamed), *(one.name for one in self.added))}
+
+
+@dataclass(frozen=True)
 class DescribedTable:
     """A copy as it is defined."""
 
@@ -49,11 +65,6 @@ class DescribedTable:
     def created(self, place: str) -> str:
         """The statement that makes the table, without rows."""
 
-    @abstractmethod
-    def remade(self, place: str, values: Sequence[str], source: str) -> str:
-        """The statement that makes the table, whole or not at all, of these expressions over another, or over itself
-        as it was."""
-
     def names(self) -> list[str]:
         """The columns, quoted."""
         return [self._quoted(column) for column in self.columns]
@@ -72,6 +83,22 @@ class DescribedTable:
             columns.append(column)
             values.append(f"CAST(NULL AS {column.kind})")
         return replace(self, columns=columns), values
+
+    def steps(self, change: Alteration, widens: Callable[[str, str], bool]) -> ColumnSteps | None:
+        """The changes one by one; None: rows have to be written again, as a column gets a name that another one has, or
+        a type that `widens` does not know to hold all values of the former one."""
+        after, _ = self.altered(change)
+        before, now = ({column.id: column for column in each.columns} for each in (self, after))
+        kept = [(before[id_], column) for id_, column in now.items() if id_ in before]
+        steps = ColumnSteps(
+            [column.name for id_, column in before.items() if id_ not in now],
+            [(old.name, new.name) for old, new in kept if old.name != new.name],
+            [column for id_, column in now.items() if id_ not in before],
+            [new for old, new in kept if old.kind != new.kind],
+        )
+        taken = {old.name.casefold() for old, _ in kept}
+        wide = all(old.kind == new.kind or widens(old.kind, new.kind) for old, new in kept)
+        return steps if wide and not taken & steps.given else None
 
     def _quoted(self, column: CopyColumn) -> str:
         return f"{self.QUOTE}{column.name}{self.QUOTE}"

@@ -1,7 +1,13 @@
 """The definition of a copy, and what its description says of it."""
 
-from tailrace.targets.bigquery.tables import CopyTable
+import json
+import re
+
+import pytest
+
+from tailrace.targets.bigquery.tables import DESCRIPTION_CHARACTERS, CopyTable
 from tailrace.targets.sql.described import mark
+from tailrace.targets.sql.session import Alteration, AlteredColumn
 
 DEFINITIONS = (
     f"`id` INT64 NOT NULL{mark(1)}, `price` NUMERIC(38,9){mark(-2)}, `at` TIME NOT NULL{mark(3)},"
@@ -40,3 +46,74 @@ def test_a_column_that_another_program_added_is_none_of_the_copy() -> None:
     found["schema"] = {"fields": [{"name": "mine", "type": "STRING"}, {"name": "at", "type": "TIME"}]}
     read = CopyTable.of_resource(found)
     assert read is not None and [column.name for column in read.columns] == ["at"]
+
+
+COPY = CopyTable.of_definitions(
+    77, f"`id` INT64 NOT NULL{mark(1)}, `a` STRING{mark(2)}, `b` INT64{mark(3)}, PRIMARY KEY (`id`)"
+)
+
+
+def renamed(old: str, new: str, kind: str, column: int) -> AlteredColumn:
+    return AlteredColumn(f"`{old}`", f"`{new}`", None, f"`{new}` {kind}{mark(column)}")
+
+
+def retyped(name: str, kind: str, column: int, new: str = "") -> AlteredColumn:
+    return AlteredColumn(f"`{name}`", f"`{new or name}`", kind, f"`{new or name}` {kind}{mark(column)}")
+
+
+ADDED = f"`c` DATE{mark(4)}"
+DROP, TELL, RENAME = "DROP COLUMN", "SET OPTIONS", "RENAME COLUMN"
+IN_PLACE = [
+    (Alteration([], [], [ADDED]), [TELL, "ADD COLUMN"]),
+    (Alteration(["`b`"], [], []), [DROP, TELL]),
+    (Alteration([], [renamed("a", "c", "STRING", 2)], []), [TELL, RENAME, TELL]),
+    (Alteration([], [retyped("b", "NUMERIC(38,9)", 3)], []), ["ALTER COLUMN `b` SET DATA TYPE NUMERIC"]),
+    (Alteration(["`b`"], [renamed("a", "d", "STRING", 2)], [ADDED]), [DROP, TELL, RENAME, "ADD COLUMN", TELL]),
+    (Alteration([], [retyped("b", "BIGNUMERIC(76,38)", 3, "e")], []), [TELL, RENAME, "ALTER COLUMN `e`", TELL]),
+]
+
+
+@pytest.mark.parametrize(("change", "wanted"), IN_PLACE)
+def test_a_change_of_columns_that_stops_anywhere_leaves_each_its_id(change: Alteration, wanted: list[str]) -> None:
+    statements, (after, _) = COPY.altering("`d`.`t`", change) or [], COPY.altered(change)
+    assert [one.removeprefix("ALTER TABLE `d`.`t` ")[: len(two)] for one, two in zip(statements, wanted, strict=True)]
+    held = {column.name: column.id for column in COPY.columns}
+    """The id whose values a column has, by its name."""
+    told, ids = json.loads(COPY.description)["columns"], {column.name: column.id for column in after.columns}
+    for statement in statements:
+        if TELL in statement:
+            found = re.search(r"description='(.*)'", statement)
+            told = json.loads(found[1])["columns"] if found else {}
+        for old, new in re.findall(r"RENAME COLUMN `(\w+)` TO `(\w+)`", statement):
+            held[new] = held.pop(old)
+        for name in re.findall(r"DROP COLUMN `(\w+)`", statement):
+            del held[name]
+        held |= {name: ids[name] for name in re.findall(r"ADD COLUMN `(\w+)`", statement)}
+        assert {name: told[name] for name in held} == held, statement
+    assert held == told == ids
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        Alteration([], [renamed("id", "key", "INT64", 1)], []),
+        Alteration([], [retyped("id", "NUMERIC(38,9)", 1)], []),
+        Alteration(["`b`"], [], [f"`B` DATE{mark(4)}"]),
+        Alteration([], [renamed("a", "b", "STRING", 2), renamed("b", "a", "INT64", 3)], []),
+        Alteration([], [renamed("a", "A", "STRING", 2)], []),
+        Alteration([], [retyped("b", "STRING", 3)], []),
+        Alteration(["`b`"], [retyped("a", "BIGNUMERIC(76,38)", 2)], []),
+        Alteration([], [], [f"`{'c' * 290}{at}` DATE{mark(at)}" for at in range(10, 70)]),
+    ],
+)
+def test_what_bigquery_does_not_do_without_the_rows_is_known(change: Alteration) -> None:
+    assert COPY.altering("`d`.`t`", change) is None
+
+
+def test_a_copy_is_not_altered_more_often_than_bigquery_allows() -> None:
+    columns = ", ".join(f"`n{at}` INT64{mark(at)}" for at in range(6))
+    copy = CopyTable.of_definitions(77, columns)
+    wider = [retyped(f"n{at}", "NUMERIC(38,9)", at) for at in range(6)]
+    assert len(copy.altering("t", Alteration([], wider[:5], [])) or []) == 5
+    assert copy.altering("t", Alteration([], wider, [])) is None
+    assert len(copy.description) < DESCRIPTION_CHARACTERS

@@ -23,3 +23,9 @@ def test_a_type_holds_every_value_or_is_text(logical: str, kind: str) -> None:
     (column,) = table_schema([("a", logical)], []).columns
     assert types.type_of(column) == kind
     assert types.statement_type(types.api_type(kind)) == kind
+
+
+def test_a_type_that_holds_more_is_wider_if_bigquery_gives_it_without_a_look_at_the_rows() -> None:
+    assert types.widens("INT64", types.NUMERIC) and types.widens(types.NUMERIC, types.BIGNUMERIC)
+    assert not types.widens("INT64", "FLOAT64"), "which has not all of its digits"
+    assert not types.widens(types.BIGNUMERIC, types.NUMERIC) and not types.widens("INT64", types.TEXT)

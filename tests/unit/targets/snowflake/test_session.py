@@ -14,7 +14,7 @@ from tailrace.targets.snowflake.connect import SETTINGS, SnowflakeConfig, fault
 from tailrace.targets.snowflake.session import MOST_SHOWN, SnowflakeSession
 from tailrace.targets.snowflake.tables import SnowflakeCopy
 from tailrace.targets.sql.described import mark
-from tailrace.targets.sql.session import Alteration
+from tailrace.targets.sql.session import Alteration, AlteredColumn
 
 CONFIG = SnowflakeConfig("o-a", "u", "D", "S", "W", "R", None, "key", "")
 
@@ -216,26 +216,44 @@ def test_a_file_of_which_not_all_rows_are_loaded_is_not_taken_for_whole(monkeypa
     assert "NULL_IF=()" in scripted.asked[-1]
 
 
+ADDED = Alteration([], [], [f'"b" VARCHAR{mark(2)}'])
+TEXT = Alteration([], [AlteredColumn('"id"', '"id"', "VARCHAR", f'"id" VARCHAR{mark(1)}')], [])
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        (ADDED, ["CREATE TABLE {} CLONE", 'ALTER TABLE {} ADD COLUMN "b" VARCHAR', "ALTER TABLE {} SET COMMENT = '{{"]),
+        (TEXT, ["CREATE TABLE {} (", 'INSERT INTO {} ("id") SELECT CAST("id" AS VARCHAR) FROM "S"."t"']),
+    ],
+)
 def test_what_changes_a_copy_at_its_place_needs_a_table_that_the_next_driver_drops(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, change: Alteration, wanted: list[str]
 ) -> None:
     copy = SnowflakeCopy.of_definitions(77, f'"id" NUMBER(19,0){mark(1)}')
     there = [("t", copy.comment)]
     made, scripted = session(monkeypatch, SHOW_TABLES=[there, [], there])
     checks: list[int] = []
-    made.alter(("S", "t"), Alteration([], [], [f'"b" VARCHAR{mark(2)}']), lambda: checks.append(len(scripted.asked)))
+    made.alter(("S", "t"), change, lambda: checks.append(len(scripted.asked)))
     asked = [statement for statement in scripted.asked if not statement.startswith("SHOW")]
     fence, begun = asked[:3], asked[3:]
     assert [one.split()[0] for one in fence] == ["BEGIN", "UPDATE", "COMMIT"], "what is open ends first"
     name = begun[0].split()[2]
-    assert [one.split(" (")[0] for one in begun] == [
-        f"CREATE TABLE {name}",
-        f"INSERT INTO {name}",
-        f'ALTER TABLE "S"."t" SWAP WITH {name}',
-        f"DROP TABLE IF EXISTS {name}",
-    ]
-    assert begun[1].endswith('("id", "b") SELECT "id", CAST(NULL AS VARCHAR) FROM "S"."t"')
+    steps = [*(one.format(name) for one in wanted), f'ALTER TABLE "S"."t" SWAP WITH {name}', "DROP TABLE IF EXISTS "]
+    assert [one[: len(step)] for one, step in zip(begun, steps, strict=True)] == steps
     assert len(checks) == 2 and name.startswith('"S"."_tailrace_')
+
+
+def test_a_change_that_snowflake_does_not_do_without_the_rows_is_done_with_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copy = SnowflakeCopy.of_definitions(77, f'"id" NUMBER(19,0){mark(1)}')
+    there, cannot = [("t", copy.comment)], errors.ProgrammingError("cannot", errno=2108, sqlstate="22000")
+    made, scripted = session(monkeypatch, SHOW_TABLES=[there, [], [], there], ALTER=[cannot])
+    made.alter(("S", "t"), ADDED, lambda: None)
+    asked = [statement.split(" ")[0] for statement in scripted.asked if not statement.startswith("SHOW")]
+    assert asked[3:] == ["CREATE", "ALTER", "CREATE", "INSERT", "ALTER", "DROP"]
+    assert scripted.asked[-2].startswith('ALTER TABLE "S"."t" SWAP WITH ')
 
 
 def test_a_copy_is_made_beside_its_place_and_recorded_before_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,15 +272,15 @@ def test_a_copy_is_made_beside_its_place_and_recorded_before_it_is_there(monkeyp
     assert placed == f'ALTER TABLE {name} RENAME TO "S"."t"'
 
 
-@pytest.mark.parametrize("lost", ["INSERT", "ALTER"])
+@pytest.mark.parametrize(("lost", "change"), [("INSERT", TEXT), ("ALTER", TEXT), ("ALTER", ADDED)])
 def test_a_table_that_was_dropped_before_it_became_a_copy_is_no_missing_right(
-    monkeypatch: pytest.MonkeyPatch, lost: str
+    monkeypatch: pytest.MonkeyPatch, lost: str, change: Alteration
 ) -> None:
     copy = SnowflakeCopy.of_definitions(77, f'"id" NUMBER(19,0){mark(1)}')
     there, gone = [("t", copy.comment)], errors.ProgrammingError("does not exist or not authorized", errno=2003)
     made, _ = session(monkeypatch, SHOW_TABLES=[there, [], there], **{lost: [gone]})
     with pytest.raises(Retry, match="was to become a copy is gone"):
-        made.alter(("S", "t"), Alteration([], [], [f'"b" VARCHAR{mark(2)}']), lambda: None)
+        made.alter(("S", "t"), change, lambda: None)
 
 
 def test_a_table_that_is_to_take_its_own_place_stays(monkeypatch: pytest.MonkeyPatch) -> None:

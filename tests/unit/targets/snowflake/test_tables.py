@@ -2,6 +2,7 @@
 
 from tailrace.targets.snowflake.tables import SnowflakeCopy, literal
 from tailrace.targets.sql.described import mark
+from tailrace.targets.sql.session import Alteration, AlteredColumn
 
 NAME = 'a "" b, "" VARCHAR /* column 9 */ \\ '
 DEFINITIONS = (
@@ -29,3 +30,22 @@ def test_it_is_made_with_its_comment_and_compares_exactly() -> None:
 
 def test_a_text_as_a_literal() -> None:
     assert literal("it's \\") == "'it''s \\\\'"
+
+
+def test_columns_are_changed_without_their_rows_where_no_name_and_no_type_is_in_the_way() -> None:
+    copy = SnowflakeCopy.of_definitions(
+        77, f'"id" NUMBER(10,0) NOT NULL{mark(1)}, "a" VARCHAR{mark(2)}, "b" VARCHAR{mark(3)}, PRIMARY KEY ("id")'
+    )
+    wider = AlteredColumn('"id"', '"id"', "NUMBER(19,0)", f'"id" NUMBER(19,0) NOT NULL{mark(1)}')
+    other = AlteredColumn('"a"', '"c"', None, f'"c" VARCHAR{mark(2)}')
+    change = Alteration(['"b"'], [wider, other], [f'"b" DATE{mark(4)}'])
+    assert copy.altering(change) == [
+        'DROP COLUMN "b"',
+        'RENAME COLUMN "a" TO "c"',
+        'ADD COLUMN "b" DATE',
+        'ALTER COLUMN "id" SET DATA TYPE NUMBER(19,0)',
+        f"SET COMMENT = {literal(copy.altered(change)[0].comment)}",
+    ]
+    taken = AlteredColumn('"a"', '"B"', None, f'"B" VARCHAR{mark(2)}')
+    text = AlteredColumn('"id"', '"id"', "VARCHAR", f'"id" VARCHAR{mark(1)}')
+    assert copy.altering(Alteration([], [taken], [])) is None and copy.altering(Alteration([], [text], [])) is None
