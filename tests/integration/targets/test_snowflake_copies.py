@@ -80,8 +80,11 @@ def test_a_table_that_a_killed_driver_was_defining_is_whole_after_the_next(
     if seam == "copy.recorded":
         killed_driver(seam, Errand(copies, schema, None))
     log, table = begun(copies, tmp_path)
+    other = SnowflakeDatabase(tmp_path, copies.server, copies.server.new_schema())
+    undisturbed = Table(other, schema)
     log.grow_by_changes(9)
     table.follow(log)
+    undisturbed.follow(log)
     change(log)
     log.grow_by_changes(9)
     if seam != "copy.recorded":
@@ -89,8 +92,7 @@ def test_a_table_that_a_killed_driver_was_defining_is_whole_after_the_next(
         killed_driver(seam, Errand(copies, schema, part))
         table.restart()
     table.follow(log)
-    other = SnowflakeDatabase(tmp_path, copies.server, copies.server.new_schema())
-    Table(other, schema).follow(log)
+    undisturbed.follow(log)
     wanted, found = (sorted(map(repr, each.rows(log.schema))) for each in (other, copies))
     assert found and found == wanted
     assert copies.server.tables(copies.schema) == [schema.table_name]
