@@ -16,7 +16,7 @@ from tailrace.targets.sql.session import Alteration
 DESCRIPTION_CHARACTERS = 16_384
 """Most of a table's description."""
 MOST_AT_ONCE = 5
-"""Changes of a table's definition that BigQuery takes in ten seconds."""
+"""Changes of a table's definition that BigQuery allows in ten seconds."""
 
 
 @dataclass(frozen=True)
