@@ -110,12 +110,18 @@ def _stopped(state: LogState, found: Mapping[int, TableProgress]) -> Iterator[Co
 
 
 def _resumed(state: LogState, found: Mapping[int, TableProgress]) -> Iterator[CopiesResumed]:
+    newest = {i: key for key, stop in state.copy_stops.items() if not _is_shared(stop) for i in stop.tables}
+    """The stop that tells of the end, for each table: its errors may have been several."""
     for key, stop in state.copy_stops.items():
         tables = [table.table_id for table in _of_stop(state, stop)]
         if all(_is_over(found.get(table_id), stop) for table_id in tables):
-            moving = tuple(table_id for table_id in tables if _is_moving(found.get(table_id)))
-            shared = stop.away or len(stop.tables) > 1
+            shared = _is_shared(stop)
+            moving = tuple(i for i in tables if _is_moving(found.get(i)) and (shared or newest[i] == key))
             yield CopiesResumed(id=key, tables=moving, error=stop.error, where=stop.where, shared=shared)
+
+
+def _is_shared(stop: CopyStop) -> bool:
+    return stop.away or len(stop.tables) > 1
 
 
 def _of_stop(state: LogState, stop: CopyStop) -> list[TableLog]:

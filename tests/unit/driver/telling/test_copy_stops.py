@@ -180,6 +180,10 @@ def test_another_error_of_a_stopped_table_is_told_and_none_twice(driver: Driver)
     assert driver.turn() == [("table.stopped", "public.t1")]
     driver.fails(1, TargetRefused("no right to write public.t1"))
     assert driver.turn() == []
+    driver.works(1)
+    assert driver.turn() == [("table.resumed", "public.t1")], "one end, whatever the errors were"
+    assert driver.told[-1]["data"]["error"] == "TargetChanged"
+    assert driver._journal.state.copy_stops == {}
 
 
 def test_a_table_that_starts_over_has_no_stop_and_one_that_the_source_stops_is_told_by_that(driver: Driver) -> None:
