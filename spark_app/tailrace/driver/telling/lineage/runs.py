@@ -114,8 +114,8 @@ class TableRuns:
     def __init__(self, new_id: Callable[[], str] = new_run_id) -> None:
         self._new_id = new_id
         self._open: dict[int, _Open] = {}
-        self._failed: set[int] = set()
-        """Tables that are stopped, and were said to have failed."""
+        self._failed: dict[int, SeenTable] = {}
+        """Tables that are stopped and were said to have failed, as they were then."""
 
     @property
     def open(self) -> Mapping[int, JobRun]:
@@ -130,7 +130,7 @@ class TableRuns:
         for table_id in self._open.keys() - seen:
             last = self._open[table_id].newest or self._open[table_id].table
             sayings.append(self._end(table_id, "COMPLETE", now, change="DROP" if dropping(last) else None))
-        self._failed &= seen
+        self._failed = {table_id: table for table_id, table in self._failed.items() if table_id in seen}
         return sayings
 
     def end(self, kind: Ending, now: float, fault: Fault | None = None) -> list[Saying]:
@@ -152,14 +152,14 @@ class TableRuns:
         if known_run is not None and known_run.run.place != table.place:
             yield self._end(table_id, "COMPLETE", now)  # it was renamed: another copy, so another job
         if table_id not in self._open:
-            self._failed.discard(table_id)
             run = JobRun(self._new_id(), table.place)
-            self._open[table_id] = _Open(run, table, now, table.rows, counted_files=table.written or NO_FILES)
+            before = self._failed.pop(table_id, table)  # what has healed it is of this run
+            self._open[table_id] = _Open(run, table, now, before.rows, counted_files=before.written or NO_FILES)
             yield Saying("START", run, table, 0, now)
         known = self._open[table_id]
         known.count(table)
         if table.stopped:
-            self._failed.add(table_id)
+            self._failed[table_id] = table
             yield self._end(table_id, "FAIL", now, fault=table.fault)
         elif self._is_due(known, table, now):
             change = _change(known.table, table)

@@ -99,6 +99,17 @@ def test_a_stopped_table_fails_once_and_begins_another_run_when_it_is_healed() -
     assert fresh.kinds(seen(stopped=True, fault=GONE)) == [("START", "run-1"), ("FAIL", "run-1")]
 
 
+def test_rows_by_which_a_stopped_table_is_healed_count_in_the_run_that_begins_with_them() -> None:
+    told = Told()
+    told.look(seen())
+    told.look(seen(rows=10, written=WrittenFiles(1, 100)))
+    told.look(seen(rows=10, written=WrittenFiles(1, 100), stopped=True, fault=GONE))
+    (begun,) = told.look(seen(rows=18, written=WrittenFiles(2, 150)))
+    assert (begun.kind, begun.rows) == ("START", 0)
+    (ended,) = told.runs.end("ABORT", told.now)
+    assert (ended.rows, ended.written) == (8, WrittenFiles(1, 50))
+
+
 def test_a_table_that_is_no_longer_captured_is_complete() -> None:
     told = Told()
     told.look(seen(), seen(2))
