@@ -131,6 +131,9 @@ class ScriptedSource:
 
     # ---- ChunkReader ----
 
+    def kept(self) -> AbstractContextManager["ScriptedSource"]:
+        return nullcontext(self)
+
     def read(
         self, table: api.Table, part: api.KeyRange | api.KeyList, where: str | None, write: api.Writer
     ) -> api.ChunkRead:

@@ -21,10 +21,11 @@ from tailrace.changelog.writer import JournalWriter, RecordRefused
 from tailrace.contract.resources import SnapshotSpec, StorageLocation
 from tailrace.errors import Retry
 from tailrace.reading import runner as snapshots
-from tailrace.reading import steps
+from tailrace.reading import steps, together
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Start, Tools
 from tailrace.reading.task import ChunkFile
+from tailrace.reading.together import ChunkAsked, StartAsked, each
 from tailrace.snapshot.chunks import TableRun
 from tailrace.snapshot.ranges import Range
 from tailrace.storage.store import Storage
@@ -33,6 +34,22 @@ ORIGIN = origin("log")
 REPLACEABLE = ("check_edge", "find_start", "find_cut", "read", "record_finish")
 record_finish = steps.record_finish
 """The real one, for those who replace it."""
+
+
+def find_starts(tools: Tools, client: Any, asked: Sequence[StartAsked]) -> list[Start | Exception]:
+    return each(asked, lambda one: steps.find_start(tools, client, one.run, one.log_table, one.chunk_rows))
+
+
+def read_all(tools: Tools, asked: Sequence[ChunkAsked]) -> list[ChunkFile | Exception]:
+    return each(asked, lambda one: steps.read(tools, one.run, one.part, one.table, True))
+
+
+def record_finishes(tools: Tools, client: Any, runs: Sequence[TableRun]) -> list[Exception | None]:
+    return each(runs, lambda run: steps.record_finish(tools, client, run))
+
+
+GROUPED = {"find_starts": find_starts, "read": read_all, "record_finishes": record_finishes}
+"""The steps of a group, each table's by itself, so that what stands for those stands for these."""
 
 
 class World:
@@ -97,6 +114,8 @@ def runner_over(
     for name in REPLACEABLE:
         if hasattr(world, name):
             monkeypatch.setattr(steps, name, getattr(world, name))
+    for name, group in GROUPED.items():
+        monkeypatch.setattr(together, name, group)
     monkeypatch.setattr(steps, "find_table", lambda tools, table: table.table_id)
     monkeypatch.setattr(snapshots, "CaptureClient", lambda path: world)
     tools = Tools(

@@ -31,7 +31,8 @@ SPACING = 1.0
 FIRST_GUESS = 0.1
 """Seconds that a table's first batch is expected to take."""
 SNAPSHOT_HOLD = 1.0
-"""Seconds that a table waits at most while a snapshot of it, or a new copy, is under way."""
+"""Seconds that a table waits at most while a snapshot of it, or a new copy, is under way. With a snapshot's end there
+is nothing left to wait for, unless one commit takes others along."""
 
 
 @dataclass(eq=False)
@@ -156,7 +157,8 @@ class Schedule:
         if not copy.opened or progress.fault is not None or entry.latest.removed:
             return -math.inf
         if progress.replacing or not copy.settled or _is_being_read(entry.latest, progress):
-            hold = min(hold, SNAPSHOT_HOLD)
+            ended = entry.unit is not self.group and _is_read_to_its_end(entry.latest, progress)
+            hold = min(hold, 0.0 if ended else SNAPSHOT_HOLD)
         return (now if entry.behind_since is None else entry.behind_since) + hold
 
     def spread(self, unit: ApplyUnit, now: float) -> None:
@@ -273,6 +275,11 @@ def _is_being_read(table: TableLog, progress: TableProgress) -> bool:
     """True if chunks, or the end of a snapshot, wait to be applied: people wait for them."""
     latest = (part[-1].record for part in (table.chunks, table.finishes) if part)
     return any(record > progress.applied_record for record in latest)
+
+
+def _is_read_to_its_end(table: TableLog, progress: TableProgress) -> bool:
+    """True if the end of a snapshot waits to be applied."""
+    return bool(table.finishes) and table.finishes[-1].record > progress.applied_record
 
 
 def _has_nothing_new(entry: TableEntry, progress: TableProgress) -> bool:

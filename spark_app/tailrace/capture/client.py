@@ -16,7 +16,8 @@ from tailrace import errors
 from tailrace.capture.protocol import (
     Answer,
     Append,
-    BeginChunk,
+    BeginChunks,
+    ChunkId,
     ErrorAnswer,
     GetState,
     RegisterChunk,
@@ -63,8 +64,8 @@ class CaptureClient:
         """The number of the record that holds the events. `added`: as in `Append`."""
         return self._recorded(Append.model_validate({"events": tuple(events), "added": added or {}}))[0]
 
-    def begin_chunk(self, snapshot_id: str, table_id: int, chunk: int) -> None:
-        self._ask(BeginChunk(snapshot_id=snapshot_id, table_id=table_id, chunk=chunk))
+    def begin_chunks(self, *chunks: ChunkId) -> None:
+        self._ask(BeginChunks(chunks=chunks))
 
     def register_chunk(
         self, chunk: ChunkRegistered, snapshot: str, columns: Sequence[str], further: Sequence[ChunkRegistered] = ()

@@ -50,6 +50,8 @@ class Timing:
     """A moved position is recorded and acknowledged this often when no captured table changes."""
     waiting_heartbeat: float = 0.2
     """A heartbeat this often while a chunk waits: an idle server may not write its log out for 10 s."""
+    new_heartbeat: float = 0.05
+    """The same for a chunk that none has come for since it began to wait: of hundreds of small tables each waits."""
     idle_message: float = 60.0
     """A heartbeat this often for a source whose log does not move for us."""
     read_bytes: int = 4 << 20
@@ -70,6 +72,27 @@ class Timing:
     def between_looks(self, took: float) -> float:
         """Seconds. With thousands of tables or partitions a look costs the source so much that looks become rarer."""
         return max(self.poll, min(self.rarest_poll, LOOKS_SHARE * took))
+
+
+@dataclass
+class Nudges:
+    """The heartbeats that chunks need which wait for the source's log."""
+
+    timing: Timing
+    _reached_for: Position = Position(0)
+    """The furthest position that one was made for, ..."""
+    _made: float = float("-inf")
+    """... and the time of the last."""
+
+    def due(self, waits_for: Position | None, now: float) -> bool:
+        """True if one is to be made now. `waits_for`: the furthest position that a chunk waits for."""
+        if waits_for is None:
+            return False
+        new = waits_for > self._reached_for
+        if now - self._made < (self.timing.new_heartbeat if new else self.timing.waiting_heartbeat):
+            return False
+        self._reached_for, self._made = max(waits_for, self._reached_for), now
+        return True
 
 
 class Capture:
@@ -97,6 +120,7 @@ class Capture:
         self._meter = Meter(self._stream.distance, self._recorder, self._board, lambda: self._stream.of_other_case)
         self._look_took = 0.0
         self._due: dict[str, float] = {}
+        self._nudges = Nudges(timing)
         self._pending_since: float | None = None
 
     def run(self, stopping: threading.Event) -> None:
@@ -141,9 +165,12 @@ class Capture:
 
     def _wait(self) -> float:
         """Seconds until something is due."""
+        longest = self._timing.step
+        if self._requests.waits_for is not None:
+            longest = min(longest, self._timing.new_heartbeat)
         if self._pending_since is None:
-            return self._timing.step
-        return min(self._timing.step, max(0.0, self._pending_since + self._timing.record - time.monotonic()))
+            return longest
+        return min(longest, max(0.0, self._pending_since + self._timing.record - time.monotonic()))
 
     def _record(self) -> None:
         """Cut a record when one is due, or when a request waits for it."""
@@ -156,8 +183,7 @@ class Capture:
         self._requests.register(self._stream.position)
         if self._recorder.has_requests:
             self._cut()
-        high = self._requests.waits_for
-        if high is not None and self._is_due("message", self._timing.waiting_heartbeat):
+        if self._nudges.due(self._requests.waits_for, time.monotonic()):
             self._stream.heartbeat()
         moved = self._stream.position > self._recorder.durable and not self._stream.pending
         if moved and self._is_due("heartbeat", self._timing.heartbeat):

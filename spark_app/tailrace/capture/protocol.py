@@ -26,6 +26,8 @@ from tailrace.changelog.records.terms import Closed, Position, RecordNumber, Seq
 from tailrace.errors import Where
 
 LONGEST_PATIENCE = 60.0
+ChunkId = tuple[str, int, int]
+"""Snapshot, table, ordinal."""
 
 
 class GetState(Closed):
@@ -66,14 +68,12 @@ class Append(Closed):
     recorded, and the answer is `Retry`."""
 
 
-class BeginChunk(Closed):
-    """A chunk is about to be read: until it is registered, or the connection ends, retention keeps what a
-    snapshot taken now would have to replay."""
+class BeginChunks(Closed):
+    """Chunks are about to be read: until each is registered, or the connection ends, retention keeps what a snapshot
+    taken now would have to replay."""
 
-    op: Literal["begin-chunk"] = "begin-chunk"
-    snapshot_id: str
-    table_id: int
-    chunk: int
+    op: Literal["begin-chunks"] = "begin-chunks"
+    chunks: tuple[ChunkId, ...]
 
 
 class RegisterChunk(Closed):
@@ -99,7 +99,7 @@ class ReportApplied(Closed):
     """All tables that have failed for longer than `retry.time`: the log is not kept for them. None: as said before."""
 
 
-Request = Annotated[GetState | Append | BeginChunk | RegisterChunk | ReportApplied, Field(discriminator="op")]
+Request = Annotated[GetState | Append | BeginChunks | RegisterChunk | ReportApplied, Field(discriminator="op")]
 REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 
 

@@ -10,7 +10,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from tailrace.capture.inbox import Call, Gone
-from tailrace.capture.protocol import Append, BeginChunk, GetState, Recorded, RegisterChunk, ReportApplied
+from tailrace.capture.protocol import (
+    Append,
+    BeginChunks,
+    ChunkId,
+    GetState,
+    Recorded,
+    RegisterChunk,
+    ReportApplied,
+)
 from tailrace.capture.recorder import Recorder, Requested
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.tables import Applied
@@ -21,8 +29,6 @@ from tailrace.snapshot.replay import contained_after, contained_through, replay_
 from tailrace.sources.api import ChangeStream
 from tailrace.sources.visibility import Visibility
 
-ChunkId = tuple[str, int, int]
-"""Snapshot, table, ordinal."""
 MOST_RANGES = 10_000
 """The most ranges of sequences in one record: each is a few dozen bytes."""
 
@@ -104,10 +110,10 @@ class ChunkRequests:
         match call.request:
             case Append(events=events, added=added):
                 self._recorder.request(Requested(events, call.reply, added=added))
-            case BeginChunk(snapshot_id=snapshot_id, table_id=table_id, chunk=chunk):
+            case BeginChunks(chunks=chunks):
                 # A snapshot taken later sees at least as much, so its replay point is not below this one.
                 floor = self.point_now()
-                self._begun[(snapshot_id, table_id, chunk)] = (call.connection, floor)
+                self._begun |= dict.fromkeys(chunks, (call.connection, floor))
                 call.reply.set_result(None)
             case RegisterChunk() as request:
                 self._visibility(request.snapshot)  # no chunk may wait that says nothing

@@ -74,4 +74,13 @@ class CascadesSearched:
     key: RunKey = ("", 0)
 
 
-Message = CascadesSearched | EdgeLooked | StepDone | StepFailed | EndFailed | ChunkDone | ChunkFailed
+@dataclass(frozen=True)
+class Together:
+    """The results for the tables of a group (`reading.together`)."""
+
+    messages: "tuple[Message, ...]"
+    read: bool = False
+    """True if their chunks were read."""
+
+
+Message = CascadesSearched | Together | EdgeLooked | StepDone | StepFailed | EndFailed | ChunkDone | ChunkFailed

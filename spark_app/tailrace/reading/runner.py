@@ -24,7 +24,8 @@ from tailrace.contract.status import Fault
 from tailrace.contract.units import seconds
 from tailrace.errors import AuthenticationFailed, Locked, NotVerified, Retry, Stop, TableStop, TailraceError
 from tailrace.errors.backoff import Backoff, Outages
-from tailrace.reading import cascades, steps, verification
+from tailrace.reading import cascades, steps, together, verification
+from tailrace.reading.groups import Groups
 from tailrace.reading.messages import (
     CascadesSearched,
     ChunkDone,
@@ -35,9 +36,11 @@ from tailrace.reading.messages import (
     RunKey,
     StepDone,
     StepFailed,
+    Together,
 )
 from tailrace.reading.rotation import Rotation
 from tailrace.reading.steps import Tools
+from tailrace.reading.together import MOST, ChunkAsked, StartAsked
 from tailrace.seams import seam
 from tailrace.snapshot import chunks, planner
 from tailrace.snapshot.edge import EdgeLook, Edges
@@ -70,6 +73,10 @@ class _Entry:
     """The table's rows in each chunk that is cut and not read, except a gap's last: its rows were not counted."""
     small: bool = False
     """See `steps.Start`."""
+    alone: bool = False
+    """A step of it has failed: others do not wait for the next."""
+    grouped: bool = False
+    """Its chunk is being read with others'."""
     begun: dict[int, float] = field(default_factory=dict)
     added: RecordNumber = RecordNumber(0)
     """The record that added the table, when the last step or read was begun."""
@@ -122,7 +129,8 @@ class SnapshotRunner:
         self._pool = ThreadPoolExecutor(self._threads, "snapshot")
         self._under_way = 0
         self._reading: Counter[str] = Counter()
-        """Chunks being read, by snapshot."""
+        """Chunks being read by themselves, by snapshot."""
+        self._groups = Groups(lambda: self._tools, self._client, self._submit)
         self._ready = 0
         self._edges = Edges()
         self._rotation = Rotation()
@@ -164,6 +172,8 @@ class SnapshotRunner:
             if self._under_way >= self._most:
                 break
             self._start_next(state, key, entry)
+            self._groups.begin(MOST)
+        self._groups.begin(1)
 
     def hold(self) -> bool:
         """Begins nothing more until `release`. True: nothing is under way, so that the settings of steps and chunks may
@@ -180,11 +190,31 @@ class SnapshotRunner:
             entry.table = None
         self._hold = None
 
+    # ---- small tables together ----
+
+    def _joins(self, snapshot: SnapshotState, entry: _Entry) -> bool:
+        """True if the table's chunk may be read in a group: it is small, as far as is known, nothing of it failed, and
+        nobody has asked how many are to be read at once."""
+        plan = snapshot.plan
+        known = entry.small and entry.table is not None
+        return known and not (entry.alone or plan.verify or plan.parallelism or plan.keys)
+
+    def _join_read(self, key: RunKey, entry: _Entry, part: Range) -> None:
+        assert entry.table is not None
+        self._read_begun(key, entry, part)
+        entry.grouped = True
+        self._groups.reads.append((key, ChunkAsked(entry.run, part, entry.table)))
+
     @property
     def _most(self) -> int:
-        """Steps handed to the pool at once, and chunks that may wait to be read before another table is begun: of
-        thousands of tables, each would else begin before the first is read."""
+        """Steps and groups handed to the pool at once: of thousands of tables, each would else begin before the first
+        is read."""
         return 2 * self._threads
+
+    @property
+    def _most_ready(self) -> int:
+        """Chunks that may wait to be read before another table is begun."""
+        return max(self._most, 2 * MOST)
 
     def _resize(self) -> None:
         threads = self._defaults().parallelism + 2
@@ -316,12 +346,15 @@ class SnapshotRunner:
                     self._give_up(entry, fault)
                 return
             if isinstance(work, chunks.Read):
-                if not self._may_read(snapshot) or not self._tools.opened(key[1]):
+                joins = self._joins(snapshot, entry)
+                free = self._may_read(snapshot) or (joins and self._groups.reads)
+                if not free or not self._tools.opened(key[1]) or not self._may_register(state, key, entry):
                     return
-                if not self._may_register(state, key, entry):
-                    return
-                self._begin_read(key, entry, work.range)
-            elif entry.busy or (isinstance(work, chunks.FindMaxKey) and self._ready >= self._most):
+                if joins:
+                    self._join_read(key, entry, work.range)
+                else:
+                    self._begin_read(key, entry, work.range)
+            elif entry.busy or (isinstance(work, chunks.FindMaxKey) and self._ready >= self._most_ready):
                 return
             elif isinstance(work, chunks.CheckEdge) and self._edges.passed(log_table.edge):
                 entry.run, entry.waits_for = chunks.step(entry.run, chunks.EdgePassed()), None
@@ -359,13 +392,15 @@ class SnapshotRunner:
         return False
 
     def _count(self, state: LogState) -> None:
-        self._reading = Counter(key[0] for key, entry in self._entries.items() for _ in entry.run.reading)
+        read = ((key[0], entry) for key, entry in self._entries.items() if not entry.grouped)
+        self._reading = Counter(snapshot_id for snapshot_id, entry in read for _ in entry.run.reading)
         snapshots = ((state.snapshots.get(key[0]), key[1], entry.run) for key, entry in self._entries.items())
         self._ready = sum(
             len(run.ready)
             for snapshot, table_id, run in snapshots
             if run.ready and snapshot is not None and not snapshot.suspended and self._tools.opened(table_id)
         )
+        self._ready += sum(entry.busy and entry.run.phase is chunks.Phase.START for entry in self._entries.values())
 
     def _urgency(self, state: LogState, key: RunKey, entry: _Entry) -> tuple[bool, bool, bool, bool, int]:
         """Rows that are withheld come before rows that are not there yet, and what is done in the background last; what
@@ -384,15 +419,19 @@ class SnapshotRunner:
         most = 1 if snapshot.plan.in_background else self._defaults().parallelism
         own = snapshot.plan.parallelism or most
         mine = self._reading[snapshot.plan.snapshot_id]
-        return self._reading.total() < most and mine < own
+        return self._reading.total() + self._groups.readers < most and mine < own
 
-    def _begin_read(self, key: RunKey, entry: _Entry, part: Range) -> None:
+    def _read_begun(self, key: RunKey, entry: _Entry, part: Range) -> TableLog:
         entry.run = chunks.step(entry.run, chunks.ReadBegun(part.ordinal))
-        self._reading[key[0]] += 1
         entry.begun[part.ordinal] = self._monotonic()
-        run, table, small = entry.run, entry.table, entry.small
         log_table = self._tools.journal.state.tables[key[1]]
         entry.added = log_table.added_record
+        return log_table
+
+    def _begin_read(self, key: RunKey, entry: _Entry, part: Range) -> None:
+        log_table = self._read_begun(key, entry, part)
+        self._reading[key[0]] += 1
+        run, table, small = entry.run, entry.table, entry.small
 
         def act() -> Message:
             found = table or steps.find_table(self._tools, log_table)
@@ -405,6 +444,13 @@ class SnapshotRunner:
 
     def _begin_step(self, state: LogState, key: RunKey, entry: _Entry, work: chunks.Work) -> None:
         entry.busy, entry.added = True, state.tables[key[1]].added_record
+        if isinstance(work, chunks.FindMaxKey) and not entry.alone:
+            self._groups.starts.append((key, StartAsked(entry.run, state.tables[key[1]], entry.chunk_rows)))
+            self._ready += 1
+            return
+        if isinstance(work, chunks.RecordFinish) and not entry.alone and not entry.run.verify:
+            self._groups.finishes.append((key, entry.run))
+            return
         run, log_table, tools = entry.run, state.tables[key[1]], self._tools
         table, rows = entry.table, entry.chunk_rows
         if isinstance(work, chunks.CheckEdge):
@@ -479,6 +525,11 @@ class SnapshotRunner:
         if isinstance(message, CascadesSearched):
             self._searched(message.error)
             return
+        if isinstance(message, Together):
+            self._groups.being_read -= message.read
+            for one in message.messages:
+                self._took(one)
+            return
         entry = self._entries.get(message.key)
         if entry is None:
             return
@@ -495,6 +546,7 @@ class SnapshotRunner:
                     self._cut(entry, event)
                 self._stepped(entry, event, table)
             case ChunkDone(key, ordinal, rows, size, table):
+                entry.grouped = False
                 self._source_answered()
                 self._outages.answered(self._monotonic())
                 self._stepped(entry, chunks.Registered(ordinal, rows), table)
@@ -504,6 +556,7 @@ class SnapshotRunner:
             case StepFailed(_, error):
                 self._failed(entry, error, None)
             case ChunkFailed(_, ordinal, error):
+                entry.grouped = False
                 self._failed(entry, error, ordinal)
 
     def _source_answered(self) -> None:
@@ -512,7 +565,7 @@ class SnapshotRunner:
         self._outages.answered(now, ("source",))
 
     def _stepped(self, entry: _Entry, event: chunks.Event, table: Table | None) -> None:
-        entry.table = table or entry.table
+        entry.table, entry.alone = table or entry.table, False
         entry.run, entry.waits_for = chunks.step(entry.run, event), None
         entry.backoff.reset()
 
@@ -572,6 +625,7 @@ class SnapshotRunner:
             else:
                 entry.backoff.failed(now)
         entry.table = None  # looked up again: its definition may be what changed
+        entry.alone = not (together.is_of_all(error) or isinstance(error, steps.TargetNotOpen))
         if ordinal is not None:
             entry.run = chunks.step(entry.run, chunks.ReadFailed(ordinal, fault))
         else:

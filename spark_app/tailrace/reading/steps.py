@@ -4,8 +4,8 @@ runner's threads. Each asks the journal first whether its record is there alread
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -20,7 +20,7 @@ from tailrace.changelog.records.snapshots import (
 )
 from tailrace.changelog.records.terms import Key, RecordNumber, Seq, TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
-from tailrace.changelog.state import SnapshotTable, TableLog
+from tailrace.changelog.state import LogState, SnapshotTable, TableLog
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import InvalidManifest, ReadRefused, Retry, SourceRefused, TableGone, TableStop
 from tailrace.reading import task as chunk_task
@@ -28,7 +28,7 @@ from tailrace.reading.task import FEW_BYTES, ChunkFile, ChunkTask
 from tailrace.seams import seam
 from tailrace.snapshot.chunks import CutNext, TableRun
 from tailrace.snapshot.ranges import BEGIN_AGAIN, Range
-from tailrace.sources.api import KeyList, KeyRange, Session, Source, Table
+from tailrace.sources.api import ChunkReader, KeyList, KeyRange, Session, Source, Table
 from tailrace.sources.patterns import options_of
 from tailrace.targets.api import ChunkWriter, Look
 
@@ -84,6 +84,8 @@ class Start:
     estimated_rows: int
     small: bool = False
     """The table has few bytes, and is read at once."""
+    recorded: bool = False
+    """The journal had it before."""
 
 
 def check_edge(tools: Tools, log_table: TableLog) -> str | None:
@@ -109,29 +111,38 @@ def look_up(tools: Tools, session: Session, log_table: TableLog) -> Table:
 def find_start(tools: Tools, client: CaptureClient, run: TableRun, log_table: TableLog, chunk_rows: int) -> Start:
     """Fix the range of the table's chunks and record it. A table that fits into one chunk needs no range."""
     with tools.source.session() as session:
-        table = look_up(tools, session, log_table)
-        known = _logged(tools, run)
-        if known.started:
-            return Start(table, known.max_key, known.estimated_rows)
-        if run.keys is not None:
-            start = Start(table, None, len(run.keys))
-        else:
-            keys = session.keys(table)
-            estimated = keys.estimated_rows(run.where)
-            whole = keys.at_most(chunk_rows)
-            size = keys.bytes() if whole else None
-            small = size is not None and size <= FEW_BYTES
-            if run.sample is not None and not whole:
-                estimated = int(estimated * run.sample)
-            start = Start(table, None if whole else keys.max_key(), estimated, small)
-    begun = SnapshotTableStarted(
+        start = look_for_start(tools, session, _logged(tools, run), run, log_table, chunk_rows)
+    if not start.recorded:
+        client.append([started(run, start)], {run.table_id: log_table.added_record})
+    return start
+
+
+def look_for_start(  # noqa: PLR0917  # as `find_start`
+    tools: Tools, session: Session, logged: SnapshotTable, run: TableRun, log_table: TableLog, chunk_rows: int
+) -> Start:
+    """`logged`: what the journal has of it."""
+    table = look_up(tools, session, log_table)
+    if logged.started:
+        return Start(table, logged.max_key, logged.estimated_rows, recorded=True)
+    if run.keys is not None:
+        return Start(table, None, len(run.keys))
+    keys = session.keys(table)
+    estimated = keys.estimated_rows(run.where)
+    whole = keys.at_most(chunk_rows)
+    size = keys.bytes() if whole else None
+    small = size is not None and size <= FEW_BYTES
+    if run.sample is not None and not whole:
+        estimated = int(estimated * run.sample)
+    return Start(table, None if whole else keys.max_key(), estimated, small)
+
+
+def started(run: TableRun, start: Start) -> SnapshotTableStarted:
+    return SnapshotTableStarted(
         snapshot_id=run.snapshot_id,
         table_id=run.table_id,
         max_key=start.max_key,
         estimated_rows=start.estimated_rows,
     )
-    client.append([begun], {run.table_id: log_table.added_record})
-    return start
 
 
 def find_table(tools: Tools, log_table: TableLog) -> Table:
@@ -149,34 +160,48 @@ def find_cut(tools: Tools, table: Table, work: CutNext, rows: int) -> Key | None
 
 def read(tools: Tools, run: TableRun, part: Range, table: Table, small: bool = False) -> ChunkFile:
     """Read one chunk and have it registered; returns when the record is durable. `small`: of a table of few bytes."""
-    known = next((c for c in _logged(tools, run).chunks if c.chunk == part.ordinal), None)
+    known = registered(_logged(tools, run), part, table)
     if known is not None:
-        if (known.lower, known.upper) != (part.lower, part.upper):
-            raise Retry(f"chunk {part.ordinal} of {table.name} is registered with another range", BEGIN_AGAIN)
-        return ChunkFile(known.path, known.rows, known.size, "", known.high, ())
+        return known
+    task = chunk_task_of(tools, run, part, table, tools.source.reader())
+    client = CaptureClient(tools.socket)
+    try:
+        client.begin_chunks((run.snapshot_id, run.table_id, part.ordinal))
+        begun = time.monotonic()
+        file = chunk_task.run(tools.spark, task, small)
+        # Dying here leaves a file that nobody knows: a clean-up of the folder takes it, the chunk is read again.
+        seam("snapshot.before-register")
+        register(client, run, part, task, file)
+        seam("snapshot.after-register")
+        log_chunk(task, part, file, time.monotonic() - begun)
+        return file
+    finally:
+        client.close()  # a chunk that is not registered no longer holds the log back
+
+
+def registered(logged: SnapshotTable, part: Range, table: Table) -> ChunkFile | None:
+    """The chunk as the journal has it; None: it does not have it yet."""
+    known = next((c for c in logged.chunks if c.chunk == part.ordinal), None)
+    if known is None:
+        return None
+    if (known.lower, known.upper) != (part.lower, part.upper):
+        raise Retry(f"chunk {part.ordinal} of {table.name} is registered with another range", BEGIN_AGAIN)
+    return ChunkFile(known.path, known.rows, known.size, "", known.high, ())
+
+
+def chunk_task_of(tools: Tools, run: TableRun, part: Range, table: Table, reader: ChunkReader) -> ChunkTask:
     schema = _version(tools.journal.state.tables[run.table_id], table)
     writer = tools.writers(run.table_id, schema)
     if writer is None:
         raise TargetNotOpen(f"the target of {table.name} is not open yet")
-    if part.keys is not None:
-        part = replace(part, keys=_keys(tools, table, writer, part.keys))
-    requested = KeyRange(part.lower, part.upper) if part.keys is None else KeyList(part.keys)
-    task = ChunkTask(tools.source.reader(), table, requested, run.where, writer, run.snapshot_id, part.ordinal)
-    client = CaptureClient(tools.socket)
-    try:
-        client.begin_chunk(run.snapshot_id, run.table_id, part.ordinal)
-        begun = time.monotonic()
-        file = chunk_task.run(tools.spark(), task, small)
-        # Dying here leaves a file that nobody knows: a clean-up of the folder takes it, the chunk is read again.
-        seam("snapshot.before-register")
-        _register(client, run, part, file, writer)
-        seam("snapshot.after-register")
-        seconds = time.monotonic() - begun
-        extra = {"table": table.name, "snapshot": run.snapshot_id, "chunk": part.ordinal}
-        log.info("chunk %d, %s: %d rows in %.1f s", part.ordinal, part, file.all_rows, seconds, extra=extra)
-        return file
-    finally:
-        client.close()  # a chunk that is not registered no longer holds the log back
+    keys = None if part.keys is None else _keys(tools, table, writer, part.keys)
+    requested = KeyRange(part.lower, part.upper) if keys is None else KeyList(keys)
+    return ChunkTask(reader, table, requested, run.where, writer, run.snapshot_id, part.ordinal)
+
+
+def log_chunk(task: ChunkTask, part: Range, file: ChunkFile, seconds: float) -> None:
+    extra = {"table": task.table.name, "snapshot": task.snapshot_id, "chunk": part.ordinal}
+    log.info("chunk %d, %s: %d rows in %.1f s", part.ordinal, part, file.all_rows, seconds, extra=extra)
 
 
 def _keys(tools: Tools, table: Table, writer: ChunkWriter, planned: Sequence[Key]) -> tuple[Key, ...]:
@@ -195,14 +220,15 @@ def canonical_keys(tools: Tools, log_table: TableLog, requested: Sequence[Key]) 
         raise InvalidManifest(error.message, error.fix) from error
 
 
-def _register(client: CaptureClient, run: TableRun, part: Range, file: ChunkFile, writer: ChunkWriter) -> None:
+def register(client: CaptureClient, run: TableRun, part: Range, task: ChunkTask, file: ChunkFile) -> None:
+    writer = task.writer
     chunk = ChunkRegistered(
         snapshot_id=run.snapshot_id,
         table_id=run.table_id,
         chunk=part.ordinal,
         lower=part.lower,
         upper=part.upper,
-        keys=part.keys,
+        keys=task.part.keys if isinstance(task.part, KeyList) else None,
         path=file.path,
         rows=file.rows,
         size=file.size,
@@ -222,26 +248,40 @@ def _register(client: CaptureClient, run: TableRun, part: Range, file: ChunkFile
 
 
 def record_finish(tools: Tools, client: CaptureClient, run: TableRun) -> None:
-    logged = _logged(tools, run)
+    event = finish_of(_logged(tools, run), run)
+    if event is not None:
+        client.append([event], added_with(run))
+
+
+def finish_of(logged: SnapshotTable, run: TableRun) -> SnapshotTableFinished | None:
+    """The record of the table's end; None: the journal has it."""
     if logged.finished is not None:
-        return
+        return None
     fault, error = run.fault, None
     if fault is not None:
         where = fault.where or "driver"
         error = ReadFailure(message=f"{fault.name}: {fault.message}", fix=fault.fix, where=where)
-    finished = SnapshotTableFinished(
+    return SnapshotTableFinished(
         snapshot_id=run.snapshot_id,
         table_id=run.table_id,
         chunks=logged.chunks_done,
         complete=run.complete and error is None,
         error=error,
     )
-    # A table may come back for this very snapshot while it is given up: then nobody else would read it.
-    client.append([finished], {} if run.given_up is None else {run.table_id: run.given_up})
+
+
+def added_with(run: TableRun) -> Mapping[int, RecordNumber]:
+    """A table may come back for this very snapshot while it is given up: then nobody else would read it."""
+    return {} if run.given_up is None else {run.table_id: run.given_up}
 
 
 def _logged(tools: Tools, run: TableRun) -> SnapshotTable:
-    snapshot = tools.journal.refresh().snapshots.get(run.snapshot_id)
+    return logged_in(tools.journal.refresh(), run)
+
+
+def logged_in(state: LogState, run: TableRun) -> SnapshotTable:
+    """The part of the state that is about the run."""
+    snapshot = state.snapshots.get(run.snapshot_id)
     if snapshot is None or snapshot.ended is not None:
         raise Retry(f"snapshot {run.snapshot_id} has ended")
     return snapshot.tables[run.table_id]

@@ -7,7 +7,7 @@ A few rows are read in the driver: the job costs ten times as much as they do.
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,14 +94,40 @@ class TooMuch(Exception):
 
 def perform(task: ChunkTask, most: int | None = None) -> ChunkFile:
     """Read and write side by side: rows are compressed while the next ones arrive. `TooMuch` where they have more than
-    `most` bytes."""
+    `most` bytes; so few are read to their end first, which takes no thread."""
+    if most is not None:
+        return _perform_few(task, most)
     feed = _Feed()
-    reader = threading.Thread(target=_read, args=(task, feed, most), name="chunk-read", daemon=True)
+    reader = threading.Thread(target=_read, args=(task, feed), name="chunk-read", daemon=True)
     reader.start()
-    keyless = task.table.schema.keyless
+    try:
+        written = _written(task, feed.tables())
+    finally:
+        feed.abandoned.set()
+        reader.join()
+    assert feed.result is not None
+    return _file(feed.result, written)
+
+
+def _perform_few(task: ChunkTask, most: int) -> ChunkFile:
+    size, tables = 0, list[pa.Table]()
+
+    def put(batch: pa.RecordBatch) -> None:
+        nonlocal size
+        size += batch.nbytes
+        if size > most:
+            raise TooMuch
+        if (kept := of_chunk(batch, task.table.schema)).num_rows:
+            tables.append(pa.Table.from_batches([kept]))
+
+    found = task.reader.read(task.table, task.part, task.where, put)
+    return _file(found, _written(task, iter(tables)))
+
+
+def _written(task: ChunkTask, tables: Iterator[pa.Table]) -> list[WrittenChunk]:
     written: list[WrittenChunk] = []
     try:
-        for number, rows in enumerate(_portions(feed.tables()) if keyless else (feed.tables(),)):
+        for number, rows in enumerate(_portions(tables) if task.table.schema.keyless else (tables,)):
             file = task.writer.write(task.snapshot_id, task.ordinal + number, rows)
             written += [] if file is None else [file]
     except BaseException:
@@ -109,11 +135,10 @@ def perform(task: ChunkTask, most: int | None = None) -> ChunkFile:
         if written:
             task.writer.discard([file.path for file in written])
         raise
-    finally:
-        feed.abandoned.set()
-        reader.join()
-    found = feed.result
-    assert found is not None
+    return written
+
+
+def _file(found: ChunkRead, written: Sequence[WrittenChunk]) -> ChunkFile:
     if not written:
         return ChunkFile(None, 0, 0, found.snapshot, found.high, found.columns)
     first, *further = written
@@ -135,14 +160,10 @@ def _portions(tables: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:
         yield stretch(first)
 
 
-def _read(task: ChunkTask, feed: _Feed, most: int | None) -> None:
-    schema, size = task.table.schema, 0
+def _read(task: ChunkTask, feed: _Feed) -> None:
+    schema = task.table.schema
 
     def put(batch: pa.RecordBatch) -> None:
-        nonlocal size
-        size += batch.nbytes
-        if most is not None and size > most:
-            raise TooMuch
         kept = of_chunk(batch, schema)  # that the source selects by the filter would save work, and changes no row
         if kept.num_rows:
             feed.put(kept)
@@ -163,14 +184,15 @@ def _on_executor(task: ChunkTask) -> Any:
         return error
 
 
-def run(spark: SparkSession, task: ChunkTask, small: bool) -> ChunkFile:
-    """One job with one task, in the pool of the snapshots; of a small table, none."""
+def run(spark: Callable[[], SparkSession], task: ChunkTask, small: bool) -> ChunkFile:
+    """One job with one task, in the pool of the snapshots; of a small table, none, and the session is not waited
+    for."""
     if small:
         try:
             return perform(task, FEW_BYTES)
         except TooMuch:
             pass
-    context = spark.sparkContext
+    context = spark().sparkContext
     context.setLocalProperty("spark.scheduler.pool", "snapshot")
     context.setJobDescription(f"chunk {task.ordinal} of {task.table.name}, snapshot {task.snapshot_id}")
     (answer,) = context.parallelize([task], 1).map(_on_executor).collect()

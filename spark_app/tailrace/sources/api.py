@@ -91,6 +91,10 @@ Writer = Callable[[pa.RecordBatch], None]
 class ChunkReader(Protocol):
     """Reads chunks on executors, each on a separate connection. Picklable; holds no secret and no connection."""
 
+    def kept(self) -> AbstractContextManager["ChunkReader"]:
+        """A reader of many small chunks, one after the other, by one thread: they share a connection, as long as none
+        fails on it. Each is a transaction with everything that is checked for one, as by `read` itself."""
+
     def read(self, table: Table, part: KeyRange | KeyList, where: str | None, write: Writer) -> ChunkRead:
         """Read the rows of one chunk as of one moment, ordered by key.
 

@@ -148,7 +148,7 @@ def test_a_chunk_is_replayed_from_the_first_transaction_that_it_did_not_see(capt
         server.execute("INSERT INTO t VALUES (%s, 'later')", (n,))
     _, high = read_chunk(server)
     with capture.client() as client:
-        client.begin_chunk("s", table_id, 0)
+        client.begin_chunks(("s", table_id, 0))
         with pytest.raises(Retry, match="RecordRefused"):
             client.register_chunk(chunk(table_id, high), snapshot, ["id", "v"])
         plan = SnapshotPlanned(snapshot_id="s", tables=(table_id,))
@@ -187,7 +187,7 @@ def test_a_chunk_with_a_new_column_is_not_replayed_from_before_it(capture: Captu
         plan = SnapshotPlanned(snapshot_id="s", tables=(table_id,))
         start = SnapshotTableStarted(snapshot_id="s", table_id=table_id, max_key=("1",), estimated_rows=1)
         client.append([plan, start])
-        client.begin_chunk("s", table_id, 0)
+        client.begin_chunks(("s", table_id, 0))
         _, point = client.register_chunk(chunk(table_id, high, version=2), snapshot, ["id", "v", "x"])
     assert point == 3
 
@@ -202,14 +202,14 @@ def test_a_chunk_that_was_read_before_a_re_read_was_called_for_is_refused(captur
         client.append(
             [plan, SnapshotTableStarted(snapshot_id="s", table_id=table_id, max_key=("1",), estimated_rows=1)]
         )
-        client.begin_chunk("s", table_id, 0)
+        client.begin_chunks(("s", table_id, 0))
         snapshot, high = read_chunk(server)
         server.execute("ALTER TABLE t ALTER v TYPE text USING v || ' silent'")
         (changed,) = until(lambda: capture.events("schema-changed"), "the rewrite is seen")
         assert changed["reread"]
         with pytest.raises(ChunkTooOld, match="read again"):
             client.register_chunk(chunk(table_id, high), snapshot, ["id", "v"])
-        client.begin_chunk("s", table_id, 0)
+        client.begin_chunks(("s", table_id, 0))
         snapshot, high = read_chunk(server)
         client.register_chunk(chunk(table_id, high, version=2), snapshot, ["id", "v"])
 

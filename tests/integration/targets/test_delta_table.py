@@ -249,6 +249,7 @@ def test_a_session_that_gives_new_tables_properties_has_them(
     conf = spark.sparkContext._jsc.sc().conf()
     conf.set(name, "true")
     spark.conf.set(name, "true")
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-D{name}=true")
     try:
         target = Target(spark, tmp_path)
         target.apply(1, {1: "a"})

@@ -12,8 +12,8 @@ from tailrace.apply.progress import Progress
 from tailrace.apply.schedule import SNAPSHOT_HOLD
 from tailrace.apply.unit_worker import UnitWorker
 from tailrace.changelog.append_list import AppendList
-from tailrace.changelog.logged import DroppedTable, place_of
-from tailrace.changelog.records.terms import RecordNumber
+from tailrace.changelog.logged import DroppedTable, LoggedFinish, place_of
+from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LoggedChunk, LogState, TableLog
 from tailrace.errors import Retry
@@ -154,6 +154,19 @@ def test_people_who_wait_for_a_snapshot_wait_for_little_more(follow: Callable[..
     chunks = [LoggedChunk(record=RecordNumber(10), chunk=each.chunk) for each in read.chunks]
     one.bring(10, read.model_copy(update={"chunks": AppendList(chunks)}))
     assert one.due_at(10, 0.1) <= SNAPSHOT_HOLD
+    one.loop.stop()
+
+
+def test_with_the_end_of_its_snapshot_a_table_has_nothing_more_to_wait_for(follow: Callable[..., Followed]) -> None:
+    """Of hundreds of small tables the last one would else show its rows a second later."""
+    one = follow(7)
+    read = table(7, 3, chunk=True)
+    chunks = [LoggedChunk(record=RecordNumber(10), chunk=each.chunk) for each in read.chunks]
+    finish = LoggedFinish(
+        record=RecordNumber(11), snapshot_id="s", complete=True, replay_point=Seq(0), chunks=tuple(chunks)
+    )
+    one.bring(11, read.model_copy(update={"chunks": AppendList(chunks), "finishes": (finish,)}))
+    assert one.loop.is_due(RecordNumber(11))
     one.loop.stop()
 
 

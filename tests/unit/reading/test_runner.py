@@ -29,6 +29,7 @@ from tailrace.reading import steps, verification
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Start, Tools
 from tailrace.reading.task import ChunkFile
+from tailrace.reading.together import MOST
 from tailrace.snapshot import planner
 from tailrace.snapshot.chunks import CutNext, TableRun
 from tailrace.snapshot.ranges import Range
@@ -119,7 +120,7 @@ def test_of_many_tables_a_few_are_begun_at_once_and_all_end(begin: Begin) -> Non
     plans = [events for events in around.appended if events[0].kind == "snapshot-planned"]
     assert [len(events) for events in plans] == [60], "one record plans them all"
     assert around.most_reads == PARALLELISM
-    assert around.most_open <= 3 * 2 * (PARALLELISM + 2), "tables begun and not ended"
+    assert around.most_open <= 3 * MOST, "tables begun and not ended"
     assert around.looks == ["10"], "one look at the edge counts for all tables"
 
 

@@ -4,8 +4,8 @@ Called through `source`: by the steps of a snapshot (`MysqlKeys`) and, on execut
 tables with transactions takes no lock that a plain SELECT does not take, and writes nothing.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from tailrace.changelog import keys as key_texts
 from tailrace.changelog.keys import Key
 from tailrace.changelog.records.terms import Nulled, with_nulled
 from tailrace.changelog.types import arrow_type
+from tailrace.databases.kept import KeptConnection
 from tailrace.databases.mysql import faults
 from tailrace.databases.mysql.connect import Connection, connect, execute, rows, source_errors
 from tailrace.errors import CorruptLog, Locked, ReadRefused, Retry, TableGone
@@ -98,15 +99,29 @@ def check_filter(connection: Connection, table: MysqlTable, where: str | None) -
             execute(connection, f"EXPLAIN SELECT 1 FROM {table.quoted} AS t WHERE CASE WHEN {where}\nTHEN TRUE END")
 
 
-def read_chunk(
-    config: SourceConfig, table: MysqlTable, part: KeyRange | KeyList, where: str | None, writer: Writer
+Opened = Callable[[], AbstractContextManager[Connection]]
+"""Gives a connection for one chunk."""
+
+
+def kept_connection(config: SourceConfig) -> KeptConnection[Connection]:
+    """A connection for many chunks."""
+    return KeptConnection(lambda: connect(config))
+
+
+def read_chunk(  # noqa: PLR0917  # as `ChunkReader.read`
+    config: SourceConfig,
+    table: MysqlTable,
+    part: KeyRange | KeyList,
+    where: str | None,
+    writer: Writer,
+    opened: Opened | None = None,
 ) -> ChunkRead:
-    """Read one chunk on a connection of its own and hand its rows to `writer` as they arrive.
+    """Read one chunk on a connection, by default its own, and hand its rows to `writer` as they arrive.
 
     `TableGone`: the table no longer exists. `Retry`: its definition is no longer `table`'s (look it up again), or the
     connection failed; whatever `writer` got is then worthless. `ReadRefused`, `ValueUnsupported` name what is wrong.
     """
-    with closing(connect(config)) as connection, _table_errors(table):
+    with closing(connect(config)) if opened is None else opened() as connection, _table_errors(table):
         # Before the snapshot, in a statement of its own: see `ends`.
         snapshot = log_end.current_snapshot(connection, config.numbering)
         if table.engine not in TRANSACTIONAL:

@@ -66,10 +66,17 @@ class MysqlSource:
 @dataclass(frozen=True)
 class MysqlReader:
     config: SourceConfig
+    opened: chunks.Opened | None = None
+    """None: each chunk has a connection to itself."""
+
+    @contextmanager
+    def kept(self) -> Iterator["MysqlReader"]:
+        with closing(chunks.kept_connection(self.config)) as connection:
+            yield MysqlReader(self.config, connection.use)
 
     def read(self, table: Table, part: KeyRange | KeyList, where: str | None, write: Writer) -> ChunkRead:
         with met_at("source"):
-            return chunks.read_chunk(self.config, _own(table), part, where, write)
+            return chunks.read_chunk(self.config, _own(table), part, where, write, self.opened)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ Called through `source`: by the steps of a snapshot (`PgKeys`, `edge_passed`) an
 (`read_chunk`). Takes no lock that a plain SELECT does not take, and writes nothing to the source.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -16,6 +16,7 @@ from psycopg import sql
 
 from tailrace.changelog.records.terms import Key, Nulled, Position, with_nulled
 from tailrace.changelog.types import arrow_type
+from tailrace.databases.kept import KeptConnection
 from tailrace.databases.postgresql.connect import (
     Connection,
     PgConfig,
@@ -141,34 +142,52 @@ def edge_passed(connection: Connection, edge: str) -> str | None:
     return found.named() if found.xid <= int(edge) else None
 
 
-def read_chunk(
-    config: PgConfig, table: PgTable, part: KeyRange | KeyList, where: str | None, writer: Writer
+Opened = Callable[[], AbstractContextManager[Connection]]
+"""Gives a connection for one chunk."""
+
+
+def kept_connection(config: PgConfig) -> KeptConnection[Connection]:
+    """A connection for many chunks; none whose text is no longer checked (`take_unchecked_text`) is used twice."""
+    return KeptConnection(lambda: connect(config), lambda used: used.info.encoding == "utf-8")
+
+
+def read_chunk(  # noqa: PLR0917  # as `ChunkReader.read`
+    config: PgConfig,
+    table: PgTable,
+    part: KeyRange | KeyList,
+    where: str | None,
+    writer: Writer,
+    opened: Opened | None = None,
 ) -> ChunkRead:
-    """Read one chunk on a connection of its own and hand its rows to `writer` as they arrive.
+    """Read one chunk on a connection, by default its own, and hand its rows to `writer` as they arrive.
 
     What it saw is `pg_current_snapshot()`, `xmin:xmax:xip,…`.
 
     `TableGone`: the table no longer exists. `Retry`: its definition is no longer `table`'s (look it up again), or the
     connection failed; whatever `writer` got is then worthless. `ReadRefused`, `ValueUnsupported` name what is wrong.
     """
+
+    def own() -> AbstractContextManager[Connection]:
+        # closing, not psycopg's own `with`: after a fault in mid-COPY there is nothing to roll back, only to hang up.
+        return closing(connect(config))
+
     try:
-        return _read(config, table, part, where, writer)
+        return _read(opened or own, table, part, where, writer)
     except ValueUnsupported:
         # Read again up to that value, for a message that has it as the log would.
-        _read(config, table, part, where, lambda _: None, as_text=True)
+        _read(own, table, part, where, lambda _: None, as_text=True)
         raise
 
 
 def _read(  # noqa: PLR0917  # as `read_chunk`
-    config: PgConfig,
+    opened: Opened,
     table: PgTable,
     part: KeyRange | KeyList,
     where: str | None,
     writer: Writer,
     as_text: bool = False,
 ) -> ChunkRead:
-    # closing, not psycopg's own `with`: after a fault in mid-COPY there is nothing to roll back, only to hang up.
-    with closing(connect(config)) as connection, _table_errors(connection, table):
+    with opened() as connection, _table_errors(connection, table):
         snapshot = _open_snapshot(connection, table)
         seam("chunk.after-snapshot")
         check_filter(connection, table, where)

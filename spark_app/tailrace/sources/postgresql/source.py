@@ -1,7 +1,7 @@
 """PostgreSQL behind the protocols of `tailrace.sources.api`: which module answers which question."""
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,10 +66,17 @@ class PgSource:
 @dataclass(frozen=True)
 class PgReader:
     config: PgConfig
+    opened: chunks.Opened | None = None
+    """None: each chunk has a connection to itself."""
+
+    @contextmanager
+    def kept(self) -> Iterator["PgReader"]:
+        with closing(chunks.kept_connection(self.config)) as connection:
+            yield PgReader(self.config, connection.use)
 
     def read(self, table: Table, part: KeyRange | KeyList, where: str | None, write: Writer) -> ChunkRead:
         with met_at("source"):
-            return chunks.read_chunk(self.config, _own(table), part, where, write)
+            return chunks.read_chunk(self.config, _own(table), part, where, write, self.opened)
 
 
 @dataclass(frozen=True)

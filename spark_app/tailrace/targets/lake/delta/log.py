@@ -6,7 +6,7 @@ commit is `OutcomeUnknown`, because the log entry may have been written before i
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from tailrace.targets.lake.known_names import known_names
 Action = dict[str, Any]
 POINTER = "_last_checkpoint"
 _DEFAULTS = "spark.databricks.delta.properties.defaults."
+_JVM_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+"""Variables with which settings of Spark get past `spark.settings`."""
 _CONFLICTS = (
     "io.delta.exceptions.",
     "org.apache.spark.sql.delta.DeltaConcurrentModificationException",
@@ -78,9 +80,14 @@ class DeltaSnapshot:
             yield json.loads(rows.get(number))
 
 
-def makes_tables_otherwise(spark: SparkSession) -> bool:
-    """True if the session's settings give new tables properties (`spark.databricks.delta.properties.defaults`)."""
-    return _DEFAULTS in str(spark.sparkContext._jsc.sc().conf().toDebugString())
+def makes_tables_otherwise(spark: Callable[[], SparkSession], environment: Mapping[str, str]) -> bool:
+    """True if the session's settings give new tables properties (`spark.databricks.delta.properties.defaults`). A
+    manifest may not set them, so only the environment can: unless it has options for the JVM, or names such a setting,
+    the session is not asked, which may still be starting."""
+    names = (name.replace("_", ".") for name in environment)
+    if not any(map(environment.get, _JVM_OPTIONS)) and not any(_DEFAULTS in name for name in names):
+        return False
+    return _DEFAULTS in str(spark().sparkContext._jsc.sc().conf().toDebugString())
 
 
 class DeltaLog:

@@ -9,6 +9,7 @@ nothing: the applied state is in it.
 
 import json
 import logging
+import os
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -508,7 +509,7 @@ class DeltaTable:
         metadata = delta_schema.new_metadata(schema, str(self._new_id()), self._now_ms)
         actions = [_domain(delta_state.encode(stored, self._save)[0])]
         self._admit()
-        if makes_tables_otherwise(self._spark()):
+        if makes_tables_otherwise(self._spark, os.environ):
             DeltaLog(self._spark(), self.location).commit(None, actions, metadata)
             return self.refresh()
         self._log.forget_pointer()

@@ -247,6 +247,33 @@ def test_nothing_is_written_on_top_of_a_version_of_ours_that_has_gone(tmp_path: 
         table.files()
 
 
+def test_a_table_is_made_without_the_session_unless_the_environment_may_give_it_properties(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session takes seconds to start, and of hundreds of tables each would wait for it."""
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"):
+        monkeypatch.delenv(name, raising=False)
+    asked = list[str]()
+
+    class Asked(Exception):
+        pass
+
+    def session() -> SparkSession:
+        asked.append("session")
+        raise Asked
+
+    storage = Storage.open(StorageLocation(location=tmp_path.as_uri()))
+    schema = table_schema([("id", "int64")], ["id"])
+    made = DeltaTable(session, storage, f"{tmp_path.as_uri()}/s/a")
+    assert made.ensure(schema, "log").log_id == "log"
+    assert (made.version, asked) == (0, [])
+    for variable in ("JAVA_TOOL_OPTIONS", "TAILRACE_SPARK_CONF_spark_databricks_delta_properties_defaults_appendOnly"):
+        monkeypatch.setenv(variable, "-Xmx1g")
+        with pytest.raises(Asked):
+            DeltaTable(session, storage, f"{tmp_path.as_uri()}/s/b").ensure(schema, "log")
+        monkeypatch.delenv(variable)
+
+
 def test_every_logical_type_has_a_delta_type_and_comes_back() -> None:
     for kind in ALL:
         assert delta_schema.logical_type(delta_schema.delta_type(kind)) == kind
