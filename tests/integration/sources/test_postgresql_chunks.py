@@ -22,6 +22,7 @@ from tailrace.sources.api import KeyList, KeyRange
 from tailrace.sources.postgresql import chunks
 from tailrace.sources.postgresql.catalog import discover
 from tailrace.sources.postgresql.chunks import PgKeys, boundary_statement, edge_passed, read_chunk
+from tailrace.sources.postgresql.source import PgReader
 
 ALL = KeyRange(None, None)
 
@@ -249,6 +250,27 @@ def test_a_backend_that_dies_in_the_middle_of_a_chunk_is_an_error_and_not_the_en
     with pytest.raises(Retry, match=r"public\.w"):
         read_chunk(config.named("victim"), table, ALL, None, writer)
     assert batches
+
+
+def test_many_small_tables_share_a_connection_until_one_of_them_fails(connection: Connection, config: PgConfig) -> None:
+    for name in "abc":
+        script(connection, f"CREATE TABLE public.{name} (id int PRIMARY KEY); INSERT INTO public.{name} VALUES (1)")
+    a, b, c = (table_of(connection, f"public.{name}") for name in "abc")
+    script(connection, "DROP TABLE public.b")
+    backends: list[list[int]] = []
+
+    def writer(_: object) -> None:
+        found = connection.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'kept'").fetchall()
+        backends.append([pid for (pid,) in found])
+
+    with PgReader(config.named("kept")).kept() as reader:
+        for table in (a, c):
+            assert reader.read(table, ALL, None, writer).rows == 1
+        with pytest.raises(TableGone):
+            reader.read(b, ALL, None, writer)
+        assert reader.read(a, ALL, None, writer).rows == 1
+    assert [len(found) for found in backends] == [1, 1, 1]
+    assert backends[0] == backends[1] != backends[2]
 
 
 def test_rows_hidden_by_row_level_security_are_refused_not_left_out(connection: Connection, config: PgConfig) -> None:

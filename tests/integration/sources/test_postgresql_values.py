@@ -3,6 +3,7 @@
 import datetime as dt
 import secrets
 from collections.abc import Iterator
+from contextlib import closing
 from random import Random
 from typing import Any
 
@@ -236,7 +237,7 @@ def test_random_values_come_out_equal_in_binary_form_and_as_text(server: Postgre
     found: list[pa.Table] = []
     for as_text in (False, True):
         batches: list[pa.RecordBatch] = []
-        chunks._read(config, table, ALL, None, batches.append, as_text)
+        chunks._read(lambda: closing(connect(config)), table, ALL, None, batches.append, as_text)
         found.append(pa.Table.from_batches(batches).combine_chunks())
     read = {c.name for c in table.columns if binary.reader(c) is not None}
     assert read == {c.name for c in table.columns}

@@ -199,7 +199,11 @@ def test_what_all_would_meet_is_asked_once(error: Exception, read: Callable[[Aro
 def test_a_record_that_is_refused_is_tried_for_each_table() -> None:
     """One of them was added again since, and its start is no longer true."""
     around = Around()
-    around.refused = lambda events: Retry("table 3 was added again") if any(e.table_id == 3 for e in events) else None  # type: ignore[attr-defined]  # starts have one
+
+    def refused(events: Sequence[Any]) -> Exception | None:
+        return Retry("table 3 was added again") if any(event.table_id == 3 for event in events) else None
+
+    around.refused = refused
     assert starts(around) == ["ok", "ok", "Retry", "ok", "ok"]
     assert around.told[1:] == ["append [1, 2, 3, 4, 5]", *(f"append [{n}]" for n in TABLES)]
 
