@@ -147,8 +147,8 @@ def create_namespace_late(orders: Orders) -> None:
     late = SimpleNamespace(namespaceExists=exists, createNamespace=real.createNamespace)
     identifier = orders.catalog.identifier(orders.namespace, "others")
     seen = copy(orders.catalog)
-    seen._opened = seen.java, late
-    seen.ensure_namespace(identifier, "others")
+    seen._opened, seen._namespaces = (seen.java, late), set()
+    seen.ensure_namespace(orders.namespace, identifier, "others")
 
 
 def random_rows(rng: random.Random, keys: Sequence[int]) -> dict[int, tuple[Any, ...]]:

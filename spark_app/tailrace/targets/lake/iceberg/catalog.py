@@ -102,6 +102,7 @@ class IcebergCatalog:
         self._options = catalog_options(target, environment)
         self._lock = threading.Lock()
         self._opened: tuple[Java, Any] | None = None
+        self._namespaces = set[str]()
         self.location = resolve(target.lake, environment).root
         self.folder = self._options["type"] == "hadoop"
         """True for a folder catalog: it alone knows the location of a table."""
@@ -143,8 +144,12 @@ class IcebergCatalog:
         catalogs = self.java.iceberg.catalog
         return catalogs.TableIdentifier.of(catalogs.Namespace.of(self.java.string_array(schema_name)), table_name)
 
-    def ensure_namespace(self, identifier: Any, name: str) -> None:
+    def ensure_namespace(self, schema_name: str, identifier: Any, name: str) -> None:
+        """Asked once for all tables of a folder catalog, which makes the folder with a table's first file anyway."""
+        if self.folder and schema_name in self._namespaces:
+            return
         with guarded(name, "creating the namespace of"):
+            self._namespaces.add(schema_name)
             if self.catalog.namespaceExists(identifier.namespace()):
                 return
             try:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -65,10 +65,9 @@ class Java:
         return self.jvm.org.apache.iceberg
 
     def map(self, values: Mapping[str, str]) -> Any:
-        out = self.jvm.java.util.HashMap()
-        for key, value in values.items():
-            out.put(key, value)
-        return out
+        """A map of Java by two calls, however many entries it has."""
+        hash_map = self.jvm.java.util.HashMap
+        return hash_map(self.iceberg.rest.RESTUtil.decodeFormData(urlencode(values))) if values else hash_map()
 
     def properties(self, table: Any) -> dict[str, str]:
         """A table's, by one call. Iterating over a map of Java takes one for each key, and then an exception, which is

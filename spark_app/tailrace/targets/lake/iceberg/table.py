@@ -129,15 +129,18 @@ class IcebergTable:
             raise Retry(error.message, DAMAGED) from error
 
     def _ensure(self, schema: TableSchema, log_id: str, generation: Generation, accepts: bool) -> AppliedState:
+        identifier = self._identifier
         with guarded(self.name, "opening"):
-            exists = self._catalog.catalog.tableExists(self._identifier)
-        if not exists:
-            self._create(schema, generation.begin(schema, log_id))
+            exists = self._catalog.catalog.tableExists(identifier)
+            table = self._catalog.catalog.loadTable(identifier) if exists else None
+        if table is None:
+            table = self._create(identifier, schema, generation.begin(schema, log_id))
         with guarded(self.name, "opening"):
-            table = self._catalog.catalog.loadTable(self._identifier)
             self.location = absolute(str(table.location()))
         reader = Reader(self._java, table, self.name, schema.key_columns, self._access)
         self._opened, self._version, self._writer = (reader, reader.uuid()), None, None
+        if not exists:
+            return self.refresh()
         known = self._peek()
         # Before anything else is read: what is wrong with a former generation's rows is over with them.
         if known is not None and known.log_id == log_id and not belongs(generation, known, schema, self.name):
@@ -208,16 +211,16 @@ class IcebergTable:
             self._java, self._access, table, self.name, by=by, stored=stored, vectors=vectors, nonce=self._new_id()
         )
 
-    def _create(self, schema: TableSchema, state: AppliedState) -> None:
+    def _create(self, identifier: Any, schema: TableSchema, state: AppliedState) -> Any:
         document = iceberg_schema.schema_json(schema)
         properties = iceberg_schema.properties(schema) | {
             iceberg_state.STATE: iceberg_state.encode_mirror(Mirror(StoredSummary(state), None, 0)),
             COLUMNS: iceberg_schema.first_columns(schema).to_json(),
         }
-        self._catalog.ensure_namespace(self._identifier, self.name)
+        self._catalog.ensure_namespace(self._names[0], identifier, self.name)
         with guarded(self.name, "creating"):
             fields = self._java.iceberg.SchemaParser.fromJson(document)
-            builder = self._catalog.catalog.buildTable(self._identifier, fields)
+            builder = self._catalog.catalog.buildTable(identifier, fields)
             builder = builder.withProperties(self._java.map(properties))
             days = iceberg_schema.days_of(schema)
             if days is not None:
@@ -226,7 +229,7 @@ class IcebergTable:
             if not self._catalog.folder:
                 builder = builder.withLocation(self.location)
             self._admit()
-            builder.create()
+            return builder.create()
 
     def refresh(self) -> AppliedState:
         reader, first_uuid = self._open()
