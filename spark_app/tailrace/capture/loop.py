@@ -51,7 +51,8 @@ class Timing:
     waiting_heartbeat: float = 0.2
     """A heartbeat this often while a chunk waits: an idle server may not write its log out for 10 s."""
     new_heartbeat: float = 0.05
-    """The same for a chunk that none has come for since it began to wait: of hundreds of small tables each waits."""
+    """Seconds between heartbeats where a chunk has begun to wait since the last: of hundreds of small tables each
+    does."""
     idle_message: float = 60.0
     """A heartbeat this often for a source whose log does not move for us."""
     read_bytes: int = 4 << 20
