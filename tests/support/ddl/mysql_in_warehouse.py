@@ -8,16 +8,13 @@ from typing import Any, cast
 
 from demo.compare import matched
 from support import mysql_shop
-from support.bigquery import BigQueryService
-from support.bigquery_reader import BigQueryCopies
 from support.ddl.copies import UNCOPIED, compared
 from support.mysql import MysqlServer
 from support.mysql_ddl import TABLES, DefinitionWriter
 from support.mysql_log import by_chunk, table_of
 from support.pipeline import Pipeline, lake
 from support.resources import replicator as document_of
-from support.snowflake import SnowflakeService
-from support.snowflake_reader import SnowflakeCopies
+from support.warehouse_reader import Service, copies_of
 from tailrace.changelog.records.terms import Position
 from tailrace.contract.resources import Replicator
 
@@ -28,10 +25,9 @@ PATIENCE = 120.0
 class WarehouseRound:
     """One seed: `fault` is what is wrong in the end, behind the statements that led to it; None: nothing is."""
 
-    def __init__(self, server: MysqlServer, service: BigQueryService | SnowflakeService, seed: int) -> None:
+    def __init__(self, server: MysqlServer, service: Service, seed: int) -> None:
         self._server, self._seed = server, seed
-        made = BigQueryCopies.of(service) if isinstance(service, BigQueryService) else SnowflakeCopies.of(service)
-        self._copies: BigQueryCopies | SnowflakeCopies = made
+        self._copies = copies_of(service)
         self.equal, self.stopped = list[str](), list[str]()
         """Tables, in the end."""
 

@@ -5,20 +5,16 @@ from collections.abc import Sequence
 from psycopg import sql
 
 from demo.compare import target_rows
-from support.bigquery import BigQueryService
-from support.bigquery_reader import BigQueryCopies
 from support.ddl.copies import Rows, compared, text_of
-from support.snowflake import SnowflakeService
-from support.snowflake_reader import SnowflakeCopies
+from support.warehouse_reader import Service, copies_of
 
 
 class InWarehouse:
     """Copies in a data set or schema that is not there yet."""
 
-    def __init__(self, service: BigQueryService | SnowflakeService) -> None:
-        made = BigQueryCopies.of(service) if isinstance(service, BigQueryService) else SnowflakeCopies.of(service)
-        self._copies: BigQueryCopies | SnowflakeCopies = made
-        self.target = made.target
+    def __init__(self, service: Service) -> None:
+        self._copies = copies_of(service)
+        self.target = self._copies.target
 
     def columns(self, schema: str, table: str) -> list[str]:
         return list(self._copies.kinds(table))
