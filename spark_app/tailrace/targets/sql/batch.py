@@ -141,7 +141,8 @@ class KeyedBatch:
                 if chunk is None
                 else self._of_chunk(chunk, chunks, numbers, labels)
             )
-            self.session.run(f"INSERT INTO {pool} ({NUMBER}, {list_of(self.session, names)}) {source}")
+            with self.session.by_key():
+                self.session.run(f"INSERT INTO {pool} ({NUMBER}, {list_of(self.session, names)}) {source}")
         table, rounds = lacking.table()
         pairs = [NUMBERED, (SOURCE, "bigint"), (ROUND, "bigint"), (BITS, self.session.binary)]
         wanted = self.staging.rows("wanted", pairs, table)
@@ -187,7 +188,8 @@ class KeyedBatch:
         alone = self.alone(numbered)
         if len(alone):
             staged = self.staging.keys(numbered.keys(alone), alone)
-            self.session.delete_using(self.table, staged, equal(self.session, self.work.key))
+            with self.session.by_key():
+                self.session.delete_using(self.table, staged, equal(self.session, self.work.key))
 
     def within(self, chunk: ChunkRegistered, chunks: StagedChunks) -> str | None:
         """A condition of the rows that are there among which those of the chunk are, which keeps the server from
@@ -321,7 +323,8 @@ class LiveRows:
         session = self.batch.session
         staged = self.batch.staging.keys(self.numbered.keys(asked), asked)
         on = equal(session, self.batch.work.key)
-        found = session.rows(f"SELECT u.{NUMBER} FROM {self.batch.present} t JOIN {staged} u ON {on}")
+        with session.by_key():
+            found = session.rows(f"SELECT u.{NUMBER} FROM {self.batch.present} t JOIN {staged} u ON {on}")
         return np.sort(np.array([int(number) for (number,) in found], np.int64))
 
 

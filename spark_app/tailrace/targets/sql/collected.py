@@ -10,7 +10,7 @@ import re
 import secrets
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -136,6 +136,9 @@ class CollectedSession:
             yield
         finally:
             self._about = None
+
+    def by_key(self) -> AbstractContextManager[None]:
+        return nullcontext()  # a warehouse has no indexes
 
     @contextmanager
     def still(self) -> Iterator[None]:

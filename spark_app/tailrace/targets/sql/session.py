@@ -126,6 +126,10 @@ class TargetSession(Protocol):
     def about(self, table_id: int) -> AbstractContextManager[None]:
         """The changes that are run in it are of this table: `TableFailed`, if one fails only at the batch's end."""
 
+    def by_key(self) -> AbstractContextManager[None]:
+        """Within a transaction: joins of staged rows with a copy find the copy's rows by its key, unless they are a
+        good part of it."""
+
     def still(self) -> AbstractContextManager[None]:
         """A transaction in which all reads see one moment; rows are written into temporary tables only."""
 

@@ -112,7 +112,8 @@ class VersionBatch(KeyedBatch):
         self._end_at(decided, changed, first[changed])
         if len(others):
             staged = self.staging.keys(numbered.keys(others), others)
-            self.session.delete_using(self.table, staged, f"{equal(self.session, self.work.key)} AND {self.open}")
+            with self.session.by_key():
+                self.session.delete_using(self.table, staged, f"{equal(self.session, self.work.key)} AND {self.open}")
 
     def _end_at(self, decided: Decided, keys: Ints, times: Ints) -> None:
         """End the open rows of keys, by number, at these times."""
@@ -127,9 +128,10 @@ class VersionBatch(KeyedBatch):
     def _end_by(self, ends: str, name: str) -> None:
         """End the open rows of the keys of a table, which has the times in this column."""
         on, time = f"{equal(self.session, self.work.key)} AND {self.open}", f"u.{name}"
-        self.session.delete_using(self.table, ends, f"{on} AND t.{self.begin} = {time}")
         to = f"CASE WHEN t.{self.begin} > {time} THEN t.{self.begin} ELSE {time} END"
-        self.session.update_from(self.table, self._ended(to), f"{ends} u", on)
+        with self.session.by_key():
+            self.session.delete_using(self.table, ends, f"{on} AND t.{self.begin} = {time}")
+            self.session.update_from(self.table, self._ended(to), f"{ends} u", on)
 
     def _ended(self, to: str) -> dict[str, str]:
         """The assignments that end rows at this time."""
