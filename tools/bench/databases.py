@@ -101,7 +101,7 @@ class Pair:
         return sums[0] == sums[1]
 
     def tidy(self) -> None:
-        """What each server would do of itself within a minute after so many rows, in whatever then runs."""
+        """Do now what each server would do by itself within a minute after so many rows, in whatever then runs."""
         alone(self.source, "CHECKPOINT")
         alone(self.target, "VACUUM ANALYZE public.t", "CHECKPOINT", dbname=TARGET)
 

@@ -45,10 +45,9 @@ UNREAD = (
 _MANY_TEXTS = ("numeric", "interval", "jsonb")
 """Types of which several texts are one value."""
 _CHEAP_PAGES = b"SET LOCAL random_page_cost = 0.1"
-"""By default the planner takes pages that an index names for pages on a disk, and reads 5 M rows to find 50,000 of
-them. These pages are read in any case: the rows are about to be changed. It still reads a table of which a tenth is
-wanted, and one whose key is missing; nearly nothing for a page would have it read a large one in the order of its
-key."""
+"""Price of a page that an index names. By default the planner takes it for one on a disk, and reads 5 M rows to find
+50,000 of them; but these pages are read in any case: their rows are about to change. At this price it still reads a
+table of which a tenth is wanted, and one without its key; with none it would read a large one in the key's order."""
 _USUAL_PAGES = b"SET LOCAL random_page_cost TO DEFAULT"
 _COLUMN = re.compile(r", line \d+, column (.+?)(: |$)", re.DOTALL)
 

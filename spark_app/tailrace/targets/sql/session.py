@@ -127,8 +127,8 @@ class TargetSession(Protocol):
         """The changes that are run in it are of this table: `TableFailed`, if one fails only at the batch's end."""
 
     def by_key(self) -> AbstractContextManager[None]:
-        """Within a transaction: joins of staged rows with a copy find the copy's rows by its key, unless they are a
-        good part of it."""
+        """A part of a transaction in which joins of staged rows with a copy find its rows by their key, unless they are
+        a good part of it."""
 
     def still(self) -> AbstractContextManager[None]:
         """A transaction in which all reads see one moment; rows are written into temporary tables only."""
