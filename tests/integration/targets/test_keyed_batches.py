@@ -107,3 +107,12 @@ def test_values_move_between_rows_under_a_unique_index(server: PostgresServer, t
     copied.follow()
     wanted = [(n, f"{changed + 1 - n} after", 0.5) for n in range(1, changed + 1)]
     assert server.execute("SELECT * FROM public.t ORDER BY id") == wanted
+
+
+@pytest.mark.parametrize("changed", [10, MANY])
+def test_rows_are_written_in_the_order_of_their_key(server: PostgresServer, tmp_path: Path, changed: int) -> None:
+    copied = Copied(server, tmp_path, 2 * changed, changed)
+    Random(2).shuffle(copied.log.keys)
+    copied.follow()
+    written = server.execute("SELECT id FROM public.t WHERE t <> 'before' ORDER BY ctid")
+    assert written == sorted(copied.log.keys)

@@ -31,7 +31,7 @@ from tailrace.fold.newest import FROM_BASE
 from tailrace.fold.numbered import NumberedKeys, number_keys
 from tailrace.targets.sql.session import NUMBER, TargetSession, equal, list_of
 from tailrace.targets.sql.staged import NUMBERED, ServerRows, StagedChunks, definitions
-from tailrace.targets.sql.staging import Staging
+from tailrace.targets.sql.staging import Staging, in_key_order
 from tailrace.targets.sql.state import SCHEMA
 
 SOURCE, ROUND, BITS = "_tailrace_source", "_tailrace_round", "_tailrace_bits"
@@ -125,7 +125,8 @@ class KeyedBatch:
         if isinstance(rows, str):
             self.session.run(f"INSERT INTO {into} ({names}) SELECT {names} FROM {rows}")
         elif rows.num_rows:
-            self.session.load(into, definitions(self.session, self.work.slice.schema), [rows])
+            ordered = in_key_order(rows, self.work.key)
+            self.session.load(into, definitions(self.session, self.work.slice.schema), [ordered])
 
     def _completed(self, written: pa.Table, lacking: "_Lacking", decided: Decided) -> str:
         numbered, chunks = decided.numbered, decided.chunks

@@ -11,6 +11,14 @@ from tailrace.targets.sql.session import NUMBER, Definitions, TargetSession
 from tailrace.targets.sql.staged import NUMBERED, defined
 
 
+def in_key_order(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The rows sorted by their key, so that each page of the key and, in many tables, of the rows is visited once; that
+    the server may sort some types otherwise does not matter."""
+    if any(pa.types.is_nested(rows.schema.field(name).type) for name in key):
+        return rows
+    return rows.sort_by([(name, "ascending") for name in key])
+
+
 @dataclass(frozen=True)
 class Staging:
     session: TargetSession
@@ -21,7 +29,7 @@ class Staging:
     def keys(self, columns: Columns, numbers: Ints) -> str:
         """A table of keys, with their numbers."""
         rows = pa.table([pa.array(numbers), *columns], names=[NUMBER, *self.work.key])
-        return self.rows("keys", [NUMBERED, *self.key_columns()], rows)
+        return self.rows("keys", [NUMBERED, *self.key_columns()], in_key_order(rows, self.work.key))
 
     def key_columns(self) -> Definitions:
         schema, session = self.work.slice.schema, self.session
