@@ -20,7 +20,7 @@ from tailrace.databases.postgresql.connect import SETTINGS, Connection, PgConfig
 from tailrace.errors import Locked, NoKey, ReadRefused, Retry, SourceRefused, TableGone
 from tailrace.sources.api import KeyList, KeyRange
 from tailrace.sources.postgresql import chunks
-from tailrace.sources.postgresql.catalog import discover
+from tailrace.sources.postgresql.catalog import discover, table_by_oid
 from tailrace.sources.postgresql.chunks import PgKeys, boundary_statement, edge_passed, read_chunk
 from tailrace.sources.postgresql.source import PgReader
 
@@ -271,6 +271,16 @@ def test_many_small_tables_share_a_connection_until_one_of_them_fails(connection
         assert reader.read(a, ALL, None, writer).rows == 1
     assert [len(found) for found in backends] == [1, 1, 1]
     assert backends[0] == backends[1] != backends[2]
+
+
+def test_looks_at_many_tables_over_one_connection_are_planned_once(connection: Connection) -> None:
+    """Planning costs the server several times as much as the look itself, twice for each table of a first start."""
+    for name in "abc":
+        script(connection, f"CREATE TABLE public.{name} (id int PRIMARY KEY)")
+        found = table_by_oid(connection, table_of(connection, f"public.{name}").oid)
+        assert found is not None and found.name == f"public.{name}"
+    plans = connection.execute("SELECT generic_plans, custom_plans FROM pg_prepared_statements").fetchall()
+    assert plans == [(3, 0)]
 
 
 def test_rows_hidden_by_row_level_security_are_refused_not_left_out(connection: Connection, config: PgConfig) -> None:

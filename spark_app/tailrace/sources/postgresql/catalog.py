@@ -152,16 +152,22 @@ def table_by_oid(connection: Connection, oid: int, options: Sequence[TableOption
     with connection.cursor(row_factory=dict_row) as cursor:
         only = sql.SQL("AND c.oid = {}::oid").format(sql.Literal(oid))
         rows = cursor.execute(sql.SQL(_TABLES).format(only=only)).fetchall()
-        found = _with_columns(cursor, rows, options, Trees())
+        # The same statement for each of the many tables that a connection may look at.
+        found = _with_columns(cursor, rows, options, Trees(), prepare=True)
     return found[0] if found else None
 
 
 def _with_columns(
-    cursor: Cursor[DictRow], rows: list[DictRow], options: Sequence[TableOptions], trees: Trees
+    cursor: Cursor[DictRow],
+    rows: list[DictRow],
+    options: Sequence[TableOptions],
+    trees: Trees,
+    *,
+    prepare: bool = False,
 ) -> tuple[PgTable, ...]:
     oids = [r["oid"] for r in rows]
     columns: dict[int, list[DictRow]] = {oid: [] for oid in oids}
-    for column in cursor.execute(_COLUMNS, {"oids": oids}).fetchall() if oids else ():
+    for column in cursor.execute(_COLUMNS, {"oids": oids}, prepare=prepare).fetchall() if oids else ():
         columns[column["oid"]].append(column)
     roots = [r["oid"] for r in rows if r["relkind"] == "p"]
     found = trees.look(cursor.connection, roots)
