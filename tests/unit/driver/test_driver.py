@@ -56,7 +56,7 @@ class Fake:
         self.name, self.done, self.faults = name, done, faults
         self.fault = self.pid = None
         self.state = LogState(number=RecordNumber(3))
-        self.running, self.through, self.last_step_at = True, 3, 0.0
+        self.running, self.is_working, self.through, self.last_step_at = True, False, 3, 0.0
         self.runs: dict[Any, Any] = {}
         self.waiting_for = None
         self.pause = 0.0
