@@ -128,7 +128,7 @@ def test_rows_committed_after_a_new_copy_took_the_old_one_s_place_stay(
     assert before and rows_in(copies, log) == before
 
 
-@pytest.mark.parametrize(("what", "answer"), [(REWRITE, CHANGED), (ALTERATION, CHANGED), (CREATION, TAKEN)])
+@pytest.mark.parametrize(("what", "answer"), turns((REWRITE, CHANGED), (ALTERATION, CHANGED), (CREATION, TAKEN)))
 def test_a_definition_that_arrives_after_its_driver_was_overtaken_begins_nothing(
     bigquery: BigQueryService, tmp_path: Path, what: str, answer: str
 ) -> None:
