@@ -101,6 +101,7 @@ class Driver:
         *,
         measured: Freshness | None = None,
         stop_at: RecordNumber | None = None,
+        retry: float = RETRY_SECONDS,
     ) -> "Driver":
         """`patience`: seconds that capture has for an answer. `NotFound`, `Retry`: there is no change log yet."""
         spec = replicator.spec
@@ -114,7 +115,7 @@ class Driver:
             progress,
             lambda _: UnitWorker(tables.alone(), progress, LIMITS, measured),
             group=None if group is None else UnitWorker(group, progress, LIMITS, measured),
-            retry_seconds=lambda: RETRY_SECONDS,
+            retry_seconds=lambda: retry,
             until=stop_at,
             threads=2,
         )
@@ -131,7 +132,7 @@ class Driver:
             look=applier.look,
             lost=applier.lost_chunks,
         )
-        runner = SnapshotRunner(tools, progress, lambda: spec.snapshot, retry_seconds=lambda: RETRY_SECONDS)
+        runner = SnapshotRunner(tools, progress, lambda: spec.snapshot, retry_seconds=lambda: retry)
         control = DriverControl(replicator.metadata.name)
         client = CaptureClient(socket, timeout=patience)
         control.journal, control.client, control.runner, control.progress = journal, client, runner, progress
@@ -237,6 +238,8 @@ class Pipeline:
         self._driver: Driver | None = None
         self._tables, self._requests = tables, 0
         self.timing = QUICK
+        self.retry = RETRY_SECONDS
+        """Seconds after which what fails is given up."""
         self.stop_at: RecordNumber | None = None
         """The record at which the targets stay."""
         self.measured: Freshness | None = None
@@ -278,7 +281,8 @@ class Pipeline:
             time.sleep(0.02)
         tables = self._tables or self.lake.targets(self.storage)
         given = self.replicator, self.source, self.capture.socket, tables
-        self._driver = Driver.start(*given, measured=self.measured, stop_at=self.stop_at)
+        measured, until, retry = self.measured, self.stop_at, self.retry
+        self._driver = Driver.start(*given, measured=measured, stop_at=until, retry=retry)
 
     def _answers(self) -> bool:
         assert self.capture is not None

@@ -37,6 +37,7 @@ class WarehouseRound:
         document, source = self._document(folder), mysql_shop.source(self._server)
         tables = lake(Replicator.model_validate(document), cast(Any, None))
         copy = Pipeline(document, source, folder, tables)
+        copy.retry = PATIENCE
         with copy.running():
             writer.start()
             while writer.is_alive():
