@@ -102,7 +102,7 @@ def _told(event: Event, state: LogState) -> _Told | None:
         case CopiesStopped() if not event.later:
             kind, subject, data = _of_tables(event, [*event.tables], event.away or len(event.tables) > 1, state)
             return _Told(f"{kind}.stopped", subject, {**data, **_fault(event)})
-        case CopiesResumed() if event.tables or event.shared:
+        case CopiesResumed() if event.tables:
             kind, subject, data = _of_tables(event, event.tables, event.shared, state)
             return _Told(f"{kind}.resumed", subject, {**data, "error": event.error, "where": event.where})
         case CutMade():
