@@ -78,7 +78,7 @@ class TargetExamination:
 
     def _foreign_state(self) -> Obstacle | None:
         """Tells of another role that Tailrace's own schema belongs to, if it is closed for this one."""
-        closed = self.session.rows(_STATE, state.SCHEMA, list(state.TABLES))
+        closed = self.session.rows(_STATE, state.SCHEMA, list(state.tables(self.session)))
         if not closed:
             return None
         owner = str(closed[0][0])

@@ -1,13 +1,13 @@
-"""The primary key of a copy, dropped while the table is empty and built once it has its rows. See
-`targets.sql.session.LateKeys`."""
+"""The primary key of a copy, dropped while the table is empty and built once it has its rows; and loads into a copy
+that has none. See `targets.sql.session.LateKeys`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import psycopg
 
 from tailrace.databases.postgresql.connect import Connection
-from tailrace.targets.sql.session import Place, TargetSession, list_of, table
+from tailrace.targets.sql.session import Definitions, Place, TargetSession, list_of, table
 
 _PLAIN = """
 SELECT quote_ident(k.conname)
@@ -32,11 +32,27 @@ SELECT 1 FROM pg_class t WHERE t.oid = to_regclass(%s)
 """Other unique indexes than the key's do not count."""
 _OBSERVED = "SELECT 1 FROM pg_publication_tables WHERE schemaname = %s AND tablename = %s"
 """Somebody reads the copy's changes, and knows its rows by the key."""
+_BY_KEY = "SELECT 1 FROM pg_class WHERE oid = %s::regclass AND relreplident = 'd'"
+_PLAIN_ROWS = """
+SELECT ARRAY(SELECT format('"%%s" %%s', replace(attname, '"', '""'), format_type(atttypid, atttypmod))
+               FROM pg_attribute WHERE attrelid = t.oid AND attnum > 0 AND NOT attisdropped)
+  FROM pg_class t
+ WHERE t.oid = to_regclass(%s) AND t.oid = %s::oid AND t.relkind = 'r' AND NOT t.relispartition AND NOT t.relrowsecurity
+   AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = t.oid)
+   AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = t.oid)
+   AND NOT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = t.oid)
+   AND NOT EXISTS (SELECT FROM pg_inherits WHERE t.oid IN (inhparent, inhrelid))
+   AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = t.oid AND contype <> 'n')
+"""
+"""The columns of a table to which people have added nothing that rows could violate or set off."""
+_SPELLED = {kind: f"{kind} without time zone" for kind in ("time", "timestamp")}
+"""Names of types as the server gives them, where they differ."""
 
 
 class PgLateKeys:
-    def __init__(self, session: TargetSession, connection: Connection) -> None:
-        self._session, self._connection = session, connection
+    def __init__(self, session: TargetSession, connection: Connection, entered: set[str]) -> None:
+        """`entered`: gets the names of copies that the transaction has entered."""
+        self._session, self._connection, self._entered = session, connection, entered
 
     def drop(self, place: Place, key: Sequence[str]) -> bool:
         name = table(self._session, place)
@@ -61,3 +77,34 @@ class PgLateKeys:
             self._connection.execute(statement.encode())
             return True
         return False
+
+    def enter(self, place: Place, relation: int, columns: Definitions, may: Callable[[], bool]) -> bool:
+        name = table(self._session, place)
+        wanted = {f"{column} {_SPELLED.get(kind, kind)}" for column, kind in columns}
+        gone = psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName
+        with suppress(*gone), self._connection.transaction():
+            self._connection.execute(f"LOCK TABLE {name} IN ROW EXCLUSIVE MODE".encode())
+            found = self._connection.execute(_PLAIN_ROWS.encode(), (name, relation)).fetchone()
+            observed = self._connection.execute(_OBSERVED.encode(), place).fetchone()
+            if found is not None and set(found[0]) == wanted and observed is None and may():
+                self._entered.add(name)
+                return True
+            raise psycopg.Rollback  # it also lets go of the table
+        return False
+
+    def transaction(self) -> str:
+        ((number,),) = self._session.rows("SELECT pg_current_xact_id()::xid::text")
+        return str(number)
+
+    def hold(self, place: Place) -> None:
+        self._session.run(f"LOCK TABLE {table(self._session, place)} IN SHARE ROW EXCLUSIVE MODE")
+
+    def remove(self, place: Place, transactions: Sequence[str]) -> int:
+        name = table(self._session, place)
+        published = self._session.rows(_OBSERVED, *place) and self._session.rows(_BY_KEY, name)
+        if published:  # no row may be deleted from such a table while it has no key
+            self._session.run(f"ALTER TABLE {name} REPLICA IDENTITY FULL")
+        removed = self._session.run(f"DELETE FROM {name} WHERE xmin = ANY (%s::text[]::xid[])", list(transactions))
+        if published:
+            self._session.run(f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT")
+        return removed

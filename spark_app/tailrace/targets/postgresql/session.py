@@ -90,6 +90,8 @@ class PgTargetSession:
         self._known: set[str] = set()
         self._new: str | None = None
         """The table of staged rows that the transaction has made."""
+        self._entered: set[str] = set()
+        """Copies whose columns are known to be as they are told, until the transaction ends."""
         self.replica = False
         """True if triggers and foreign keys do not act."""
         try:
@@ -106,7 +108,7 @@ class PgTargetSession:
 
     @property
     def late_keys(self) -> PgLateKeys:
-        return PgLateKeys(self, self._connection)
+        return PgLateKeys(self, self._connection, self._entered)
 
     @property
     def usable(self) -> bool:
@@ -130,6 +132,7 @@ class PgTargetSession:
                 yield
             finally:
                 self._new = None
+                self._entered.clear()
 
     def batch(self, define: Callable[[], None]) -> AbstractContextManager[None]:
         return self.transaction(define)
@@ -172,7 +175,8 @@ class PgTargetSession:
     def load(self, table: str, columns: Definitions, rows: Iterable[pa.Table]) -> int:
         parts = iter(rows)
         first = next(parts, None)
-        made_here = table.startswith(("pg_temp.", f"{STATE}."))  # somebody may have altered a copy's types
+        # Somebody may have altered a copy's types.
+        made_here = table.startswith(("pg_temp.", f"{STATE}.")) or table in self._entered
         written = binary.encodings(columns, first.schema) if made_here and first is not None else None
         size, options = 0, ["FORMAT binary" if written is not None else "FORMAT text"]
         if table == self._new:  # whoever reads a row first would mark it as committed, and its page as changed

@@ -29,6 +29,7 @@ from tailrace.fold.log_rows import segment_rows
 from tailrace.fold.moved_keys import find_moved_keys
 from tailrace.fold.newest import FROM_BASE
 from tailrace.fold.numbered import NumberedKeys, number_keys
+from tailrace.targets.sql import loaded
 from tailrace.targets.sql.session import NUMBER, TargetSession, equal, list_of
 from tailrace.targets.sql.staged import NUMBERED, ServerRows, StagedChunks, definitions
 from tailrace.targets.sql.staging import Staging, in_key_order
@@ -220,7 +221,7 @@ class KeyedBatch:
     def adopt(self, number: int, decided: Decided, into: str) -> None:
         """Move a chunk's rows into a table, but for those that something overrules."""
         chunk, chunks, numbered = self.work.slice.chunks[number], decided.chunks, decided.numbered
-        if chunk.path is None:
+        if chunk.path is None or loaded.is_loaded(chunk.path):
             return
         names, place = list_of(self.session, self.work.names), f"{SCHEMA}.{self.session.quote(chunk.path)}"
         statement = f"INSERT INTO {into} ({names}) SELECT {chunks.selected(chunk)} FROM {place} c"
@@ -264,10 +265,7 @@ class KeyedBatch:
         names = [self.session.quote(name) for name in self.work.key]
         changed = self.staging.empty("changed", self.staging.key_columns(), names)
         self.session.load(changed, self.staging.key_columns(), chain((first,), later))
-        expected = (
-            self._count(f"{SCHEMA}.{self.session.quote(str(chunk.path))}", changed, chunks.key_names(chunk))
-            for chunk in read
-        )
+        expected = (self._count(self.staging.keyed(chunk, chunks), changed, chunks.key_names(chunk)) for chunk in read)
         return self._count(self.present, changed, self.work.key) != sum(expected)
 
     def _count(self, table: str, but: str | None = None, key: Sequence[str] = ()) -> int:
@@ -285,7 +283,7 @@ def keys_of(finish: FinishedSnapshot, staging: Staging, chunks: StagedChunks) ->
     quoted = [session.quote(name) for name in work.key]
     kept, names = staging.empty("kept", staging.key_columns(), quoted), ", ".join(quoted)
     for chunk in (chunk for chunk in finish.chunks if chunk.path is not None):
-        place = f"{SCHEMA}.{session.quote(str(chunk.path))}"
+        place = staging.keyed(chunk, chunks)
         session.run(f"INSERT INTO {kept} ({names}) SELECT {chunks.key_list(chunk)} FROM {place} c")
     session.load(kept, staging.key_columns(), _changed_since(work, finish))
     return kept

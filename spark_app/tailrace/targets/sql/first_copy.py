@@ -4,10 +4,11 @@ transaction of a batch. Row by row, the key would cost it about as much as the r
 A copy without a key has the rows of disjoint ranges of one reading and nothing else, so none of the rows that it gets
 is there already. The key is built before anything else comes: a change, a range that was read again, the snapshot's
 end. Which ranges the copy has is known to the process that brought them; any other one that finds a copy without a key
-builds it. So dying at any moment is safe: with or without its key, the copy is what its state says.
+builds it. So dying at any moment is safe: with or without its key, the copy is what its state says, once the rows are
+gone that executors had loaded into it for batches to come (`sql.loaded`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 
@@ -15,13 +16,19 @@ from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.fold.concerned import disjoint
+from tailrace.targets.sql import loaded
 from tailrace.targets.sql.columns import is_unique
-from tailrace.targets.sql.session import Place, TargetSession
+from tailrace.targets.sql.session import TargetSession
+from tailrace.targets.sql.state import StoredCopy
 
 MOST_ROWS = 10_000_000
 """The most rows of a copy without a key: all tables of the unit wait while it is built, some seconds for so many."""
 MOST_CHUNKS = 1000
 """The most chunks of one: each new one is compared with all of them."""
+
+
+Form = Callable[[], str]
+"""Tells the form of a batch's rows (`staged.form_of`)."""
 
 
 @dataclass
@@ -32,43 +39,64 @@ class CopyKey:
     """False: the copy may have no key."""
     loaded: tuple[ChunkRegistered, ...] | None = None
     """The chunks whose rows a copy without a key has; None: it has its key."""
+    form: str = ""
+    """The form of rows that executors may load into it."""
 
     @property
     def is_there(self) -> bool:
         return self.looked and self.loaded is None
 
-    def appends(self, session: TargetSession, place: Place, part: TableSlice) -> bool:
+    def ends_loading(self, session: TargetSession, part: TableSlice, form: Form) -> bool:
+        """True if executors must not begin to load rows into the copy before this batch."""
+        if session.late_keys is None or not is_unique(part.schema) or part.schema.history is not None:
+            return False
+        return not self.looked or (self.loaded is not None and not self._appends(part, form))
+
+    def appends(self, session: TargetSession, copy: StoredCopy, part: TableSlice, form: Form) -> bool:
         """Called before a batch. True: it appends rows to a copy that has no key; else the copy has its key now."""
         keys = session.late_keys
         if keys is None or not is_unique(part.schema):
             return False
         ranges = _ranges(part)
         if not self.looked:
-            self.build(session, place, part.schema)
+            self.build(session, copy, part.schema)
             # With the snapshot's end in the same batch nothing is gained, and what it does may need the key.
-            if ranges and part.repair and not part.finished and keys.drop(place, _names(part.schema)):
-                self.loaded = ()
+            if ranges and part.repair and not part.finished and keys.drop(copy.where, _names(part.schema)):
+                self.loaded, self.form = (), form()
+                loaded.permit(session, loaded.Loads(copy.relation, self.form, ranges[0].snapshot_id))
         if self.loaded is None:
             return False
-        if not ranges or not self._takes(ranges):
-            self.build(session, place, part.schema)
+        if not self._appends(part, form):
+            self.build(session, copy, part.schema)
             return False
         self.loaded += ranges
+        loaded.take(session, copy.relation, [str(chunk.path) for chunk in ranges if loaded.is_loaded(chunk.path)])
+        if part.finished:
+            loaded.end(session, copy.where, copy.relation)
+        elif not _are_few(self.loaded):
+            loaded.withdraw(session, copy.relation)
         return True
 
-    def _takes(self, ranges: Sequence[ChunkRegistered]) -> bool:
-        loaded = self.loaded or ()
-        chunks = (*loaded, *ranges)
-        few = len(chunks) <= MOST_CHUNKS and sum(chunk.rows for chunk in chunks) <= MOST_ROWS
-        return few and all(disjoint(one, other) for one, other in product(loaded, ranges))
+    def _appends(self, part: TableSlice, form: Form) -> bool:
+        ranges, known = _ranges(part), self.loaded or ()
+        # What is loaded already is taken also where it is a little more.
+        room = _are_few((*known, *ranges)) or any(loaded.is_loaded(chunk.path) for chunk in ranges)
+        apart = all(disjoint(one, other) for one, other in product(known, ranges))
+        return bool(ranges) and room and apart and form() == self.form
 
-    def build(self, session: TargetSession, place: Place, schema: TableSchema) -> None:
+    def build(self, session: TargetSession, copy: StoredCopy, schema: TableSchema) -> None:
         """Build the key if it is missing. If somebody reads the table, that is tried again before the next batch: until
         then batches find rows without it."""
         keys, built, key = session.late_keys, True, _names(schema)
-        if not self.is_there and keys is not None and is_unique(schema) and keys.lacks(place, key):
-            built = keys.build(place, key)
+        if not self.is_there and keys is not None and is_unique(schema):
+            loaded.end(session, copy.where, copy.relation)
+            if keys.lacks(copy.where, key):
+                built = keys.build(copy.where, key)
         self.looked, self.loaded = built, None
+
+
+def _are_few(chunks: Sequence[ChunkRegistered]) -> bool:
+    return len(chunks) <= MOST_CHUNKS and sum(chunk.rows for chunk in chunks) <= MOST_ROWS
 
 
 def _ranges(part: TableSlice) -> tuple[ChunkRegistered, ...]:

@@ -106,7 +106,9 @@ class SqlRemoval:
                 return  # they keep their drivers from beginning again
             left = session.rows(f"SELECT path FROM {SCHEMA}.chunks")
             staged.drop(session, [str(path) for (path,) in left])
-            for name in sorted(state.TABLES, key="tables".__eq__):  # last: it tells that there is something to drop
+            for name in sorted(
+                state.tables(session), key="tables".__eq__
+            ):  # last: it tells that there is something to drop
                 session.run(f"DROP TABLE {SCHEMA}.{name}")
             session.drop_schema(SCHEMA)
 

@@ -75,7 +75,8 @@ Definitions = Sequence[tuple[str, str]]
 
 
 class LateKeys(Protocol):
-    """Primary keys that are built once a copy has its rows, in the transaction that brings the last ones."""
+    """Primary keys that are built once a copy has its rows, in the transaction that brings the last ones; and loads
+    into a copy that has no key (`sql.loaded`)."""
 
     def drop(self, place: Place, key: Sequence[str]) -> bool:
         """Drop the key of an empty copy; False: it has rows, somebody uses it, or its key is not as `build` makes
@@ -86,6 +87,20 @@ class LateKeys(Protocol):
 
     def build(self, place: Place, key: Sequence[str]) -> bool:
         """Build the key; False: not now, because somebody reads the table."""
+
+    def enter(self, place: Place, relation: int, columns: Definitions, may: Callable[[], bool]) -> bool:
+        """Have the table stay until the transaction's end. True: it is this relation with just these columns, takes any
+        row and sets nothing off, and `may`, asked then, says so."""
+
+    def transaction(self) -> str:
+        """The transaction's number, by which `remove` knows its rows."""
+
+    def hold(self, place: Place) -> None:
+        """Wait until no other transaction that has entered is under way, and have none enter until this one's end.
+        `Retry`: one lasts too long."""
+
+    def remove(self, place: Place, transactions: Sequence[str]) -> int:
+        """Delete the rows that these transactions have brought. Returns their number."""
 
 
 class TargetSession(Protocol):

@@ -25,8 +25,19 @@ from tailrace.errors import TailraceError
 from tailrace.fold.concerned import disjoint
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Columns, Ints, taken, typed, words
+from tailrace.seams import seam
 from tailrace.targets.api import ChunkLost, WrittenChunk
-from tailrace.targets.sql.session import NUMBER, Definitions, TargetSession, TargetSessions, UnfitValue, list_of
+from tailrace.targets.sql import loaded
+from tailrace.targets.sql.session import (
+    NUMBER,
+    Definitions,
+    Place,
+    TargetSession,
+    TargetSessions,
+    UnfitValue,
+    list_of,
+    table,
+)
 from tailrace.targets.sql.state import SCHEMA
 
 NUMBERED = (NUMBER, "bigint")
@@ -72,29 +83,34 @@ class SqlChunkWriter:
     log_id: str
     schema: TableSchema
     form: str
+    copy: tuple[Place, int] | None = None
+    """The copy and its relation, if rows may be loaded into it at times (`sql.loaded`)."""
 
     def possible(self, asked: Sequence[Key]) -> tuple[Key, ...]:
         return keys.fitting(asked, [arrow_type(column.type) for column in self.schema.key_columns])
 
     def write(self, snapshot_id: str, chunk: int, rows: Iterable[pa.Table]) -> WrittenChunk | None:
         """Readers of the staging table see all of it, or nothing."""
-        path = f"chunk_{self.schema.table_id}_{secrets.token_hex(8)}"
-        noted = _Noted(self.schema)
+        name = f"{self.schema.table_id}_{secrets.token_hex(8)}"
         with self.sessions.session() as session:
-            table, columns = f"{SCHEMA}.{path}", definitions(session, self.schema, NUMBERED)
+            path = ""
+            noted = _Noted(self.schema)
 
             def define() -> None:
+                nonlocal path
+                path = f"{loaded.PREFIX if self._enters(session, snapshot_id) else 'chunk_'}{name}"
                 session.run(
                     f"INSERT INTO {SCHEMA}.chunks (path, log_id, table_id, row_count) VALUES (%s, %s, %s, 0)",
                     path,
                     self.log_id,
                     self.schema.table_id,
                 )
-                session.unlogged(table, defined(columns))
+                if not loaded.is_loaded(path):
+                    session.unlogged(f"{SCHEMA}.{path}", defined(definitions(session, self.schema, NUMBERED)))
 
             try:
                 with session.transaction(define):
-                    size = session.load(table, columns, noted.numbered(rows))
+                    size = self._load(session, path, noted, rows)
                     if noted.rows:
                         session.run(f"UPDATE {SCHEMA}.chunks SET row_count = %s WHERE path = %s", noted.rows, path)
                         _put_keys(session, path, noted.keys())
@@ -104,11 +120,32 @@ class SqlChunkWriter:
                 # Where definitions commit by themselves, each attempt would leave a table, and on a full disk take what
                 # is left of it. (One whose process dies is dropped after the snapshot.)
                 with suppress(TailraceError):
-                    drop(session, [path])
+                    drop(session, [path] if path else ())
                 if isinstance(error, UnfitValue):
                     raise error.of(self.schema.name) from None
                 raise
+            if loaded.is_loaded(path):
+                # Dying here is safe: rows that no batch takes are deleted before the copy gets its key.
+                seam("load.after-commit")
             return WrittenChunk(path, noted.rows, size) if noted.rows else None
+
+    def _enters(self, session: TargetSession, snapshot_id: str) -> bool:
+        """True if the copy itself takes the rows."""
+        if self.copy is None:
+            return False
+        place, relation = self.copy
+        loads = loaded.Loads(relation, self.form, snapshot_id)
+        return loaded.enter(session, place, loads, definitions(session, self.schema))
+
+    def _load(self, session: TargetSession, path: str, noted: "_Noted", rows: Iterable[pa.Table]) -> int:
+        if self.copy is None or not loaded.is_loaded(path):
+            columns = definitions(session, self.schema, NUMBERED)
+            return session.load(f"{SCHEMA}.{path}", columns, noted.numbered(rows))
+        place, relation = self.copy
+        size = session.load(table(session, place), definitions(session, self.schema), noted.all(rows))
+        if noted.rows:
+            loaded.note(session, path, relation, noted.rows)
+        return size
 
     def discard(self, paths: Sequence[str]) -> None:
         with self.sessions.session() as session:
@@ -124,13 +161,22 @@ class _Noted:
     parts: list[pa.Table] = field(default_factory=list)
 
     def numbered(self, rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        for at, part in self._passing(rows):
+            numbers = pa.array(np.arange(at, at + part.num_rows, dtype=np.int64))
+            yield part.add_column(0, NUMBER, numbers)
+
+    def all(self, rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        for _, part in self._passing(rows):
+            yield part
+
+    def _passing(self, rows: Iterable[pa.Table]) -> Iterator[tuple[int, pa.Table]]:
         names = [column.name for column in self.schema.key_columns]
         for part in rows:
             if part.num_rows:
-                numbers = pa.array(np.arange(self.rows, self.rows + part.num_rows, dtype=np.int64))
+                at = self.rows
                 self.rows += part.num_rows
                 self.parts.append(part.select(names))
-                yield part.select([c.name for c in self.schema.columns]).add_column(0, NUMBER, numbers)
+                yield at, part.select([c.name for c in self.schema.columns])
 
     def keys(self) -> bytes:
         if not self.schema.key_columns:
@@ -151,8 +197,12 @@ def _put_keys(session: TargetSession, path: str, keys: bytes) -> None:
 
 
 def drop(session: TargetSession, paths: Iterable[str]) -> None:
+    """Forget chunks. Rows that have been loaded into a copy stay: the note of those that no batch has taken, too."""
     for path in paths:
-        session.run(f"DROP TABLE IF EXISTS {SCHEMA}.{session.quote(path)}")
+        if loaded.is_loaded(path):
+            session.run(f"DELETE FROM {SCHEMA}.loads WHERE path = %s AND applied", path)
+        else:
+            session.run(f"DROP TABLE IF EXISTS {SCHEMA}.{session.quote(path)}")
         session.run(f"DELETE FROM {SCHEMA}.keys_of_chunks WHERE path = %s", path)
         session.run(f"DELETE FROM {SCHEMA}.chunks WHERE path = %s", path)
 
@@ -191,21 +241,25 @@ class StagedChunks:
         decided = self._words(chunk)
         if chunk.path is None or (decided is not None and not len(decided)):
             return
+        for positions, columns in self.stored_keys(chunk):
+            if decided is None:
+                yield positions, columns
+            else:
+                rows = np.flatnonzero(np.isin(words(columns), decided)).astype(np.int64)
+                yield positions[rows], taken(columns, rows)
+
+    def stored_keys(self, chunk: ChunkRegistered) -> Iterator[tuple[Ints, Columns]]:
+        """All of them, and their positions."""
         statement = f"SELECT row_keys FROM {SCHEMA}.keys_of_chunks WHERE path = %s ORDER BY piece"
         found = self.session.rows(statement, chunk.path)
         if not found:
             raise lost(chunk)
-        names = {column.id: column.name for column in self.work.slice.versions[chunk.schema_version].columns}
-        wanted, at = [names[column.id] for column in self.work.slice.schema.key_columns], 0
+        wanted, at = self.key_names(chunk), 0
         with pa.ipc.open_stream(b"".join(piece for (piece,) in found)) as stream:
             for batch in stream:
                 positions = np.arange(at, at + batch.num_rows, dtype=np.int64)
-                columns = typed((batch.column(name) for name in wanted), self.work.key_types)
                 at += batch.num_rows
-                if decided is not None:
-                    rows = np.flatnonzero(np.isin(words(columns), decided)).astype(np.int64)
-                    positions, columns = positions[rows], taken(columns, rows)
-                yield positions, columns
+                yield positions, typed((batch.column(name) for name in wanted), self.work.key_types)
 
     def _words(self, chunk: ChunkRegistered) -> Ints | None:
         """The words of the keys that anything may decide besides this chunk; None: all of its rows may be decided."""
@@ -222,6 +276,10 @@ class StagedChunks:
         """`ChunkLost`: a crash of the server has emptied a staging table, or somebody dropped it."""
         for chunk in chunks:
             if chunk.path is None:
+                continue
+            if loaded.is_loaded(chunk.path):
+                if not loaded.has(self.session, chunk.path):
+                    raise lost(chunk)
                 continue
             if self.session.relation((SCHEMA, chunk.path)) is None:
                 raise lost(chunk)
@@ -249,4 +307,6 @@ class StagedChunks:
 
 
 def lost(chunk: ChunkRegistered) -> ChunkLost:
+    if loaded.is_loaded(chunk.path):
+        return ChunkLost(f"chunk {chunk.path} is no longer in its copy", "It is read again.", (chunk,))
     return ChunkLost(f"staging table {SCHEMA}.{chunk.path} is gone, or was emptied", "It is read again.", (chunk,))

@@ -5,10 +5,13 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Columns, Ints
+from tailrace.targets.sql import loaded
 from tailrace.targets.sql.session import NUMBER, Definitions, TargetSession
-from tailrace.targets.sql.staged import NUMBERED, defined
+from tailrace.targets.sql.staged import NUMBERED, StagedChunks, defined
+from tailrace.targets.sql.state import SCHEMA
 
 
 def in_key_order(rows: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -25,6 +28,8 @@ class Staging:
     work: FoldInput
     made: list[str] = field(default_factory=list)
     """Tables of this session to be dropped at the end."""
+    loaded: dict[str, str] = field(default_factory=dict)
+    """Those of the keys of chunks whose rows are in the copy itself, by their paths."""
 
     def keys(self, columns: Columns, numbers: Ints) -> str:
         """A table of keys, with their numbers."""
@@ -54,7 +59,22 @@ class Staging:
         self.made.append(made)
         return made
 
+    def keyed(self, chunk: ChunkRegistered, chunks: StagedChunks) -> str:
+        """A table that has the chunk's keys, under the names that they had in it."""
+        path = str(chunk.path)
+        if not loaded.is_loaded(path):
+            return f"{SCHEMA}.{self.session.quote(path)}"
+        if path not in self.loaded:
+            names = chunks.key_names(chunk)
+            kinds = (kind for _, kind in self.key_columns())
+            columns = [(self.session.quote(name), kind) for name, kind in zip(names, kinds, strict=True)]
+            made = self.empty("loaded", columns)
+            self.session.load(made, columns, (pa.table(keys, names=names) for _, keys in chunks.stored_keys(chunk)))
+            self.loaded[path] = made
+        return self.loaded[path]
+
     def drop(self) -> None:
         for name in self.made:
             self.session.drop_temporary(name)
         self.made.clear()
+        self.loaded.clear()

@@ -6,6 +6,7 @@
     keys_of_chunks  its keys, as the pieces of an Arrow stream
     handovers  a row per change log whose copies are copies no more (`tailrace cutover`)
     handed_over  a row per table that programs have of it; who deletes it lets the table be taken over again
+    loading, loads  see `sql.loaded`
 
 A row is changed by comparison with what was read before: a driver that has been overtaken changes nothing.
 """
@@ -41,6 +42,18 @@ TABLES = {
     ),
 }
 """Columns and key of each."""
+LOADS = {
+    "loading": (
+        "relation bigint NOT NULL, form {name} NOT NULL, snapshot_id {text} NOT NULL, is_open boolean NOT NULL",
+        "relation",
+    ),
+    "loads": (
+        "path {name} NOT NULL, relation bigint NOT NULL, transaction_id {name} NOT NULL, row_count bigint NOT NULL,"
+        " applied boolean NOT NULL",
+        "path",
+    ),
+}
+"""Further ones, where copies can have their keys later."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +85,11 @@ def copy_name(applied: AppliedState) -> str:
     return f"copy_{applied.log_id[:8]}_{applied.table_id}_{applied.generation}"
 
 
+def tables(session: TargetSession) -> dict[str, tuple[str, str]]:
+    """Tailrace's own tables in this database: columns and key of each."""
+    return TABLES if session.late_keys is None else {**TABLES, **LOADS}
+
+
 def prepare(session: TargetSession) -> None:
     """Create what is missing."""
     if is_prepared(session):
@@ -79,7 +97,7 @@ def prepare(session: TargetSession) -> None:
     with session.transaction():
         session.alone()
         session.create_schema(SCHEMA)
-        for name, (columns, key) in TABLES.items():
+        for name, (columns, key) in tables(session).items():
             defined = columns.format(name=session.name, text=session.text, binary=session.binary)
             defined += f", PRIMARY KEY ({key})" if session.enforces_keys else ""
             session.run(f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{name} ({defined})")
@@ -87,7 +105,7 @@ def prepare(session: TargetSession) -> None:
 
 def is_prepared(session: TargetSession) -> bool:
     """True if Tailrace has tables of its own there."""
-    return all(session.relation((SCHEMA, name)) is not None for name in TABLES)
+    return all(session.relation((SCHEMA, name)) is not None for name in tables(session))
 
 
 def has_copies(session: TargetSession) -> bool:
@@ -171,6 +189,8 @@ def remove(session: TargetSession, copy: StoredCopy) -> None:
     """Another record of the place stays: a statement may arrive late."""
     mine = "place_schema = %s AND place_name = %s AND hidden = %s AND relation = %s"
     session.run(f"DELETE FROM {SCHEMA}.tables WHERE {mine}", *copy.place, copy.hidden, copy.relation)
+    for name in LOADS if session.late_keys is not None else ():
+        session.run(f"DELETE FROM {SCHEMA}.{name} WHERE relation = %s", copy.relation)
 
 
 def put(session: TargetSession, before: StoredCopy, after: StoredCopy) -> None:
@@ -232,6 +252,8 @@ def publish(session: TargetSession, copy: StoredCopy, relation: int) -> None:
         *copy.place,
         relation,
     )
+    for name in LOADS if session.late_keys is not None else ():
+        session.run(f"DELETE FROM {SCHEMA}.{name} WHERE relation NOT IN (SELECT relation FROM {SCHEMA}.tables)")
     changed = session.run_one(
         f"{SCHEMA}.tables",
         "hidden = FALSE, relation = %s",

@@ -27,11 +27,12 @@ from tailrace.targets.api import (
     UnitBatch,
     VersionAt,
 )
-from tailrace.targets.sql import columns, handover, staged, state
+from tailrace.targets.sql import columns, handover, loaded, staged, state
 from tailrace.targets.sql.batch import apply_keyed
 from tailrace.targets.sql.changes import apply_changes
+from tailrace.targets.sql.columns import is_unique
 from tailrace.targets.sql.compare import SqlLook
-from tailrace.targets.sql.first_copy import CopyKey
+from tailrace.targets.sql.first_copy import CopyKey, Form
 from tailrace.targets.sql.keyless import apply_keyless
 from tailrace.targets.sql.obstacles import foreign_fix, refuse_handed_over, refuse_namesakes, refuse_what_is_there
 from tailrace.targets.sql.session import Place, TargetSession, TargetSessions, UnfitValue, table
@@ -95,6 +96,9 @@ class OpenedTable:
         """The place of that copy."""
         return self.copy.where
 
+    def form(self, session: TargetSession, part: TableSlice) -> Form:
+        return lambda: staged.form_of(session, part.schema, self.opening.generation)
+
 
 @dataclass
 class SqlUnit:
@@ -135,6 +139,8 @@ class SqlUnit:
                 try:
                     with session.transaction():
                         made = self._opened(session, opening, log_id)
+                        if session.late_keys is not None:
+                            loaded.withdraw(session, made.relation)  # this process does not know what it has
                 except Fenced:
                     raise
                 except TailraceError as error:
@@ -286,6 +292,7 @@ class SqlUnit:
         """One transaction."""
         with self.sessions.session() as session:
             try:
+                self._end_loading(session, batch)
                 with session.batch(lambda: self._define(session, batch)):
                     stay = batch.tables if self.together else frozenset[int]()
                     after = {id_: self._brought(session, id_, part, id_ in stay) for id_, part in batch.slices.items()}
@@ -305,6 +312,13 @@ class SqlUnit:
         for table_id, copy in after.items():
             self.tables[table_id].copy = copy
         return {table_id: copy.applied for table_id, copy in after.items()}
+
+    def _end_loading(self, session: TargetSession, batch: UnitBatch) -> None:
+        """In a transaction of its own: if the batch meets a load that is under way, no other begins meanwhile."""
+        for table_id, part in batch.slices.items():
+            known = self.tables[table_id]
+            if known.key.ends_loading(session, part, known.form(session, part)):
+                loaded.withdraw(session, known.copy.relation)
 
     def _check_deferred(self, session: TargetSession, batch: UnitBatch) -> None:
         """Each table its own constraints first: a row that violates one is that table's fault."""
@@ -334,6 +348,8 @@ class SqlUnit:
         if known.shape != part.schema.version:
             copy = known.copy
             admit = partial(self._admit, session, copy)
+            if known.key.ends_loading(session, part, known.form(session, part)):
+                loaded.end(session, copy.where, copy.relation)  # rows that are written again are no longer known
             columns.evolve(session, known.place, copy.schema, part.schema, admit)
             known.shape = part.schema.version
 
@@ -374,10 +390,10 @@ class SqlUnit:
         elif part.schema.history == "SoftDelete":
             applied = part.applied_after(apply_marked(session, self.units.run.log, part, name))
         else:
-            appends = known.key.appends(session, known.place, part)
+            appends = known.key.appends(session, copy, part, known.form(session, part))
             applied = part.applied_after(apply_keyed(session, self.units.run.log, part, name, appends=appends))
             if part.finished:
-                known.key.build(session, known.place, part.schema)
+                known.key.build(session, copy, part.schema)
         self._check_table(session, copy)
         after = replace(copy, applied=applied, stored=state.text_of(applied), schema=part.schema, member=member)
         state.put(session, copy, after)
@@ -401,7 +417,8 @@ class SqlUnit:
         known = self.tables[schema.table_id]
         with self.sessions.session() as session:
             form = staged.form_of(session, schema, known.opening.generation)
-        return SqlChunkWriter(self.sessions, known.copy.applied.log_id, schema, form)
+        copy = (known.place, known.copy.relation) if is_unique(schema) and schema.history is None else None
+        return SqlChunkWriter(self.sessions, known.copy.applied.log_id, schema, form, copy)
 
     def version_at(self, table_id: int, record: RecordNumber) -> VersionAt:
         """Nothing is kept of a moment that has passed."""
@@ -429,7 +446,7 @@ class SqlUnit:
             if not known.key.is_there:  # a snapshot that was given up has brought rows
                 with session.transaction(partial(self._admit, session, known.copy)):
                     if session.relation(known.place) == known.copy.relation:
-                        known.key.build(session, known.place, known.copy.schema)
+                        known.key.build(session, known.copy, known.copy.schema)
             there = set(staged.staged_paths(session, applied.log_id, schema.table_id))
             left = sorted(there - needed.paths)
             if left:
