@@ -24,7 +24,7 @@ from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.faults import fault_of
-from tailrace.errors import CorruptLog, Fenced, Retry, Stop, StorageFull, TableStop, TailraceError
+from tailrace.errors import CorruptLog, Fenced, Locked, Retry, Stop, StorageFull, TableStop, TailraceError
 from tailrace.errors.backoff import Outages
 from tailrace.snapshot.planner import still_needed
 from tailrace.targets.api import ChunkLost, ChunkWriter, Look, TableFailed
@@ -365,6 +365,9 @@ class Applier:
         """`alone`: the table that could not be tidied; None: a batch of the unit failed. The group's other tables are
         not concerned by the former: it is tried again at the next tidying."""
         now, counts = self._monotonic(), alone is None or unit is not self._schedule.group
+        if isinstance(error, Locked):
+            self._waits(unit, error, now)
+            return
         if counts:
             unit.backoff.failed(now)
             unit.refused = error if isinstance(error, Stop) else None
@@ -391,6 +394,13 @@ class Applier:
         names = [self._journal.state.tables[entry.table.table_id].schema.name for entry in entries]
         what = names[0] if len(names) == 1 else f"{len(names)} tables"
         log.log(level, "%s: %s", what, error if known else fault.message, extra={"table": names[0]}, exc_info=not known)
+
+    def _waits(self, unit: ApplyUnit, error: Locked, now: float) -> None:
+        """A chunk that is being written is in the way, which is no fault: the unit is tried again after pauses."""
+        log.info("the next batch waits for %s", error.message)
+        with self._lock:
+            unit.backoff.waited(now)
+            self._schedule.level = None
 
 
 def _late(one: tuple[float, TableEntry]) -> float:

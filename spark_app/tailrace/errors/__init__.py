@@ -182,7 +182,8 @@ class StorageFull(OutcomeUnknown):
 
 
 class Locked(Retry):
-    """Another session holds a lock that a read needs: waited for, as long as it takes. `message`: who."""
+    """Another session holds a lock that a read needs, or a chunk that is being written one that a batch needs: waited
+    for, as long as it takes. `message`: which, and who."""
 
 
 class TableStop(TailraceError):

@@ -14,8 +14,8 @@ from support.read_ranges import ReadRanges
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.databases.postgresql import connect
 from tailrace.errors import Fenced
-from tailrace.targets.api import ChunkLost, NeededChunks, TableFailed
-from tailrace.targets.sql import first_copy
+from tailrace.targets.api import NeededChunks
+from tailrace.targets.sql import first_copy, loaded
 
 KEY = "SELECT conname FROM pg_constraint WHERE conrelid = 'public.t'::regclass AND contype = 'p'"
 
@@ -46,26 +46,6 @@ class Copied:
             self.log.read(number, range(14 * number, 14 * number + 14))
         if follow:
             self.table.follow(self.log)
-
-    def follow(self) -> None:
-        """Apply what the log has; chunks that are lost are read again, as a snapshot would."""
-        try:
-            self.table.follow(self.log)
-        except TableFailed as failed:
-            if not isinstance(failed.error, ChunkLost):
-                raise
-            self.table.open()
-            ended = bool(self.log.table.finishes)
-            for lost in failed.error.chunks:
-                self.read_again(lost.chunk)
-            if ended:
-                self.log.finish()
-            self.table.follow(self.log)
-
-    def read_again(self, number: int) -> None:
-        kept = tuple(each for each in self.log.table.chunks if each.chunk.chunk != number)
-        self.log._update(chunks=kept, finishes=())
-        self.read(number, follow=False)
 
     def check(self) -> None:
         names = [column.name for column in self.log.schema.columns]
@@ -122,8 +102,7 @@ def test_a_driver_that_finds_a_copy_without_a_key_builds_it(copied: Copied) -> N
 
 def test_a_range_that_is_read_again_brings_no_row_twice(copied: Copied) -> None:
     copied.read(0, 1)
-    copied.read(0, follow=False)
-    copied.follow()
+    copied.read(0)
     assert copied.has_key()
     copied.read(2)
     copied.log.finish()
@@ -151,7 +130,7 @@ def test_a_batch_that_dies_before_its_commit_leaves_the_copy_as_it_was(copied: C
         copied.table.restart()
     else:
         copied.table.open()
-    copied.follow()
+    copied.table.follow(copied.log)
     if at != "end":
         copied.read(*range(before, 3))
         copied.log.finish()
@@ -168,11 +147,14 @@ def test_a_snapshot_that_is_given_up_leaves_a_copy_with_its_key(copied: Copied) 
     assert copied.has_key()
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MOST_ROWS", 20), ("MOST_CHUNKS", 1)])
+@pytest.mark.parametrize("limit", ["rows", "chunks"])
 def test_large_copies_have_their_key_before_the_end(
-    copied: Copied, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+    copied: Copied, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(first_copy, limit, value)
+    if limit == "rows":
+        monkeypatch.setattr(loaded, "MOST_ROWS", 20)
+    else:
+        monkeypatch.setattr(first_copy, "MOST_CHUNKS", 1)
     copied.read(0)
     assert not copied.has_key()
     copied.read(1)  # it was loaded into the copy by then; no other one is

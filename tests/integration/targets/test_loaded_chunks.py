@@ -1,26 +1,34 @@
 """Chunks whose rows are loaded into the copy itself, ahead of its state (`targets.sql.loaded`): no row is lost, doubled
-or left, whoever dies, comes late or comes twice."""
+or left, and no chunk has to be read again, whoever dies, comes late or comes twice."""
 
 import pickle
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pytest
 
 from support.killed import killed_at
 from support.postgres import PostgresServer
+from support.read_ranges import ReadRange
+from tailrace.changelog.records.terms import RecordNumber
 from tailrace.databases.postgresql import connect
-from tailrace.errors import Fenced, Retry, TailraceError, TargetRefused
+from tailrace.errors import Fenced, Locked, TailraceError, TargetRefused
 from tailrace.targets.api import ChunkLost, ChunkWriter, NeededChunks, TableFailed, WrittenChunk
-from tailrace.targets.sql import first_copy
+from tailrace.targets.sql import loaded
+from tailrace.targets.sql.unit import SqlUnit
 
 from .test_late_keys import Copied
 
 ROWS = "SELECT count(*)::int, count(DISTINCT id)::int FROM public.t"
 NOTES = "SELECT count(*)::int FROM _tailrace.loads"
 OPEN = "SELECT is_open FROM _tailrace.loading"
+STAGED = (
+    "SELECT relname FROM pg_class"
+    " WHERE relnamespace = '_tailrace'::regnamespace AND relkind = 'r' AND relname ~ '^(chunk|rows)_[0-9]+_'"
+)
 
 
 @pytest.fixture(scope="module")
@@ -54,16 +62,21 @@ def is_loaded(copied: Copied) -> bool:
 
 def found(copied: Copied, number: int) -> pa.Table:
     """The rows that a reader finds in a range."""
-    log, keys = copied.log, range(14 * number, 14 * number + 14)
-    return pa.table(
-        log._columns([log.source[key] for key in keys if key in log.source]),
-        names=[column.name for column in log.schema.columns],
-    )
+    return copied.log.found(keys_of(number))
+
+
+def keys_of(number: int) -> range:
+    return range(14 * number, 14 * number + 14)
 
 
 def unregistered(copied: Copied, number: int) -> WrittenChunk | None:
     """A chunk that is written, and whose reader dies then."""
     return copied.log.put(number, found(copied, number))
+
+
+def register(copied: Copied, read: ReadRange) -> None:
+    copied.log.record = RecordNumber(copied.log.record + 1)
+    copied.log.register(read)
 
 
 def finish(copied: Copied) -> None:
@@ -74,6 +87,8 @@ def finish(copied: Copied) -> None:
     copied.table.unit.tidy(copied.table.schema, copied.table.applied, NeededChunks(), 4e9)
     assert copied.server.execute(NOTES) == [(0,)]
     assert copied.server.execute("SELECT count(*)::int FROM _tailrace.chunks") == [(0,)]
+    assert copied.server.execute("SELECT count(*)::int FROM _tailrace.keys_of_chunks") == [(0,)]
+    assert copied.server.execute(STAGED) == []
 
 
 def error_of(work: Callable[[], object]) -> Exception:
@@ -121,18 +136,16 @@ def test_a_chunk_that_two_readers_load_is_there_once(copied: Copied) -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_change_before_the_batch_of_a_loaded_chunk_has_it_read_again(copied: Copied, restarts: bool) -> None:
+@pytest.mark.parametrize("lacking", [False, True])
+def test_a_change_before_the_batch_of_a_loaded_chunk_has_it_staged(
+    copied: Copied, lacking: bool, restarts: bool
+) -> None:
+    """Changes that lack values are completed out of the staged rows."""
     copied.read(1, follow=False)
     assert is_loaded(copied)
-    copied.log.change(9)
+    copied.log.change(30, lacking=lacking)
     if restarts:
         copied.table.restart()
-    lost = error_of(lambda: copied.table.follow(copied.log))
-    assert isinstance(lost, ChunkLost) and [chunk.chunk for chunk in lost.chunks] == [1]
-    assert not copied.has_key()
-    copied.table.open()
-    copied.read_again(1)
-    assert not is_loaded(copied)
     copied.table.follow(copied.log)
     assert copied.has_key()
     copied.read(2)
@@ -140,9 +153,52 @@ def test_a_change_before_the_batch_of_a_loaded_chunk_has_it_read_again(copied: C
     finish(copied)
 
 
+@pytest.mark.parametrize("changes", [0, 30])
+def test_a_chunk_is_registered_after_it_was_staged(copied: Copied, changes: int) -> None:
+    read = copied.log.look(1, keys_of(1))
+    copied.log.change(30)
+    copied.table.follow(copied.log)
+    assert copied.has_key()
+    if changes:
+        copied.log.change(changes, lacking=True)
+    register(copied, read)
+    copied.table.follow(copied.log)
+    copied.read(2)
+    finish(copied)
+
+
+def test_rows_that_a_copy_has_in_another_order_than_their_chunk_are_found(copied: Copied) -> None:
+    copied.read(1, follow=False)
+    copied.server.execute(
+        "CREATE INDEX other ON public.t (t DESC, u); CLUSTER public.t USING other; DROP INDEX public.other"
+    )
+    copied.log.change(40, lacking=True)
+    copied.table.follow(copied.log)
+    copied.read(2)
+    finish(copied)
+
+
+def test_the_end_of_the_loading_meets_other_columns(copied: Copied) -> None:
+    copied.read(1, follow=False)
+    assert is_loaded(copied)
+    evolve(copied)
+    copied.table.follow(copied.log)
+    copied.log.change(9)
+    copied.read(2)
+    finish(copied)
+
+
+def evolve(copied: Copied) -> None:
+    """A column more, and another name for an old one."""
+    log = copied.log
+    log.record = RecordNumber(log.record + 1)
+    log._evolve()
+    log.source = {key: (*row, None) for key, row in log.source.items()}
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("with_end", [False, True])
-def test_a_batch_that_dies_before_its_commit_has_its_loaded_chunk_read_again(
+def test_a_batch_that_dies_before_its_commit_leaves_loaded_chunks_to_the_next(
     copied: Copied, with_end: bool, restarts: bool
 ) -> None:
     copied.read(1, follow=False)
@@ -157,12 +213,68 @@ def test_a_batch_that_dies_before_its_commit_has_its_loaded_chunk_read_again(
         copied.table.restart()
     else:
         copied.table.open()
-    assert isinstance(error_of(lambda: copied.table.follow(copied.log)), ChunkLost)
-    copied.table.open()
-    for number in (1, 2):
-        copied.read_again(number)
-        assert not is_loaded(copied)
+    copied.table.follow(copied.log)
+    if with_end:
+        copied.check()
+    else:
+        copied.read(2)
+        finish(copied)
+
+
+@pytest.mark.parametrize("brings", ["a range", "a change"])
+@pytest.mark.parametrize("seam", ["load.withdrawn", "apply.before-commit", "apply.after-commit"])
+def test_a_driver_is_killed_while_its_batch_meets_loaded_chunks(copied: Copied, seam: str, brings: str) -> None:
+    copied.read(1, follow=False)
+    assert is_loaded(copied) and unregistered(copied, 2) is not None
+    if brings == "a change":
+        copied.log.change(9, lacking=True)
+    elif seam == "load.withdrawn":
+        copied.log.finish()
+        copied.log.change(1)
+
+    def follow() -> None:
+        unit = copied.table.unit
+        assert isinstance(unit, SqlUnit)
+        kept = unit.units.sessions  # whose connections are not a fork's to use, or to close
+        unit.units.sessions = pickle.loads(pickle.dumps(kept))
+        copied.table.follow(copied.log)
+        del kept
+
+    killed_at(seam, follow)
+    copied.log._update(finishes=())
+    copied.table.restart()
+    copied.table.follow(copied.log)
+    copied.read(2)
     finish(copied)
+
+
+def test_a_crash_of_the_server_empties_what_was_staged_and_no_more(copied: Copied) -> None:
+    read = copied.log.look(1, keys_of(1))
+    copied.read(2)
+    copied.log.change(9)
+    copied.table.follow(copied.log)
+    copied.server.restart("immediate")
+    copied.table.restart()
+    register(copied, read)
+    lost = error_of(lambda: copied.table.follow(copied.log))
+    assert isinstance(lost, ChunkLost) and [chunk.chunk for chunk in lost.chunks] == [1]
+    copied.log._update(chunks=tuple(each for each in copied.log.table.chunks if each.chunk.chunk != 1))
+    copied.table.open()
+    copied.read(1)
+    copied.check()
+
+
+@pytest.mark.parametrize("ended_by", ["a range", "a change"])
+def test_a_crash_of_the_server_leaves_loaded_chunks(copied: Copied, ended_by: str) -> None:
+    copied.read(1, follow=False)
+    assert is_loaded(copied)
+    copied.server.restart("immediate")
+    copied.table.restart()
+    if ended_by == "a change":
+        copied.log.change(9)
+    copied.table.follow(copied.log)
+    copied.read(2)
+    copied.check()
 
 
 class Late:
@@ -197,7 +309,7 @@ def test_a_load_that_is_under_way_is_waited_for_and_none_begins_meanwhile(copied
     if restarts:
         copied.table.restart()
     waits = error_of(lambda: copied.table.follow(copied.log))
-    assert isinstance(waits, Retry) and "held a lock" in str(waits)
+    assert isinstance(waits, Locked) and "public.t" in waits.message
     assert copied.server.execute(OPEN) == [(False,)]
     copied.table.open()
     copied.read(2, follow=False)
@@ -280,10 +392,72 @@ def test_a_snapshot_that_is_given_up_leaves_no_row_that_no_batch_took(copied: Co
 
 
 def test_large_copies_take_what_is_loaded_and_no_more(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_copy, "MOST_ROWS", 20)
+    monkeypatch.setattr(loaded, "MOST_ROWS", 20)
     copied.read(1)
     assert is_loaded(copied) and not copied.has_key()
     assert copied.server.execute(OPEN) == [(False,)]
     copied.read(2)
     assert not is_loaded(copied) and copied.has_key()
+    finish(copied)
+
+
+def test_a_copy_whose_batches_wait_gets_no_more_than_the_most_rows(
+    copied: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loaded, "MOST_ROWS", 14)
+    copied.read(1, follow=False)
+    assert is_loaded(copied)
+    copied.read(2, follow=False)
+    assert not is_loaded(copied)
+    copied.table.follow(copied.log)
+    finish(copied)
+
+
+def test_a_chunk_that_its_reader_throws_away_is_not_staged(copied: Copied) -> None:
+    written = unregistered(copied, 1)
+    assert written is not None
+    copied.log.writer.discard([written.path])
+    copied.log.change(9)
+    copied.table.follow(copied.log)
+    assert copied.server.execute(STAGED + " AND relname ~ 'rows'") == []
+    copied.read(1, 2)
+    finish(copied)
+
+
+STEPS = ("look", "look twice", "register", "register", "change", "follow", "die", "restart", "evolve")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_comes_in_whatever_order_the_copy_becomes_what_the_source_is(copied: Copied, seed: int) -> None:
+    log, rnd, unread, read = copied.log, Random(seed), [1, 2], list[ReadRange]()
+    log.rnd = rnd
+    for _ in range(14):
+        current = log.schema.version == copied.table.applied.schema_version
+        match rnd.choice(STEPS):
+            case "look" if unread and current:
+                number = unread.pop(rnd.randrange(len(unread)))
+                read.append(log.look(number, keys_of(number)))
+            case "look twice" if current:
+                unregistered(copied, rnd.choice((1, 2)))
+            case "register" if read:
+                register(copied, read.pop(rnd.randrange(len(read))))
+            case "change" if rnd.random() < 0.5:
+                log.change(rnd.randrange(1, 12), lacking=rnd.random() < 0.5)
+            case "follow":
+                copied.table.follow(log)
+            case "die":
+                copied.admits = False
+                if log.record > copied.table.applied.applied_record:
+                    with pytest.raises(Fenced):
+                        copied.table.follow(log)
+                copied.admits = True
+                copied.table.open()
+            case "restart":
+                copied.table.restart()
+            case "evolve" if log.schema.version < 2 and rnd.random() < 0.3:
+                evolve(copied)
+    for each in read:
+        register(copied, each)
+    copied.table.follow(log)
+    copied.read(*unread)
     finish(copied)

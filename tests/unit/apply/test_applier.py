@@ -26,7 +26,16 @@ from tailrace.changelog.records.snapshots import SnapshotPlanned
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LoggedChunk, LogState, SegmentList, TableLog
-from tailrace.errors import CorruptLog, ForeignChange, InvalidManifest, Retry, StorageFull, TargetRefused, met_at
+from tailrace.errors import (
+    CorruptLog,
+    ForeignChange,
+    InvalidManifest,
+    Locked,
+    Retry,
+    StorageFull,
+    TargetRefused,
+    met_at,
+)
 
 
 def applier(
@@ -301,6 +310,23 @@ def test_a_fault_of_the_whole_place_is_known_as_one(error: Exception, away: bool
     loop.offer(9, patience=5)
     assert progress.of(7).fault is not None
     assert (progress.of(7).away, progress.of(8).away) == (away, False)
+    loop.stop()
+
+
+def test_a_batch_that_waits_for_a_chunk_that_is_being_written_has_no_fault_however_long_it_lasts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = [100.0]
+    target = Target(*[Locked("rows of a snapshot that are being loaded into s.t7")] * 3)
+    loop, progress = applier(log(table(7, 3)), {7: target}, lambda: now[0], retry=0.0)
+    with caplog.at_level("WARNING", "tailrace"):
+        for opened in (1, 2, 3, 4):
+            loop.offer(9, patience=5)
+            assert progress.of(7).fault is None and not progress.of(7).stopped
+            loop.offer(9, patience=5)
+            assert target.opened == opened, "the pause is not over"
+            now[0] += 10
+    assert [c.applied_record for c in target.applied] == [9] and not caplog.records
     loop.stop()
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 import psycopg
 
 from tailrace.databases.postgresql.connect import Connection
+from tailrace.errors import Locked
 from tailrace.targets.sql.session import Definitions, Place, TargetSession, list_of, table
 
 _PLAIN = """
@@ -45,8 +46,14 @@ SELECT ARRAY(SELECT format('"%%s" %%s', replace(attname, '"', '""'), format_type
    AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = t.oid AND contype <> 'n')
 """
 """The columns of a table to which people have added nothing that rows could violate or set off."""
+_LOADING = 0x7461696D << 32
+"""Numbers of advisory locks begin with it: loads into one copy share one."""
 _SPELLED = {kind: f"{kind} without time zone" for kind in ("time", "timestamp")}
 """Names of types as the server gives them, where they differ."""
+
+
+def _lock(relation: int) -> int:
+    return _LOADING | relation
 
 
 class PgLateKeys:
@@ -83,6 +90,9 @@ class PgLateKeys:
         wanted = {f"{column} {_SPELLED.get(kind, kind)}" for column, kind in columns}
         gone = psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName
         with suppress(*gone), self._connection.transaction():
+            ((entered,),) = self._session.rows("SELECT pg_try_advisory_xact_lock_shared(%s)", _lock(relation))
+            if not entered:
+                raise psycopg.Rollback
             self._connection.execute(f"LOCK TABLE {name} IN ROW EXCLUSIVE MODE".encode())
             found = self._connection.execute(_PLAIN_ROWS.encode(), (name, relation)).fetchone()
             observed = self._connection.execute(_OBSERVED.encode(), place).fetchone()
@@ -96,8 +106,16 @@ class PgLateKeys:
         ((number,),) = self._session.rows("SELECT pg_current_xact_id()::xid::text")
         return str(number)
 
-    def hold(self, place: Place) -> None:
+    def hold(self, place: Place, relation: int) -> None:
+        try:
+            self._connection.execute(b"SELECT pg_advisory_xact_lock(%s)", (_lock(relation),))
+        except psycopg.errors.LockNotAvailable:
+            raise Locked(f"rows of a snapshot that are being loaded into {'.'.join(place)}") from None
+        # Another program may write to it as well.
         self._session.run(f"LOCK TABLE {table(self._session, place)} IN SHARE ROW EXCLUSIVE MODE")
+
+    def brought(self, transaction: str) -> str:
+        return f"t.xmin = '{transaction}'::xid"
 
     def remove(self, place: Place, transactions: Sequence[str]) -> int:
         name = table(self._session, place)

@@ -29,7 +29,6 @@ from tailrace.fold.log_rows import segment_rows
 from tailrace.fold.moved_keys import find_moved_keys
 from tailrace.fold.newest import FROM_BASE
 from tailrace.fold.numbered import NumberedKeys, number_keys
-from tailrace.targets.sql import loaded
 from tailrace.targets.sql.session import NUMBER, TargetSession, equal, list_of
 from tailrace.targets.sql.staged import NUMBERED, ServerRows, StagedChunks, definitions
 from tailrace.targets.sql.staging import Staging, in_key_order
@@ -221,7 +220,7 @@ class KeyedBatch:
     def adopt(self, number: int, decided: Decided, into: str) -> None:
         """Move a chunk's rows into a table, but for those that something overrules."""
         chunk, chunks, numbered = self.work.slice.chunks[number], decided.chunks, decided.numbered
-        if chunk.path is None or loaded.is_loaded(chunk.path):
+        if chunk.path is None or chunk.path in chunks.in_copy:
             return
         names, place = list_of(self.session, self.work.names), f"{SCHEMA}.{self.session.quote(chunk.path)}"
         statement = f"INSERT INTO {into} ({names}) SELECT {chunks.selected(chunk)} FROM {place} c"

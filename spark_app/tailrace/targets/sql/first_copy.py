@@ -4,8 +4,8 @@ transaction of a batch. Row by row, the key would cost it about as much as the r
 A copy without a key has the rows of disjoint ranges of one reading and nothing else, so none of the rows that it gets
 is there already. The key is built before anything else comes: a change, a range that was read again, the snapshot's
 end. Which ranges the copy has is known to the process that brought them; any other one that finds a copy without a key
-builds it. So dying at any moment is safe: with or without its key, the copy is what its state says, once the rows are
-gone that executors had loaded into it for batches to come (`sql.loaded`).
+builds it. So dying at any moment is safe: with or without its key, the copy is what its state says, once the rows have
+left it that executors had loaded for batches to come (`sql.loaded`).
 """
 
 from collections.abc import Callable, Sequence
@@ -16,13 +16,11 @@ from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.fold.concerned import disjoint
-from tailrace.targets.sql import loaded
+from tailrace.targets.sql import loaded, unloading
 from tailrace.targets.sql.columns import is_unique
 from tailrace.targets.sql.session import TargetSession
 from tailrace.targets.sql.state import StoredCopy
 
-MOST_ROWS = 10_000_000
-"""The most rows of a copy without a key: all tables of the unit wait while it is built, some seconds for so many."""
 MOST_CHUNKS = 1000
 """The most chunks of one: each new one is compared with all of them."""
 
@@ -41,16 +39,29 @@ class CopyKey:
     """The chunks whose rows a copy without a key has; None: it has its key."""
     form: str = ""
     """The form of rows that executors may load into it."""
+    closed: bool = False
+    """Executors load nothing into it, and of what they had loaded it has only what its state covers."""
 
     @property
     def is_there(self) -> bool:
         return self.looked and self.loaded is None
 
-    def ends_loading(self, session: TargetSession, part: TableSlice, form: Form) -> bool:
-        """True if executors must not begin to load rows into the copy before this batch."""
-        if session.late_keys is None or not is_unique(part.schema) or part.schema.history is not None:
-            return False
-        return not self.looked or (self.loaded is not None and not self._appends(part, form))
+    def withdraws(self, part: TableSlice, form: Form) -> bool:
+        """True if executors are not to begin to load rows, which this process had permitted, before this batch."""
+        return self.loaded is not None and not self.closed and not self._appends(part, form)
+
+    def prepare(self, session: TargetSession, copy: StoredCopy, part: TableSlice, form: Form) -> None:
+        """Called before a batch changes the copy in any way, also its columns: rows that are written again can no
+        longer be told apart."""
+        if self.loaded is not None and not self._appends(part, form):
+            self.looked, self.loaded = False, None
+        if self.loaded is None:
+            self._close(session, copy)
+
+    def _close(self, session: TargetSession, copy: StoredCopy) -> None:
+        if not self.closed:
+            unloading.end(session, copy)
+            self.closed = True
 
     def appends(self, session: TargetSession, copy: StoredCopy, part: TableSlice, form: Form) -> bool:
         """Called before a batch. True: it appends rows to a copy that has no key; else the copy has its key now."""
@@ -62,17 +73,14 @@ class CopyKey:
             self.build(session, copy, part.schema)
             # With the snapshot's end in the same batch nothing is gained, and what it does may need the key.
             if ranges and part.repair and not part.finished and keys.drop(copy.where, _names(part.schema)):
-                self.loaded, self.form = (), form()
+                self.loaded, self.form, self.closed = (), form(), False
                 loaded.permit(session, loaded.Loads(copy.relation, self.form, ranges[0].snapshot_id))
         if self.loaded is None:
-            return False
-        if not self._appends(part, form):
-            self.build(session, copy, part.schema)
             return False
         self.loaded += ranges
         loaded.take(session, copy.relation, [str(chunk.path) for chunk in ranges if loaded.is_loaded(chunk.path)])
         if part.finished:
-            loaded.end(session, copy.where, copy.relation)
+            self._close(session, copy)
         elif not _are_few(self.loaded):
             loaded.withdraw(session, copy.relation)
         return True
@@ -89,14 +97,14 @@ class CopyKey:
         then batches find rows without it."""
         keys, built, key = session.late_keys, True, _names(schema)
         if not self.is_there and keys is not None and is_unique(schema):
-            loaded.end(session, copy.where, copy.relation)
+            self._close(session, copy)
             if keys.lacks(copy.where, key):
                 built = keys.build(copy.where, key)
         self.looked, self.loaded = built, None
 
 
 def _are_few(chunks: Sequence[ChunkRegistered]) -> bool:
-    return len(chunks) <= MOST_CHUNKS and sum(chunk.rows for chunk in chunks) <= MOST_ROWS
+    return len(chunks) <= MOST_CHUNKS and sum(chunk.rows for chunk in chunks) <= loaded.MOST_ROWS
 
 
 def _ranges(part: TableSlice) -> tuple[ChunkRegistered, ...]:

@@ -95,9 +95,12 @@ class LateKeys(Protocol):
     def transaction(self) -> str:
         """The transaction's number, by which `remove` knows its rows."""
 
-    def hold(self, place: Place) -> None:
+    def hold(self, place: Place, relation: int) -> None:
         """Wait until no other transaction that has entered is under way, and have none enter until this one's end.
-        `Retry`: one lasts too long."""
+        `Locked`: one lasts too long."""
+
+    def brought(self, transaction: str) -> str:
+        """A condition: the transaction has brought a row of a copy (as `t`)."""
 
     def remove(self, place: Place, transactions: Sequence[str]) -> int:
         """Delete the rows that these transactions have brought. Returns their number."""

@@ -125,7 +125,7 @@ class SqlChunkWriter:
                     raise error.of(self.schema.name) from None
                 raise
             if loaded.is_loaded(path):
-                # Dying here is safe: rows that no batch takes are deleted before the copy gets its key.
+                # Dying here is safe: rows that no batch takes leave the copy before it gets its key.
                 seam("load.after-commit")
             return WrittenChunk(path, noted.rows, size) if noted.rows else None
 
@@ -200,11 +200,44 @@ def drop(session: TargetSession, paths: Iterable[str]) -> None:
     """Forget chunks. Rows that have been loaded into a copy stay: the note of those that no batch has taken, too."""
     for path in paths:
         if loaded.is_loaded(path):
-            session.run(f"DELETE FROM {SCHEMA}.loads WHERE path = %s AND applied", path)
+            # Its row first: whoever stages the rows meanwhile (`hold`) is waited for, or finds none.
+            with session.transaction():
+                session.run(f"DELETE FROM {SCHEMA}.chunks WHERE path = %s", path)
+                session.run(f"DELETE FROM {SCHEMA}.loads WHERE path = %s AND applied", path)
+                _drop_rows(session, path)
         else:
-            session.run(f"DROP TABLE IF EXISTS {SCHEMA}.{session.quote(path)}")
-        session.run(f"DELETE FROM {SCHEMA}.keys_of_chunks WHERE path = %s", path)
-        session.run(f"DELETE FROM {SCHEMA}.chunks WHERE path = %s", path)
+            _drop_rows(session, path)
+            session.run(f"DELETE FROM {SCHEMA}.chunks WHERE path = %s", path)
+
+
+def _drop_rows(session: TargetSession, path: str) -> None:
+    session.run(f"DROP TABLE IF EXISTS {SCHEMA}.{session.quote(path)}")
+    session.run(f"DELETE FROM {SCHEMA}.keys_of_chunks WHERE path = %s", path)
+
+
+def hold(session: TargetSession, paths: Sequence[str]) -> set[str]:
+    """Those of the chunks that have not been dropped, and are not until the transaction's end."""
+    statement = f"SELECT path FROM {SCHEMA}.chunks WHERE path = ANY (%s) FOR UPDATE"
+    return {str(path) for (path,) in session.rows(statement, list(paths))}
+
+
+def _kept_keys(session: TargetSession, path: str | None) -> Iterator[pa.RecordBatch]:
+    """A chunk's keys; none: they are gone."""
+    statement = f"SELECT row_keys FROM {SCHEMA}.keys_of_chunks WHERE path = %s ORDER BY piece"
+    if found := session.rows(statement, path):
+        with pa.ipc.open_stream(b"".join(piece for (piece,) in found)) as stream:
+            yield from stream
+
+
+def numbered_keys(session: TargetSession, path: str, schema: TableSchema) -> Iterator[pa.Table]:
+    """A chunk's keys behind their numbers, as rows of a table that has the columns of `schema`."""
+    names, kinds = zip(*((c.name, arrow_type(c.type)) for c in schema.key_columns), strict=True)
+    at = 0
+    for batch in _kept_keys(session, path):
+        numbers = pa.array(np.arange(at, at + batch.num_rows, dtype=np.int64))
+        columns = typed((batch.column(name) for name in names), kinds)
+        at += batch.num_rows
+        yield pa.table([numbers, *columns], names=[NUMBER, *names])
 
 
 def staged_paths(session: TargetSession, log_id: str, table_id: int) -> list[str]:
@@ -236,6 +269,8 @@ class StagedChunks:
     server: ServerRows
     named: Ints | None = None
     """The words of the keys that something besides chunks concerns (`fold.concerned`); None: all rows count."""
+    in_copy: set[str] = field(default_factory=set)
+    """The paths of those that `check` has found in the copy itself, among the rows that its state covers."""
 
     def keys(self, chunk: ChunkRegistered) -> Iterator[tuple[Ints, Columns]]:
         decided = self._words(chunk)
@@ -250,16 +285,13 @@ class StagedChunks:
 
     def stored_keys(self, chunk: ChunkRegistered) -> Iterator[tuple[Ints, Columns]]:
         """All of them, and their positions."""
-        statement = f"SELECT row_keys FROM {SCHEMA}.keys_of_chunks WHERE path = %s ORDER BY piece"
-        found = self.session.rows(statement, chunk.path)
-        if not found:
-            raise lost(chunk)
         wanted, at = self.key_names(chunk), 0
-        with pa.ipc.open_stream(b"".join(piece for (piece,) in found)) as stream:
-            for batch in stream:
-                positions = np.arange(at, at + batch.num_rows, dtype=np.int64)
-                at += batch.num_rows
-                yield positions, typed((batch.column(name) for name in wanted), self.work.key_types)
+        for batch in _kept_keys(self.session, chunk.path):
+            positions = np.arange(at, at + batch.num_rows, dtype=np.int64)
+            at += batch.num_rows
+            yield positions, typed((batch.column(name) for name in wanted), self.work.key_types)
+        if not at:
+            raise lost(chunk)
 
     def _words(self, chunk: ChunkRegistered) -> Ints | None:
         """The words of the keys that anything may decide besides this chunk; None: all of its rows may be decided."""
@@ -273,16 +305,15 @@ class StagedChunks:
         yield self.server.add(self.work, chunk, positions)
 
     def check(self, chunks: Iterable[ChunkRegistered]) -> None:
-        """`ChunkLost`: a crash of the server has emptied a staging table, or somebody dropped it."""
+        """`ChunkLost`: a crash of the server has emptied a staging table, or somebody dropped it. Called first."""
         for chunk in chunks:
             if chunk.path is None:
                 continue
-            if loaded.is_loaded(chunk.path):
-                if not loaded.has(self.session, chunk.path):
-                    raise lost(chunk)
-                continue
             if self.session.relation((SCHEMA, chunk.path)) is None:
-                raise lost(chunk)
+                if not loaded.is_loaded(chunk.path) or not loaded.has(self.session, chunk.path):
+                    raise lost(chunk)
+                self.in_copy.add(chunk.path)
+                continue
             if not self.session.rows(f"SELECT 1 FROM {SCHEMA}.{self.session.quote(chunk.path)} LIMIT 1"):
                 raise lost(chunk)
 
@@ -307,6 +338,4 @@ class StagedChunks:
 
 
 def lost(chunk: ChunkRegistered) -> ChunkLost:
-    if loaded.is_loaded(chunk.path):
-        return ChunkLost(f"chunk {chunk.path} is no longer in its copy", "It is read again.", (chunk,))
     return ChunkLost(f"staging table {SCHEMA}.{chunk.path} is gone, or was emptied", "It is read again.", (chunk,))

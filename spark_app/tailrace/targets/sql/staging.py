@@ -8,7 +8,6 @@ import pyarrow as pa
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Columns, Ints
-from tailrace.targets.sql import loaded
 from tailrace.targets.sql.session import NUMBER, Definitions, TargetSession
 from tailrace.targets.sql.staged import NUMBERED, StagedChunks, defined
 from tailrace.targets.sql.state import SCHEMA
@@ -62,7 +61,7 @@ class Staging:
     def keyed(self, chunk: ChunkRegistered, chunks: StagedChunks) -> str:
         """A table that has the chunk's keys, under the names that they had in it."""
         path = str(chunk.path)
-        if not loaded.is_loaded(path):
+        if path not in chunks.in_copy:
             return f"{SCHEMA}.{self.session.quote(path)}"
         if path not in self.loaded:
             names = chunks.key_names(chunk)

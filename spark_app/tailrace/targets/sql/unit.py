@@ -27,7 +27,7 @@ from tailrace.targets.api import (
     UnitBatch,
     VersionAt,
 )
-from tailrace.targets.sql import columns, handover, loaded, staged, state
+from tailrace.targets.sql import columns, handover, loaded, staged, state, unloading
 from tailrace.targets.sql.batch import apply_keyed
 from tailrace.targets.sql.changes import apply_changes
 from tailrace.targets.sql.columns import is_unique
@@ -139,15 +139,15 @@ class SqlUnit:
                 try:
                     with session.transaction():
                         made = self._opened(session, opening, log_id)
-                        if session.late_keys is not None:
-                            loaded.withdraw(session, made.relation)  # this process does not know what it has
+                        # This process does not know what such a copy has.
+                        closed = session.late_keys is None or not loaded.withdraw(session, made.relation)
                 except Fenced:
                     raise
                 except TailraceError as error:
                     if isinstance(error, Retry) and error.away:
                         raise
                     raise TableFailed(table_id, error) from error
-                self.tables[table_id] = OpenedTable(opening, made)
+                self.tables[table_id] = OpenedTable(opening, made, key=CopyKey(closed=closed))
                 level = made.member or not self.together
                 self.found[table_id] = Opened(made.applied, made.hidden, level)
         found, self.found = self.found, {}
@@ -248,6 +248,7 @@ class SqlUnit:
 
     def _drop(self, session: TargetSession, copy: StoredCopy) -> None:
         self.admit()
+        unloading.settle(session, copy)
         session.run(f"DROP TABLE IF EXISTS {table(session, copy.where)}")
         state.remove(session, copy)
 
@@ -292,7 +293,7 @@ class SqlUnit:
         """One transaction."""
         with self.sessions.session() as session:
             try:
-                self._end_loading(session, batch)
+                self._withdraw_loads(session, batch)
                 with session.batch(lambda: self._define(session, batch)):
                     stay = batch.tables if self.together else frozenset[int]()
                     after = {id_: self._brought(session, id_, part, id_ in stay) for id_, part in batch.slices.items()}
@@ -313,12 +314,14 @@ class SqlUnit:
             self.tables[table_id].copy = copy
         return {table_id: copy.applied for table_id, copy in after.items()}
 
-    def _end_loading(self, session: TargetSession, batch: UnitBatch) -> None:
+    def _withdraw_loads(self, session: TargetSession, batch: UnitBatch) -> None:
         """In a transaction of its own: if the batch meets a load that is under way, no other begins meanwhile."""
         for table_id, part in batch.slices.items():
             known = self.tables[table_id]
-            if known.key.ends_loading(session, part, known.form(session, part)):
+            if known.key.withdraws(part, known.form(session, part)):
                 loaded.withdraw(session, known.copy.relation)
+                # Dying here is safe: whoever opens the copy withdraws the permission as well.
+                seam("load.withdrawn")
 
     def _check_deferred(self, session: TargetSession, batch: UnitBatch) -> None:
         """Each table its own constraints first: a row that violates one is that table's fault."""
@@ -345,11 +348,10 @@ class SqlUnit:
 
     def _shape(self, session: TargetSession, known: OpenedTable, part: TableSlice) -> None:
         staged.require_forms(session, known.opening.generation, part)
+        known.key.prepare(session, known.copy, part, known.form(session, part))
         if known.shape != part.schema.version:
             copy = known.copy
             admit = partial(self._admit, session, copy)
-            if known.key.ends_loading(session, part, known.form(session, part)):
-                loaded.end(session, copy.where, copy.relation)  # rows that are written again are no longer known
             columns.evolve(session, known.place, copy.schema, part.schema, admit)
             known.shape = part.schema.version
 

@@ -1,0 +1,71 @@
+"""The end of loading rows into a copy (`sql.loaded`): those that its state does not cover leave it. Called by
+`sql.first_copy`, in the transaction of whatever comes next.
+
+They go into staging tables of their chunks, so that a batch takes these as if they had been staged, and none is read
+twice. Such a table has the chunk's path as its name, as any other has, and is no more logged than they are. The rows
+get the numbers that their keys have in what is kept of these: a copy does not tell in which order its rows came.
+"""
+
+from tailrace.errors import Retry, TargetRefused
+from tailrace.targets.sql import loaded
+from tailrace.targets.sql.loaded import LeftLoad
+from tailrace.targets.sql.session import NUMBER, LateKeys, Place, TargetSession, equal, list_of, table
+from tailrace.targets.sql.staged import NUMBERED, defined, definitions, hold, numbered_keys
+from tailrace.targets.sql.state import SCHEMA, StoredCopy
+
+
+def end(session: TargetSession, copy: StoredCopy) -> None:
+    """End the loading into a copy, whose columns are still those that it was loaded with. `Locked`: a load is under
+    way."""
+    late = session.late_keys
+    if late is None or loaded.is_ended(session, copy.relation):
+        return
+    if session.relation(copy.where) != copy.relation:
+        raise Retry(f"table {'.'.join(copy.where)} of the target was dropped or replaced by another program")
+    late.hold(copy.where, copy.relation)
+    left = loaded.close(session, copy.relation)
+    if not left:
+        return
+    known = hold(session, [load.path for load in left])
+    for load in left:
+        if load.path in known:  # else its reader has thrown it away
+            _stage(session, late, copy, load)
+    removed = late.remove(copy.where, [load.transaction for load in left])
+    _require(removed == sum(load.rows for load in left), copy.where)
+
+
+def settle(session: TargetSession, copy: StoredCopy) -> None:
+    """Called before a copy is dropped: no load into it is under way until the transaction's end. `Locked`: one lasts
+    too long."""
+    late = session.late_keys
+    if late is None or loaded.is_ended(session, copy.relation):
+        return
+    if session.relation(copy.where) == copy.relation:
+        late.hold(copy.where, copy.relation)
+
+
+def _stage(session: TargetSession, late: LateKeys, copy: StoredCopy, load: LeftLoad) -> None:
+    schema, staged = copy.schema, f"{SCHEMA}.{session.quote(load.path)}"
+    session.unlogged(staged, defined(definitions(session, schema, NUMBERED)))
+    key = [NUMBERED, *((session.quote(c.name), session.type_of(schema, c)) for c in schema.key_columns)]
+    numbers = session.temporary("_tailrace_unloaded", defined(key))
+    session.load(numbers, key, numbered_keys(session, load.path, schema))
+    names = [column.name for column in schema.columns]
+    moved = session.run(
+        f"INSERT INTO {staged} ({NUMBER}, {list_of(session, names)})"
+        f" SELECT u.{NUMBER}, {list_of(session, names, 't.')} FROM {table(session, copy.where)} t"
+        f" JOIN {numbers} u ON {equal(session, (column.name for column in schema.key_columns))}"
+        f" WHERE {late.brought(load.transaction)}"
+    )
+    session.drop_temporary(numbers)
+    _require(moved == load.rows, copy.where)
+
+
+def _require(known: bool, place: Place) -> None:
+    """Refuses to guess which rows are those of a load."""
+    if not known:
+        name = ".".join(place)
+        raise TargetRefused(
+            f"table {name} of the target has rows that another program has written again while it was copied",
+            f"Run `DROP TABLE {name}` in the target: the table is copied again from the beginning.",
+        )
