@@ -13,6 +13,7 @@ import pytest
 from support.killed import killed_at
 from support.postgres import PostgresServer
 from support.read_ranges import ReadRange
+from support.versions import turns
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.databases.postgresql import connect
 from tailrace.errors import Fenced, Locked, TailraceError, TargetRefused
@@ -135,8 +136,7 @@ def test_a_chunk_that_two_readers_load_is_there_once(copied: Copied) -> None:
     copied.check()
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-@pytest.mark.parametrize("lacking", [False, True])
+@pytest.mark.parametrize(("lacking", "restarts"), turns((True, False), (False, False), (True, True), (False, True)))
 def test_a_change_before_the_batch_of_a_loaded_chunk_has_it_staged(
     copied: Copied, lacking: bool, restarts: bool
 ) -> None:
@@ -196,8 +196,7 @@ def evolve(copied: Copied) -> None:
     log.source = {key: (*row, None) for key, row in log.source.items()}
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-@pytest.mark.parametrize("with_end", [False, True])
+@pytest.mark.parametrize(("with_end", "restarts"), turns((True, False), (False, False), (True, True), (False, True)))
 def test_a_batch_that_dies_before_its_commit_leaves_loaded_chunks_to_the_next(
     copied: Copied, with_end: bool, restarts: bool
 ) -> None:
@@ -222,7 +221,7 @@ def test_a_batch_that_dies_before_its_commit_leaves_loaded_chunks_to_the_next(
 
 
 @pytest.mark.parametrize("brings", ["a range", "a change"])
-@pytest.mark.parametrize("seam", ["load.withdrawn", "apply.before-commit", "apply.after-commit"])
+@pytest.mark.parametrize("seam", turns("load.withdrawn", "apply.before-commit", "apply.after-commit"))
 def test_a_driver_is_killed_while_its_batch_meets_loaded_chunks(copied: Copied, seam: str, brings: str) -> None:
     copied.read(1, follow=False)
     assert is_loaded(copied) and unregistered(copied, 2) is not None
@@ -264,7 +263,7 @@ def test_a_crash_of_the_server_empties_what_was_staged_and_no_more(copied: Copie
     copied.check()
 
 
-@pytest.mark.parametrize("ended_by", ["a range", "a change"])
+@pytest.mark.parametrize("ended_by", turns("a range", "a change"))
 def test_a_crash_of_the_server_leaves_loaded_chunks(copied: Copied, ended_by: str) -> None:
     copied.read(1, follow=False)
     assert is_loaded(copied)
@@ -333,7 +332,7 @@ ADDED = {
 }
 
 
-@pytest.mark.parametrize("added", ADDED)
+@pytest.mark.parametrize("added", turns(*ADDED))
 def test_rows_are_staged_where_people_have_added_something_to_the_copy(copied: Copied, added: str) -> None:
     copied.server.execute(ADDED[added])
     copied.read(1, follow=False)
@@ -372,8 +371,7 @@ def test_rows_that_another_program_has_written_again_are_not_guessed_at(copied: 
     finish(copied)
 
 
-@pytest.mark.parametrize("changes", [0, 9])
-@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize(("others", "changes"), turns((0, 0), (1, 0), (0, 9), (1, 9)))
 def test_the_end_of_a_snapshot_finds_rows_that_are_in_no_loaded_chunk(
     copied: Copied, others: int, changes: int
 ) -> None:
@@ -427,7 +425,7 @@ def test_a_chunk_that_its_reader_throws_away_is_not_staged(copied: Copied) -> No
 STEPS = ("look", "look twice", "register", "register", "change", "follow", "die", "restart", "evolve")
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", turns(*range(12)))
 def test_whatever_comes_in_whatever_order_the_copy_becomes_what_the_source_is(copied: Copied, seed: int) -> None:
     log, rnd, unread, read = copied.log, Random(seed), [1, 2], list[ReadRange]()
     log.rnd = rnd

@@ -88,7 +88,7 @@ def note(session: TargetSession, path: str, relation: int, rows: int) -> None:
 
 
 def take(session: TargetSession, relation: int, paths: Collection[str]) -> None:
-    """From now on the copy's state covers these; those that are not there are found missing by `has`."""
+    """Have the copy's state cover these from now on; those that are not there are found missing by `has`."""
     if paths:
         session.run(
             f"UPDATE {SCHEMA}.loads SET applied = TRUE WHERE relation = %s AND path = ANY (%s)", relation, list(paths)

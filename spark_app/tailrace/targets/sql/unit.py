@@ -315,7 +315,8 @@ class SqlUnit:
         return {table_id: copy.applied for table_id, copy in after.items()}
 
     def _withdraw_loads(self, session: TargetSession, batch: UnitBatch) -> None:
-        """In a transaction of its own: if the batch meets a load that is under way, no other begins meanwhile."""
+        """Withdraw permissions that the batch ends, in a transaction before it: if it meets a load that is under way,
+        no other begins meanwhile."""
         for table_id, part in batch.slices.items():
             known = self.tables[table_id]
             if known.key.withdraws(part, known.form(session, part)):
