@@ -328,6 +328,8 @@ ADDED = {
     " CREATE TRIGGER nothing BEFORE INSERT ON public.t FOR EACH ROW EXECUTE FUNCTION public.nothing()",
     "a column": "ALTER TABLE public.t ADD more text DEFAULT 'x'",
     "a publication": "CREATE PUBLICATION copies FOR TABLE public.t",
+    "another way of storing rows": "CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler;"
+    " ALTER TABLE public.t SET ACCESS METHOD other",
     "a child": "CREATE TABLE public.child () INHERITS (public.t)",
 }
 

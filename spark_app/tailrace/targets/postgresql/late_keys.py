@@ -39,13 +39,15 @@ SELECT ARRAY(SELECT format('"%%s" %%s', replace(attname, '"', '""'), format_type
                FROM pg_attribute WHERE attrelid = t.oid AND attnum > 0 AND NOT attisdropped)
   FROM pg_class t
  WHERE t.oid = to_regclass(%s) AND t.oid = %s::oid AND t.relkind = 'r' AND NOT t.relispartition AND NOT t.relrowsecurity
+   AND t.relam = (SELECT oid FROM pg_am WHERE amname = 'heap')
    AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = t.oid)
    AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = t.oid)
    AND NOT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = t.oid)
    AND NOT EXISTS (SELECT FROM pg_inherits WHERE t.oid IN (inhparent, inhrelid))
    AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = t.oid AND contype <> 'n')
 """
-"""The columns of a table to which people have added nothing that rows could violate or set off."""
+"""The columns of a table to which people have added nothing that rows could violate or set off; rows of a heap tell
+which transaction brought them."""
 _LOADING = 0x7461696D << 32
 """Numbers of advisory locks begin with it: loads into one copy share one."""
 _SPELLED = {kind: f"{kind} without time zone" for kind in ("time", "timestamp")}
