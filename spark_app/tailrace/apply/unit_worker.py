@@ -317,12 +317,12 @@ class UnitWorker:
         if not tables:
             return
         assert state.origin is not None
-        named = _by_name(state)
+        named = NAMES.of(state)
         wanted = {
             copy.table_id: Opening(
                 stored(table.schemas[0].table),
                 Generation(table.generation, table.begin_seq, keeps=not table.must_hide),
-                tuple(sorted(".".join(place) for place in named[place_of(table)[1]] - {place_of(table)})),
+                tuple(sorted(".".join(place) for place in named.get(place_of(table)[1], set()) - {place_of(table)})),
                 # Not once a chunk is read: what is changed after its rows were compared would stay.
                 any(not made.tables[copy.table_id].chunks_done for made in _accepting(state, copy.table_id)),
             )
@@ -405,14 +405,30 @@ def _present(copy: TableCopy, state: LogState) -> TableLog | None:
     return None if table is None or table.generation != copy.generation else table
 
 
+class NamesOfPlaces:
+    """The places of tables, by their names without schemas, as the state has them that was asked for last: thousands
+    of tables are opened by few states."""
+
+    def __init__(self) -> None:
+        self._known: tuple[LogState | None, Mapping[str, set[tuple[str, str]]]] = None, {}
+
+    def of(self, state: LogState) -> Mapping[str, set[tuple[str, str]]]:
+        known = self._known
+        if known[0] is not state:
+            known = self._known = state, _by_name(state)
+        return known[1]
+
+
+NAMES = NamesOfPlaces()
+
+
 def _by_name(state: LogState) -> Mapping[str, set[tuple[str, str]]]:
-    """The places of tables, by their names without schemas."""
     named: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
     for table in state.tables.values():
         if not table.removed:
             place = place_of(table)
             named[place[1]].add(place)
-    return named
+    return dict(named)
 
 
 def _level_at(record: RecordNumber, tables: Sequence[Present]) -> frozenset[int]:

@@ -12,7 +12,7 @@ from support.apply_loop import CHUNK, LIMITS, Target, TargetUnit, Work, alone, l
 from support.states import logged, snapshot
 from tailrace.apply.lost import snapshot_open, without_lost_chunks
 from tailrace.apply.progress import Progress
-from tailrace.apply.unit_worker import TableCopy, UnitWorker
+from tailrace.apply.unit_worker import NamesOfPlaces, TableCopy, UnitWorker
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.limits import batch_end
 from tailrace.batch.slice import cut
@@ -194,3 +194,12 @@ def test_tables_that_were_moved_before_another_one_failed_are_not_moved_twice() 
     held = {table_id: [applied.applied_record for applied in target.applied] for table_id, target in targets.items()}
     assert held == {7: [9, 12], 8: [9], 9: [9, 12]}
     assert [targets[table_id].opened for table_id in targets] == [2, 1, 1], "what was not moved is still known"
+
+
+def test_the_places_of_all_tables_are_listed_once_for_a_state() -> None:
+    """Each of thousands of tables that were opened listed them."""
+    state, newer = log(table(7, 3), table(8, 3)), log(table(7, 3))
+    names = NamesOfPlaces()
+    assert names.of(state) == {"t7": {("s", "t7")}, "t8": {("s", "t8")}}
+    assert names.of(state) is names.of(state)
+    assert names.of(newer) == {"t7": {("s", "t7")}}
