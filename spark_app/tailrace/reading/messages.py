@@ -57,6 +57,8 @@ class ChunkDone:
     size: int
     """The bytes of its files."""
     table: Table
+    waited: float = 0.0
+    """Seconds for which it waited for Spark."""
 
 
 @dataclass(frozen=True)

@@ -438,7 +438,7 @@ class SnapshotRunner:
             file = steps.read(self._tools, run, part, found, small)
             if run.verify:
                 verification.compare_chunk(self._tools, self._client, run, part.ordinal)
-            return ChunkDone(key, part.ordinal, file.all_rows, file.all_bytes, found)
+            return ChunkDone(key, part.ordinal, file.all_rows, file.all_bytes, found, file.waited)
 
         self._submit(act, lambda error: ChunkFailed(key, part.ordinal, error))
 
@@ -545,12 +545,12 @@ class SnapshotRunner:
                 if isinstance(event, chunks.Cut) and entry.run.gaps:
                     self._cut(entry, event)
                 self._stepped(entry, event, table)
-            case ChunkDone(key, ordinal, rows, size, table):
+            case ChunkDone(_, ordinal, rows, _, table) as done:
                 entry.grouped = False
                 self._source_answered()
                 self._outages.answered(self._monotonic())
                 self._stepped(entry, chunks.Registered(ordinal, rows), table)
-                self._adapt(key, entry, ordinal, rows, size)
+                self._adapt(entry, done)
             case EndFailed(_, error):
                 self._end_failed(entry, error)
             case StepFailed(_, error):
@@ -588,19 +588,20 @@ class SnapshotRunner:
         if cut.upper is None or not entry.run.takes(ordinal):
             entry.asked.pop(ordinal, None)
 
-    def _adapt(self, key: RunKey, entry: _Entry, ordinal: int, found: int, size: int) -> None:
-        """`found`: the rows that filters let through. The reader's work, and what is cut next, go by the table's."""
-        now = self._monotonic()
+    def _adapt(self, entry: _Entry, done: ChunkDone) -> None:
+        """`done.rows`: those that filters let through. The reader's work, and what is cut next, go by the table's."""
+        now, ordinal = self._monotonic(), done.ordinal
         asked_rows = entry.asked.pop(ordinal, None)
-        rows = max(found, asked_rows or 0)
+        rows = max(done.rows, asked_rows or 0)
         begun = entry.begun.pop(ordinal, now)
-        snapshot = self._tools.journal.state.snapshots.get(key[0])
+        snapshot = self._tools.journal.state.snapshots.get(done.key[0])
         asked = self._background()
         if snapshot is not None and snapshot.plan.in_background and asked is not None:
             self._background_read_at = begun + rows / asked.max_rows_per_second
         if asked_rows is not None and snapshot is not None:
             chosen = self._rows(snapshot)
-            following = planner.next_chunk_rows(chosen, rows, size, now - begun, self._defaults().chunk_seconds)
+            took, aim = now - begun - done.waited, self._defaults().chunk_seconds
+            following = planner.next_chunk_rows(chosen, rows, done.size, took, aim)
             most = planner.MOST_COMPARED if snapshot.plan.verify and chosen is None else following
             entry.chunk_rows = min(following, most)
 

@@ -7,8 +7,9 @@ A few rows are read in the driver: the job costs ten times as much as they do.
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -52,6 +53,8 @@ class ChunkFile:
     nulled: Nulled = ()
     further: tuple[WrittenChunk, ...] = ()
     """The other files of a table without a key."""
+    waited: float = 0.0
+    """Seconds for which it waited for Spark, whose start says nothing of how long such rows take."""
 
     @property
     def all_rows(self) -> int:
@@ -192,11 +195,13 @@ def run(spark: Callable[[], SparkSession], task: ChunkTask, small: bool) -> Chun
             return perform(task, FEW_BYTES)
         except TooMuch:
             pass
+    asked = time.monotonic()
     context = spark().sparkContext
+    waited = time.monotonic() - asked
     context.setLocalProperty("spark.scheduler.pool", "snapshot")
     context.setJobDescription(f"chunk {task.ordinal} of {task.table.name}, snapshot {task.snapshot_id}")
     (answer,) = context.parallelize([task], 1).map(_on_executor).collect()
     if isinstance(answer, TailraceError):
         raise answer
     assert isinstance(answer, ChunkFile)
-    return answer
+    return replace(answer, waited=waited)

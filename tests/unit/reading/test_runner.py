@@ -257,6 +257,30 @@ def test_chunks_grow_by_the_rows_of_the_table_and_not_by_those_that_a_filter_kee
     assert cuts[0] == planner.FIRST_CHUNK_ROWS and max(cuts) >= 320_000 and len(cuts) < 20, cuts
 
 
+def test_chunks_that_wait_for_spark_grow_as_if_they_had_not(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner, around = begin(10)
+    around.running_xid, total, cuts, read = 11, 3_000_000, list[int](), steps.read
+    turn_until(runner, around, lambda: any(s.ended is not None for s in around.refresh().snapshots.values()))
+
+    def cut(tools: Tools, table: object, work: CutNext, rows: int) -> tuple[str] | None:
+        cuts.append(rows)
+        assert len(cuts) < 50
+        end = (0 if work.lower is None else int(work.lower[0])) + rows
+        return (str(end),) if end < total else None
+
+    def read_late(tools: Tools, run: TableRun, part: Range, *of: Any) -> ChunkFile:
+        around.now += 60
+        read(tools, run, part, *of)
+        return ChunkFile("f", 20_000, 500_000, "", Position(1), (), waited=60.0)
+
+    monkeypatch.setattr(steps, "find_cut", cut)
+    monkeypatch.setattr(steps, "read", read_late)
+    around.append([SnapshotPlanned(snapshot_id="r", reason="request", request="r", tables=(1,), parallelism=1)])
+    turn_until(runner, around, lambda: all(s.ended is not None for s in around.refresh().snapshots.values()))
+    runner.stop()
+    assert cuts[0] == planner.FIRST_CHUNK_ROWS and max(cuts) >= 320_000, cuts
+
+
 def test_a_filter_of_a_request_is_not_taken_for_the_end_of_the_table(
     begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,3 +122,14 @@ def test_a_small_table_is_read_without_a_job(
     found = task.run(started, asked(batches, files, keyless=True), small)
     assert (found.all_rows, cluster.jobs) == (10 * batches, jobs)
     assert sum(len(rows) for rows in files.rows.values()) == 10 * batches
+
+
+def test_the_start_of_spark_is_no_part_of_the_time_that_a_chunk_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(task, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def started() -> Any:
+        now[0] += 7
+        return Cluster()
+
+    assert task.run(started, asked(3, Files(), keyless=False), small=False).waited == 7
