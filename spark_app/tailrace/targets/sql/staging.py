@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.fold.fold_input import FoldInput
@@ -16,9 +17,10 @@ from tailrace.targets.sql.state import SCHEMA
 def in_key_order(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """The rows sorted by their key, so that each page of the key and, in many tables, of the rows is visited once; that
     the server may sort some types otherwise does not matter."""
-    if any(pa.types.is_nested(rows.schema.field(name).type) for name in key):
+    places = [rows.schema.get_field_index(name) for name in key]  # a name such as `.id` would be taken for a path
+    if any(pa.types.is_nested(rows.schema.field(place).type) for place in places):
         return rows
-    return rows.sort_by([(name, "ascending") for name in key])
+    return rows.take(pc.sort_indices(rows, [(place, "ascending") for place in places]))
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,8 @@ def write_part(
     of keys that are withheld, and positions to mark."""
     (rows, base, pool), (holes, dead) = found, gone
     written = pa.table(numbered.keys(rows.key), names=work.fold.key)
-    order = np.asarray(pc.sort_indices(written, sort_keys=[(name, "ascending") for name in written.column_names]))
+    # By places: a name such as `.id` would be taken for a path.
+    order = np.asarray(pc.sort_indices(written, sort_keys=[(place, "ascending") for place in range(len(work.fold.key))]))
     added = write_rows(work, rows.filter(order), base, pool) if len(order) else ()
     if len(added) == 1 and not base:
         note_keys(added[0].path, work.layout, [flat(column).take(pa.array(order)) for column in written.columns], cache)

@@ -17,6 +17,7 @@ from support.versions import seeds
 from tailrace.batch.rule import ApplyRule, TargetState
 from tailrace.batch.slice import cut
 from tailrace.changelog.paths import is_bundle
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.errors import CorruptLog
 from tailrace.fold import log_rows as changes
 from tailrace.fold.fold_input import MovedKeys
@@ -39,9 +40,16 @@ def divided(rnd: random.Random, work: PartInput) -> Iterable[PartResult]:
         yield engine.do_part(work, part, divided=shuffled_keys(work, pieces[part]))
 
 
+def with_a_strange_name(rnd: random.Random, schema: TableSchema) -> TableSchema:
+    """A name that Arrow would take for a path, or not."""
+    name = rnd.choice([".id", "id"])
+    columns = [column.model_copy(update={"name": name}) if column.name == "id" else column for column in schema.columns]
+    return schema.model_copy(update={"columns": tuple(columns)})
+
+
 def check(rnd: random.Random, folder: Path, composite: bool, spread: engine.Spread | None) -> None:
     keys: list[KeyOf] = [("r" * (n % 3), n) if composite else (n,) for n in range(rnd.randint(2, 9))]
-    log = RandomLog(rnd, folder, first_schema(composite), keys)
+    log = RandomLog(rnd, folder, with_a_strange_name(rnd, first_schema(composite)), keys)
     table = FolderTable(folder, log.schema)
     target: TargetState[KeyOf] = TargetState()
     for _ in range(rnd.randint(1, 5)):
