@@ -139,8 +139,8 @@ def write_part(
     of keys that are withheld, and positions to mark."""
     (rows, base, pool), (holes, dead) = found, gone
     written = pa.table(numbered.keys(rows.key), names=work.fold.key)
-    # By places: a name such as `.id` would be taken for a path.
-    order = np.asarray(pc.sort_indices(written, sort_keys=[(place, "ascending") for place in range(len(work.fold.key))]))
+    by = [(place, "ascending") for place in range(written.num_columns)]  # a name such as `.id` is a path to Arrow
+    order = np.asarray(pc.sort_indices(written, sort_keys=by))
     added = write_rows(work, rows.filter(order), base, pool) if len(order) else ()
     if len(added) == 1 and not base:
         note_keys(added[0].path, work.layout, [flat(column).take(pa.array(order)) for column in written.columns], cache)
