@@ -355,6 +355,7 @@ class CopyStop(Closed):
     """Copies that are stopped, and have not resumed (`CopiesStopped`)."""
 
     tables: dict[int, RecordNumber]
+    """The record that added the table, by table id; `RESUMED`: the end of another stop has told that it moves."""
     error: str
     where: Where
     away: bool = False
@@ -422,6 +423,8 @@ KEPT_RENEWALS = 100
 """Each is requested by hand, after each loss."""
 KEPT_SIGNALS = 50
 """Answered signals kept for `status`, newest last."""
+RESUMED = RecordNumber(-1)
+"""Instead of the record that added a table of a stop (`CopyStop.tables`): no table has it."""
 KEPT_SNAPSHOTS = 50
 """Ended snapshots kept for `status`, newest last: as many of requests as of Tailrace's own, which may be frequent."""
 KEPT_REWINDS = 1000

@@ -7,7 +7,7 @@ it is over.
 from collections.abc import Mapping
 
 from tailrace.changelog.folding import Folding, Handler
-from tailrace.changelog.logged import KEPT_SIGNALS, CopyStop, LoggedSignal
+from tailrace.changelog.logged import KEPT_SIGNALS, RESUMED, CopyStop, LoggedSignal
 from tailrace.changelog.records.notices import CopiesResumed, CopiesStopped, Notified
 from tailrace.changelog.records.signals import SignalAnswered, SignalReceived
 
@@ -41,6 +41,10 @@ def _copies_stopped(work: Folding, event: CopiesStopped) -> None:
 def _copies_resumed(work: Folding, event: CopiesResumed) -> None:
     if work.copy_stops.pop(event.id, None) is None:
         work.corrupt(f"stop {event.id} of copies has ended, and is not known")
+    for key, stop in work.copy_stops.items():
+        again = dict.fromkeys(stop.tables.keys() & set(event.tables), RESUMED)
+        if again:
+            work.copy_stops[key] = stop.model_copy(update={"tables": {**stop.tables, **again}})
 
 
 def _notified(work: Folding, event: Notified) -> None:

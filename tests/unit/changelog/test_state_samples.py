@@ -14,6 +14,7 @@ from tailrace.changelog.records import Record, Segment
 from tailrace.changelog.records.terms import Position
 from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.segments import open_segment
+from tailrace.changelog.logged import RESUMED
 from tailrace.changelog.state import HANDLERS, LogState, fold
 from tailrace.contract.resources import StorageLocation
 from tailrace.errors import CorruptLog
@@ -198,6 +199,7 @@ def test_signals_mean_what_they_meant() -> None:
     assert (full.tables, full.error, full.away) == ({1: 1, 2: 1}, "StorageFull", True)
     assert LogState.model_validate_json(state.model_dump_json()).copy_stops == state.copy_stops
     assert fold(state, resumed).copy_stops.keys() == {"306.0"}
+    assert fold(state, resumed).copy_stops["306.0"].tables == {1: RESUMED}, "it is told of once"
     for wrong in (stopped, resumed.model_copy(update={"events": resumed.events * 2})):
         with pytest.raises(CorruptLog, match=r"of copies (is|has)"):
             fold(state, wrong.model_copy(update={"number": state.number + 1}))

@@ -18,7 +18,7 @@ from tailrace.changelog.logged import CopyStop, LogState, TableLog
 from tailrace.changelog.records.notices import CopiesResumed, CopiesStopped
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.contract.status import Fault
-from tailrace.errors import CorruptLog, Fenced, Retry
+from tailrace.errors import CorruptLog, Fenced, Retry, Where
 from tailrace.errors.backoff import without_paths
 
 log = logging.getLogger(__name__)
@@ -81,20 +81,27 @@ def stop_events(state: LogState, found: Mapping[int, TableProgress]) -> list[Sto
 
 
 def _stopped(state: LogState, found: Mapping[int, TableProgress]) -> Iterator[CopiesStopped]:
-    told = defaultdict[int, set[str]](set)
+    told = defaultdict[int, set[tuple[str, Where | None]]](set)
+    """By table: errors, each with the place that was away, or None if the error was of the table."""
     for stop in state.copy_stops.values():
         for table in _of_stop(state, stop):
-            told[table.table_id].add(stop.error)
-    groups = defaultdict[tuple[str, str | None, str | None], list[tuple[TableLog, Fault]]](list)
+            told[table.table_id].add((stop.error, stop.where if stop.away else None))
+    groups = defaultdict[tuple[str, Where, str | None], list[tuple[TableLog, Fault]]](list)
     for table in filter(_is_captured, state.tables.values()):
         progress = found.get(table.table_id)
         fault = None if progress is None or not progress.stopped else progress.fault
-        if progress is None or fault is None or fault.name in (*told[table.table_id], *OF_THE_PROCESS):
+        if progress is None or fault is None or fault.name in OF_THE_PROCESS:
+            continue
+        # A table that has failed by itself with an error of this name is not told of a place that is away between two
+        # such failures: the place's stop would end with each of them.
+        where = _where(fault)
+        reasons = {(fault.name, None), (fault.name, where)} if progress.away else {(fault.name, None)}
+        if told[table.table_id] & reasons:
             continue
         text = None if progress.away else without_paths(fault.message)
-        groups[fault.name, fault.where, text].append((table, fault))
-    for place, ((error, _, text), met) in enumerate(groups.items()):
-        known = next((key for key, stop in state.copy_stops.items() if stop.away and stop.error == error), None)
+        groups[fault.name, where, text].append((table, fault))
+    for place, ((error, where, text), met) in enumerate(groups.items()):
+        known = _open_outage(state, error, where)
         joins = text is None and known is not None
         fault = met[0][1]
         yield CopiesStopped(
@@ -103,21 +110,27 @@ def _stopped(state: LogState, found: Mapping[int, TableProgress]) -> Iterator[Co
             error=error,
             message=fault.message,
             fix=fault.fix,
-            where=fault.where or "target",
+            where=where,
             away=text is None,
             later=joins,
         )
 
 
+def _open_outage(state: LogState, error: str, where: Where) -> str | None:
+    stops = state.copy_stops.items()
+    return next((key for key, stop in stops if stop.away and (stop.error, stop.where) == (error, where)), None)
+
+
 def _resumed(state: LogState, found: Mapping[int, TableProgress]) -> Iterator[CopiesResumed]:
-    newest = {i: key for key, stop in state.copy_stops.items() if not _is_shared(stop) for i in stop.tables}
+    shared_first = sorted(state.copy_stops.items(), key=lambda known: not _is_shared(known[1]))
+    newest = {table.table_id: key for key, stop in shared_first for table in _of_stop(state, stop)}
     """The stop that tells of the end, for each table: its errors may have been several."""
     for key, stop in state.copy_stops.items():
         tables = [table.table_id for table in _of_stop(state, stop)]
-        if all(_is_over(found.get(table_id), stop) for table_id in tables):
-            shared = _is_shared(stop)
-            moving = tuple(i for i in tables if _is_moving(found.get(i)) and (shared or newest[i] == key))
-            yield CopiesResumed(id=key, tables=moving, error=stop.error, where=stop.where, shared=shared)
+        moving = [i for i in tables if _is_moving(found.get(i))]
+        if all(i in moving or _has_left(found.get(i), stop, answers=bool(moving)) for i in tables):
+            told = tuple(i for i in moving if newest[i] == key)
+            yield CopiesResumed(id=key, tables=told, error=stop.error, where=stop.where, shared=_is_shared(stop))
 
 
 def _is_shared(stop: CopyStop) -> bool:
@@ -125,7 +138,7 @@ def _is_shared(stop: CopyStop) -> bool:
 
 
 def _of_stop(state: LogState, stop: CopyStop) -> list[TableLog]:
-    """The tables of the stop that have not started over since."""
+    """The tables of the stop that have neither resumed nor started over since."""
     known = {table_id: state.tables.get(table_id) for table_id in stop.tables}
     captured = [table for table in known.values() if table is not None and _is_captured(table)]
     return [table for table in captured if table.added_record == stop.tables[table.table_id]]
@@ -135,12 +148,18 @@ def _is_captured(table: TableLog) -> bool:
     return not table.removed and table.stopped is None
 
 
-def _is_over(progress: TableProgress | None, stop: CopyStop) -> bool:
-    """True if the stop no longer holds the table. One that has failed otherwise since a place answers again is stopped
-    for that."""
-    if progress is None or _is_moving(progress):
-        return progress is not None
-    return stop.away and progress.stopped and progress.fault is not None and progress.fault.name != stop.error
+def _has_left(progress: TableProgress | None, stop: CopyStop, *, answers: bool) -> bool:
+    """True if a table that does not move is stopped for something else since the place answers again: that has an
+    event, and so has its end. `answers`: a table of the stop moves. Without one, another place that is away says
+    nothing of this one."""
+    if progress is None or progress.fault is None or not (stop.away and progress.stopped):
+        return False
+    same = (progress.fault.name, _where(progress.fault)) == (stop.error, stop.where)
+    return not progress.away or (answers and not same)
+
+
+def _where(fault: Fault) -> Where:
+    return fault.where or "target"
 
 
 def _is_moving(progress: TableProgress | None) -> bool:

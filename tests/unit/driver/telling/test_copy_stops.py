@@ -21,7 +21,17 @@ from tailrace.contract.resources import StorageLocation
 from tailrace.driver.asking.control import DriverControl
 from tailrace.driver.telling.copy_stops import SETTLE_SECONDS, CopyStops
 from tailrace.driver.telling.notices import notices
-from tailrace.errors import Fenced, Retry, StorageFull, TableStop, TailraceError, TargetChanged, TargetRefused, met_at
+from tailrace.errors import (
+    Fenced,
+    Retry,
+    StorageFull,
+    TableStop,
+    TailraceError,
+    TargetChanged,
+    TargetRefused,
+    Where,
+    met_at,
+)
 from tailrace.storage.store import Storage
 
 CHANGED = TargetChanged("public.t1", "public.t1 was replaced", "Resync it.")
@@ -57,10 +67,10 @@ class Driver:
         self.append(list(events))
         self._journal.look()
 
-    def fails(self, table: int, error: TailraceError, *, exhausted: bool = False) -> None:
+    def fails(self, table: int, error: TailraceError, *, exhausted: bool = False, where: Where = "target") -> None:
         """As the applier notes it."""
         try:
-            with met_at("target"):
+            with met_at(where):
                 raise error
         except TailraceError as met:
             away = isinstance(met, Retry) and met.away
@@ -78,6 +88,10 @@ class Driver:
             self.stops.step(self.control)
             self.now += SETTLE_SECONDS
         return [(event["type"].removeprefix("dev.tailrace."), event["subject"]) for event in self.told[before:]]
+
+    def tables(self) -> list[str]:
+        """Those of the last event."""
+        return cast(list[str], self.told[-1]["data"]["tables"])
 
 
 def _document(notice: Any) -> dict[str, Any]:
@@ -161,6 +175,91 @@ def test_a_full_place_is_told_as_one_even_by_a_single_table(driver: Driver) -> N
     assert [stop.error for stop in driver._journal.state.copy_stops.values()] == ["TargetChanged"]
     driver.works(1)
     assert driver.turn() == [("table.resumed", "public.t1")]
+
+
+def test_a_table_that_fails_alone_once_the_place_is_back_holds_up_no_other_and_is_told(driver: Driver) -> None:
+    for table in (1, 2, 3):
+        driver.fails(table, Retry.of_place("the server is away"), exhausted=True)
+    assert driver.turn() == [("tables.stopped", "target")]
+    driver.works(2, 3)
+    value = Retry("column x of public.t1 has a value that its type does not take", "Make the type wider.")
+    driver.fails(1, value)
+    assert driver.turn() == [], "as long as it is only retried, no other event would tell of it"
+    driver.fails(1, value, exhausted=True)
+    assert driver.turn() == [("table.stopped", "public.t1"), ("tables.resumed", "target")]
+    assert driver.told[-2]["data"]["fix"] == value.fix and driver.tables() == ["public.t2", "public.t3"]
+    for _ in range(3):
+        driver.fails(1, Retry.of_place("the server closed the connection"), exhausted=True)
+        assert driver.turn() == []
+        driver.fails(1, value, exhausted=True)
+        assert driver.turn() == []
+    driver.works(1)
+    assert driver.turn() == [("table.resumed", "public.t1")]
+    assert driver._journal.state.copy_stops == {}
+
+
+def test_two_places_that_are_away_are_two_stops(driver: Driver) -> None:
+    target, storage = Retry.of_place("the target is away"), Retry.of_place("503 from the object store")
+    for table in (1, 2, 3):
+        driver.fails(table, target, exhausted=True)
+    assert driver.turn() == [("tables.stopped", "target")]
+    for _ in range(2):
+        for table in (2, 3):
+            driver.fails(table, storage, exhausted=True, where="storage")
+        told = driver.turn()
+        assert told in ([("tables.stopped", "storage")], []), "the target has not been seen to answer"
+        for table in (2, 3):
+            driver.fails(table, target, exhausted=True)
+        assert driver.turn() == []
+    for table in (2, 3):
+        driver.fails(table, storage, exhausted=True, where="storage")
+    driver.works(1)
+    assert driver.turn() == [("tables.resumed", "target")]
+    assert driver.tables() == ["public.t1"]
+    driver.works(2, 3)
+    assert driver.turn() == [("tables.resumed", "storage")]
+    assert driver.tables() == ["public.t2", "public.t3"]
+
+
+def test_a_table_that_resumed_after_an_error_alone_is_not_told_again_with_those_it_was_stopped_with(
+    driver: Driver,
+) -> None:
+    refused = TargetRefused("/lake/public may not be written", "Grant it.")
+    for table in (1, 2, 3):
+        driver.fails(table, refused)
+    assert driver.turn() == [("tables.stopped", "target")]
+    driver.fails(1, CHANGED)
+    assert driver.turn() == [("table.stopped", "public.t1")]
+    driver.works(1)
+    assert driver.turn() == [("table.resumed", "public.t1")]
+    driver.fails(1, refused)
+    assert driver.turn() == [("table.stopped", "public.t1")], "another stop"
+    driver.works(1)
+    assert driver.turn() == [("table.resumed", "public.t1")]
+    driver.life()
+    driver.works(1, 2, 3)
+    assert driver.turn() == [("tables.resumed", "target")]
+    assert driver.tables() == ["public.t2", "public.t3"]
+
+
+def test_a_table_of_two_stops_that_end_together_resumes_once(driver: Driver) -> None:
+    for table in (1, 2):
+        driver.fails(table, TargetRefused("/lake/public may not be written"))
+    driver.turn()
+    driver.fails(1, CHANGED)
+    assert driver.turn() == [("table.stopped", "public.t1")]
+    driver.works(1, 2)
+    assert driver.turn() == [("tables.resumed", "target"), ("table.resumed", "public.t1")]
+    assert driver.told[-2]["data"]["tables"] == ["public.t2"]
+    for table in (1, 3):
+        driver.fails(table, TargetRefused("/lake/public may not be written"))
+    driver.turn()
+    for table in (1, 2):
+        driver.fails(table, StorageFull("no room"), exhausted=True)
+    assert driver.turn() == [("tables.stopped", "target")]
+    driver.works(1, 2, 3)
+    assert driver.turn() == [("tables.resumed", "target")] * 2
+    assert [event["data"]["tables"] for event in driver.told[-2:]] == [["public.t3"], ["public.t1", "public.t2"]]
 
 
 def test_refusals_of_several_tables_in_the_same_words_are_one_event_and_others_are_not(driver: Driver) -> None:
