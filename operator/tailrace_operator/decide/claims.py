@@ -10,7 +10,7 @@ from tailrace.contract.units import size_text
 from tailrace.errors import error_line
 from tailrace.errors.backoff import without_paths
 from tailrace_operator.decide.model import EmitEvent, Limits
-from tailrace_operator.decide.summary import BAD, UNDER_WAY, WORKING, lag
+from tailrace_operator.decide.summary import BAD, UNDER_WAY, WORKING, by_name, lag, tables
 from tailrace_operator.status import times
 from tailrace_operator.status.conditions import Claim, Reason, Truth, bounded, sentence
 from tailrace_operator.status.models import Condition, TableCounts, TableSummary
@@ -133,19 +133,30 @@ def events(before: Sequence[Condition], now: Sequence[Condition]) -> Iterable[Em
             yield EmitEvent("Warning", c.reason, c.message)
 
 
-def stopped(before: TableCounts | None, now: TableCounts | None) -> Iterable[EmitEvent]:
+def stopped(before: TableCounts | None, now: TableCounts | None, status: Status | None) -> Iterable[EmitEvent]:
     """An event for tables that have stopped after others, whose event has told of those. What stops them all, such as
-    a target that is away, is told once."""
-    known = [] if before is None else [table for table in before.worst if table.state == "STOPPED"]
-    found = [] if now is None else [table for table in now.worst if table.state == "STOPPED"]
-    names, causes = {table.name for table in known}, {_cause(table) for table in known}
-    more = [table for table in found if table.name not in names and _cause(table) not in causes]
-    if not more:
+    a target that is away, is told once.
+
+    Of many that were stopped before, only some are known by name: which of the others is new can be told for those
+    alone that would have been among them."""
+    if status is None or now != tables(status):
+        return  # what it says is not recorded now, so it would be told at each look
+    listed = [] if before is None else [table for table in before.worst if table.state == "STOPPED"]
+    unlisted = 0 if before is None else before.stopped - len(listed)
+    names = {table.name for table in listed}
+    found = by_name(table for table in status.tables if table.state == "STOPPED")
+    others = [table for table in found if table.name not in names]
+    causes = {_cause(table) for table in listed}
+    more = [table for table in others if _cause(table) not in causes]
+    count = min(len(others) - unlisted, len(more))
+    if count <= 0:
         return
-    fault = more[0].fault
-    why = f": {error_line(fault.name, fault.message, fault.fix)}" if fault is not None else ""
-    count = "" if len(more) == 1 else f"{len(more)} more tables are stopped, first "
-    text = f"{count}{more[0].name}{'' if count else ' is stopped'}{why}"
+    new = more if not unlisted else [table for table in more if table.name < listed[-1].name]
+    text = "1 more table is stopped" if count == 1 else f"{count} more tables are stopped"
+    if new:
+        fault = new[0].fault
+        why = f": {error_line(fault.name, fault.message, fault.fix)}" if fault is not None else ""
+        text = f"{new[0].name} is stopped{why}" if count == 1 else f"{text}, first {new[0].name}{why}"
     yield EmitEvent("Warning", Reason.TABLES_STOPPED.value, sentence(bounded(text)))
 
 

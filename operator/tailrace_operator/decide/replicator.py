@@ -198,7 +198,7 @@ def _events(
         text = readiness.message or f"the Replicator is {readiness.reason.value}."
         events.append(EmitEvent("Warning" if bad else "Normal", readiness.reason.value, sentence(text)))
     else:
-        events.extend(claims.stopped(observed.status.tables, status.tables))
+        events.extend(claims.stopped(observed.status.tables, status.tables, observed.driver.status))
     both = observed.status.conditions, status.conditions
     told = signals.events(observed.status.signal, status.signal, observed.driver.status)
     return (*events, *claims.events(*both), *executors.events(*both), *told)

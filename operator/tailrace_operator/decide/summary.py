@@ -1,6 +1,7 @@
 """The driver's status document in the bounded form of the Replicator's status. Pure."""
 
 from collections import Counter
+from collections.abc import Iterable
 
 from tailrace.contract.status import Fault, ObjectiveStatus, SnapshotStatus, Status, TableStatus
 from tailrace.errors import error_line
@@ -83,6 +84,10 @@ def tables(status: Status) -> TableCounts:
         worst=tuple(_table(t) for t in worst[:MAX_WORST]),
         truncated=len(worst) > MAX_WORST,
     )
+
+
+def by_name(found: Iterable[TableStatus]) -> list[TableSummary]:
+    return [_table(table) for table in sorted(found, key=lambda table: table.name)]
 
 
 def _table(table: TableStatus) -> TableSummary:

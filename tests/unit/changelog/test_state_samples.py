@@ -9,12 +9,12 @@ import pytest
 
 from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.logged import RESUMED
 from tailrace.changelog.paths import is_bundle, record_path, rollup_path
 from tailrace.changelog.records import Record, Segment
 from tailrace.changelog.records.terms import Position
 from tailrace.changelog.rollup import Rollups
 from tailrace.changelog.segments import open_segment
-from tailrace.changelog.logged import RESUMED
 from tailrace.changelog.state import HANDLERS, LogState, fold
 from tailrace.contract.resources import StorageLocation
 from tailrace.errors import CorruptLog

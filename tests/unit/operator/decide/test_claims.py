@@ -140,6 +140,52 @@ def test_a_table_that_stops_after_others_is_told_by_an_event_with_its_error_and_
     assert told == ["2 more tables are stopped, first public.d: StorageFull: no room at /lake/public/d. Fix: Do it."]
 
 
+def test_a_stop_beyond_those_that_the_status_lists_is_told_and_none_twice() -> None:
+    def stopped(number: int, error: str = "TargetChanged") -> TableStatus:
+        fault = Fault(name=error, message=f"t{number:02} was replaced", fix="Resync it.", where="target")
+        return TableStatus(name=f"public.t{number:02}", state="STOPPED", fault=fault, read=True)
+
+    known = decide(running(tables(WELL, *map(stopped, range(1, 20)))), LIMITS).status
+
+    def told(*found: TableStatus) -> list[str]:
+        nonlocal known
+        decision = decide(replace(running(tables(WELL, *found)), status=known), LIMITS)
+        known = decision.status
+        assert {event.reason for event in decision.events} <= {"TablesStopped"}
+        return [event.message for event in decision.events]
+
+    twenty = [stopped(number) for number in range(1, 21)]
+    assert told(*twenty) == ["public.t20 is stopped: TargetChanged: t20 was replaced. Fix: Resync it."]
+    assert told(*twenty, stopped(21)) == ["public.t21 is stopped: TargetChanged: t21 was replaced. Fix: Resync it."]
+    assert told(*twenty, stopped(21)) == []
+    assert told(*twenty, stopped(21), stopped(22)) == ["1 more table is stopped."]
+    assert told(*twenty, stopped(21), stopped(22), stopped(0)) == [
+        "public.t00 is stopped: TargetChanged: t00 was replaced. Fix: Resync it."
+    ]
+    assert told(*twenty[1:], stopped(21), stopped(22), stopped(0)) == [], "t01 is well: the list names an old one now"
+    assert told(*twenty[2:], stopped(21), stopped(22), stopped(0), stopped(1)) == [
+        "public.t01 is stopped: TargetChanged: t01 was replaced. Fix: Resync it."
+    ], "as many as before, and one of them would have been listed"
+    full = [stopped(number, "StorageFull") for number in range(50, 60)]
+    assert told(*twenty[2:], stopped(0), stopped(1), stopped(21), stopped(22), *full) == ["10 more tables are stopped."]
+    assert told(*twenty[2:], stopped(0), stopped(1), stopped(21), stopped(22), *full) == []
+
+
+def test_a_stop_that_a_driver_told_before_it_fell_silent_is_no_news() -> None:
+    known = decide(running(tables(WELL, STOPPED)), LIMITS).status
+    other = TableStatus(name="public.c", state="STOPPED", fault=NO_KEY.model_copy(update={"message": "no key"}))
+    silent = running(tables(WELL, STOPPED, other))
+    silent = replace(silent, status=known, driver=replace(silent.driver, silent_since=NOW - 1))
+    assert decide(silent, LIMITS).events == ()
+
+
+def test_a_stop_is_told_in_the_look_in_which_another_ends() -> None:
+    first = decide(running(tables(WELL, STOPPED)), LIMITS).status
+    other = TableStatus(name="public.c", state="STOPPED", fault=NO_KEY.model_copy(update={"message": "no key"}))
+    later = decide(replace(running(tables(WELL, other)), status=first), LIMITS)
+    assert [event.message for event in later.events] == ["public.c is stopped: NoKey: no key. Fix: Add one."]
+
+
 def test_an_objective_is_met_while_enough_changes_were_in_time_and_no_table_fails() -> None:
     def with_objective(met: float, *found: TableStatus) -> ReplicatorStatus:
         left = 1 - (100 - met) / (100 - 99)
