@@ -151,7 +151,8 @@ def stopped(before: TableCounts | None, now: TableCounts | None, status: Status 
     count = min(len(others) - unlisted, len(more))
     if count <= 0:
         return
-    new = more if not unlisted else [table for table in more if table.name < listed[-1].name]
+    last = listed[-1].name if listed else ""
+    new = more if not unlisted else [table for table in more if table.name < last]
     text = "1 more table is stopped" if count == 1 else f"{count} more tables are stopped"
     if new:
         fault = new[0].fault
