@@ -424,7 +424,7 @@ KEPT_RENEWALS = 100
 KEPT_SIGNALS = 50
 """Answered signals kept for `status`, newest last."""
 RESUMED = RecordNumber(-1)
-"""Instead of the record that added a table of a stop (`CopyStop.tables`): no table has it."""
+"""Stands for the record that added a table (`CopyStop.tables`): no table has it."""
 KEPT_SNAPSHOTS = 50
 """Ended snapshots kept for `status`, newest last: as many of requests as of Tailrace's own, which may be frequent."""
 KEPT_REWINDS = 1000

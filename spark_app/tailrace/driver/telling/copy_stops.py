@@ -82,7 +82,7 @@ def stop_events(state: LogState, found: Mapping[int, TableProgress]) -> list[Sto
 
 def _stopped(state: LogState, found: Mapping[int, TableProgress]) -> Iterator[CopiesStopped]:
     told = defaultdict[int, set[tuple[str, Where | None]]](set)
-    """By table: errors, each with the place that was away, or None if the error was of the table."""
+    """Errors by table, each with the place that was away, or None if the error was of the table."""
     for stop in state.copy_stops.values():
         for table in _of_stop(state, stop):
             told[table.table_id].add((stop.error, stop.where if stop.away else None))
