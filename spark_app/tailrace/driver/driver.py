@@ -409,13 +409,14 @@ class Driver:
         run has no query, whose start costs more than its batches."""
         number, patience = parts.journal.refresh().number, tail.PATIENCE
         if not self._spec.apply.suspend:
+            working = parts.applier.is_working  # first: a batch that ends in between is looked for soon
             due_in = parts.applier.due_in(number)
             due, patience = due_in <= 0, max(SHORTEST_LOOK, min(due_in, patience))
             if due and self._settings.once:
                 parts.applier.offer(number)
             elif due or not parts.stream.running:
                 parts.stream.notify(number, again=due)
-            if parts.applier.is_working:  # a batch that ends may leave what came meanwhile
+            if working:  # a batch that ends may leave what came meanwhile
                 patience = min(patience, self._pace_now.look)
         if not tail.await_record(self._news_client, number, patience):
             self._ending.wait(min(patience, self._pace_now.look))
