@@ -18,6 +18,7 @@ from support.warehouse import (
     UNFIT_DATES,
     Several,
     begun,
+    exchange_names,
     require_dates_refused,
     require_followed,
     require_overtaken,
@@ -149,6 +150,35 @@ def test_a_table_that_fails_in_a_later_transaction_names_those_that_an_earlier_o
     assert failed.value.table_id == 103 and failed.value.moved == {100, 101}
     several.open()
     assert several.held() == [batch.record] * 2 + [first.record, 0, first.record]
+
+
+def test_row_access_policies_outlast_a_change_that_would_write_the_table_again(
+    copies: BigQueryDatabase, tmp_path: Path
+) -> None:
+    log, table = begun(copies, tmp_path)
+    other = BigQueryDatabase(tmp_path, copies.server, copies.server.new_dataset())
+    undisturbed = Table(other, table.schema)
+    log.grow_by_changes(9)
+    table.follow(log)
+    undisturbed.follow(log)
+    held, place = copies.rows(table.schema), f"`{copies.dataset}`.`{table.schema.table_name}`"
+    copies.server.query(f"CREATE ROW ACCESS POLICY eu ON {place} GRANT TO ('allUsers') FILTER USING (TRUE)")
+    exchange_names(log)
+    log.grow_by_changes(9)
+    for _ in range(2):
+        with pytest.raises(TableFailed) as failed:
+            table.follow(log)
+        assert isinstance(failed.value.error, TargetRefused)
+        assert "has row access policies (eu)" in failed.value.error.message
+        table.restart()
+    with copies.server.client() as asked:
+        assert asked.row_policies(copies.dataset, table.schema.table_name) == ["eu"]
+    assert held and copies.rows(table.schema) == held
+    copies.server.query(f"DROP ALL ROW ACCESS POLICIES ON {place}")
+    table.follow(log)
+    undisturbed.follow(log)
+    wanted, found = (sorted(map(repr, each.rows(log.schema))) for each in (other, copies))
+    assert found and found == wanted
 
 
 @pytest.mark.parametrize(("kind", "number"), UNFIT_DATES)

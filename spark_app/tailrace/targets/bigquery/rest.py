@@ -191,6 +191,11 @@ class BigQueryClient:
             yield from (str(table["tableReference"]["tableId"]) for table in answer.get("tables", ()))
             page = answer.get("nextPageToken")
 
+    def row_policies(self, dataset: str, name: str) -> list[str]:
+        """Names of a table's row access policies: not all, if there are very many."""
+        found = self._found(f"datasets/{dataset}/tables/{name}/rowAccessPolicies") or {}
+        return [str(one["rowAccessPolicyReference"]["policyId"]) for one in found.get("rowAccessPolicies", ())]
+
     def dataset(self, dataset: str) -> dict[str, Any] | None:
         return self._found(f"datasets/{dataset}")
 

@@ -25,7 +25,7 @@ from tailrace.targets.bigquery import names, types
 from tailrace.targets.bigquery.begun import RECORDS, begun_by, begun_in, noted, without_begun
 from tailrace.targets.bigquery.rest import CHANGED, BigQueryClient, BigQueryConfig, new_job_id
 from tailrace.targets.bigquery.script import BEGIN, COMMIT, ScriptLine, script_of, table_of_fault
-from tailrace.targets.bigquery.tables import CopyTable, fields
+from tailrace.targets.bigquery.tables import CopyTable, fields, protected
 from tailrace.targets.bigquery.tables import names as names_of
 from tailrace.targets.bigquery.values import files, listed, literal
 from tailrace.targets.sql.collected import NO_COPY, CollectedChange, CollectedSession
@@ -270,13 +270,16 @@ class BigQuerySession(CollectedSession):
         there, (after, values) = self._table(place), copy.altered(change)
         in_place = None if copy.number in REFUSED else copy.altering(there, change)
         if in_place is None:
+            self._require_no_policies(place)
             self._rewrite(copy, [after.remade(there, values, there)], admit)
             REFUSED.discard(copy.number)
             return
         try:
             self._rewrite(copy, in_place, admit)
         except Retry as error:
-            if not error.away:  # the next attempt finds what was changed, and writes the table again
+            if not error.away:
+                self._require_no_policies(place)
+                # The next attempt finds what was changed, and writes the table again.
                 log.info("%s: BigQuery does not change the columns in place: %s", place[1], error.message)
                 REFUSED.add(copy.number)
             raise
@@ -286,9 +289,30 @@ class BigQuerySession(CollectedSession):
             return  # else it would be dropped
         copy = self._copy(by)
         if copy is not None:
+            self._require_no_policies(place)
             self._rewrite(copy, [copy.remade(self._table(place), copy.names(), self._table(by))], admit)
             # Dying here is safe: both have the number, and the next driver comes here again.
             self.run(f"DROP TABLE IF EXISTS {self._table(by)}")
+
+    def _require_no_policies(self, place: Place) -> None:
+        """`TargetRefused`: people have put policies on the table, by which what writes it again reads fewer rows or
+        other values, and which it drops."""
+        dataset, name = self._dataset(place[0]), names.written(place[1])
+        found = self._client.table(dataset, name)
+        if found is None:
+            return
+        columns, policies = protected(found), self._client.row_policies(dataset, name)
+        if not columns and not policies:
+            return
+        told = f"row access policies ({', '.join(policies)})" if policies else ""
+        if columns:
+            told += f"{' and ' if told else ''}policies of columns ({', '.join(columns)})"
+        raise TargetRefused(
+            f"{self._config.place}: table {dataset}.{name} has {told}, and has to be written again, which would drop"
+            " them, and lose what they hide",
+            "Take the table away from its readers, drop the policies, wait until the change has passed, and create the"
+            " policies again.",
+        )
 
     def discard_unfinished(self, place: Place) -> None:
         return  # one job changes the place, and its id is in the copy's record

@@ -108,6 +108,12 @@ def _described(description: str) -> str:
     return f"SET OPTIONS(description={literal(description)})"
 
 
+def protected(table: Mapping[str, Any]) -> list[str]:
+    """The columns of a table that not everybody who may read it sees."""
+    found = table.get("schema", {}).get("fields", ())
+    return [str(one["name"]) for one in found if one.get("policyTags", {}).get("names") or one.get("dataPolicies")]
+
+
 def fields(definitions: str) -> list[dict[str, str]]:
     """The columns of a table without marks, as the interface takes them."""
     pairs = (definition.rsplit(" ", 1) for definition in definitions.split(", "))

@@ -1,9 +1,99 @@
-"""What a session does without asking the service."""
+"""What a session asks of the service, for which a script stands."""
+
+from typing import Any
 
 import pytest
 
-from tailrace.targets.bigquery.rest import BigQueryConfig
+from tailrace.errors import Retry, TargetRefused
+from tailrace.targets.bigquery.rest import BigQueryConfig, ServiceMessage
 from tailrace.targets.bigquery.session import BigQuerySession
+from tailrace.targets.bigquery.tables import CopyTable
+from tailrace.targets.sql.described import mark
+from tailrace.targets.sql.session import Alteration, AlteredColumn
+
+COPY = CopyTable.of_definitions(77, f"`id` INT64 NOT NULL{mark(1)}, `a` STRING{mark(2)}, PRIMARY KEY (`id`)")
+ADDED, NEXT = (Alteration([], [], [f"`{name}` DATE{mark(id_)}"]) for name, id_ in (("b", 3), ("c", 4)))
+RETYPED = Alteration([], [AlteredColumn("`a`", "`a`", "INT64", f"`a` INT64{mark(2)}")], [])
+TAGGED = {"policyTags": {"names": ["projects/p/locations/eu/taxonomies/1/policyTags/2"]}}
+
+
+class Warehouse:
+    """What the service says: a table `t` that is the copy, with these policies."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, policies: tuple[str, ...] = (), **column: object) -> None:
+        self.session = BigQuerySession(BigQueryConfig("p", "d", "EU", "http://127.0.0.1:9", None))
+        self.sent = list[str]()
+        """Scripts that change something."""
+        self.said = ""
+        """The words by which the next ones are refused; empty: they are not."""
+        self._policies = [{"rowAccessPolicyReference": {"policyId": name}} for name in policies]
+        fields = [{"name": "id", "type": "INTEGER"}, {"name": "a", "type": "STRING", **column}]
+        self._table = {"description": COPY.description, "schema": {"fields": fields}}
+        client = self.session._client
+        monkeypatch.setattr(client, "call", self.call)
+        monkeypatch.setattr(client, "change", self.change)
+        monkeypatch.setattr(client, "settle", lambda job_id: None)
+        monkeypatch.setattr(self.session, "rows", lambda *asked: [('{"format":3}',)])
+
+    def call(self, method: str, path: str, **_: object) -> dict[str, Any]:
+        if path.endswith("/rowAccessPolicies"):
+            return {"rowAccessPolicies": self._policies}
+        assert (method, path.partition("/tables/")[2]) in {("GET", "t"), ("GET", "u")}
+        return self._table
+
+    def change(self, statement: str, parameters: object = (), job_id: str | None = None) -> dict[str, Any]:
+        self.sent.append(statement)
+        if self.said and "ALTER TABLE" in statement:
+            raise self.session._client._fault("invalidQuery", self.said) from ServiceMessage(self.said)
+        return {}
+
+    def alter(self, change: Alteration) -> None:
+        self.session.alter(("d", "t"), change, lambda: None)
+
+    @property
+    def rewrites(self) -> bool:
+        return any("CREATE OR REPLACE" in statement for statement in self.sent)
+
+
+@pytest.mark.parametrize(
+    ("policies", "column", "why"),
+    [
+        (("eu", "us"), {}, r"d\.t has row access policies \(eu, us\), and has to be"),
+        ((), TAGGED, r"d\.t has policies of columns \(a\)"),
+        ((), {"dataPolicies": [{"name": "hides"}]}, r"policies of columns \(a\)"),
+        (("eu",), TAGGED, r"row access policies \(eu\) and policies of columns \(a\)"),
+    ],
+)
+def test_a_table_with_policies_is_not_written_again(
+    monkeypatch: pytest.MonkeyPatch, policies: tuple[str, ...], column: dict[str, object], why: str
+) -> None:
+    """They would be dropped, and rows that they hide from Tailrace would be lost."""
+    there = Warehouse(monkeypatch, policies, **column)
+    with pytest.raises(TargetRefused, match=why) as refused:
+        there.alter(RETYPED)
+    assert "drop the policies" in refused.value.fix
+    with pytest.raises(TargetRefused, match=why):
+        there.session.replace(("d", "t"), ("d", "u"), lambda: None)
+    assert there.sent == []
+    there.alter(ADDED)
+    assert not there.rewrites, "which reads no row"
+
+
+def test_a_change_that_policies_prevent_names_them_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = Warehouse(monkeypatch, ("eu",))
+    there.said = "ALTER TABLE RENAME COLUMN is not supported for tables with row access policies at [6:1]"
+    for _ in range(2):
+        with pytest.raises(TargetRefused, match=r"row access policies \(eu\)"):
+            there.alter(ADDED)
+    bare = Warehouse(monkeypatch)
+    bare.alter(ADDED)
+    assert bare.sent and not bare.rewrites, "it is tried in place again, once they are dropped"
+
+
+def test_a_table_without_policies_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = Warehouse(monkeypatch)
+    there.alter(RETYPED)
+    assert there.rewrites
 
 
 def test_a_table_that_is_to_take_its_own_place_stays(monkeypatch: pytest.MonkeyPatch) -> None:
