@@ -46,6 +46,8 @@ UNPAID = "billingNotEnabled"
 _NO_RIGHT = re.compile(r"(?:^|error: )Access Denied: ")
 _NO_BILLING = re.compile(r"(?:^|error: )Billing has not been enabled")
 """Beginnings of what a script's statement says, whose reason is that of any statement that fails."""
+_TOO_OFTEN = re.compile(r"(?:^|error: )(?:(?:Job e|E)xceeded rate limits|Quota exceeded): ")
+"""What a statement of a script says whose quota is used up, with the reason of any that fails."""
 _NO_SUCH_NAME = re.compile(r"Invalid (?:project|dataset) ID ")
 DISABLED = "API has not been used in project"
 """Part of the text of a fault whose reason is that of any missing right."""
@@ -236,7 +238,7 @@ class BigQueryClient:
             return Retry(f"{place}: another driver has changed the state of a table in the target")
         if status == 401:
             return _not_accepted(place, message)
-        if reason in PASSING or status == 429 or status >= 500:
+        if reason in PASSING or status == 429 or status >= 500 or _TOO_OFTEN.search(message):
             return Retry.of_place(f"{place}: {message}")
         if reason == UNPAID or _NO_BILLING.search(message):
             return TargetRefused(f"{place}: {message}", "Enable billing for the project.")

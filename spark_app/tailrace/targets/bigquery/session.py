@@ -23,7 +23,7 @@ from tailrace.errors import Retry, TailraceError, TargetRefused
 from tailrace.targets.api import TableFailed
 from tailrace.targets.bigquery import names, types
 from tailrace.targets.bigquery.begun import RECORDS, begun_by, begun_in, noted, without_begun
-from tailrace.targets.bigquery.rest import CHANGED, BigQueryClient, BigQueryConfig, new_job_id
+from tailrace.targets.bigquery.rest import CHANGED, BigQueryClient, BigQueryConfig, ServiceMessage, new_job_id
 from tailrace.targets.bigquery.script import BEGIN, COMMIT, ScriptLine, script_of, table_of_fault
 from tailrace.targets.bigquery.tables import CopyTable, fields, protected
 from tailrace.targets.bigquery.tables import names as names_of
@@ -44,9 +44,11 @@ LISTED_ROWS, LISTED_BYTES, LISTED_CHARACTERS = 50, 20_000, 50_000
 """Most of a few rows, which are listed in a statement and need no load job; and characters of their text."""
 LISTED_SHARE = SCRIPT_CHARACTERS // 3
 """Characters of a script's statements after which no more rows are listed in it."""
-REFUSED = set[int]()
-"""Numbers of copies whose columns BigQuery did not change in place, and that are to be written again. Of this
-process; one operation of a set each."""
+REFUSED = set[tuple[int, str]]()
+"""Numbers of copies that BigQuery did not change in place, and the descriptions that they were to get: they are to be
+written again. Of this process; one operation of a set each."""
+_PASSES = re.compile(rf"{re.escape(CHANGED)}|concurrent update|[Ee]xceeded (?:rate limits|quota)")
+"""Words of a fault that refuses no change of columns."""
 _OWN_PLACE = re.compile(rf"('(?:[^'\\]|\\.)*')|(?<![\w`])`?{SCHEMA}`?\.(?=[\w`])")
 """A text, or the beginning of the name of one of Tailrace's own tables."""
 
@@ -268,20 +270,21 @@ class BigQuerySession(CollectedSession):
     @override
     def _alter(self, copy: CopyTable, place: Place, change: Alteration, admit: Callable[[], None]) -> None:
         there, (after, values) = self._table(place), copy.altered(change)
-        in_place = None if copy.number in REFUSED else copy.altering(there, change)
+        wanted = copy.number, after.description
+        in_place = None if wanted in REFUSED else copy.altering(there, change)
         if in_place is None:
             self._require_no_policies(place)
             self._rewrite(copy, [after.remade(there, values, there)], admit)
-            REFUSED.discard(copy.number)
+            REFUSED.discard(wanted)
             return
         try:
             self._rewrite(copy, in_place, admit)
         except Retry as error:
-            if not error.away:
+            if not error.away and _is_refused(error):
                 self._require_no_policies(place)
                 # The next attempt finds what was changed, and writes the table again.
                 log.info("%s: BigQuery does not change the columns in place: %s", place[1], error.message)
-                REFUSED.add(copy.number)
+                REFUSED.add(wanted)
             raise
 
     def replace(self, place: Place, by: Place, admit: Callable[[], None]) -> None:
@@ -378,6 +381,12 @@ def _if_few(rows: Iterator[pa.Table]) -> tuple[pa.Table | None, Iterator[pa.Tabl
         if sum(part.num_rows for part in parts) > LISTED_ROWS:
             return None, chain(parts, rows)
     return pa.concat_tables(parts) if parts else None, iter(())
+
+
+def _is_refused(error: TailraceError) -> bool:
+    """The service does not do what a statement says: neither this process alone nor a passing fault is the reason."""
+    cause = error.__cause__
+    return isinstance(cause, ServiceMessage) and _PASSES.search(str(cause)) is None
 
 
 def _creation(number: int) -> str:

@@ -49,6 +49,14 @@ def fault(status: int, reason: str, message: str = "m") -> tuple[int, bytes]:
         (fault(404, "notFound"), TargetRefused, None),
         (fault(400, "invalidQuery", CHANGED), Retry, False),
         (fault(400, "invalidQuery", "Transaction is aborted due to concurrent update"), Retry, False),
+        (
+            fault(400, "invalidQuery", "Query error: Exceeded rate limits: too many table update operations"),
+            Retry,
+            True,
+        ),
+        (fault(400, "invalidQuery", "Job exceeded rate limits: Your table exceeded quota for updates"), Retry, True),
+        (fault(400, "invalidQuery", "Quota exceeded: Your table exceeded quota for updates"), Retry, True),
+        (fault(400, "invalidQuery", "Could not cast literal 'Quota exceeded: x'"), Retry, False),
         ((502, b"<html>"), Retry, True),
     ],
 )

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tailrace.errors import Retry, TargetRefused
-from tailrace.targets.bigquery.rest import BigQueryConfig, ServiceMessage
+from tailrace.targets.bigquery.rest import CHANGED, BigQueryConfig, ServiceMessage
 from tailrace.targets.bigquery.session import BigQuerySession
 from tailrace.targets.bigquery.tables import CopyTable
 from tailrace.targets.sql.described import mark
@@ -88,6 +88,43 @@ def test_a_change_that_policies_prevent_names_them_at_once(monkeypatch: pytest.M
     bare = Warehouse(monkeypatch)
     bare.alter(ADDED)
     assert bare.sent and not bare.rewrites, "it is tried in place again, once they are dropped"
+
+
+CANNOT = "ALTER TABLE ADD COLUMN is not supported for such a table at [6:1]"
+PASSING = (
+    CHANGED,
+    "Transaction is aborted due to concurrent update against table p:d_tailrace.tables. at [2:1]",
+    "Query error: Exceeded rate limits: too many table update operations for this table. at [7:1]",
+    "Job exceeded rate limits: Your table exceeded quota for table update operations. at [7:1]",
+    "Quota exceeded: Your table exceeded quota for Number of table update operations",
+)
+
+
+@pytest.mark.parametrize("said", PASSING)
+def test_a_fault_that_passes_is_no_reason_to_write_a_table_again(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    there = Warehouse(monkeypatch)
+    there.said = said
+    with pytest.raises(Retry):
+        there.alter(ADDED)
+    there.said = ""
+    there.alter(ADDED)
+    assert not there.rewrites
+
+
+def test_what_bigquery_has_refused_is_done_with_the_rows_and_nothing_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another change may come much later, to a table that was changed in the end."""
+    there = Warehouse(monkeypatch)
+    there.said = CANNOT
+    with pytest.raises(Retry):
+        there.alter(ADDED)
+    there.said = ""
+    there.alter(NEXT)
+    assert not there.rewrites
+    there.alter(ADDED)
+    assert there.rewrites
+    there.sent.clear()
+    there.alter(ADDED)
+    assert not there.rewrites, "once"
 
 
 def test_a_table_without_policies_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
