@@ -15,8 +15,9 @@ from tailrace.targets.sql.session import Alteration
 
 DESCRIPTION_CHARACTERS = 16_384
 """Most of a table's description."""
-MOST_AT_ONCE = 5
-"""Changes of a table's definition that BigQuery allows in ten seconds."""
+MOST_AT_ONCE = 3
+"""Changes of a table's definition by one script: BigQuery allows five updates of a table in ten seconds, and counts the
+statements of the batch behind it, which delete and insert."""
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,7 @@ IN_PLACE = [
     (Alteration(["`b`"], [], []), [DROP, TELL]),
     (Alteration([], [renamed("a", "c", "STRING", 2)], []), [TELL, RENAME, TELL]),
     (Alteration([], [retyped("b", "NUMERIC(38,9)", 3)], []), ["ALTER COLUMN `b` SET DATA TYPE NUMERIC"]),
-    (Alteration(["`b`"], [renamed("a", "d", "STRING", 2)], [ADDED]), [DROP, TELL, RENAME, "ADD COLUMN", TELL]),
-    (Alteration([], [retyped("b", "BIGNUMERIC(76,38)", 3, "e")], []), [TELL, RENAME, "ALTER COLUMN `e`", TELL]),
+    (Alteration(["`b`"], [], [ADDED]), [DROP, TELL, "ADD COLUMN"]),
 ]
 
 
@@ -102,6 +101,8 @@ def test_a_change_of_columns_that_stops_anywhere_leaves_each_its_id(change: Alte
         Alteration([], [renamed("a", "b", "STRING", 2), renamed("b", "a", "INT64", 3)], []),
         Alteration([], [renamed("a", "A", "STRING", 2)], []),
         Alteration([], [retyped("b", "STRING", 3)], []),
+        Alteration(["`b`"], [renamed("a", "d", "STRING", 2)], []),
+        Alteration([], [retyped("b", "BIGNUMERIC(76,38)", 3, "e")], []),
         Alteration(["`b`"], [retyped("a", "BIGNUMERIC(76,38)", 2)], []),
         Alteration([], [], [f"`{'c' * 290}{at}` DATE{mark(at)}" for at in range(10, 70)]),
     ],
@@ -110,10 +111,11 @@ def test_what_bigquery_does_not_do_without_the_rows_is_known(change: Alteration)
     assert COPY.altering("`d`.`t`", change) is None
 
 
-def test_a_copy_is_not_altered_more_often_than_bigquery_allows() -> None:
+def test_a_copy_is_not_altered_more_often_than_bigquery_allows_beside_a_batch() -> None:
+    """Which deletes and inserts: five updates of a table in all."""
     columns = ", ".join(f"`n{at}` INT64{mark(at)}" for at in range(6))
     copy = CopyTable.of_definitions(77, columns)
     wider = [retyped(f"n{at}", "NUMERIC(38,9)", at) for at in range(6)]
-    assert len(copy.altering("t", Alteration([], wider[:5], [])) or []) == 5
-    assert copy.altering("t", Alteration([], wider, [])) is None
+    assert len(copy.altering("t", Alteration([], wider[:3], [])) or []) == 3
+    assert copy.altering("t", Alteration([], wider[:4], [])) is None
     assert len(copy.description) < DESCRIPTION_CHARACTERS
