@@ -72,6 +72,13 @@ def exchange_names(log: LogOf) -> None:
     log._update(schemas=(*log.table.schemas, logged(log.schema, log.record, log.seq)))
 
 
+def rename_column(log: LogOf) -> None:
+    """Which no row is read for."""
+    columns = [c.model_copy(update={"name": "title"}) if c.name == "t" else c for c in log.schema.columns]
+    log.schema = log.schema.model_copy(update={"version": log.schema.version + 1, "columns": tuple(columns)})
+    log._update(schemas=(*log.table.schemas, logged(log.schema, log.record, log.seq)))
+
+
 class Several:
     """Tables that are moved together by the same changes."""
 

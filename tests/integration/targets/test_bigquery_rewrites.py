@@ -11,14 +11,14 @@ from support.bigquery import BigQueryDatabase, BigQueryService
 from support.conforming import LogOf, Rows, Table
 from support.slow_rewrites import ALTERATION, CREATION, REWRITE, TAKEN, SlowRewrites, slow_rewrites
 from support.versions import turns
-from support.warehouse import begun, exchange_names
+from support.warehouse import begun, exchange_names, rename_column
 from tailrace.batch.applied import Generation
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.errors import Retry, TailraceError
 from tailrace.targets.api import TableFailed
 from tailrace.targets.bigquery.rest import CHANGED
 
-CHANGES: dict[str, Callable[[LogOf], None]] = {REWRITE: exchange_names, ALTERATION: LogOf._evolve}
+CHANGES: dict[str, Callable[[LogOf], None]] = {REWRITE: exchange_names, ALTERATION: rename_column}
 """Changes of columns by the statement that brings them."""
 
 
