@@ -117,6 +117,8 @@ def test_columns_that_come_go_and_get_names_or_more_digits_leave_the_rows_alone(
     copy.to(KEY, column(2, "title"), number, size, column(5, "b"), column(6, "d", "date"))
     assert {row["title"] for row in copy._copies.rows(copy.schema)} == {"x", None}
     copy.to(KEY, column(2, "title"), number, size, column(5, "b"))
+    copy.to(KEY, column(2, "title"), size, column(5, "b"))
+    copy.to(KEY, column(2, "head"), size, column(5, "c"))
     copy.to(KEY, column(2, "head"), size, column(5, "c"), column(7, "e"))
     rows = sorted(copy._copies.rows(copy.schema), key=lambda row: int(row["id"]))
     assert rows == [
