@@ -4,6 +4,7 @@ own environment: `snowflake_emulator.py PORT`. What it leaves out is listed in d
 import importlib
 import json
 import math
+import re
 import sys
 import threading
 from contextlib import suppress
@@ -32,7 +33,7 @@ show.SQL_CREATE_VIEW_SHOW_TABLES = show.SQL_CREATE_VIEW_SHOW_TABLES.replace(
     "    '' as comment",
     f"    coalesce((select comment from {EXTRA} e where e.ext_table_catalog = table_catalog"
     " and e.ext_table_schema = table_schema and e.ext_table_name = table_name), '') as comment",
-)
+).replace("    0 as rows,", "    null::int as rows,")
 server: Any = importlib.import_module("fakesnow.server")  # the package has a function of this name
 ABANDONED = 3.0
 """Seconds without a statement after which an open transaction ends that may hold another one up: five minutes there."""
@@ -42,6 +43,9 @@ turn = threading.Condition()
 """Held to look at `open_since` and to change it."""
 open_since: dict[Any, float] = {}
 """The end of the last statement of each connection with a transaction; infinite while one runs."""
+policies: dict[str, set[str]] = {}
+_POLICY = re.compile(r"ALTER TABLE (\S+) (?:ADD ROW ACCESS POLICY (\w+) ON .*|DROP ALL ROW ACCESS POLICIES)")
+_POLICIES = re.compile(r"SELECT POLICY_NAME FROM TABLE\(\S+POLICY_REFERENCES\(REF_ENTITY_NAME => '(.*)', REF_ENTITY.*")
 LOGIN = {"masterToken": "m", "validityInSeconds": 86400, "masterValidityInSeconds": 86400, "sessionId": 1}
 
 
@@ -169,7 +173,14 @@ def integer_precision(expression: Any) -> Any:
 
 
 def parsed(text: str) -> Any:
-    """A clone has no grants to copy."""
+    """A clone has no grants to copy; row access policies are only kept, by the names of tables."""
+    changed, asked = _POLICY.fullmatch(text), _POLICIES.fullmatch(text)
+    if changed is not None:
+        policies[changed[1]] = {changed[2]} if changed[2] else set()
+        return parse_one("SELECT 'Statement executed successfully.' AS status")
+    if asked is not None:
+        found = " UNION ALL ".join(f"SELECT '{name}' AS policy_name" for name in policies.get(asked[1], ()))
+        return parse_one(found or "SELECT '' AS policy_name WHERE FALSE")
     return parse_one(text.removesuffix(" COPY GRANTS") if " CLONE " in text else text)
 
 

@@ -25,7 +25,7 @@ from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.errors import OutcomeUnknown, Retry, TailraceError, TargetRefused
 from tailrace.seams import seam
 from tailrace.targets.api import TableFailed
-from tailrace.targets.snowflake import types
+from tailrace.targets.snowflake import policies, types
 from tailrace.targets.snowflake.connect import SnowflakeConfig, connect, errors_of, is_of_statement
 from tailrace.targets.snowflake.tables import EXACT, SnowflakeCopy, literal
 from tailrace.targets.snowflake.values import files, selected
@@ -190,19 +190,27 @@ class SnowflakeSession(CollectedSession):
 
     def _comments(self, schema: str, like: str = "") -> dict[str, str]:
         """The comments of tables, without a warehouse. `like`: all that SHOW takes for this name, in any case."""
-        found: dict[str, str] = {}
+        return {str(one["name"]): str(one["comment"] or "") for one in self._tables(schema, like)}
+
+    def _tables(self, schema: str, like: str = "") -> list[dict[str, Any]]:
+        """What SHOW says of tables."""
+        found: list[dict[str, Any]] = []
         wanted, after = f" LIKE {literal(like)}" if like and "\\" not in like else "", ""
         while True:
             try:
                 shown = self._shown(f"SHOW TABLES{wanted} IN SCHEMA {self._schema(schema)}{after}")
             except TargetRefused as error:
                 if error.absent:
-                    return {}
+                    return []
                 raise
-            found |= {str(one["name"]): str(one["comment"] or "") for one in shown}
+            found += shown
             if len(shown) < MOST_SHOWN:
                 return found
             after = f" LIMIT {MOST_SHOWN} FROM {literal(str(shown[-1]['name']))}"
+
+    def _told(self, place: Place) -> dict[str, Any]:
+        """What SHOW says of a table; empty: it is not there."""
+        return next((one for one in self._tables(*place) if one["name"] == place[1]), {})
 
     def _shown(self, statement: str) -> list[dict[str, Any]]:
         with errors_of(self._config), self._connection.cursor() as cursor:
@@ -256,8 +264,12 @@ class SnowflakeSession(CollectedSession):
             except (Retry, TargetRefused) as error:
                 if not _is_refused(error):
                     raise
+                if policies.is_about_policies(error.__cause__):
+                    why = f"has policies that prevent a change of columns: {error.message}"
+                    raise self._has_policies(place, why) from error
                 log.info("%s: Snowflake does not change the columns in place: %s", place[1], error.message)
-        self._put(place, lambda made: self._fill(made, after, values, there), admit)
+        self._require_no_policies(place)
+        self._put(place, lambda made: self._fill(made, after, values, place), admit)
 
     def replace(self, place: Place, by: Place, admit: Callable[[], None]) -> None:
         if by == place:
@@ -265,10 +277,13 @@ class SnowflakeSession(CollectedSession):
         copy = self._copy(by)
         if copy is None:
             return
-        if self.relation(place) != copy.number:
+        there = self.relation(place)
+        if there != copy.number:
             self._commit(())
             admit()
-            self._put(place, lambda made: self._fill(made, copy, copy.names(), self._table(by)), admit)
+            if there is not None:
+                self._require_no_policies(place)
+            self._put(place, lambda made: self._fill(made, copy, copy.names(), by), admit)
         # Dying here is safe: both have the number, and the next driver comes here again.
         self._execute(f"DROP TABLE IF EXISTS {self._table(by)}")
 
@@ -278,10 +293,31 @@ class SnowflakeSession(CollectedSession):
         for action in actions:
             self._execute(f"ALTER TABLE {made} {action}")
 
-    def _fill(self, made: str, copy: SnowflakeCopy, values: Sequence[str], source: str) -> None:
+    def _fill(self, made: str, copy: SnowflakeCopy, values: Sequence[str], source: Place) -> None:
         """Make a table, and write these expressions over another one into it."""
         self._execute(copy.created(made))
-        self._execute(f"INSERT INTO {made} ({', '.join(copy.names())}) SELECT {', '.join(values)} FROM {source}")
+        into = f"INSERT INTO {made} ({', '.join(copy.names())})"
+        written = self._execute(f"{into} SELECT {', '.join(values)} FROM {self._table(source)}")
+        rows = self._told(source).get("rows")
+        if rows is not None and int(rows) != written:
+            why = f"has {rows} rows, of which a query has found {written}: a policy may hide the others"
+            raise self._has_policies(source, why)
+
+    def _require_no_policies(self, place: Place) -> None:
+        """`TargetRefused`: the table has policies."""
+        table = f"{self._schema(place[0])}.{self.quote(place[1])}"
+        try:
+            found = self.rows(policies.question(self.quote(self._config.database), table))
+        except TailraceError as error:
+            if policies.is_unsupported(error.__cause__):
+                return
+            raise
+        if found:
+            names = ", ".join(sorted({str(name) for (name,) in found}))
+            raise self._has_policies(place, f"has policies ({names}), and has to be written again without them")
+
+    def _has_policies(self, place: Place, why: str) -> TargetRefused:
+        return policies.refused(f"{self._config.place}: table {'.'.join(place)}", why)
 
     def _put(self, place: Place, make: Callable[[str], None], admit: Callable[[], None]) -> None:
         """Make a table, whole, and let it take the copy's place at once.

@@ -19,6 +19,10 @@ from tailrace.targets.sql.session import Alteration, AlteredColumn
 CONFIG = SnowflakeConfig("o-a", "u", "D", "S", "W", "R", None, "key", "")
 
 
+SHOWN = [("name",), ("comment",), ("rows",), ("automatic_clustering",)]
+"""Columns of SHOW TABLES, as far as they are scripted."""
+
+
 class Scripted:
     """A connection and its cursors; answers are taken by the beginning of a statement."""
 
@@ -39,10 +43,11 @@ class Scripted:
     def execute(self, statement: str, values: Sequence[object] = ()) -> Self:
         self.asked.append(statement)
         given = next((left for begins, left in self.answers.items() if statement.startswith(begins)), None)
-        self._found = given.pop(0) if given else [(1,)]
+        unasked: list[Any] = [] if statement.startswith("SELECT POLICY_NAME") else [(1,)]
+        self._found = given.pop(0) if given else unasked
         if isinstance(self._found, Exception):
             raise self._found
-        self.description = [("name",), ("comment",)]
+        self.description = SHOWN[: len(self._found[0])] if self._found else SHOWN
         return self
 
     @property
@@ -216,6 +221,8 @@ def test_a_file_of_which_not_all_rows_are_loaded_is_not_taken_for_whole(monkeypa
     assert "NULL_IF=()" in scripted.asked[-1]
 
 
+LOOKS = ("SHOW", "SELECT POLICY_NAME")
+"""Beginnings of questions."""
 ADDED = Alteration([], [], [f'"b" VARCHAR{mark(2)}'])
 TEXT = Alteration([], [AlteredColumn('"id"', '"id"', "VARCHAR", f'"id" VARCHAR{mark(1)}')], [])
 
@@ -232,10 +239,10 @@ def test_what_changes_a_copy_at_its_place_needs_a_table_that_the_next_driver_dro
 ) -> None:
     copy = SnowflakeCopy.of_definitions(77, f'"id" NUMBER(19,0){mark(1)}')
     there = [("t", copy.comment)]
-    made, scripted = session(monkeypatch, SHOW_TABLES=[there, [], there])
+    made, scripted = session(monkeypatch, SHOW_TABLES=[there, [], there, there])
     checks: list[int] = []
     made.alter(("S", "t"), change, lambda: checks.append(len(scripted.asked)))
-    asked = [statement for statement in scripted.asked if not statement.startswith("SHOW")]
+    asked = [statement for statement in scripted.asked if not statement.startswith(LOOKS)]
     fence, begun = asked[:3], asked[3:]
     assert [one.split()[0] for one in fence] == ["BEGIN", "UPDATE", "COMMIT"], "what is open ends first"
     name = begun[0].split()[2]
@@ -249,9 +256,9 @@ def test_a_change_that_snowflake_does_not_do_without_the_rows_is_done_with_them(
 ) -> None:
     copy = SnowflakeCopy.of_definitions(77, f'"id" NUMBER(19,0){mark(1)}')
     there, cannot = [("t", copy.comment)], errors.ProgrammingError("cannot", errno=2108, sqlstate="22000")
-    made, scripted = session(monkeypatch, SHOW_TABLES=[there, [], [], there], ALTER=[cannot])
+    made, scripted = session(monkeypatch, SHOW_TABLES=[there, [], [], there, there], ALTER=[cannot])
     made.alter(("S", "t"), ADDED, lambda: None)
-    asked = [statement.split(" ")[0] for statement in scripted.asked if not statement.startswith("SHOW")]
+    asked = [statement.split(" ")[0] for statement in scripted.asked if not statement.startswith(LOOKS)]
     assert asked[3:] == ["CREATE", "ALTER", "CREATE", "INSERT", "ALTER", "DROP"]
     assert scripted.asked[-2].startswith('ALTER TABLE "S"."t" SWAP WITH ')
 
@@ -278,7 +285,7 @@ def test_a_table_that_was_dropped_before_it_became_a_copy_is_no_missing_right(
 ) -> None:
     copy = SnowflakeCopy.of_definitions(77, f'"id" NUMBER(19,0){mark(1)}')
     there, gone = [("t", copy.comment)], errors.ProgrammingError("does not exist or not authorized", errno=2003)
-    made, _ = session(monkeypatch, SHOW_TABLES=[there, [], there], **{lost: [gone]})
+    made, _ = session(monkeypatch, SHOW_TABLES=[there, [], there, there], **{lost: [gone]})
     with pytest.raises(Retry, match="was to become a copy is gone"):
         made.alter(("S", "t"), change, lambda: None)
 
@@ -288,3 +295,56 @@ def test_a_table_that_is_to_take_its_own_place_stays(monkeypatch: pytest.MonkeyP
     made, scripted = session(monkeypatch, SHOW_TABLES=[[("t", copy.comment)]] * 2)
     made.replace(("S", "t"), ("S", "t"), lambda: None)
     assert scripted.asked == []
+
+
+COPY = SnowflakeCopy.of_definitions(77, f'"id" NUMBER(19,0){mark(1)}')
+THERE = [("t", COPY.comment)]
+SET = errors.ProgrammingError(
+    "Column 'id' is set as an argument of row access policy S.P", errno=3552, sqlstate="42601"
+)
+NAMED = errors.ProgrammingError("cannot drop column 'POLICY' or policy_id of \"policy\"", errno=2108, sqlstate="42601")
+NO_SUCH_EDITION = errors.ProgrammingError("Unsupported feature 'TOK_POLICY'.", errno=2, sqlstate="0A000")
+
+
+def test_a_table_with_policies_is_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that they hide from Tailrace would be lost, and the new table would have none of them."""
+    made, scripted = session(monkeypatch, SHOW_TABLES=[THERE, [("u", COPY.comment)], []], SELECT_POLICY=[[("EU",)]] * 2)
+    with pytest.raises(TargetRefused, match=r"table S\.t has policies \(EU\)") as refused:
+        made.alter(("S", "t"), TEXT, lambda: None)
+    assert "drop the policies" in refused.value.fix
+    other = SnowflakeCopy.of_definitions(78, f'"id" NUMBER(19,0){mark(1)}')
+    scripted.answers["SHOW TABLES"] = [[("u", other.comment)], THERE]
+    with pytest.raises(TargetRefused, match=r"table S\.t has policies \(EU\)"):
+        made.replace(("S", "t"), ("S", "u"), lambda: None)
+    assert not [one for one in scripted.asked if one.startswith(("CREATE", "INSERT", "ALTER", "DROP"))]
+    asked = next(one for one in scripted.asked if one.startswith("SELECT POLICY_NAME"))
+    assert asked == (
+        """SELECT POLICY_NAME FROM TABLE("D".INFORMATION_SCHEMA.POLICY_REFERENCES(REF_ENTITY_NAME => '"D"."S"."t"',"""
+        " REF_ENTITY_DOMAIN => 'TABLE'))"
+    )
+
+
+@pytest.mark.parametrize(("error", "written"), [(SET, False), (NAMED, True)])
+def test_a_change_that_a_policy_prevents_is_not_done_with_the_rows(
+    monkeypatch: pytest.MonkeyPatch, error: errors.Error, written: bool
+) -> None:
+    made, scripted = session(monkeypatch, SHOW_TABLES=[THERE, [], [], THERE, THERE], ALTER=[error])
+    if written:
+        made.alter(("S", "t"), ADDED, lambda: None)
+    else:
+        with pytest.raises(TargetRefused, match=r"has policies that prevent a change of columns: .* access policy"):
+            made.alter(("S", "t"), ADDED, lambda: None)
+    assert any(one.startswith("INSERT") for one in scripted.asked) == written
+
+
+def test_a_table_of_which_fewer_rows_are_seen_than_it_has_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, scripted = session(monkeypatch, SHOW_TABLES=[THERE, [], [("t", COPY.comment, 9)]])
+    with pytest.raises(TargetRefused, match=r"table S\.t has 9 rows, of which a query has found 1"):
+        made.alter(("S", "t"), TEXT, lambda: None)
+    assert not [one for one in scripted.asked if "SWAP" in one]
+
+
+def test_an_edition_without_policies_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, scripted = session(monkeypatch, SHOW_TABLES=[THERE, [], THERE, THERE], SELECT_POLICY=[NO_SUCH_EDITION])
+    made.alter(("S", "t"), TEXT, lambda: None)
+    assert any("SWAP" in one for one in scripted.asked)
