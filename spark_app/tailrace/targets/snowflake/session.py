@@ -256,15 +256,16 @@ class SnowflakeSession(CollectedSession):
 
     @override
     def _alter(self, copy: SnowflakeCopy, place: Place, change: Alteration, admit: Callable[[], None]) -> None:
-        (after, values), there, in_place = copy.altered(change), self._table(place), copy.altering(change)
+        (after, values), in_place = copy.altered(change), copy.altering(change)
         if in_place is not None:
             try:
-                self._put(place, lambda made: self._clone(made, there, in_place), admit)
+                self._put(place, lambda made: self._clone(made, place, in_place), admit)
                 return
             except (Retry, TargetRefused) as error:
                 if not _is_refused(error):
                     raise
                 if policies.is_about_policies(error.__cause__):
+                    self.discard_unfinished(place)
                     why = f"has policies that prevent a change of columns: {error.message}"
                     raise self._has_policies(place, why) from error
                 log.info("%s: Snowflake does not change the columns in place: %s", place[1], error.message)
@@ -287,11 +288,18 @@ class SnowflakeSession(CollectedSession):
         # Dying here is safe: both have the number, and the next driver comes here again.
         self._execute(f"DROP TABLE IF EXISTS {self._table(by)}")
 
-    def _clone(self, made: str, source: str, actions: Sequence[str]) -> None:
+    def _clone(self, made: str, source: Place, actions: Sequence[str]) -> None:
         """Make a table of another one's rows and grants, without reading them, and change it."""
-        self._execute(f"CREATE TABLE {made} CLONE {source} COPY GRANTS")
+        self._execute(f"CREATE TABLE {made} CLONE {self._table(source)} COPY GRANTS")
         for action in actions:
             self._execute(f"ALTER TABLE {made} {action}")
+        if self._told(source).get("automatic_clustering") == "ON":  # which is suspended for each clone
+            try:
+                self._execute(f"ALTER TABLE {made} RESUME RECLUSTER")
+            except (Retry, TargetRefused) as error:
+                if isinstance(error, Retry) and error.away:
+                    raise
+                log.warning("%s is no longer clustered: %s", ".".join(source), error.message)
 
     def _fill(self, made: str, copy: SnowflakeCopy, values: Sequence[str], source: Place) -> None:
         """Make a table, and write these expressions over another one into it."""
@@ -300,6 +308,7 @@ class SnowflakeSession(CollectedSession):
         written = self._execute(f"{into} SELECT {', '.join(values)} FROM {self._table(source)}")
         rows = self._told(source).get("rows")
         if rows is not None and int(rows) != written:
+            self._execute(f"DROP TABLE IF EXISTS {made}")
             why = f"has {rows} rows, of which a query has found {written}: a policy may hide the others"
             raise self._has_policies(source, why)
 

@@ -341,10 +341,37 @@ def test_a_table_of_which_fewer_rows_are_seen_than_it_has_stays(monkeypatch: pyt
     made, scripted = session(monkeypatch, SHOW_TABLES=[THERE, [], [("t", COPY.comment, 9)]])
     with pytest.raises(TargetRefused, match=r"table S\.t has 9 rows, of which a query has found 1"):
         made.alter(("S", "t"), TEXT, lambda: None)
-    assert not [one for one in scripted.asked if "SWAP" in one]
+    assert not [one for one in scripted.asked if "SWAP" in one] and scripted.asked[-1].startswith("DROP TABLE")
 
 
 def test_an_edition_without_policies_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     made, scripted = session(monkeypatch, SHOW_TABLES=[THERE, [], THERE, THERE], SELECT_POLICY=[NO_SUCH_EDITION])
     made.alter(("S", "t"), TEXT, lambda: None)
     assert any("SWAP" in one for one in scripted.asked)
+
+
+CLUSTERED = [("t", COPY.comment, 9, "ON")]
+
+
+@pytest.mark.parametrize(("shown", "resumed"), [(CLUSTERED, True), ([("t", COPY.comment, 9, "OFF")], False)])
+def test_a_clone_is_clustered_as_its_source_is(
+    monkeypatch: pytest.MonkeyPatch, shown: list[Any], resumed: bool
+) -> None:
+    """Snowflake suspends it for each clone."""
+    made, scripted = session(monkeypatch, SHOW_TABLES=[THERE, [], shown, THERE])
+    made.alter(("S", "t"), ADDED, lambda: None)
+    altered = [one for one in scripted.asked if one.startswith("ALTER")]
+    *_, last, placed = altered
+    assert (last == f"ALTER TABLE {altered[0].split()[2]} RESUME RECLUSTER") == resumed and " SWAP WITH " in placed
+
+
+def test_a_clone_whose_clustering_cannot_be_resumed_takes_the_place_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cannot = errors.ProgrammingError("Insufficient privileges", errno=3001, sqlstate="42501")
+    done: list[Any] = [[(1,)], [(1,)], cannot, [(1,)]]
+    made, scripted = session(monkeypatch, SHOW_TABLES=[THERE, [], CLUSTERED, THERE], ALTER=done)
+    made.alter(("S", "t"), ADDED, lambda: None)
+    asked = [one.split()[0] for one in scripted.asked if not one.startswith(LOOKS)]
+    assert asked[3:] == ["CREATE", "ALTER", "ALTER", "ALTER", "ALTER", "DROP"]
+    assert scripted.asked[-2].startswith('ALTER TABLE "S"."t" SWAP WITH ')
