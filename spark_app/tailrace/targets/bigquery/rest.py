@@ -47,7 +47,7 @@ _NO_RIGHT = re.compile(r"(?:^|error: )Access Denied: ")
 _NO_BILLING = re.compile(r"(?:^|error: )Billing has not been enabled")
 """Beginnings of what a script's statement says, whose reason is that of any statement that fails."""
 _TOO_OFTEN = re.compile(r"(?:^|error: )(?:(?:Job e|E)xceeded rate limits|Quota exceeded): ")
-"""What a statement of a script says whose quota is used up, with the reason of any that fails."""
+"""The words of a script's statement whose quota is used up, with the reason of any that fails."""
 _NO_SUCH_NAME = re.compile(r"Invalid (?:project|dataset) ID ")
 DISABLED = "API has not been used in project"
 """Part of the text of a fault whose reason is that of any missing right."""

@@ -193,7 +193,7 @@ class SnowflakeSession(CollectedSession):
         return {str(one["name"]): str(one["comment"] or "") for one in self._tables(schema, like)}
 
     def _tables(self, schema: str, like: str = "") -> list[dict[str, Any]]:
-        """What SHOW says of tables."""
+        """The answer of SHOW about tables."""
         found: list[dict[str, Any]] = []
         wanted, after = f" LIKE {literal(like)}" if like and "\\" not in like else "", ""
         while True:
@@ -209,7 +209,7 @@ class SnowflakeSession(CollectedSession):
             after = f" LIMIT {MOST_SHOWN} FROM {literal(str(shown[-1]['name']))}"
 
     def _told(self, place: Place) -> dict[str, Any]:
-        """What SHOW says of a table; empty: it is not there."""
+        """The answer of SHOW about a table; empty: it is not there."""
         return next((one for one in self._tables(*place) if one["name"] == place[1]), {})
 
     def _shown(self, statement: str) -> list[dict[str, Any]]:
