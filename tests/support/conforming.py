@@ -115,11 +115,13 @@ class Database:
     server: PostgresServer
     lacking: frozenset[str] = frozenset()
     unfit: frozenset[str] = frozenset({"string"})
+    source: str = "mysql"
+    """The product that the rows come from; PostgreSQL's types are kept."""
 
     def units(self, admit: Callable[[], None]) -> Units:
         spec = {"type": "postgresql", "host": self.server.host, "port": self.server.port, "username": "postgres"}
         target = targets.open(TargetSpec.model_validate({**spec, "database": "postgres"}))
-        return target.units(Runtime(log_of(self.folder), admit, no_spark, "mysql"))
+        return target.units(Runtime(log_of(self.folder), admit, no_spark, self.source))
 
     def rows(self, schema: TableSchema) -> Rows:
         with self.server.connect() as connection, connection.cursor(row_factory=dict_row) as cursor:

@@ -11,7 +11,7 @@ from support.conforming import Database, Table
 from support.postgres import PostgresServer
 from support.random_log import first_schema
 from support.read_ranges import ReadRanges
-from tailrace.changelog.records.terms import RecordNumber
+from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.databases.postgresql import connect
 from tailrace.errors import Fenced
 from tailrace.targets.api import NeededChunks
@@ -23,12 +23,14 @@ KEY = "SELECT conname FROM pg_constraint WHERE conrelid = 'public.t'::regclass A
 class Copied:
     """A table whose rows a snapshot reads in three ranges; nothing is written meanwhile."""
 
-    def __init__(self, server: PostgresServer, folder: Path) -> None:
+    def __init__(
+        self, server: PostgresServer, folder: Path, schema: TableSchema | None = None, source: str = "mysql"
+    ) -> None:
         (folder / "log").mkdir()
         self.server = server
-        self.subject = Database(folder, server)
+        self.subject = Database(folder, server, source=source)
         self.admits = True
-        self.table = Table(self.subject, first_schema(composite=False), admit=self._admit)
+        self.table = Table(self.subject, schema or first_schema(composite=False), admit=self._admit)
         self.log = ReadRanges(Random(1), folder, self.table.schema, [], self.table)
         self.log.source = {key: self.log._row((key,)) for key in range(40)}
         self.log.record = RecordNumber(2)

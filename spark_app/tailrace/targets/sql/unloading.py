@@ -9,7 +9,7 @@ get the numbers that their keys have in what is kept of these: a copy does not t
 from tailrace.errors import Retry, TargetRefused
 from tailrace.targets.sql import loaded
 from tailrace.targets.sql.loaded import LeftLoad
-from tailrace.targets.sql.session import NUMBER, LateKeys, Place, TargetSession, equal, list_of, table
+from tailrace.targets.sql.session import NUMBER, LateKeys, Place, TargetSession, list_of, table
 from tailrace.targets.sql.staged import NUMBERED, defined, definitions, hold, numbered_keys
 from tailrace.targets.sql.state import SCHEMA, StoredCopy
 
@@ -51,11 +51,14 @@ def _stage(session: TargetSession, late: LateKeys, copy: StoredCopy, load: LeftL
     numbers = session.temporary("_tailrace_unloaded", defined(key))
     session.load(numbers, key, numbered_keys(session, load.path, schema))
     names = [column.name for column in schema.columns]
+    kinds = [session.type_of(schema, column) for column in schema.columns]
+    # The target may have got a column's type since the copy was made.
+    values = {name: session.cast(f"t.{session.quote(name)}", kind) for name, kind in zip(names, kinds, strict=True)}
+    same = " AND ".join(f"{values[c.name]} = u.{session.quote(c.name)}" for c in schema.key_columns)
     moved = session.run(
         f"INSERT INTO {staged} ({NUMBER}, {list_of(session, names)})"
-        f" SELECT u.{NUMBER}, {list_of(session, names, 't.')} FROM {table(session, copy.where)} t"
-        f" JOIN {numbers} u ON {equal(session, (column.name for column in schema.key_columns))}"
-        f" WHERE {late.brought(load.transaction)}"
+        f" SELECT u.{NUMBER}, {', '.join(values.values())} FROM {table(session, copy.where)} t"
+        f" JOIN {numbers} u ON {same} WHERE {late.brought(load.transaction)}"
     )
     session.drop_temporary(numbers)
     _require(moved == load.rows, copy.where)

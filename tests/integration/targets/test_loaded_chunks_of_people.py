@@ -1,0 +1,45 @@
+"""Chunks whose rows are loaded into a copy (`targets.sql.loaded`) which people work on meanwhile: its table is copied
+all the same, and no other one has to wait or stop for it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.postgres import PostgresServer
+from support.random_log import first_schema
+from tailrace.databases.postgresql import connect
+from tailrace.targets.api import ChunkLost
+
+from .test_late_keys import Copied
+from .test_loaded_chunks import error_of, finish, is_loaded
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer(18) as started:
+        yield started
+
+
+@pytest.fixture
+def empty(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> PostgresServer:
+    monkeypatch.setitem(connect.SETTINGS, "lock_timeout", "50ms")
+    server.execute("DROP SCHEMA IF EXISTS public, _tailrace CASCADE; CREATE SCHEMA public")
+    return server
+
+
+def test_a_type_that_the_target_gets_during_a_first_copy_stops_no_table(empty: PostgresServer, tmp_path: Path) -> None:
+    schema = first_schema(composite=False)
+    kinds = {"t": {"source_type": "public.mood"}}
+    columns = tuple(column.model_copy(update=kinds.get(column.name, {})) for column in schema.columns)
+    copied = Copied(empty, tmp_path, schema.model_copy(update={"columns": columns}), "postgresql")
+    copied.log.source = {key: (key, "happy" if key % 2 else "sad", 1.0) for key in range(40)}
+    copied.read(0)
+    copied.read(1, follow=False)
+    assert is_loaded(copied)
+    empty.execute("CREATE TYPE public.mood AS ENUM ('happy', 'sad')")
+    assert isinstance(error_of(lambda: copied.table.follow(copied.log)), ChunkLost)
+    copied.log._update(chunks=tuple(each for each in copied.log.table.chunks if each.chunk.chunk != 1))
+    copied.table.open()
+    copied.read(1, 2)
+    finish(copied)
