@@ -193,7 +193,7 @@ class RecoverSpec(Model):
 
 
 class NotificationsSpec(Model):
-    """The receiver of events about snapshots, tables, verifications and cuts, as CloudEvents over HTTP."""
+    """The receiver of events about snapshots, tables, verifications, cuts and rewinds, as CloudEvents over HTTP."""
 
     url: ReceiverUrl
     """`https://host/path`, without user name and password."""

@@ -88,7 +88,7 @@ def test_a_package_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(builtins, "__import__", without)
     error = refused(spec(path))
-    assert "openlineage" in error.message and "tailrace[lineage]" in error.fix
+    assert "openlineage" in error.message and ".[lineage]" in error.fix
 
 
 def test_the_clients_own_switch_is_told(
