@@ -61,7 +61,8 @@ def emitter(spec: LineageSpec, secrets: Path | None) -> Callable[[Any], object]:
         from openlineage.client.event_v2 import set_producer
     except ImportError as error:
         raise InvalidManifest(
-            f"spec.lineage needs a package that is not installed: {error.name}", "Install it with the extra `lineage`: pip install \".[lineage]\" in the checkout."
+            f"spec.lineage needs a package that is not installed: {error.name}",
+            'Run `pip install ".[lineage]"` in a checkout of Tailrace.',
         ) from error
     logging.getLogger("openlineage").setLevel(logging.WARNING)  # in detail it logs its configuration, headers included
     known = [field.name for field in OpenLineageConfig.__attrs_attrs__]
