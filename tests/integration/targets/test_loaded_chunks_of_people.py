@@ -9,10 +9,11 @@ import pytest
 from support.postgres import PostgresServer
 from support.random_log import first_schema
 from tailrace.databases.postgresql import connect
+from tailrace.errors import Retry, TargetRefused
 from tailrace.targets.api import ChunkLost
 
 from .test_late_keys import Copied
-from .test_loaded_chunks import error_of, finish, is_loaded
+from .test_loaded_chunks import OPEN, error_of, finish, is_loaded
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +27,15 @@ def empty(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> PostgresSe
     monkeypatch.setitem(connect.SETTINGS, "lock_timeout", "50ms")
     server.execute("DROP SCHEMA IF EXISTS public, _tailrace CASCADE; CREATE SCHEMA public")
     return server
+
+
+@pytest.fixture
+def copied(empty: PostgresServer, tmp_path: Path) -> Copied:
+    """The first of three ranges has been applied."""
+    made = Copied(empty, tmp_path)
+    made.log.source = {key: (key, "x", 1.0) for key in range(40)}
+    made.read(0)
+    return made
 
 
 def test_a_type_that_the_target_gets_during_a_first_copy_stops_no_table(empty: PostgresServer, tmp_path: Path) -> None:
@@ -42,4 +52,18 @@ def test_a_type_that_the_target_gets_during_a_first_copy_stops_no_table(empty: P
     copied.log._update(chunks=tuple(each for each in copied.log.table.chunks if each.chunk.chunk != 1))
     copied.table.open()
     copied.read(1, 2)
+    finish(copied)
+
+
+def test_rows_that_a_copy_refuses_are_staged_so_that_their_batch_stops_this_table_alone(copied: Copied) -> None:
+    copied.log.source[20] = (20, None, 1.0)
+    copied.server.execute("ALTER TABLE public.t ALTER t SET NOT NULL")
+    assert type(error_of(lambda: copied.read(1, follow=False))) is Retry
+    assert copied.server.execute(OPEN) == [(False,)]
+    copied.read(1, follow=False)
+    assert not is_loaded(copied)
+    assert isinstance(error_of(lambda: copied.table.follow(copied.log)), TargetRefused)
+    copied.server.execute("ALTER TABLE public.t ALTER t DROP NOT NULL")
+    copied.table.restart()
+    copied.read(2)
     finish(copied)

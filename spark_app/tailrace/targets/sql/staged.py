@@ -21,7 +21,7 @@ from tailrace.changelog import keys
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import Key, TableSchema
 from tailrace.changelog.types import arrow_type
-from tailrace.errors import TailraceError
+from tailrace.errors import Retry, TailraceError, TargetRefused
 from tailrace.fold.concerned import disjoint
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Columns, Ints, taken, typed, words
@@ -123,6 +123,9 @@ class SqlChunkWriter:
                     drop(session, [path] if path else ())
                 if isinstance(error, UnfitValue):
                     raise error.of(self.schema.name) from None
+                if isinstance(error, TargetRefused) and self._is_of_copy(session, path):
+                    # Staged from now on: it is the batch that refuses them, which stops this table and no other.
+                    raise Retry(error.message, error.fix) from error
                 raise
             if loaded.is_loaded(path):
                 # Dying here is safe: rows that no batch takes leave the copy before it gets its key.
@@ -136,6 +139,12 @@ class SqlChunkWriter:
         place, relation = self.copy
         loads = loaded.Loads(relation, self.form, snapshot_id)
         return loaded.enter(session, place, loads, definitions(session, self.schema))
+
+    def _is_of_copy(self, session: TargetSession, path: str) -> bool:
+        """True if it is the copy that refused rows, or to be entered (no `path` yet). It is to take no more."""
+        if self.copy is None or path and not loaded.is_loaded(path):
+            return False
+        return loaded.withdraw(session, self.copy[1]) or loaded.is_loaded(path)
 
     def _load(self, session: TargetSession, path: str, noted: "_Noted", rows: Iterable[pa.Table]) -> int:
         if self.copy is None or not loaded.is_loaded(path):
