@@ -142,7 +142,7 @@ class SqlChunkWriter:
 
     def _is_of_copy(self, session: TargetSession, path: str) -> bool:
         """True if it is the copy that refused rows, or to be entered (no `path` yet). It is to take no more."""
-        if self.copy is None or path and not loaded.is_loaded(path):
+        if self.copy is None or (path and not loaded.is_loaded(path)):
             return False
         return loaded.withdraw(session, self.copy[1]) or loaded.is_loaded(path)
 
