@@ -131,10 +131,10 @@ def test_columns_that_come_go_and_get_names_or_more_digits_leave_the_rows_alone(
 
 def test_a_number_gets_more_digits_without_a_look_at_the_rows(copy: Evolving, sent: list[str]) -> None:
     copy.to(KEY, column(2, "a"), column(3, "n", "decimal(22,0)"), column(4, "größe", "decimal(20,2)"))
+    assert sent and not was_read(sent)
     copy.fill(id="2", n="CAST('9999999999999999999999' AS NUMERIC(22,0))", größe="CAST('1234567.25' AS NUMERIC(20,2))")
     rows = sorted(copy._copies.rows(copy.schema), key=lambda row: int(row["id"]))
     assert [(int(row["n"]), float(row["größe"])) for row in rows] == [(42, 1.25), (9999999999999999999999, 1234567.25)]
-    assert not was_read([one for one in sent if not one.startswith("INSERT INTO") or " CAST(" not in one])
 
 
 def test_another_type_has_the_rows_written_again(copy: Evolving, sent: list[str]) -> None:

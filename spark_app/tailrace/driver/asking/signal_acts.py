@@ -43,8 +43,8 @@ class Act:
     events: list[ActEvent] = field(default_factory=list)
     started: dict[str, str] = field(default_factory=dict)
     """Snapshot -> its table."""
-    suspended: list[tuple[str, ...]] = field(default_factory=list)
-    """The tables of each snapshot that is paused or resumed."""
+    suspended: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    """Each snapshot that is paused or resumed: the id that its notifications have, and its tables."""
     warnings: list[str] = field(default_factory=list)
     """Parts that are not carried out, with the fix."""
     lines: list[str] = field(default_factory=list)
@@ -166,7 +166,7 @@ def _suspend(found: Act, state: LogState) -> None:
     for snapshot_id, snapshot in _running(state):
         if snapshot.suspended != pauses:
             found.events.append(SnapshotSuspended(snapshot_id=snapshot_id, suspended=pauses))
-            found.suspended.append(_tables(snapshot, state))
+            found.suspended.append((_notified_as(snapshot_id, snapshot), _tables(snapshot, state)))
 
 
 def _running(state: LogState) -> Iterator[tuple[str, SnapshotState]]:
@@ -177,6 +177,11 @@ def _running(state: LogState) -> Iterator[tuple[str, SnapshotState]]:
         reads = not (plan.verify or plan.resync) and plan.rewind is None
         if snapshot.ended is None and plan.reason == "request" and reads:
             yield snapshot_id, snapshot
+
+
+def _notified_as(snapshot_id: str, snapshot: SnapshotState) -> str:
+    """The id in its notifications: as in Debezium, of the signal that asked for it, not of one that pauses it."""
+    return snapshot.plan.request or snapshot_id
 
 
 def _tables(snapshot: SnapshotState, state: LogState) -> tuple[str, ...]:
@@ -193,7 +198,7 @@ class SignalNotices:
     def look(self, state: LogState) -> None:
         if self._running is None:
             mine = ((i, s) for i, s in state.snapshots.items() if i.startswith(PREFIX) and s.ended is None)
-            self._running = {i: s.plan.request or i for i, s in mine}
+            self._running = {i: _notified_as(i, s) for i, s in mine}
         for snapshot_id, signal_id in list(self._running.items()):
             snapshot = state.snapshots.get(snapshot_id)
             if snapshot is not None and snapshot.ended is None:
@@ -217,14 +222,14 @@ class SignalNotices:
             _told(signal_id, "STARTED", (table,))
             if self._running is not None:
                 self._running[snapshot_id] = signal_id
-        for tables in act.suspended:
-            _told(signal_id, "PAUSED" if act.signal.type == "pause-snapshot" else "RESUMED", tables)
+        for asked_by, tables in act.suspended:
+            _told(asked_by, "PAUSED" if act.signal.type == "pause-snapshot" else "RESUMED", tables)
 
 
-def _told(signal_id: str, kind: str, names: tuple[str, ...], **more: str) -> None:
+def _told(id_: str, kind: str, names: tuple[str, ...], **more: str) -> None:
     """One line in the form of Debezium's notifications."""
     said = {
-        "id": signal_id,
+        "id": id_,
         "aggregate_type": "Incremental Snapshot",
         "type": kind,
         "additional_data": {"data_collections": ",".join(names), **more},

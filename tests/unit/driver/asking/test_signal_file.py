@@ -176,23 +176,24 @@ def test_signals_wait_while_capture_is_away(path: Path, told: pytest.LogCaptureF
 def test_snapshots_are_paused_resumed_and_stopped_table_by_table(path: Path, told: pytest.LogCaptureFixture) -> None:
     journal = Log()
     life = Life(path, journal)
-    path.write_text(execute("s.t7", "s.t8") + line("pause-snapshot", "p"))
+    path.write_text(execute("s.t7", "s.t8", name="both") + execute("s.t7") + line("pause-snapshot", "p"))
     life.turn()
-    assert [s.suspended for s in journal.state.snapshots.values()] == [True, True]
+    assert [s.suspended for s in journal.state.snapshots.values()] == [True] * 3
     path.write_text(line("resume-snapshot", "r") + line("stop-snapshot", "x", {"data-collections": ["s.t7"]}))
     life.turn()
-    assert [s.suspended for s in journal.state.snapshots.values()] == [False, False]
-    assert [s.ended and s.ended.outcome for s in journal.state.snapshots.values()] == ["stopped", None]
+    assert [s.suspended for s in journal.state.snapshots.values()] == [False] * 3
+    assert [s.ended and s.ended.outcome for s in journal.state.snapshots.values()] == ["stopped", None, "stopped"]
     path.write_text(line("stop-snapshot", "y"))
     life.turn(3)
-    assert [s.ended and s.ended.outcome for s in journal.state.snapshots.values()] == ["stopped", "stopped"]
-    assert notifications(told)[2:] == [
-        ("p", "PAUSED", "s.t7"), ("p", "PAUSED", "s.t8"), ("r", "RESUMED", "s.t7"), ("r", "RESUMED", "s.t8"),
-        ("ad-hoc", "ABORTED", "s.t7"), ("ad-hoc", "ABORTED", "s.t8"),
+    assert [s.ended and s.ended.outcome for s in journal.state.snapshots.values()] == ["stopped"] * 3
+    assert notifications(told)[3:] == [
+        ("both", "PAUSED", "s.t7"), ("both", "PAUSED", "s.t8"), ("ad-hoc", "PAUSED", "s.t7"),
+        ("both", "RESUMED", "s.t7"), ("both", "RESUMED", "s.t8"), ("ad-hoc", "RESUMED", "s.t7"),
+        ("both", "ABORTED", "s.t7"), ("ad-hoc", "ABORTED", "s.t7"), ("both", "ABORTED", "s.t8"),
     ]  # fmt: skip
 
 
-def test_only_requested_snapshots_are_paused_and_stopped(path: Path) -> None:
+def test_only_requested_snapshots_are_paused_and_stopped(path: Path, told: pytest.LogCaptureFixture) -> None:
     journal = Log()
     for reason in ("initial", "schema", "repair", "request"):
         journal.append([SnapshotPlanned(snapshot_id=reason, reason=reason, tables=(7,))])
@@ -203,6 +204,7 @@ def test_only_requested_snapshots_are_paused_and_stopped(path: Path) -> None:
     Life(path, journal).turn(2)
     assert [i for i, s in journal.state.snapshots.items() if s.suspended] == ["request"]
     assert [i for i, s in journal.state.snapshots.items() if s.ended is not None] == ["request"]
+    assert notifications(told) == [("request", "PAUSED", "s.t7")], "no signal has asked for it"
 
 
 def test_what_cannot_be_carried_out_is_named_and_the_next_line_is(path: Path, told: pytest.LogCaptureFixture) -> None:
