@@ -9,7 +9,7 @@ import pytest
 from support.postgres import PostgresServer
 from support.random_log import first_schema
 from tailrace.databases.postgresql import connect
-from tailrace.errors import Retry, TargetRefused
+from tailrace.errors import Locked, Retry, TargetRefused
 from tailrace.targets.api import ChunkLost
 
 from .test_late_keys import Copied
@@ -65,5 +65,19 @@ def test_rows_that_a_copy_refuses_are_staged_so_that_their_batch_stops_this_tabl
     assert isinstance(error_of(lambda: copied.table.follow(copied.log)), TargetRefused)
     copied.server.execute("ALTER TABLE public.t ALTER t DROP NOT NULL")
     copied.table.restart()
+    copied.read(2)
+    finish(copied)
+
+
+@pytest.mark.parametrize("others", ["SHARE UPDATE EXCLUSIVE", "ROW EXCLUSIVE"])  # as VACUUM has it, as an UPDATE
+def test_a_change_waits_without_a_fault_for_what_others_do_to_the_copy(copied: Copied, others: str) -> None:
+    copied.read(1, follow=False)
+    with copied.server.connect(autocommit=False) as other:
+        other.execute(f"LOCK TABLE public.t IN {others} MODE")
+        copied.log.change(1)
+        waits = error_of(lambda: copied.table.follow(copied.log))
+        assert isinstance(waits, Locked) and "public.t" in waits.message
+    copied.table.open()
+    copied.table.follow(copied.log)
     copied.read(2)
     finish(copied)

@@ -7,7 +7,7 @@ from contextlib import suppress
 import psycopg
 
 from tailrace.databases.postgresql.connect import Connection
-from tailrace.errors import Locked
+from tailrace.errors import Locked, Retry
 from tailrace.targets.sql.session import Definitions, Place, TargetSession, list_of, table
 
 _PLAIN = """
@@ -109,12 +109,18 @@ class PgLateKeys:
         return str(number)
 
     def hold(self, place: Place, relation: int) -> None:
+        name = ".".join(place)
         try:
             self._connection.execute(b"SELECT pg_advisory_xact_lock(%s)", (_lock(relation),))
         except psycopg.errors.LockNotAvailable:
-            raise Locked(f"rows of a snapshot that are being loaded into {'.'.join(place)}") from None
-        # Another program may write to it as well.
-        self._session.run(f"LOCK TABLE {table(self._session, place)} IN SHARE ROW EXCLUSIVE MODE")
+            raise Locked(f"rows of a snapshot that are being loaded into {name}") from None
+        # Other programs may write to it as well, or maintain it.
+        try:
+            self._session.run(f"LOCK TABLE {table(self._session, place)} IN SHARE ROW EXCLUSIVE MODE")
+        except Retry as error:
+            if isinstance(error.__context__, psycopg.errors.LockNotAvailable):
+                raise Locked(f"a lock of another session on {name}") from error
+            raise
 
     def brought(self, transaction: str) -> str:
         return f"t.xmin = '{transaction}'::xid"
