@@ -35,6 +35,8 @@ GROUP_SECONDS = 1.0
 """Seconds after which the group rests between two commits, however much there is to do."""
 NOT_OF_A_TABLE = (CorruptLog, Fenced)
 """End the process, in whichever thread they occur."""
+WAITING_SECONDS = 600.0
+"""A batch that waits for so long is warned of: whoever holds it up may be frozen."""
 TIDY_SECONDS = 30.0
 """Between two looks at whether a table should be compacted, while it is written to."""
 IDLE_TIDY_SECONDS = 3600.0
@@ -275,7 +277,7 @@ class Applier:
                 self._outages.answered(self._monotonic())
                 self._schedule.answered()
             unit.backoff.reset()
-            unit.refused = None
+            unit.refused = unit.waiting_since = None
             for entry in () if more else unit.entries.values():
                 entry.behind_since = None
             unit.took = (unit.took + self._monotonic() - since) / 2
@@ -366,9 +368,13 @@ class Applier:
         not concerned by the former: it is tried again at the next tidying."""
         now, counts = self._monotonic(), alone is None or unit is not self._schedule.group
         if isinstance(error, Locked):
-            self._waits(unit, error, now)
+            if counts:
+                self._waits(unit, error, now)
+            else:
+                log.info("the upkeep of a table waits for %s", error.message)
             return
         if counts:
+            unit.waiting_since = None
             unit.backoff.failed(now)
             unit.refused = error if isinstance(error, Stop) else None
         with self._lock:
@@ -397,7 +403,13 @@ class Applier:
 
     def _waits(self, unit: ApplyUnit, error: Locked, now: float) -> None:
         """A chunk that is being written is in the way, which is no fault: the unit is tried again after pauses."""
-        log.info("the next batch waits for %s", error.message)
+        if unit.waiting_since is None:
+            unit.waiting_since = unit.waiting_told = now
+        lasts = now - unit.waiting_told >= WAITING_SECONDS
+        if lasts:
+            unit.waiting_told = now
+        level, waited = logging.WARNING if lasts else logging.INFO, round(now - unit.waiting_since)
+        log.log(level, "a batch has been waiting for %d s for %s", waited, error.message)
         with self._lock:
             unit.backoff.waited(now)
             self._schedule.level = None

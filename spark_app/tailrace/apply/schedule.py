@@ -45,6 +45,11 @@ class ApplyUnit:
     refused: Stop | None = None
     running: Future[None] | None = None
     backoff: Backoff = field(default_factory=lambda: Backoff(LONGEST_PAUSE, JITTER))
+    waiting_since: float | None = None
+    """The monotonic time since which its batches have met nothing but a chunk that is being written; None: they do
+    not."""
+    waiting_told: float = -math.inf
+    """The time at which somebody was warned of that, or at which it began."""
     spread: float = -math.inf
     """The monotonic time before which it is not tried either, for many others fail at a place that is away."""
     took: float = FIRST_GUESS

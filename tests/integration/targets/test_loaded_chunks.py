@@ -308,7 +308,7 @@ def test_a_load_that_is_under_way_is_waited_for_and_none_begins_meanwhile(copied
     if restarts:
         copied.table.restart()
     waits = error_of(lambda: copied.table.follow(copied.log))
-    assert isinstance(waits, Locked) and "public.t" in waits.message
+    assert isinstance(waits, Locked) and "public.t (backend " in waits.message
     assert copied.server.execute(OPEN) == [(False,)]
     copied.table.open()
     copied.read(2, follow=False)

@@ -76,7 +76,8 @@ def test_a_change_waits_without_a_fault_for_what_others_do_to_the_copy(copied: C
         other.execute(f"LOCK TABLE public.t IN {others} MODE")
         copied.log.change(1)
         waits = error_of(lambda: copied.table.follow(copied.log))
-        assert isinstance(waits, Locked) and "public.t" in waits.message
+        assert isinstance(waits, Locked)
+        assert waits.message.endswith(f"public.t (backend {other.info.backend_pid})")
     copied.table.open()
     copied.table.follow(copied.log)
     copied.read(2)

@@ -330,6 +330,25 @@ def test_a_batch_that_waits_for_a_chunk_that_is_being_written_has_no_fault_howev
     loop.stop()
 
 
+def test_a_chunk_that_is_being_written_for_ever_is_warned_of_every_ten_minutes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = [100.0]
+    target = Target(*[Locked("rows of a snapshot that are being loaded into s.t7 (backend 4711)")] * 21)
+    loop, _ = applier(log(table(7, 3)), {7: target}, lambda: now[0])
+    with caplog.at_level("WARNING", "tailrace"):
+        for _ in range(21):
+            loop.offer(9, patience=5)
+            loop.offer(9, patience=5)
+            now[0] += 60
+    assert [record.getMessage() for record in caplog.records] == [
+        f"a batch has been waiting for {seconds} s for rows of a snapshot that are being loaded into s.t7"
+        " (backend 4711)"
+        for seconds in (600, 1200)
+    ]
+    loop.stop()
+
+
 def test_tables_are_worked_side_by_side() -> None:
     work, targets = Work(), {number: Target() for number in (7, 8)}
     work.together = Barrier(2)

@@ -15,7 +15,7 @@ from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import TableLog
-from tailrace.errors import Retry, TargetChanged, TargetRefused
+from tailrace.errors import Locked, Retry, TargetChanged, TargetRefused
 
 
 def _at(record: int) -> AppliedState:
@@ -184,6 +184,21 @@ def test_a_table_that_cannot_be_tidied_concerns_no_other() -> None:
     fault = one.progress.of(8).fault
     assert fault is not None and fault.name == "TargetRefused" and one.progress.of(7).fault is None
     assert one.bring(12, table(7, 3, 12), table(8, 3, 12), offers=1) == [(12, {7, 8}, {7, 8})]
+    one.loop.stop()
+
+
+def test_a_table_whose_upkeep_waits_has_no_other_wait() -> None:
+    class Waiting(Target):
+        @override
+        def tidy(self, *_: Any) -> None:
+            raise Locked("rows of a snapshot that are being loaded into s.t8")
+
+    one = Grouped(7, 8, level=frozenset({7, 8}))
+    one.targets[8] = Waiting()
+    one.bring(9, table(7, 3), table(8, 3), offers=1)
+    one.loop.tidy_up(5)
+    assert one.bring(12, table(7, 3, 12), table(8, 3, 12), offers=1) == [(12, {7, 8}, {7, 8})]
+    assert one.progress.of(8).fault is None
     one.loop.stop()
 
 

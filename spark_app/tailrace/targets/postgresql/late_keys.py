@@ -48,6 +48,14 @@ SELECT ARRAY(SELECT format('"%%s" %%s', replace(attname, '"', '""'), format_type
 """
 """The columns of a table to which people have added nothing that rows could violate or set off; rows of a heap tell
 which transaction brought them."""
+_HOLDERS = """
+SELECT string_agg(DISTINCT pid::text, ', ') FROM pg_locks
+ WHERE granted AND pid <> pg_backend_pid()
+   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+   AND (locktype = 'advisory' AND classid = %s::oid AND objid = %s::oid AND objsubid = 1
+        OR locktype = 'relation' AND relation = %s::oid AND mode NOT IN ('AccessShareLock', 'RowShareLock'))
+"""
+"""The backends for which `hold` waits."""
 _LOADING = 0x7461696D << 32
 """Numbers of advisory locks begin with it: loads into one copy share one."""
 _SPELLED = {kind: f"{kind} without time zone" for kind in ("time", "timestamp")}
@@ -110,17 +118,22 @@ class PgLateKeys:
 
     def hold(self, place: Place, relation: int) -> None:
         name = ".".join(place)
-        try:
-            self._connection.execute(b"SELECT pg_advisory_xact_lock(%s)", (_lock(relation),))
-        except psycopg.errors.LockNotAvailable:
-            raise Locked(f"rows of a snapshot that are being loaded into {name}") from None
+        loads = f"rows of a snapshot that are being loaded into {name}"
+        self._take("SELECT pg_advisory_xact_lock(%s)", relation, loads, _lock(relation))
         # Other programs may write to it as well, or maintain it.
+        lock = f"LOCK TABLE {table(self._session, place)} IN SHARE ROW EXCLUSIVE MODE"
+        self._take(lock, relation, f"a lock of another session on {name}")
+
+    def _take(self, lock: str, relation: int, what: str, *values: object) -> None:
+        """`what`: what it waits for."""
         try:
-            self._session.run(f"LOCK TABLE {table(self._session, place)} IN SHARE ROW EXCLUSIVE MODE")
+            with self._connection.transaction():
+                self._session.run(lock, *values)
         except Retry as error:
-            if isinstance(error.__context__, psycopg.errors.LockNotAvailable):
-                raise Locked(f"a lock of another session on {name}") from error
-            raise
+            if not isinstance(error.__context__, psycopg.errors.LockNotAvailable):
+                raise
+            ((holders,),) = self._session.rows(_HOLDERS, _LOADING >> 32, relation, relation)
+            raise Locked(what if holders is None else f"{what} (backend {holders})") from error
 
     def brought(self, transaction: str) -> str:
         return f"t.xmin = '{transaction}'::xid"
