@@ -11,6 +11,7 @@ from support.random_log import first_schema
 from tailrace.databases.postgresql import connect
 from tailrace.errors import Locked, Retry, TargetRefused
 from tailrace.targets.api import ChunkLost
+from tailrace.targets.sql.unit import SqlUnit
 
 from .test_late_keys import Copied
 from .test_loaded_chunks import OPEN, error_of, finish, is_loaded
@@ -82,3 +83,19 @@ def test_a_change_waits_without_a_fault_for_what_others_do_to_the_copy(copied: C
     copied.table.follow(copied.log)
     copied.read(2)
     finish(copied)
+
+
+def test_rows_that_leave_a_large_copy_are_found_by_reading_it_once(copied: Copied) -> None:
+    """The whole copy was read for each load, and its changes waited meanwhile."""
+    copied.server.execute("INSERT INTO public.t SELECT 1000 + g, repeat('x', 300), 1 FROM generate_series(1, 9000) g")
+    assert copied.log.put(1, copied.log.found(range(14, 28))) is not None
+    copied.read(2, follow=False)
+    numbers = [number for (number,) in copied.server.execute("SELECT transaction_id::text FROM _tailrace.loads")]
+    unit = copied.table.unit
+    assert isinstance(unit, SqlUnit) and len(numbers) == 2
+    with unit.sessions.session() as session:
+        assert session.late_keys is not None
+        for brought in session.late_keys.brought(("public", "t"), numbers):
+            plan = "\n".join(line for (line,) in session.rows(f"EXPLAIN SELECT 1 FROM public.t t WHERE {brought}"))
+            assert "Tid Range Scan" in plan and "Seq Scan" not in plan
+            assert len(session.rows(f"SELECT 1 FROM public.t t WHERE {brought}")) in (14, 12)

@@ -135,15 +135,22 @@ class PgLateKeys:
             ((holders,),) = self._session.rows(_HOLDERS, _LOADING >> 32, relation, relation)
             raise Locked(what if holders is None else f"{what} (backend {holders})") from error
 
-    def brought(self, transaction: str) -> str:
-        return f"t.xmin = '{transaction}'::xid"
+    def brought(self, place: Place, transactions: Sequence[str]) -> list[str]:
+        found = self._session.rows(
+            f"SELECT xmin::text, min(ctid)::text, max(ctid)::text FROM {table(self._session, place)}"
+            " WHERE xmin = ANY (%s::text[]::xid[]) GROUP BY xmin::text",
+            list(transactions),
+        )
+        # A load's rows lie close together, and the server reads just the pages in between.
+        between = {number: f"t.ctid >= '{first}'::tid AND t.ctid <= '{last}'::tid" for number, first, last in found}
+        return [f"{between.get(number, 'FALSE')} AND t.xmin = '{number}'::xid" for number in transactions]
 
-    def remove(self, place: Place, transactions: Sequence[str]) -> int:
+    def remove(self, place: Place, brought: Sequence[str]) -> int:
         name = table(self._session, place)
         published = self._session.rows(_OBSERVED, *place) and self._session.rows(_BY_KEY, name)
         if published:  # no row may be deleted from such a table while it has no key
             self._session.run(f"ALTER TABLE {name} REPLICA IDENTITY FULL")
-        removed = self._session.run(f"DELETE FROM {name} WHERE xmin = ANY (%s::text[]::xid[])", list(transactions))
+        removed = sum(self._session.run(f"DELETE FROM {name} t WHERE {condition}") for condition in brought)
         if published:
             self._session.run(f"ALTER TABLE {name} REPLICA IDENTITY DEFAULT")
         return removed

@@ -99,11 +99,12 @@ class LateKeys(Protocol):
         """Wait until no other transaction that has entered is under way, and have none enter until this one's end.
         `Locked`: one lasts too long."""
 
-    def brought(self, transaction: str) -> str:
-        """A condition: the transaction has brought a row of a copy (as `t`)."""
+    def brought(self, place: Place, transactions: Sequence[str]) -> Sequence[str]:
+        """A condition for each of these transactions: it has brought a row of the copy (as `t`). They are true while
+        the copy is held, and found by reading it once."""
 
-    def remove(self, place: Place, transactions: Sequence[str]) -> int:
-        """Delete the rows that these transactions have brought. Returns their number."""
+    def remove(self, place: Place, brought: Sequence[str]) -> int:
+        """Delete the rows for which one of these conditions is true. Returns their number."""
 
 
 class TargetSession(Protocol):

@@ -9,7 +9,7 @@ get the numbers that their keys have in what is kept of these: a copy does not t
 from tailrace.errors import Retry, TargetRefused
 from tailrace.targets.sql import loaded
 from tailrace.targets.sql.loaded import LeftLoad
-from tailrace.targets.sql.session import NUMBER, LateKeys, Place, TargetSession, list_of, table
+from tailrace.targets.sql.session import NUMBER, Place, TargetSession, list_of, table
 from tailrace.targets.sql.staged import NUMBERED, defined, definitions, hold, numbered_keys
 from tailrace.targets.sql.state import SCHEMA, StoredCopy
 
@@ -27,10 +27,11 @@ def end(session: TargetSession, copy: StoredCopy) -> None:
     if not left:
         return
     known = hold(session, [load.path for load in left])
-    for load in left:
+    brought = late.brought(copy.where, [load.transaction for load in left])
+    for load, its_rows in zip(left, brought, strict=True):
         if load.path in known:  # else its reader has thrown it away
-            _stage(session, late, copy, load)
-    removed = late.remove(copy.where, [load.transaction for load in left])
+            _stage(session, copy, load, its_rows)
+    removed = late.remove(copy.where, brought)
     _require(removed == sum(load.rows for load in left), copy.where)
 
 
@@ -44,7 +45,7 @@ def settle(session: TargetSession, copy: StoredCopy) -> None:
         late.hold(copy.where, copy.relation)
 
 
-def _stage(session: TargetSession, late: LateKeys, copy: StoredCopy, load: LeftLoad) -> None:
+def _stage(session: TargetSession, copy: StoredCopy, load: LeftLoad, its_rows: str) -> None:
     schema, staged = copy.schema, f"{SCHEMA}.{session.quote(load.path)}"
     session.unlogged(staged, defined(definitions(session, schema, NUMBERED)))
     key = [NUMBERED, *((session.quote(c.name), session.type_of(schema, c)) for c in schema.key_columns)]
@@ -58,7 +59,7 @@ def _stage(session: TargetSession, late: LateKeys, copy: StoredCopy, load: LeftL
     moved = session.run(
         f"INSERT INTO {staged} ({NUMBER}, {list_of(session, names)})"
         f" SELECT u.{NUMBER}, {', '.join(values.values())} FROM {table(session, copy.where)} t"
-        f" JOIN {numbers} u ON {same} WHERE {late.brought(load.transaction)}"
+        f" JOIN {numbers} u ON {same} WHERE {its_rows}"
     )
     session.drop_temporary(numbers)
     _require(moved == load.rows, copy.where)
