@@ -397,9 +397,12 @@ class Applier:
             self._schedule.level = None
         known = isinstance(error, TailraceError)
         level = logging.WARNING if told else logging.DEBUG
-        names = [self._journal.state.tables[entry.table.table_id].schema.name for entry in entries]
+        names = self._names(entries)
         what = names[0] if len(names) == 1 else f"{len(names)} tables"
         log.log(level, "%s: %s", what, error if known else fault.message, extra={"table": names[0]}, exc_info=not known)
+
+    def _names(self, entries: Iterable[TableEntry]) -> list[str]:
+        return [self._journal.state.tables[entry.table.table_id].schema.name for entry in entries]
 
     def _waits(self, unit: ApplyUnit, error: Locked, now: float) -> None:
         """A chunk that is being written is in the way, which is no fault: the unit is tried again after pauses."""
@@ -409,7 +412,9 @@ class Applier:
         if lasts:
             unit.waiting_told = now
         level, waited = logging.WARNING if lasts else logging.INFO, round(now - unit.waiting_since)
-        log.log(level, "a batch has been waiting for %d s for %s", waited, error.message)
+        names = self._names(unit.entries.values())
+        extra = {"table": names[0]} if len(names) == 1 else {}  # of several, the message names the right one
+        log.log(level, "a batch has been waiting for %d s for %s", waited, error.message, extra=extra)
         with self._lock:
             unit.backoff.waited(now)
             self._schedule.level = None

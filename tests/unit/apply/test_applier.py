@@ -346,6 +346,7 @@ def test_a_chunk_that_is_being_written_for_ever_is_warned_of_every_ten_minutes(
         " (backend 4711)"
         for seconds in (600, 1200)
     ]
+    assert [vars(record)["table"] for record in caplog.records] == ["s.t7"] * 2
     loop.stop()
 
 
