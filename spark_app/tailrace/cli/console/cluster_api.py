@@ -389,11 +389,11 @@ def _exchange(
     watch.start()
     try:
         connection.request(method, path, None if body is None else json.dumps(body), headers)
-        answer = connection.getresponse()
-        while piece := answer.read1(1 << 16):
-            found += piece
-            if len(found) > most:
-                raise AnswerTooLong(f"the answer has more than {most} bytes")
+        with connection.getresponse() as answer:
+            while piece := answer.read1(1 << 16):
+                found += piece
+                if len(found) > most:
+                    raise AnswerTooLong(f"the answer has more than {most} bytes")
     except (OSError, http.client.HTTPException):
         if not late.is_set():
             raise

@@ -355,7 +355,8 @@ class Notifications:
             connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT)
         try:
             connection.request("POST", (url.path or "/") + (f"?{url.query}" if url.query else ""), notice.body, headers)
-            return connection.getresponse().status
+            with connection.getresponse() as answer:
+                return answer.status
         finally:
             connection.close()
 

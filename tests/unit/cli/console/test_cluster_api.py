@@ -63,6 +63,23 @@ def test_an_answer_without_end_is_cut(pieces: list[bytes]) -> None:
 
 
 @pytest.mark.usefixtures("no_authority")
+def test_an_answer_that_is_cut_leaves_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closed with the refusal, not when its memory is next collected."""
+    made: list[socket.socket] = []
+
+    def reached(host: str, port: int, seconds: float) -> socket.socket:
+        made.append(socket.create_connection((host, port), seconds))
+        return made[-1]
+
+    monkeypatch.setattr(cluster_api, "_reached", reached)
+    with answering([b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 10], 0.05) as address:
+        api = ClusterApi("https://127.0.0.1:1", driver_url=lambda *_: address)
+        with pytest.raises(NotRunning, match="more than 5 bytes") as refused:
+            api.driver("shop", "orders", "/history", LastHour, most=5)
+        assert [connection.fileno() for connection in made] == [-1], refused.value
+
+
+@pytest.mark.usefixtures("no_authority")
 def test_what_another_service_says_is_not_told() -> None:
     with answering([b"SECRET of another service\r\n"], 0.05) as address:
         assert asked(address) == "the driver of shop/orders does not answer the console: BadStatusLine"
