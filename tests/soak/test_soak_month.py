@@ -24,7 +24,7 @@ from bench.session import jvm_pid
 from support.pipeline import RETRY_SECONDS, lake
 from support.scripted_database import Change, Database
 from support.scripted_runs import Copy, manifest
-from tailrace.apply import applier
+from tailrace.apply import applier, upkeep
 from tailrace.capture import loop, retention_job
 from tailrace.changelog import trim
 from tailrace.contract.resources import Replicator
@@ -157,8 +157,9 @@ def faster(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(delta_schema.PROPERTIES, name, f"interval {3600 // FASTER} seconds")
     monkeypatch.setattr(lake_table, "SWEEP_SECONDS", lake_table.SWEEP_SECONDS / FASTER)
     monkeypatch.setattr(iceberg_cleanup, "RESTED_SECONDS", iceberg_cleanup.RESTED_SECONDS / FASTER)
-    for name in ("TIDY_SECONDS", "IDLE_TIDY_SECONDS", "REST_TIDY_SECONDS", "LOOK_SECONDS"):
-        monkeypatch.setattr(applier, name, getattr(applier, name) / FASTER)
+    for name in ("TIDY_SECONDS", "IDLE_TIDY_SECONDS", "REST_TIDY_SECONDS"):
+        monkeypatch.setattr(upkeep, name, getattr(upkeep, name) / FASTER)
+    monkeypatch.setattr(applier, "LOOK_SECONDS", applier.LOOK_SECONDS / FASTER)
     monkeypatch.setattr(loop, "RETENTION_SECONDS", loop.RETENTION_SECONDS / FASTER)
     monkeypatch.setattr(applied_report, "SECONDS", applied_report.SECONDS / FASTER)
     monkeypatch.setattr(trim, "SHORTEST_JOURNAL", trim.SHORTEST_JOURNAL // FASTER)

@@ -1,10 +1,12 @@
 """States of a change log and their parts, for tests that say what a log holds; `support.journals` makes its records."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from tailrace.changelog.records import Segment
 from tailrace.changelog.records.snapshots import ChunkRegistered, SnapshotPlanned
 from tailrace.changelog.records.terms import Column, RecordNumber, Seq, TableSchema
+from tailrace.changelog.snapshot_map import SnapshotMap
 from tailrace.changelog.state import LoggedSchema, LogState, SnapshotState, SnapshotTable, TableLog
 
 
@@ -34,6 +36,11 @@ def snapshot(plan: SnapshotPlanned, record: int = 4, **more: Any) -> SnapshotSta
     """A snapshot of which nothing is read yet."""
     tables = {table_id: SnapshotTable(table_id=table_id) for table_id in plan.tables}
     return SnapshotState.model_validate({"plan": plan, "record": record, "tables": tables, **more})
+
+
+def with_snapshots(state: LogState, snapshots: Mapping[str, SnapshotState], **more: Any) -> LogState:
+    """The state with these snapshots in place of its own."""
+    return state.model_copy(update={"snapshots": SnapshotMap(snapshots), **more})
 
 
 def segment(table_id: int, first: int, last: int | None = None, /, **more: Any) -> Segment:

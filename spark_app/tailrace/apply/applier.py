@@ -18,6 +18,7 @@ from tailrace.apply.progress import Progress
 from tailrace.apply.publishing import is_settled
 from tailrace.apply.schedule import ApplyUnit, Schedule, TableEntry
 from tailrace.apply.unit_worker import UnitWorker
+from tailrace.apply.upkeep import Upkeep
 from tailrace.changelog.logged import place_of
 from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import RecordNumber, TableSchema
@@ -37,12 +38,6 @@ NOT_OF_A_TABLE = (CorruptLog, Fenced)
 """End the process, in whichever thread they occur."""
 WAITING_SECONDS = 600.0
 """A batch that waits for so long is warned of: whoever holds it up may be frozen."""
-TIDY_SECONDS = 30.0
-"""Between two looks at whether a table should be compacted, while it is written to."""
-IDLE_TIDY_SECONDS = 3600.0
-"""A table that is no longer written to is looked at once more after this time, when its old versions may go, ..."""
-REST_TIDY_SECONDS = 86_400.0
-"""... and then so often. Each look may ask an object store for lists, and there may be thousands of tables."""
 STAND_SECONDS = 0.1
 """Between two looks at whether everything stands still."""
 LOOK_SECONDS = 30.0
@@ -72,6 +67,7 @@ class Applier:
         self._progress = progress
         self._make = make
         self._schedule = Schedule(journal, progress, group, hold=hold, threads=threads, monotonic=monotonic)
+        self._upkeep = Upkeep(self._schedule.entries, progress, monotonic)
         self._retry_seconds = retry_seconds
         self._until = until
         self._clock, self._monotonic = clock, monotonic
@@ -83,6 +79,8 @@ class Applier:
         self.held = False
         """No batch is begun: a rewind of the process before is to be looked at first."""
         self._fatal: Exception | None = None
+        self._refused = False
+        """Some unit may be refused by its target."""
         self.last_step_at = time.monotonic()
         self._pool = ThreadPoolExecutor(threads, "apply")
         # Of its own: however long tables are tidied, changes find the other threads free.
@@ -112,17 +110,21 @@ class Applier:
             self._through = max(self._through, self._bounded(through))
             for unit in {entry.unit: None for entry in self._schedule.due(self._through)}:
                 self._enter(unit)
-            started = {entry.running for entry in self._schedule.entries.values() if entry.running is not None}
+            started = self._running()
+            tidy = self._upkeep.is_due() or self._is_look_due()
         if patience and started:
             wait(started, patience)
-        if not self._stopping and (self._tidying is None or self._tidying.done()):
+        if tidy and not self._stopping and (self._tidying is None or self._tidying.done()):
             self._tidying = self._tidy_pool.submit(self._tidy_all)
             self._tidying.add_done_callback(self._ended)
 
     @property
     def is_working(self) -> bool:
         """True if a batch is under way."""
-        return any(entry.running is not None for entry in list(self._schedule.entries.values()))
+        return bool(self._schedule.running)
+
+    def _running(self) -> list[Future[None]]:
+        return [unit.running for unit in self._schedule.running if unit.running is not None]
 
     def is_due(self, number: RecordNumber) -> bool:
         return self.due_in(number) <= 0
@@ -142,10 +144,13 @@ class Applier:
     def _raise_fatal(self) -> None:
         if self._fatal is not None:
             raise self._fatal
-        met = [
-            entry.unit.refused if entry is not None else None
-            for entry in map(self._schedule.entries.get, self._live_ids())
-        ]
+        if not self._refused:
+            return
+        self._refused = False
+        entries = map(self._schedule.entries.get, self._live_ids())
+        met = [entry.unit.refused if entry is not None else None for entry in entries]
+        if any(met):
+            self._refused = True
         if met and met[0] is not None and None not in met:
             raise met[0]
 
@@ -153,20 +158,9 @@ class Applier:
         return [t.table_id for t in self._journal.state.tables.values() if not t.removed]
 
     def _enter(self, unit: ApplyUnit) -> None:
-        running = unit.running = self._pool.submit(self._run, unit)
+        running = self._pool.submit(self._run, unit)
+        self._schedule.begin(unit, running)
         running.add_done_callback(self._ended)
-
-    def _overdue(self, entry: TableEntry) -> float:
-        """Seconds since the table should have been tidied; negative: it need not be yet."""
-        table_id, found, now = entry.table.table_id, entry.copy.found_record, self._monotonic()
-        if entry.tidied_record is None and found is not None:
-            # What this process finds is as tidy as the one before it has left it; its own first commit counts at once.
-            entry.tidied, entry.tidied_record = now - TIDY_SECONDS, found
-        every = TIDY_SECONDS
-        if self._progress.of(table_id).committed_record == entry.tidied_record:
-            # Tables that were opened together take turns.
-            every = REST_TIDY_SECONDS if entry.idle else IDLE_TIDY_SECONDS * (1 + table_id * 7919 % 1000 / 1000)
-        return now - entry.tidied - every
 
     def tidy_up(self, patience: float) -> None:
         """At the end of a short run: tables that it wrote to are tidied, for as long as `patience` allows."""
@@ -235,13 +229,12 @@ class Applier:
             yield
         finally:
             with self._lock:
-                self._standing, self._schedule.level = False, None
+                self._standing = False
 
     def _under_way(self) -> list[Future[None]]:
         with self._lock:
-            running = {entry.running for entry in self._schedule.entries.values() if entry.running is not None}
             tidying = [] if self._tidied is None or self._tidying is None else [self._tidying]
-            return [*running, *tidying]
+            return [*self._running(), *tidying]
 
     def forget(self, table_ids: Iterable[int]) -> None:
         """Have the tables opened again, as if the process had just started; only while all stand still."""
@@ -285,7 +278,7 @@ class Applier:
             self._failed(unit, error, begun)
         finally:
             with self._lock:
-                unit.running = None
+                self._schedule.end(unit)
 
     def _state_with(self, number: RecordNumber) -> LogState:
         """A state that holds the record. It was offered by who had read it, so there is hardly ever more to read."""
@@ -312,9 +305,8 @@ class Applier:
         if error is not None:
             self._failed(own, error, record)
         with self._lock:
-            entry.unit.leave(entry)
             entry.copy.applied, entry.copy.level = None, True
-            own.enter(entry)
+            self._schedule.leave_group(entry, own)
 
     def _ended(self, work: Future[None]) -> None:
         """Errors of a table are reported where they occur; one that is left belongs to no table, and ends the run."""
@@ -325,23 +317,31 @@ class Applier:
     def _tidy_all(self) -> None:
         """On the thread of its own: all tables whose time has come, the one that waits longest first."""
         self._look_for_copies()
-        overdue = [(self._overdue(entry), entry) for entry in list(self._schedule.entries.values())]
-        for late, entry in sorted(overdue, key=_late, reverse=True):
-            if self._stopping or late < 0:
-                return
+        while not self._stopping:
             with self._lock:
-                over = self._standing or self._schedule.entries.get(entry.table.table_id) is not entry
-                self._tidied = None if over else entry
-            if not over and entry.opened and entry.running is None:  # else its changes come first
+                entry = self._tidied = None if self._standing else self._upkeep.next()
+            if entry is None:
+                return
+            rests = entry.opened and entry.running is None  # else its changes come first
+            if rests:
                 self._tidy(entry)
-            self._tidied = None
+            with self._lock:
+                self._tidied = None
+                if rests:
+                    self._upkeep.done(entry)
+                else:
+                    self._upkeep.later(entry)
+
+    def _is_look_due(self) -> bool:
+        group = self._schedule.group
+        return group is not None and group.worker is not None and self._monotonic() - self._looked >= LOOK_SECONDS
 
     def _look_for_copies(self) -> None:
         """Nothing else would notice that the copy of an idle table was dropped."""
-        group, now = self._schedule.group, self._monotonic()
-        if group is None or group.worker is None or now - self._looked < LOOK_SECONDS:
+        group = self._schedule.group
+        if group is None or group.worker is None or not self._is_look_due():
             return
-        self._looked = now
+        self._looked = self._monotonic()
         try:
             missing = group.worker.missing()
         except TailraceError as error:  # batches tell of an outage
@@ -377,6 +377,7 @@ class Applier:
             unit.waiting_since = None
             unit.backoff.failed(now)
             unit.refused = error if isinstance(error, Stop) else None
+            self._refused |= unit.refused is not None
         with self._lock:
             told = self._outages.met(error, now)
             away = isinstance(error, Retry) and error.away
@@ -393,8 +394,6 @@ class Applier:
         for entry in entries:
             stopped = exhausted or isinstance(error, TableStop | Stop)
             self._progress.fail(entry.table.table_id, fault, stopped, record, away=away)
-        with self._lock:
-            self._schedule.level = None
         known = isinstance(error, TailraceError)
         level = logging.WARNING if told else logging.DEBUG
         names = self._names(entries)
@@ -417,8 +416,3 @@ class Applier:
         log.log(level, "a batch has been waiting for %d s for %s", waited, error.message, extra=extra)
         with self._lock:
             unit.backoff.waited(now)
-            self._schedule.level = None
-
-
-def _late(one: tuple[float, TableEntry]) -> float:
-    return one[0]

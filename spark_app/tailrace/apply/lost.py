@@ -13,7 +13,7 @@ from tailrace.targets.api import NeededChunks
 
 def snapshot_open(table: TableLog, state: LogState, applied: AppliedState) -> bool:
     """True if a snapshot of the table has not ended, or the target does not hold its end yet."""
-    running = any(s.ended is None and table.table_id in s.tables for s in state.snapshots.values())
+    running = any(s.is_open for s in state.snapshots.of(table.table_id))
     return running or any(finish.record > applied.applied_record for finish in table.finishes)
 
 
@@ -50,9 +50,9 @@ def _awaited(state: LogState, part: TableSlice, incomplete: Set[str]) -> Iterato
     may have been planned before what the target holds, and may have ended before the one that lost the files."""
     applied = part.applied.applied_record
     to_come = {f.snapshot_id for f in state.tables[part.table_id].finishes if f.record > applied}
-    for snapshot in state.snapshots.values():
-        mine = snapshot.tables.get(part.table_id)
-        if mine is None or not any(snapshot_id in incomplete for snapshot_id, _ in snapshot.plan.replaces):
+    for snapshot in state.snapshots.of(part.table_id):
+        mine = snapshot.tables[part.table_id]
+        if not any(snapshot_id in incomplete for snapshot_id, _ in snapshot.plan.replaces):
             continue
         if mine.finished is None or mine.finished.error is not None or snapshot.plan.snapshot_id in to_come:
             yield min(applied, RecordNumber(snapshot.record - 1))

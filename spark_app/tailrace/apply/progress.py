@@ -6,7 +6,7 @@ are replaced, never changed.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
@@ -58,25 +58,89 @@ NOTHING = TableProgress()
 
 
 class Progress:
-    """The newest `TableProgress` of every table."""
+    """The newest `TableProgress` of every table.
+
+    With thousands of tables most records bring most of them nothing. Those tables are quiet: they are covered together
+    (`cover`), and each comes to hear of it when it is asked for.
+    """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._lock = Lock()
         self._tables: dict[int, TableProgress] = {}
         self._cuts: dict[tuple[str, int], HeldCut] = {}
+        self._quiet: set[int] = set()
+        self._covered = RecordNumber(-1)
+        """The record that all quiet tables hold at least."""
+        self._failing: set[int] = set()
+        self._with_holes: set[int] = set()
+        self._news: list[set[int]] = []
 
     def all(self) -> Mapping[int, TableProgress]:
         with self._lock:
+            for table_id in self._quiet:
+                self._at(table_id)
             return dict(self._tables)
 
     def of(self, table_id: int) -> TableProgress:
         with self._lock:
-            return self._tables.get(table_id, NOTHING)
+            return self._at(table_id)
+
+    def _at(self, table_id: int) -> TableProgress:
+        known = self._tables.get(table_id, NOTHING)
+        if known.applied_record < self._covered and table_id in self._quiet:
+            known = self._tables[table_id] = replace(known, applied_record=self._covered)
+        return known
+
+    def failing(self) -> Mapping[int, TableProgress]:
+        """Those with a fault."""
+        with self._lock:
+            return {table_id: self._at(table_id) for table_id in self._failing}
+
+    def with_holes(self) -> Mapping[int, TableProgress]:
+        with self._lock:
+            return {table_id: self._at(table_id) for table_id in self._with_holes}
+
+    def news(self) -> Callable[[], Set[int]]:
+        """Returns a question that each time brings the tables that were put since the last time. (Not those that are
+        only covered.)"""
+        mine = set[int]()
+
+        def take() -> Set[int]:
+            with self._lock:
+                taken = set(mine)
+                mine.clear()
+                return taken
+
+        with self._lock:
+            mine.update(self._tables)
+            self._news.append(mine)
+        return take
 
     def put(self, table_id: int, progress: TableProgress) -> None:
         with self._lock:
             self._tables[table_id] = progress
+            self._quiet.discard(table_id)
+            _note(self._failing, table_id, progress.fault is not None)
+            _note(self._with_holes, table_id, bool(progress.holes))
+            for news in self._news:
+                news.add(table_id)
+
+    def be_quiet(self, table_id: int) -> None:
+        """No record brings the table anything, until `stir`."""
+        with self._lock:
+            self._quiet.add(table_id)
+
+    def stir(self, table_id: int) -> None:
+        """What comes from now on does not cover the table."""
+        with self._lock:
+            self._at(table_id)
+            self._quiet.discard(table_id)
+
+    def cover(self, number: RecordNumber) -> None:
+        """All quiet tables hold the record."""
+        with self._lock:
+            self._covered = max(self._covered, number)
 
     def hold(self, cut: str, table_id: int, held: HeldCut) -> None:
         """Note what the table holds of a cut, until the journal does."""
@@ -101,6 +165,8 @@ class Progress:
     def forget(self, table_id: int) -> None:
         with self._lock:
             self._tables.pop(table_id, None)
+            for ids in (self._quiet, self._failing, self._with_holes, *self._news):
+                ids.discard(table_id)
 
     def fail(
         self,
@@ -119,6 +185,13 @@ class Progress:
             since = before.failing_since if before.failing_since is not None else since
         failed = replace(before, fault=fault, failing_since=since, stopped=stopped, away=away, refused_record=record)
         self.put(table_id, failed)
+
+
+def _note(ids: set[int], table_id: int, is_one: bool) -> None:
+    if is_one:
+        ids.add(table_id)
+    else:
+        ids.discard(table_id)
 
 
 def add(one: TableCounters, other: TableCounters) -> TableCounters:

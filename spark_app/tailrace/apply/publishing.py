@@ -22,7 +22,7 @@ def is_read(table: TableLog, state: LogState, applied: AppliedState) -> bool:
     if any(True for _ in triggers.pending(state, table)):
         return True
     ends = any(finish.complete and finish.record > applied.applied_record for finish in table.finishes)
-    return ends or any(_reads(snapshot, table) for snapshot in state.snapshots.values())
+    return ends or any(_reads(snapshot, table) for snapshot in state.snapshots.of(table.table_id))
 
 
 def _reads(snapshot: SnapshotState, table: TableLog) -> bool:

@@ -6,9 +6,10 @@ fails, or is not level with it, and is a unit of its own until nothing is being 
 Tested with `applier`.
 """
 
+import itertools
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -17,6 +18,7 @@ from tailrace.apply.progress import Progress, TableProgress
 from tailrace.apply.publishing import is_settled
 from tailrace.apply.unit_worker import TableCopy, UnitWorker
 from tailrace.batch.slice import last_record
+from tailrace.changelog.changed import changed
 from tailrace.changelog.dropped import is_blocked
 from tailrace.changelog.logged import LoggedCut, place_of
 from tailrace.changelog.records.terms import RecordNumber
@@ -85,6 +87,8 @@ class TableEntry:
     """The time of the last tidying, or of the one that would have come if the table were written to."""
     tidied_record: RecordNumber | None = None
     """The committed record then: others have come since if it is another one now. None: the target is not open yet."""
+    tidy_at: float = math.inf
+    """The time at which `Upkeep` looks at it next."""
     idle: bool = False
     """It was looked at again after the last commit had become old."""
     behind_since: float | None = None
@@ -100,7 +104,12 @@ class TableEntry:
 
 
 class Schedule:
-    """The tables that are applied. Its methods are called under the applier's lock."""
+    """The tables that are applied. Its methods are called under the applier's lock.
+
+    A look costs what has changed, however many tables there are: those are looked at that a record, a batch, a cut or a
+    failure has touched since they were last found quiet. A table is quiet if its copy is known and healthy and the log
+    holds nothing for it that the copy lacks.
+    """
 
     def __init__(
         self,
@@ -119,30 +128,33 @@ class Schedule:
         self._hold, self._threads, self._monotonic = hold, threads, monotonic
         self.entries: dict[int, TableEntry] = {}
         """Tables that were entered once, by table id."""
-        self.level: tuple[LogState, RecordNumber] | None = None
-        """The state at which all tables held that record: as long as there is no other one, none is due."""
+        self.running: set[ApplyUnit] = set()
         self.next_due = math.inf
         """The monotonic time at which the next table is due, as `due` found it: of those that were not due."""
         self._away = set[ApplyUnit]()
         """Units that failed at a place that is away, since one last got an answer."""
         self._cuts: tuple[LogState | None, Mapping[int, Sequence[LoggedCut]]] = None, {}
         """The cuts that each table is awaited at, and the state that says so."""
+        self._seen: tuple[Mapping[int, TableLog], Mapping[str, LoggedCut]] = {}, {}
+        """The tables and cuts of the state that was last looked at."""
+        self._stirred: dict[int, None] = {}
+        """Tables that the next look looks at."""
+        self._put = progress.news()
+        self._apart: dict[int, TableEntry] = {}
+        """Tables that have left the group."""
 
     def due(self, number: RecordNumber) -> list[TableEntry]:
         """Tables that have to be entered now: those that nothing is gained by letting wait, and of the others as many
         of the oldest as must be begun so that all are committed in time. (Earliest deadline first.)"""
-        state, self.next_due = self._journal.state, math.inf
-        if self.level is not None and self.level[0] is state and number <= self.level[1]:
-            return []
-        live = self.live()
-        self._forget_others({table.table_id for table in live})
+        self.next_due = math.inf
+        self._notice()
         self._board()
-        behind = [entry for table in live if (entry := self._behind(table, number)) is not None]
-        if not behind and all(self._holds(table, number) for table in live):
-            self.level = state, number
+        behind = [entry for table_id in list(self._stirred) if (entry := self._look(table_id, number)) is not None]
+        self._progress.cover(number)
         now, hold, busy, due, counted = self._monotonic(), self._hold(), 0.0, 0, set[ApplyUnit]()
-        timed = sorted(((self._deadline(entry, hold, now), entry) for entry in behind), key=itemgetter(0))
-        for place, (deadline, entry) in enumerate(timed, 1):
+        by_deadline = ((self._deadline(entry, hold, now), entry.table.table_id, entry) for entry in behind)
+        timed = sorted(by_deadline, key=itemgetter(0, 1))
+        for place, (deadline, _, entry) in enumerate(timed, 1):
             busy += 0.0 if entry.unit in counted else entry.unit.took / self._threads
             counted.add(entry.unit)
             begin = deadline - busy
@@ -150,11 +162,68 @@ class Schedule:
                 due = place
             else:
                 self.next_due = min(self.next_due, begin)
-        return [entry for _, entry in timed[:due]]
+        return [entry for _, _, entry in timed[:due]]
 
-    def _holds(self, table: TableLog, number: RecordNumber) -> bool:
-        progress = self._progress.of(table.table_id)
-        return progress.applied_record >= number and progress.fault is None
+    def _notice(self) -> None:
+        """Stir what was touched since the last look."""
+        state, (tables, cuts) = self._journal.state, self._seen
+        touched = dict.fromkeys(changed(tables, state.tables))
+        if touched or len(tables) != len(state.tables):
+            touched |= dict.fromkeys(self.entries.keys() - state.tables.keys())
+        awaited = (state.cuts[name].awaited for name in changed(cuts, state.cuts))
+        self._seen = state.tables, state.cuts
+        for table_id in itertools.chain(touched, *awaited, self._put()):
+            self._stir(table_id)
+
+    def _stir(self, table_id: int) -> None:
+        self._progress.stir(table_id)
+        self._stirred[table_id] = None
+
+    def _look(self, table_id: int, number: RecordNumber) -> TableEntry | None:
+        """The table's entry if it lacks something up to record `number` and may be entered. It is looked at again,
+        unless it is quiet, over, or being worked at: then the end of that has it looked at."""
+        table, entry = self._journal.state.tables.get(table_id), self.entries.get(table_id)
+        if entry is not None and entry.running is not None:
+            del self._stirred[table_id]
+            return None
+        if table is None or (table.removed and not (entry is not None and self._is_ending(table))):
+            del self._stirred[table_id]
+            if entry is not None:
+                self.forget(entry)
+            return None
+        behind = self._behind(table, number)
+        if behind is None and self._is_quiet(table):
+            del self._stirred[table_id]
+            self._progress.be_quiet(table_id)
+        return behind
+
+    def _is_quiet(self, table: TableLog) -> bool:
+        entry = self.entries.get(table.table_id)
+        if entry is None or table.removed or entry.latest is not table or entry.table.generation != table.generation:
+            return False
+        if entry.unit.is_waiting(self._monotonic()):
+            return False
+        nothing = _has_nothing_new(entry, self._progress.of(table.table_id))
+        return nothing and not self._is_awaited(table.table_id, self._journal.state.number)
+
+    def begin(self, unit: ApplyUnit, running: Future[None]) -> None:
+        """What comes meanwhile may not be covered before the unit's worker has seen it."""
+        unit.running = running
+        self.running.add(unit)
+        for table_id in unit.entries:
+            self._stir(table_id)
+
+    def end(self, unit: ApplyUnit) -> None:
+        unit.running = None
+        self.running.discard(unit)
+        for table_id in unit.entries:
+            self._stir(table_id)
+
+    def leave_group(self, entry: TableEntry, own: ApplyUnit) -> None:
+        entry.unit.leave(entry)
+        own.enter(entry)
+        self._apart[entry.table.table_id] = entry
+        self._stir(entry.table.table_id)
 
     def _deadline(self, entry: TableEntry, hold: float, now: float) -> float:
         """The monotonic time by which it should hold what was seen."""
@@ -185,63 +254,75 @@ class Schedule:
         tables = self._journal.state.tables
         live = [table for table in tables.values() if not table.removed]
         gone = [tables[i] for i in self.entries if i in tables and tables[i].removed]
-        return [*live, *(table for table in gone if self._is_ending(table, live))]
+        return [*live, *filter(self._is_ending, gone)]
 
-    def _is_ending(self, table: TableLog, live: Sequence[TableLog]) -> bool:
+    def _is_ending(self, table: TableLog) -> bool:
         """True if the removed table lacks changes, and its place is neither another's nor about to be deleted."""
         entry, progress = self.entries[table.table_id], self._progress.of(table.table_id)
         known = entry.table.generation == table.generation and entry.opened
         lacks = known and progress.fault is None and last_record(table) > progress.applied_record
-        deleted = any(dropped.place == place_of(table) for dropped in self._journal.state.dropped)
-        return lacks and not deleted and not any(_one_place(other, table) for other in live)
-
-    def _forget_others(self, live: Set[int]) -> None:
-        """Tables that are no longer captured, with all that their workers hold: they come and go for years."""
-        for entry in [e for i, e in self.entries.items() if i not in live and e.running is None]:
-            self.forget(entry)
+        state = self._journal.state
+        if not lacks or any(dropped.place == place_of(table) for dropped in state.dropped):
+            return False
+        return not any(_one_place(other, table) for other in state.tables.values() if not other.removed)
 
     def forget(self, entry: TableEntry) -> None:
+        """Tables come and go for years: what their workers hold goes with them. One that is captured still is entered
+        again."""
+        table_id = entry.table.table_id
         entry.unit.leave(entry)
         self._away.discard(entry.unit)
-        del self.entries[entry.table.table_id]
-        self._progress.forget(entry.table.table_id)
+        self._apart.pop(table_id, None)
+        del self.entries[table_id]
+        self._progress.forget(table_id)
+        if table_id in self._journal.state.tables:
+            self._stirred[table_id] = None
 
     def _board(self) -> None:
         """Tables that are level with the group join it, while it rests."""
         group = self.group
         if group is None or group.running is not None:
             return
+        joining = [entry for entry in self._apart.values() if self._may_join(entry)]
+        if not joining:
+            return
         level = min((self._progress.of(i).applied_record for i in group.entries), default=RecordNumber(-1))
-        state = self._journal.state
-        for table_id, entry in self.entries.items():
-            applied, progress = entry.copy.applied, self._progress.of(table_id)
-            if entry.unit is group or entry.running is not None or progress.fault is not None:
-                continue
-            if applied is None or entry.copy.replacing or progress.applied_record < level:
-                continue
-            if table_id in state.tables and is_settled(state.tables[table_id], state, applied):
+        for entry in joining:
+            table_id = entry.table.table_id
+            if self._progress.of(table_id).applied_record >= level:
                 entry.unit.leave(entry)
                 group.enter(entry)
+                del self._apart[table_id]
+                self._stir(table_id)
+
+    def _may_join(self, entry: TableEntry) -> bool:
+        state, applied, table_id = self._journal.state, entry.copy.applied, entry.table.table_id
+        if entry.running is not None or self._progress.of(table_id).fault is not None:
+            return False
+        if applied is None or entry.copy.replacing or table_id not in state.tables:
+            return False
+        return is_settled(state.tables[table_id], state, applied)
 
     def _behind(self, table: TableLog, number: RecordNumber) -> TableEntry | None:
         """The table's entry if it lacks something up to record `number` and may be entered."""
         entry = self.entries.get(table.table_id)
-        if entry is not None and entry.running is None and entry.table.generation != table.generation:
+        if entry is not None and entry.table.generation != table.generation:
             self.forget(entry)  # the table starts over, perhaps under another name
             entry = None
         if entry is None:
             if is_blocked(self._journal.state, place_of(table)):
                 return None  # what a dropped table left there is being deleted
-            if any(other.running is not None and _one_place(other.table, table) for other in self.entries.values()):
+            if any(_one_place(other.table, table) for unit in self.running for other in unit.entries.values()):
                 return None  # the place is its former table's until that one's batch is over
-            entry = TableEntry(table, table, last_record(table), TableCopy(table.table_id, table.generation))
+            copy = TableCopy(table.table_id, table.generation)
+            entry = TableEntry(table, table, last_record(table), copy)
             if self.group is not None and self.group.running is not None:
                 return None  # whether it is level with the group is known once that can be asked
             (self.group or ApplyUnit()).enter(entry)
             self.entries[table.table_id] = entry
         if entry.latest is not table:
             entry.latest, entry.last_record = table, last_record(table)
-        if entry.running is not None or entry.unit.is_waiting(self._monotonic()):
+        if entry.unit.is_waiting(self._monotonic()):
             return None
         progress = self._progress.of(table.table_id)
         if progress.applied_record >= number and progress.fault is None:

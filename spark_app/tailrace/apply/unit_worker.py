@@ -377,7 +377,7 @@ class UnitWorker:
 
 
 def _accepting(state: LogState, table_id: int) -> list[SnapshotState]:
-    return [s for s in state.snapshots.values() if s.plan.accepts and s.accepts(table_id)]  # hardly any accepts
+    return [s for s in state.snapshots.taking_over() if s.accepts(table_id)]
 
 
 def _fault(found: VersionAt | None) -> str | None:

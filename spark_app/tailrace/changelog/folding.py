@@ -21,6 +21,7 @@ from tailrace.changelog.logged import (
 )
 from tailrace.changelog.records import Record
 from tailrace.changelog.records.terms import RecordNumber, Seq
+from tailrace.changelog.snapshot_map import SnapshotMap
 from tailrace.errors import CorruptLog
 
 NOTHING_PENDING = RecordNumber(1 << 62)
@@ -35,7 +36,7 @@ class Folding:
         self.origin, self.source_since = state.origin, state.source_since
         self.owner, self.released = state.owner, state.released
         self.tables: dict[int, TableLog] = dict(state.tables)
-        self.snapshots: dict[str, SnapshotState] = dict(state.snapshots)
+        self.snapshots: SnapshotMap[SnapshotState] = state.snapshots.copy()
         self.transactions = _with_transactions(state.transactions, record)
         self.commit_times, self.newest_commits = state.commit_times, state.newest_commits
         if record.commit_time is not None:
@@ -80,13 +81,16 @@ class Folding:
             oldest = min((_first_pending(t) for t in running), default=NOTHING_PENDING)
             self.commit_times = self.commit_times.drop(self.commit_times.find(0, oldest))
             self.newest_commits = self.newest_commits.drop(self.newest_commits.find(0, oldest))
-        ended = [key for key, snapshot in self.snapshots.items() if snapshot.ended is not None]
+        ended = self.snapshots.ended
+        if len(ended) <= KEPT_SNAPSHOTS:
+            return
         own = [key for key in ended if self.snapshots[key].plan.request is None]
         asked = [key for key in ended if self.snapshots[key].plan.request is not None]
         rewound = [key for key in asked if self.snapshots[key].is_rewound]
         requested = [key for key in asked if not self.snapshots[key].is_rewound]
         for key in filter(self._done_with, own[:-KEPT_SNAPSHOTS]):
-            self.forgotten_plan = max(self.forgotten_plan, self.snapshots.pop(key).record)
+            self.forgotten_plan = max(self.forgotten_plan, self.snapshots[key].record)
+            del self.snapshots[key]
         for key in (*filter(self._done_with, requested[:-KEPT_SNAPSHOTS]), *rewound[:-KEPT_REWINDS]):
             del self.snapshots[key]
 

@@ -37,6 +37,7 @@ from tailrace.changelog.records.terms import (
     is_none,
 )
 from tailrace.changelog.segment_list import LoggedSegment, SegmentList
+from tailrace.changelog.snapshot_map import SnapshotMap
 from tailrace.changelog.transactions import TransactionIds, TransactionStart
 from tailrace.errors import Where
 
@@ -244,6 +245,15 @@ class SnapshotState(Closed):
     ended: SnapshotEnded | None = None
 
     @property
+    def is_open(self) -> bool:
+        return self.ended is None
+
+    @property
+    def takes_over(self) -> bool:
+        """True of a verification that makes up for what another program did to some tables."""
+        return bool(self.plan.accepts)
+
+    @property
     def is_rewound(self) -> bool:
         """True of a rewind that was carried out."""
         return self.plan.rewind is not None and self.ended is not None and self.ended.outcome == "completed"
@@ -387,7 +397,7 @@ class LogState(Closed):
     renewal: SourceRenewed | None = None
     """The newest of them, while its snapshot has not been planned."""
     tables: dict[int, TableLog] = Field(default_factory=dict)
-    snapshots: dict[str, SnapshotState] = Field(default_factory=dict)
+    snapshots: SnapshotMap[SnapshotState] = Field(default_factory=SnapshotMap)
     transactions: TransactionLog = TransactionLog()
     forgotten_tables: tuple[tuple[str, str], ...] = ()
     """Schema and name under which targets stand that were written for tables since forgotten, renamed or started over:

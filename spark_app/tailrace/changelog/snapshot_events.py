@@ -127,8 +127,8 @@ def _compared(work: Folding, event: ChunkCompared) -> None:
 
 def _later(work: Folding, snapshot: SnapshotState, table: TableLog) -> list[SnapshotState]:
     """Snapshots of the whole table that were planned later."""
-    later = (s for s in work.snapshots.values() if s.record > snapshot.record and s.plan.whole)
-    return [s for s in later if table.table_id in s.tables and _of_generation(s, table)]
+    later = (s for s in work.snapshots.of(table.table_id) if s.record > snapshot.record and s.plan.whole)
+    return [s for s in later if _of_generation(s, table)]
 
 
 def _has_read(snapshot: SnapshotState, table: TableLog) -> bool:

@@ -58,7 +58,7 @@ class OnceCheck:
     def look(self, state: LogState, progress: Mapping[int, TableProgress], open_requests: int) -> Verdict:
         if self._since is None:
             self._since = state.number
-        under_way = [s.plan for s in state.snapshots.values() if s.ended is None and _fills_holes(s.plan)]
+        under_way = [s.plan for s in state.snapshots.open() if _fills_holes(s.plan)]
         # Now: once they have ended, their plans no longer list the keys.
         self._asked |= {plan.snapshot_id: frozenset(plan.keys or ()) for plan in under_way}
         failed = [t for t in _live(state) if _failed(t, state, progress)]
@@ -133,8 +133,7 @@ class OnceCheck:
 
 
 def _under_way(state: LogState) -> list[SnapshotState]:
-    open_ones = (s for s in state.snapshots.values() if s.ended is None)
-    return [s for s in open_ones if not _fills_holes(s.plan) and not s.plan.in_background]
+    return [s for s in state.snapshots.open() if not _fills_holes(s.plan) and not s.plan.in_background]
 
 
 def _live(state: LogState) -> list[TableLog]:

@@ -55,7 +55,7 @@ def due_snapshots(state: LogState, holes: Mapping[int, Holes]) -> tuple[Snapshot
 
 def _not_compared(state: LogState, tables: Iterable[TableLog]) -> Iterator[SnapshotPlanned]:
     """Tables whose rows were taken over from another program and then not compared to the end are read as a whole."""
-    for snapshot in state.snapshots.values() if any(s.plan.accepts for s in state.snapshots.values()) else ():
+    for snapshot in state.snapshots.taking_over():
         for table in tables:
             part, plan = snapshot.tables.get(table.table_id), snapshot.plan
             if part is None or table.table_id not in plan.accepts or table.read_record > snapshot.record:
@@ -72,7 +72,7 @@ def due_verification(
     in `every` seconds: one at a time, begun at equal distances. Tables that are not whole are passed over until they
     are."""
     live = [t for t in state.tables.values() if not t.removed and t.stopped is None]
-    if not live or any(s.ended is None and s.plan.in_background for s in state.snapshots.values()):
+    if not live or any(s.plan.in_background for s in state.snapshots.open()):
         return None
     if now - max(t.verification_planned_at for t in live) / 1e6 < every / len(live):
         return None
@@ -97,8 +97,7 @@ def log_lines(state: LogState, plans: Iterable[SnapshotPlanned]) -> Iterator[str
 
 def replaced_chunks(state: LogState, table_id: int) -> frozenset[tuple[str, int]]:
     """The table's chunks (snapshot, ordinal) that a later snapshot makes up for."""
-    plans = (s.plan for s in state.snapshots.values() if table_id in s.plan.tables)
-    return frozenset(pair for plan in plans for pair in plan.replaces)
+    return frozenset(pair for s in state.snapshots.of(table_id) for pair in s.plan.replaces)
 
 
 def rereads_of_lost(state: LogState, lost: Iterable[ChunkRegistered]) -> tuple[SnapshotPlanned, ...]:
@@ -169,8 +168,8 @@ def failed_lately(state: LogState, table: TableLog) -> bool:
     since = max(state.number - REPAIR_PAUSE, table.added_record)
     return any(
         s.ended is not None and s.ended.outcome == "failed" and s.record > since
-        for s in state.snapshots.values()
-        if s.plan.reason == "repair" and table.table_id in s.plan.tables
+        for s in state.snapshots.of(table.table_id)
+        if s.plan.reason == "repair"
     )
 
 

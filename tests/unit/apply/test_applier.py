@@ -12,11 +12,11 @@ import pytest
 from typing_extensions import override
 
 from support.apply_loop import CHUNK, LIMITS, Journal, Loop, Target, Work, log, table, worker_of
-from support.states import snapshot
+from support.states import snapshot, with_snapshots
 from support.waiting import until
-from tailrace.apply.applier import TIDY_SECONDS
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.apply.unit_worker import UnitWorker
+from tailrace.apply.upkeep import TIDY_SECONDS
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.limits import BatchLimits, batch_end
 from tailrace.batch.slice import TableSlice
@@ -46,6 +46,7 @@ def applier(
     retry: float = 60.0,
     work: Work | None = None,
     limits: BatchLimits = LIMITS,
+    journal: Journal | None = None,
 ) -> tuple[Loop, Progress]:
     progress = Progress()
 
@@ -54,8 +55,8 @@ def applier(
         target.work = work or target.work
         return worker_of(target, progress, log_table.table_id, limits)
 
-    journal = cast(SharedJournal, Journal(state))
-    return Loop(journal, progress, make, retry_seconds=lambda: retry, clock=clock, monotonic=clock), progress
+    shared = cast(SharedJournal, journal or Journal(state))
+    return Loop(shared, progress, make, retry_seconds=lambda: retry, clock=clock, monotonic=clock), progress
 
 
 def test_a_table_is_brought_to_the_end_and_records_that_bring_nothing_are_covered() -> None:
@@ -72,8 +73,8 @@ def test_a_table_is_brought_to_the_end_and_records_that_bring_nothing_are_covere
 
 def test_looks_that_bring_nothing_look_at_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quiet driver looks ten times a second, and there may be thousands of tables."""
-    state = log(table(7, 3), table(8, 4))
-    loop, progress = applier(state, {7: Target(), 8: Target()})
+    journal = Journal(log(table(7, 3), table(8, 4)))
+    loop, progress = applier(journal.state, {7: Target(), 8: Target()}, journal=journal)
     loop.offer(9, patience=5)
     loop.offer(9)
     asked: list[int] = []
@@ -85,7 +86,12 @@ def test_looks_that_bring_nothing_look_at_no_table(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(progress, "of", of)
     assert not any(loop.is_due(RecordNumber(9)) for _ in range(10)) and asked == []
-    assert not loop.is_due(RecordNumber(10)) and asked
+    journal.state = journal.state.model_copy(update={"number": RecordNumber(10)})
+    assert not loop.is_due(RecordNumber(10)) and asked == [], "nor does a record that brings nothing"
+    assert progress.all()[8].applied_record == 10
+    tables = {**journal.state.tables, 7: table(7, 3, 11)}
+    journal.state = journal.state.model_copy(update={"number": RecordNumber(11), "tables": tables})
+    assert loop.is_due(RecordNumber(11)) and set(asked) == {7}, "one that brings something, at its table alone"
     loop.stop()
 
 
@@ -365,7 +371,7 @@ def test_a_table_is_tidied_now_and_then_between_batches_and_told_of_a_snapshot_t
     target = Target()
     work = target.work
     state = log(table(7, 3))
-    journal = Journal(state.model_copy(update={"snapshots": {"r": running}}))
+    journal = Journal(with_snapshots(state, {"r": running}))
     progress = Progress()
     worker = worker_of(target, progress)
     loop = Loop(

@@ -9,7 +9,7 @@ import pytest
 from typing_extensions import override
 
 from support.apply_loop import CHUNK, LIMITS, Target, TargetUnit, Work, alone, log, table
-from support.states import logged, snapshot
+from support.states import logged, snapshot, with_snapshots
 from tailrace.apply.lost import snapshot_open, without_lost_chunks
 from tailrace.apply.progress import Progress
 from tailrace.apply.unit_worker import NamesOfPlaces, TableCopy, UnitWorker
@@ -33,7 +33,7 @@ def test_a_lost_chunk_file_is_told_and_left_out_once_the_journal_orders_it_again
     assert caught.value.chunks == (CHUNK,)
     (plan,) = rereads_of_lost(state, caught.value.chunks)
     ordered = snapshot(plan, 8)
-    assert not worker.advance(state.model_copy(update={"snapshots": {plan.snapshot_id: ordered}}), RecordNumber(9))
+    assert not worker.advance(with_snapshots(state, {plan.snapshot_id: ordered}), RecordNumber(9))
     assert target.work.slices[0].chunks == ()
     assert target.work.slices[0].gap_left == 0, "until the end of the snapshot that makes up for it"
     assert len(target.applied) == 1
@@ -51,7 +51,7 @@ def test_the_end_of_a_snapshot_one_of_whose_files_is_lost_is_left_out() -> None:
     assert part is not None
     (plan,) = rereads_of_lost(state, [chunks[1]])
     ordered = snapshot(plan, 8)
-    left = without_lost_chunks(state.model_copy(update={"snapshots": {plan.snapshot_id: ordered}}), part)
+    left = without_lost_chunks(with_snapshots(state, {plan.snapshot_id: ordered}), part)
     assert left is not None
     assert (left.finished, left.gap_left) == ((), 3)
 
@@ -66,7 +66,7 @@ def test_the_end_of_a_snapshot_that_lost_a_file_leaves_a_gap_that_the_one_that_m
     read = SnapshotTableFinished(snapshot_id=plan.snapshot_id, table_id=7, chunks=1, complete=True)
     repair = SnapshotTable(table_id=7, finished=read if held else None)
     snapshots = {plan.snapshot_id: snapshot(plan, planned, tables={7: repair})}
-    state = log(table(7, 3).model_copy(update={"finishes": (ends,)})).model_copy(update={"snapshots": snapshots})
+    state = with_snapshots(log(table(7, 3).model_copy(update={"finishes": (ends,)})), snapshots)
     left = without_lost_chunks(
         state,
         cut(state, 7, AppliedState("log", Seq(3), RecordNumber(7), schema_version=1, table_id=7), RecordNumber(9)),
@@ -90,7 +90,7 @@ def test_versions_are_kept_until_the_target_holds_the_end_of_a_snapshot() -> Non
     assert snapshot_open(ended, log(ended), AppliedState("log", Seq(3), RecordNumber(7)))
     assert not snapshot_open(ended, log(ended), AppliedState("log", Seq(3), RecordNumber(8)))
     running = snapshot(SnapshotPlanned(snapshot_id="r", tables=(7,)), 9)
-    state = log(ended).model_copy(update={"snapshots": {"r": running}})
+    state = with_snapshots(log(ended), {"r": running})
     assert snapshot_open(ended, state, AppliedState("log", Seq(3), RecordNumber(8)))
 
 
@@ -128,7 +128,7 @@ def test_of_a_table_without_a_key_all_files_of_a_reading_are_left_out_if_one_is_
     part = cut(state, 7, AppliedState("log", Seq(0), RecordNumber(0), schema_version=1, table_id=7), RecordNumber(9))
     (plan,) = rereads_of_lost(state, [CHUNK])
     ordered = snapshot(plan, 8)
-    left = without_lost_chunks(state.model_copy(update={"snapshots": {plan.snapshot_id: ordered}}), part)
+    left = without_lost_chunks(with_snapshots(state, {plan.snapshot_id: ordered}), part)
     assert left is not None
     assert list(left.chunks) == (others[1:] if keyless else others)
 

@@ -6,6 +6,7 @@ import pytest
 from typing_extensions import override
 
 from support.apply_loop import Target, alone, log, table
+from support.states import with_snapshots
 from tailrace.apply.progress import Progress
 from tailrace.apply.publishing import read_whole
 from tailrace.apply.unit_worker import PATIENCE
@@ -26,7 +27,7 @@ def snapshot(where: str | None = None, keys: tuple[Key, ...] | None = None, done
 
 
 def state(known: TableLog, *snapshots: SnapshotState) -> LogState:
-    return log(known, number=99).model_copy(update={"snapshots": {s.plan.snapshot_id: s for s in snapshots}})
+    return with_snapshots(log(known, number=99), {s.plan.snapshot_id: s for s in snapshots})
 
 
 def known(**more: object) -> TableLog:

@@ -8,9 +8,9 @@ from typing import Any, cast
 from typing_extensions import override
 
 from support.apply_loop import Journal, Loop, Target, Work, log, table, worker_of
-from tailrace.apply.applier import TIDY_SECONDS
 from tailrace.apply.progress import Progress
 from tailrace.apply.unit_worker import UnitWorker
+from tailrace.apply.upkeep import TIDY_SECONDS
 from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.shared_journal import SharedJournal

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from support.states import keyed, log_state, snapshot, table_log
+from support.states import keyed, log_state, snapshot, table_log, with_snapshots
 from tailrace.apply.progress import TableProgress
 from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.logged import LoggedCascade
@@ -112,12 +112,12 @@ def test_a_row_that_is_withheld_again_and_again_is_waited_for_until_a_later_repa
     assert not check.look(state, at(9, holes=hot), 0).done
     plan = SnapshotPlanned(snapshot_id="repair-7-6", reason="repair", tables=(7,), keys=(("1",),))
     repair = snapshot(plan, 6)
-    running = state.model_copy(update={"number": 6, "snapshots": state.snapshots | {plan.snapshot_id: repair}})
+    running = with_snapshots(state, state.snapshots | {plan.snapshot_id: repair}, number=6)
     assert not check.look(running, at(12, holes=hot), 0).done
     ended = SnapshotEnded.model_validate({"snapshot_id": plan.snapshot_id, "outcome": "completed"})
     over = {"ended": ended, "plan": plan.model_copy(update={"keys": ()})}  # as the fold leaves it
     done = {plan.snapshot_id: repair.model_copy(update=over)}
-    later = running.model_copy(update={"number": 14, "snapshots": running.snapshots | done})
+    later = with_snapshots(running, running.snapshots | done, number=14)
     assert not check.look(later, at(13, holes=hot), 0).done
     assert check.look(later, at(14, holes=hot), 0).done
 
@@ -178,7 +178,7 @@ def test_a_failed_snapshot_of_this_run_is_named() -> None:
 def test_a_paused_snapshot_does_not_hold_it_up_and_is_named() -> None:
     running = log(table(), table(8, initial=False), outcome="")
     (one,) = running.snapshots.values()
-    paused = running.model_copy(update={"snapshots": {PLAN.snapshot_id: one.model_copy(update={"suspended": True})}})
+    paused = with_snapshots(running, {PLAN.snapshot_id: one.model_copy(update={"suspended": True})})
     verdict = once().look(paused, at(9) | {8: TableProgress(applied_record=RecordNumber(9))}, 0)
     assert (verdict.done, verdict.failed) == (True, ("snapshot initial-7-1 (paused)",))
 
@@ -190,4 +190,4 @@ def test_a_new_copy_that_readers_do_not_see_yet_is_waited_for_unless_its_snapsho
     assert check.look(state, at(9), 0).done
     paused = log(table(initial=False), outcome="")
     held = {PLAN.snapshot_id: paused.snapshots[PLAN.snapshot_id].model_copy(update={"suspended": True})}
-    assert once().look(paused.model_copy(update={"snapshots": held}), at(9, replacing=True), 0).done
+    assert once().look(with_snapshots(paused, held), at(9, replacing=True), 0).done

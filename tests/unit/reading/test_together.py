@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from support.apply_loop import log, table
+from support.states import with_snapshots
 from tailrace.changelog.records import Event
 from tailrace.changelog.records.snapshots import SnapshotPlanned
 from tailrace.changelog.records.terms import Position, RecordNumber
@@ -40,7 +41,7 @@ def state_of(*tables: int) -> LogState:
         )
         for number in tables
     }
-    return log(*(table(number, 3) for number in tables)).model_copy(update={"snapshots": snapshots})
+    return with_snapshots(log(*(table(number, 3) for number in tables)), snapshots)
 
 
 @dataclass
@@ -213,7 +214,7 @@ def test_a_start_that_is_recorded_is_not_recorded_again() -> None:
     done = SnapshotTable(table_id=1, started=True, estimated_rows=7)
     of = around.state.snapshots["s1"].model_copy(update={"tables": {1: done}})
     asked = [StartAsked(run_of(around.state, n), around.state.tables[n], 100) for n in (1, 2)]
-    around.state = around.state.model_copy(update={"snapshots": {**around.state.snapshots, "s1": of}})
+    around.state = with_snapshots(around.state, {**around.state.snapshots, "s1": of})
     found = together.find_starts(around.tools, cast(Any, around), asked)
     assert [one.estimated_rows for one in found if not isinstance(one, Exception)] == [7, 1]
     assert around.told == ["session", "append [2]"]
@@ -223,7 +224,7 @@ def test_the_ends_of_many_tables_are_one_record() -> None:
     around = Around()
     runs = [run_of(around.state, n) for n in TABLES]
     ended = around.state.snapshots["s4"].model_copy(update={"ended": "yes"})
-    around.state = around.state.model_copy(update={"snapshots": {**around.state.snapshots, "s4": ended}})
+    around.state = with_snapshots(around.state, {**around.state.snapshots, "s4": ended})
     errors = together.record_finishes(around.tools, cast(Any, around), runs)
     assert [error is None for error in errors] == [True, True, True, False, True]
     assert around.told == ["append [1, 2, 3, 5]"]

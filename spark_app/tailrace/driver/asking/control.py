@@ -449,5 +449,5 @@ class ManifestRequests:
 
 def _rows_read(state: LogState) -> dict[str, int]:
     """The rows read by each snapshot that has not ended."""
-    running = {key: snapshot for key, snapshot in state.snapshots.items() if snapshot.ended is None}
-    return {key: sum(t.rows_done for t in snapshot.tables.values()) for key, snapshot in running.items()}
+    running = state.snapshots.open()
+    return {s.plan.snapshot_id: sum(t.rows_done for t in s.tables.values()) for s in running}

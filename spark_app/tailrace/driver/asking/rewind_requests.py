@@ -105,10 +105,10 @@ class RewindRequests:
         if self._notes is not None:
             self._notes.record(self._journal.refresh(), self._client.append)
             self._notes = None  # no more come while a driver runs
-        for snapshot_id, snapshot in list(self._journal.state.snapshots.items()):
+        for snapshot in self._journal.state.snapshots.open():
             wanted = snapshot.plan.rewind
             if wanted is not None and _is_open(snapshot) and not self._backoff.is_waiting(self._monotonic()):
-                self._carry_out(snapshot_id, wanted)
+                self._carry_out(snapshot.plan.snapshot_id, wanted)
         self._let_apply()
 
     def _let_apply(self) -> None:

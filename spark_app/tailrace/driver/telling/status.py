@@ -79,8 +79,7 @@ class Moment:
     @cached_property
     def being_read(self) -> frozenset[int]:
         """Tables with a snapshot under way. Found once: at a first start there is one for each of thousands."""
-        running = (s for s in self.log.snapshots.values() if s.ended is None)
-        under_way = (s for s in running if s.plan.reason != "repair" and not s.plan.verify)
+        under_way = (s for s in self.log.snapshots.open() if s.plan.reason != "repair" and not s.plan.verify)
         return frozenset(i for s in under_way for i, part in s.tables.items() if part.finished is None)
 
 
@@ -265,7 +264,7 @@ _AGAIN = f"Then take a snapshot of the table; should it be stopped by then (as o
 def unread(state: LogState, log: TableLog) -> Fault | None:
     """The last snapshot of the whole table failed and no other is under way: rows from before it may be missing,
     whatever the changes say."""
-    if log.unread is None or any(_reads_whole(s, log.table_id) for s in state.snapshots.values()):
+    if log.unread is None or any(_reads_whole(s, log.table_id) for s in state.snapshots.of(log.table_id)):
         return None
     failed = snapshot_failed(log.unread)
     again = failed.fix if RESYNC in failed.fix else f"{failed.fix or 'Remove the cause.'} {_AGAIN}"

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from support.resources import replicator
-from support.states import keyed, log_state, snapshot, table_log
+from support.states import keyed, log_state, snapshot, table_log, with_snapshots
 from tailrace.apply.progress import TableProgress
 from tailrace.capture.client import CaptureClient, CaptureGone
 from tailrace.capture.protocol import StateAnswer
@@ -41,7 +41,7 @@ class Journal:
 
     def record(self, plan: SnapshotPlanned, **more: object) -> None:
         shot = snapshot(plan, 10, **more)
-        self.state = self.state.model_copy(update={"snapshots": self.state.snapshots | {plan.snapshot_id: shot}})
+        self.state = with_snapshots(self.state, self.state.snapshots | {plan.snapshot_id: shot})
 
 
 class Client:

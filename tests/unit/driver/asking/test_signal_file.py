@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from support.states import keyed, log_state, snapshot, table_log
+from support.states import keyed, log_state, snapshot, table_log, with_snapshots
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.records.snapshots import PlannedRewind, SnapshotEnded, SnapshotPlanned, SnapshotSuspended
 from tailrace.changelog.records.terms import RecordNumber
@@ -52,7 +52,7 @@ class Log:
                     shots[event.snapshot_id] = shots[event.snapshot_id].model_copy(update=update)
                 case _:
                     raise AssertionError(event)
-        self.state = self.state.model_copy(update={"snapshots": shots})
+        self.state = with_snapshots(self.state, shots)
         if failure is not None:
             raise failure
         return 10

@@ -11,7 +11,7 @@ import pytest
 from support.journals import table_schema
 from support.killed import killed_at
 from support.origins import origin
-from support.states import keyed, log_state, snapshot, table_log
+from support.states import keyed, log_state, snapshot, table_log, with_snapshots
 from support.transactions import numbered
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.journal import JournalReader, read_record
@@ -74,7 +74,7 @@ class Log:
                 case _:
                     raise AssertionError(event)
         self.records.append(list(events))
-        self.state = self.state.model_copy(update={"snapshots": shots, "signals": signals})
+        self.state = with_snapshots(self.state, shots, signals=signals)
         if failure is not None:
             raise failure
         return 10
@@ -240,7 +240,7 @@ def test_rewinds_are_no_snapshots_to_stop_or_pause() -> None:
     log = Log()
     rewind = PlannedRewind(cut="noon", record=RecordNumber(3), asked="cut noon", tables=(7,))
     plan = SnapshotPlanned(snapshot_id="u", request="back", tables=(), rewind=rewind)
-    log.state = log.state.model_copy(update={"snapshots": {"u": snapshot(plan, 10)}})
+    log.state = with_snapshots(log.state, {"u": snapshot(plan, 10)})
     log.received("pause-snapshot")
     log.received("stop-snapshot", {})
     turn(log)
