@@ -27,6 +27,7 @@ from tailrace.changelog.records.snapshots import (
 )
 from tailrace.changelog.records.tables import TableStopped
 from tailrace.changelog.records.terms import Position, RecordNumber, Seq
+from tailrace.changelog.snapshot_map import SnapshotMap
 from tailrace.changelog.state import (
     LoggedCascade,
     LoggedChunk,
@@ -174,7 +175,7 @@ def test_of_many_rewinds_the_newest_are_shown() -> None:
         plan.snapshot_id: of_plan(plan, ended=SnapshotEnded(snapshot_id=plan.snapshot_id, outcome="completed"))
         for plan in plans
     }
-    status = assemble(moment(log(table(7)).model_copy(update={"snapshots": known})))
+    status = assemble(moment(log(table(7), snapshots=known)))
     assert [s.id for s in status.snapshots] == [f"r{n}" for n in range(60 - KEPT_SNAPSHOTS, 60)]
 
 
@@ -315,7 +316,7 @@ def test_a_read_that_failed_for_no_named_reason_is_called_snapshot_failed() -> N
     assert (failed.fault.name, failed.fault.message) == ("SnapshotFailed", "it ended in the middle")
 
 
-class Counted(dict[str, SnapshotState]):
+class Counted(SnapshotMap[SnapshotState]):
     """Counts how often all are gone through."""
 
     walks = 0
@@ -324,6 +325,11 @@ class Counted(dict[str, SnapshotState]):
     def values(self) -> Any:
         self.walks += 1
         return super().values()
+
+    @override
+    def open(self) -> Any:
+        self.walks += 1
+        return super().open()
 
 
 def test_a_status_of_many_tables_does_not_go_through_all_snapshots_for_each() -> None:
