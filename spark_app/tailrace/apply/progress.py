@@ -132,7 +132,7 @@ class Progress:
             self._quiet.add(table_id)
 
     def stir(self, table_id: int) -> None:
-        """What comes from now on does not cover the table."""
+        """Ends the quiet of the table: what comes from now on does not cover it."""
         with self._lock:
             self._at(table_id)
             self._quiet.discard(table_id)

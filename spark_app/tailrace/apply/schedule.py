@@ -207,7 +207,7 @@ class Schedule:
         return nothing and not self._is_awaited(table.table_id, self._journal.state.number)
 
     def begin(self, unit: ApplyUnit, running: Future[None]) -> None:
-        """What comes meanwhile may not be covered before the unit's worker has seen it."""
+        """Notes that the unit is at work: its worker alone says what its tables hold."""
         unit.running = running
         self.running.add(unit)
         for table_id in unit.entries:

@@ -1,4 +1,4 @@
-"""What differs between two states: the fold shares all that a record does not touch. Pure."""
+"""The differences between two states: the fold shares all that a record does not touch. Pure."""
 
 from collections.abc import Mapping
 from itertools import compress

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 
 class Planned(Protocol):
-    """What the map has to know of a snapshot. Its tables stay the same for as long as it is known."""
+    """All that the map has to know of a snapshot. Its tables stay the same for as long as it is known."""
 
     @property
     def tables(self) -> Mapping[int, Any]: ...

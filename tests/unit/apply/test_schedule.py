@@ -108,7 +108,7 @@ class History:
 
     def drop(self) -> None:
         """The copy of a former table is being deleted, or is gone."""
-        dropped = ()
+        dropped: tuple[DroppedTable, ...] = ()
         if not self.state.dropped and self.state.tables:
             one = self.random.choice(list(self.state.tables.values()))
             gone = {"place": place_of(one), "table_ids": (one.table_id,), "generation": 0, "begun": True}
