@@ -119,6 +119,11 @@ class Applier:
             self._tidying.add_done_callback(self._ended)
 
     @property
+    def late(self) -> float:
+        """See `Schedule.late`."""
+        return self._schedule.late
+
+    @property
     def is_working(self) -> bool:
         """True if a batch is under way."""
         return bool(self._schedule.running)
@@ -269,6 +274,7 @@ class Applier:
             with self._lock:
                 self._outages.answered(self._monotonic())
                 self._schedule.answered()
+                self._schedule.committed(unit)
             unit.backoff.reset()
             unit.refused = unit.waiting_since = None
             for entry in () if more else unit.entries.values():

@@ -32,6 +32,8 @@ SPACING = 1.0
 """Seconds between two tries of a place that is away, on average, however many tables fail there."""
 FIRST_GUESS = 0.1
 """Seconds that a table's first batch is expected to take."""
+LATE_TABLES = 50
+"""Tables whose latest commits say how late commits are, about: a moment's delay is no overload."""
 SNAPSHOT_HOLD = 1.0
 """Seconds that a table waits at most while a snapshot of it, or a new copy, is under way. With a snapshot's end there
 is nothing left to wait for, unless one commit takes others along."""
@@ -93,6 +95,9 @@ class TableEntry:
     """It was looked at again after the last commit had become old."""
     behind_since: float | None = None
     """Monotonic time at which the first change that the target lacks was seen; None: it lacks none."""
+    deadline: float = math.inf
+    """The monotonic time by which those changes were to be committed; infinity: nothing was promised, as while the
+    table is being read."""
 
     @property
     def running(self) -> Future[None] | None:
@@ -131,6 +136,8 @@ class Schedule:
         self.running: set[ApplyUnit] = set()
         self.next_due = math.inf
         """The monotonic time at which the next table is due, as `due` found it: of those that were not due."""
+        self.late = 0.0
+        """Seconds by which tables are committed too late, on average of the latest; 0: the promise is kept."""
         self._away = set[ApplyUnit]()
         """Units that failed at a place that is away, since one last got an answer."""
         self._cuts: tuple[LogState | None, Mapping[int, Sequence[LoggedCut]]] = None, {}
@@ -228,12 +235,23 @@ class Schedule:
     def _deadline(self, entry: TableEntry, hold: float, now: float) -> float:
         """The monotonic time by which it should hold what was seen."""
         progress, copy = self._progress.of(entry.table.table_id), entry.copy
+        entry.deadline = math.inf
         if not copy.opened or progress.fault is not None or entry.latest.removed:
             return -math.inf
+        since = now if entry.behind_since is None else entry.behind_since
         if progress.replacing or not copy.settled or _is_being_read(entry.latest, progress):
             ended = entry.unit is not self.group and _is_read_to_its_end(entry.latest, progress)
-            hold = min(hold, 0.0 if ended else SNAPSHOT_HOLD)
-        return (now if entry.behind_since is None else entry.behind_since) + hold
+            return since + min(hold, 0.0 if ended else SNAPSHOT_HOLD)
+        entry.deadline = since + hold
+        return entry.deadline
+
+    def committed(self, unit: ApplyUnit) -> None:
+        """Notes how late a unit's batch has ended."""
+        now = self._monotonic()
+        for entry in unit.entries.values():
+            if entry.behind_since is not None and entry.deadline < math.inf:
+                self.late += (max(0.0, now - entry.deadline) - self.late) / LATE_TABLES
+                entry.deadline = math.inf
 
     def spread(self, unit: ApplyUnit, now: float) -> None:
         """Puts the next try off, at random, if the pauses of all tables that fail there are not enough. With the first

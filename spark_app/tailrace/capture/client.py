@@ -54,9 +54,12 @@ class CaptureClient:
         self._lines: IO[bytes] | None = None
         self._over = False
 
-    def state(self, after: RecordNumber = RecordNumber(-1), patience: float = 0.0) -> StateAnswer:
-        """Waits up to `patience` seconds for a newer record than `after`; others that share the client wait, too."""
-        answer = self._ask(GetState(after=after, patience=patience))
+    def state(
+        self, after: RecordNumber = RecordNumber(-1), patience: float = 0.0, record_seconds: float = 0.0
+    ) -> StateAnswer:
+        """Waits up to `patience` seconds for a newer record than `after`; others that share the client wait, too.
+        `record_seconds`: as in `GetState`."""
+        answer = self._ask(GetState(after=after, patience=patience, record_seconds=record_seconds))
         assert answer.state is not None
         return answer.state
 

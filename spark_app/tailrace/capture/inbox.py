@@ -85,6 +85,8 @@ class Inbox:
         return items
 
 
+ASKED_SECONDS = 5.0
+"""Seconds for which a wish for longer records holds: a driver that lives repeats it every second."""
 OLD = 10.0
 """Seconds without a new measurement, of which there is one a second, until the last one is called old."""
 
@@ -104,6 +106,8 @@ class Board:
         self._news = threading.Condition()
         self._told = RecordNumber(-1)
         """The newest record of which those that wait have been told."""
+        self._asked = 0.0, float("-inf")
+        """The time that records may take, as it was last asked for, and when that was."""
 
     def show(self, state: StateAnswer, newest: Callable[[], RecordNumber]) -> None:
         """`newest`: asked from other threads."""
@@ -122,6 +126,16 @@ class Board:
             with self._news:
                 self._told = newest
                 self._news.notify_all()
+
+    def ask(self, record_seconds: float) -> None:
+        """`record_seconds`: as in `GetState`."""
+        self._asked = record_seconds, self._clock()
+
+    @property
+    def record_seconds(self) -> float:
+        """Seconds that a record may take at least; 0: nobody asks for more than the promise leaves."""
+        seconds, asked = self._asked
+        return seconds if self._clock() - asked <= ASKED_SECONDS else 0.0
 
     def rest(self) -> None:
         """Until the next beat the loop does what has time limits of its own: it writes to the storage."""

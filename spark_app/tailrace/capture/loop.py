@@ -171,14 +171,19 @@ class Capture:
             longest = min(longest, self._timing.new_heartbeat)
         if self._pending_since is None:
             return longest
-        return min(longest, max(0.0, self._pending_since + self._timing.record - time.monotonic()))
+        return min(longest, max(0.0, self._pending_since + self._record_seconds - time.monotonic()))
+
+    @property
+    def _record_seconds(self) -> float:
+        """The longest time that a finished transaction waits for its record at present."""
+        return max(self._timing.record, self._board.record_seconds)
 
     def _record(self) -> None:
         """Cut a record when one is due, or when a request waits for it."""
         now = time.monotonic()
         if self._stream.pending and self._pending_since is None:
             self._pending_since = now
-        overdue = self._pending_since is not None and now - self._pending_since >= self._timing.record
+        overdue = self._pending_since is not None and now - self._pending_since >= self._record_seconds
         if overdue or self._recorder.has_requests:
             self._cut()
         self._requests.register(self._stream.position)

@@ -23,6 +23,7 @@ from tailrace.changelog.records.snapshots import (
 )
 from tailrace.changelog.records.tables import Applied, CascadesLooked, CopyRemoval
 from tailrace.changelog.records.terms import Closed, Position, RecordNumber, Seq
+from tailrace.contract.pace import LONGEST_RECORD
 from tailrace.errors import Where
 
 LONGEST_PATIENCE = 60.0
@@ -36,6 +37,9 @@ class GetState(Closed):
     op: Literal["state"] = "state"
     after: RecordNumber = RecordNumber(-1)
     patience: Annotated[float, Field(ge=0, le=LONGEST_PATIENCE)] = 0.0
+    record_seconds: Annotated[float, Field(ge=0, le=LONGEST_RECORD)] = 0.0
+    """A finished transaction need not be recorded sooner than so many seconds after it came: the tables do not keep up.
+    Holds until the next such request, or for `inbox.ASKED_SECONDS`."""
 
 
 class Append(Closed):

@@ -79,6 +79,8 @@ class CaptureServer:
             text = f"{first['msg']} at {'.'.join(map(str, first['loc']))}"
             return Answer(error=ErrorAnswer(name="InvalidRequest", message=text))
         if isinstance(request, GetState):
+            if request.patience:
+                self._board.ask(request.record_seconds)
             return Answer(state=self._board.state(request.after, request.patience))
         call = Call(request, number)
         self._inbox.put(call)

@@ -38,6 +38,11 @@ class Pace:
         look = max(SHORTEST_LOOK, min(LONGEST_LOOK, freshness / 10))
         return cls(record, look, max(0.0, freshness * (1 - MARGIN) - record - min(look, NOTICE)))
 
+    def record_when(self, late: float) -> float:
+        """The longest time for a record while commits come so many seconds late: a table's share of each record has its
+        price, which buys nothing for a table that is committed less often than records come (docs/decisions/0143)."""
+        return min(LONGEST_RECORD, self.record + late * RECORD_PART)
+
 
 AT_ONCE = Pace(record=0.2, look=0.05, hold=0.0)
 """The pace of a run that ends when everything is applied."""

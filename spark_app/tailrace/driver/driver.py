@@ -418,7 +418,8 @@ class Driver:
                 parts.stream.notify(number, again=due)
             if working:  # a batch that ends may leave what came meanwhile
                 patience = min(patience, self._pace_now.look)
-        if not tail.await_record(self._news_client, number, patience):
+        wished = 0.0 if self._settings.once else self._pace_now.record_when(parts.applier.late)
+        if not tail.await_record(self._news_client, number, patience, wished):
             self._ending.wait(min(patience, self._pace_now.look))
 
     def _take_spec(self, parts: DriverParts) -> None:

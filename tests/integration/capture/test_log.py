@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from collections.abc import Callable
 
 import psycopg
@@ -48,6 +49,29 @@ def test_every_kind_of_change_comes_out_of_the_log_as_the_source_has_it(capture:
     compare(capture)
     assert len(capture.events("truncated")) == 1
     assert capture.stop() == 0
+
+
+@pytest.mark.postgres(18)
+def test_while_the_driver_asks_for_longer_records_there_are_fewer(capture: CaptureRun) -> None:
+    server = capture.server
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    capture.spec = {"apply": {"freshness": "200ms"}}
+    capture.start()
+    until(lambda: capture.events("table-added"), "table added")
+    capture.catch_up()
+    with capture.client() as client:
+        before, begun = client.state().record, time.monotonic()
+        for number in range(30):
+            server.execute(f"INSERT INTO t VALUES ({number})")
+            client.state(client.state().record, 0.05, record_seconds=1.0)
+        made, took = client.state().record - before, time.monotonic() - begun
+        assert made <= took + 2, "30 transactions, each 0.05 s after the other, and a record a second"
+        for number in range(30, 40):
+            record = client.state().record
+            server.execute(f"INSERT INTO t VALUES ({number})")
+            until(lambda record=record: client.state(record, 0.05).record > record, "its record")
+    capture.catch_up()
+    assert len(capture.rows("public.t")) == 40
 
 
 @pytest.mark.postgres(18)

@@ -148,6 +148,41 @@ def test_of_tables_that_cannot_all_be_in_time_the_one_that_waits_longest_is_firs
     one.loop.stop()
 
 
+def test_how_late_tables_are_committed_is_known_and_forgotten_when_they_are_in_time_again(
+    follow: Callable[..., Followed],
+) -> None:
+    numbers = range(20, 30)
+    one = follow(*numbers)
+    assert one.loop.late == 0.0
+
+    def round_of(records: range, waits: float) -> None:
+        for record in records:
+            one.bring(record, *(table(number, 3, record) for number in numbers))
+            assert not one.loop.is_due(RecordNumber(record))
+            one.now += waits
+            one.loop.offer(RecordNumber(record), patience=5)
+
+    round_of(range(10, 40), HOLD + 2.0)
+    assert 1.9 < one.loop.late <= 2.0
+    one.loop.offer(RecordNumber(39), patience=5)
+    assert one.loop.late > 1.9, "a look that commits nothing says nothing"
+    round_of(range(40, 90), HOLD)
+    assert one.loop.late < 0.01
+    one.loop.stop()
+
+
+def test_a_table_that_is_being_read_is_not_late(follow: Callable[..., Followed]) -> None:
+    one = follow(7)
+    read = table(7, 3, chunk=True)
+    chunks = [LoggedChunk(record=RecordNumber(10), chunk=each.chunk) for each in read.chunks]
+    one.bring(10, read.model_copy(update={"chunks": AppendList(chunks)}))
+    one.due_at(10)
+    one.now += 60
+    one.loop.offer(RecordNumber(10), patience=5)
+    assert one.commits() == [2] and one.loop.late == 0.0
+    one.loop.stop()
+
+
 def test_people_who_wait_for_a_snapshot_wait_for_little_more(follow: Callable[..., Followed]) -> None:
     one = follow(7)
     read = table(7, 3, chunk=True)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tailrace.capture.inbox import OLD, Board, Call, Gone, Inbox
+from tailrace.capture.inbox import ASKED_SECONDS, OLD, Board, Call, Gone, Inbox
 from tailrace.capture.process import end_when_stuck
 from tailrace.capture.protocol import GetState, StateAnswer
 from tailrace.changelog.records.terms import Position, RecordNumber
@@ -29,6 +29,20 @@ def test_a_measurement_that_is_not_repeated_grows_old() -> None:
     board.rest()
     now[0] += 1000
     assert (board.still(), board.state().waiting_for) == (0.0, None), "a segment that is being written"
+
+
+def test_a_wish_for_longer_records_holds_until_the_next_and_not_after_its_driver() -> None:
+    now = [100.0]
+    board = Board(lambda: now[0])
+    assert board.record_seconds == 0.0
+    board.ask(0.8)
+    now[0] += ASKED_SECONDS
+    assert board.record_seconds == 0.8
+    now[0] += 0.1
+    assert board.record_seconds == 0.0, "the driver is gone, or hangs"
+    board.ask(1.0)
+    board.ask(0.0)
+    assert board.record_seconds == 0.0, "its tables keep up again"
 
 
 def test_a_source_that_hangs_while_capture_begins_is_told() -> None:

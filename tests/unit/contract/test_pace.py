@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.contract.pace import MARGIN, NOTICE, Pace
+from tailrace.contract.pace import LONGEST_RECORD, MARGIN, NOTICE, Pace
 from tailrace.contract.places import TargetSpec
 from tailrace.contract.resources import ApplySpec, ReplicatorSpec
 
@@ -23,6 +23,13 @@ def test_the_steps_of_a_change_s_way_take_less_time_than_was_promised(freshness:
 def test_a_longer_promise_holds_changes_for_longer(freshness: float, record: float, look: float, hold: float) -> None:
     pace = Pace.of(freshness)
     assert (pace.record, pace.look, pace.hold) == pytest.approx((record, look, hold))
+
+
+@given(st.floats(0.1, 3600.0), st.floats(0.0, 3600.0))
+def test_records_are_longer_the_later_tables_are_committed_up_to_a_bound(freshness: float, late: float) -> None:
+    pace = Pace.of(freshness)
+    assert pace.record == pace.record_when(0.0) <= pace.record_when(late) <= min(LONGEST_RECORD, pace.record + late)
+    assert pace.record_when(5.0) == LONGEST_RECORD
 
 
 @given(st.floats(0.3, 3600.0))

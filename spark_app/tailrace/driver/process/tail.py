@@ -15,11 +15,11 @@ PATIENCE = 1.0
 """Seconds between two looks at the journal while nothing is due, if no record comes."""
 
 
-def await_record(client: CaptureClient, after: RecordNumber, patience: float) -> bool:
+def await_record(client: CaptureClient, after: RecordNumber, patience: float, record_seconds: float = 0.0) -> bool:
     """Waits up to `patience` seconds for a newer record than `after`. False: capture does not answer. The client is
-    used for nothing else, because what else is asked would wait as well."""
+    used for nothing else, because what else is asked would wait as well. `record_seconds`: as in `GetState`."""
     try:
-        client.state(after, patience)
+        client.state(after, patience, record_seconds)
     except Retry:
         return False
     return True
