@@ -4,15 +4,13 @@ steps, a controller that starts the driver again, and MySQL 8.0, which cannot be
 `tests/proof/test_cutover.py` has the driver in the test's process.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import mysql_packages
 from demo.ports import free_port
+from support.galera import node, ready, state_of
 from support.moves import Program, Server, fill, force, only_read, pair, place_of, quiet, sales
 from support.mysql import MYSQL, MysqlServer
 from support.postgres import PostgresServer
@@ -22,7 +20,6 @@ from support.waiting import until
 from tailrace import sources
 from tailrace.contract.resources import SourceSpec
 from tailrace.sources.api import Source
-from tailrace.spark import artifacts
 
 
 class Move:
@@ -205,38 +202,6 @@ def test_a_member_of_a_galera_cluster_is_not_quiet_until_the_others_have_left() 
             other.stop()
             until(lambda: not session.writers(None, stopped=False).obstacles, "the other member has left")
         assert source.execute("SELECT id FROM shop.item") == [(1,)], "alone, it still answers"
-
-
-@contextmanager
-def ready(server: MysqlServer) -> Iterator[None]:
-    """It takes statements."""
-    until(lambda: server.execute("SHOW STATUS LIKE 'wsrep_ready'") == [("wsrep_ready", "ON")], "it takes statements")
-    yield
-
-
-def state_of(server: MysqlServer) -> str:
-    """What another one with the same rows has in its folder, so that none are sent to it when it joins."""
-    names = ("wsrep_cluster_state_uuid", "wsrep_last_committed")
-    uuid, number = (server.execute(f"SHOW STATUS LIKE '{name}'")[0][1] for name in names)
-    return f"# GALERA saved state\nversion: 2.1\nuuid: {uuid}\nseqno: {number}\nsafe_to_bootstrap: 0\n"
-
-
-def node(ports: list[int], cluster: str = "", state: str = "") -> MysqlServer:
-    """A member of a Galera cluster, the first one without `cluster` and `state`."""
-    listens, receives = (f"127.0.0.1:{port}" for port in ports)
-    wsrep: dict[str, str | int] = {
-        "on": "ON",
-        "provider": str(mysql_packages.galera(artifacts.cache_dir() / "galera-4")),
-        "cluster_address": f"gcomm://{cluster}",
-        "provider_options": f"gmcast.listen_addr=tcp://{listens};ist.recv_addr={receives}",
-        "node_address": "127.0.0.1",
-        "sst_method": "skip",
-    }
-    options = {f"wsrep_{name}": value for name, value in wsrep.items()}
-    made = MysqlServer("mariadb-10.11", innodb_autoinc_lock_mode=2, **options)
-    if state:
-        (made.data_dir / "grastate.dat").write_text(state)
-    return made
 
 
 def opened(place: dict[str, object]) -> Source:

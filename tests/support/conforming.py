@@ -147,11 +147,12 @@ class MysqlDatabase:
     server: MysqlServer
     lacking: frozenset[str] = frozenset()
     unfit: frozenset[str] = frozenset({"float64"})
+    source: str = "postgresql"
 
     def units(self, admit: Callable[[], None]) -> Units:
         spec = {"type": "mysql", "host": self.server.host, "port": self.server.port, "username": self.server.user}
         target = targets.open(TargetSpec.model_validate(spec))
-        return target.units(Runtime(log_of(self.folder), admit, no_spark, "postgresql"))
+        return target.units(Runtime(log_of(self.folder), admit, no_spark, self.source))
 
     def rows(self, schema: TableSchema) -> Rows:
         return mysql_rows(self.server, schema)

@@ -30,7 +30,10 @@ from .measure import Times, cpu_times, family, machine, spent_between, until
 COLUMNS = (
     "id bigint PRIMARY KEY, a int, b int, c bigint, d numeric(12,2), e text, f text, g timestamptz, h date, i float8"
 )
-SEEN = b"SELECT g, extract(epoch FROM clock_timestamp() - g) FROM public.t WHERE id = 1"
+PROBES = 100
+"""Rows that every tenth transaction changes one after the other: a reader of all of them misses no change of a second,
+while of one row it would see only the newest, and call a batch as young as that."""
+SEEN = b"SELECT g, extract(epoch FROM clock_timestamp() - g) FROM public.t WHERE id <= %s AND g > %s"
 TARGET = "copy"
 """The database of the target: the two servers come from one template, and are the same to whoever asks."""
 RATE = 1000
@@ -118,27 +121,30 @@ class Pair:
         try:
             with self.target.connect(TARGET) as connection:
                 connection.autocommit = True
-                last, to = None, time.monotonic() + self.options.seconds
+                newest = b"SELECT max(g) FROM public.t WHERE id <= %s"
+                row = connection.execute(newest, [PROBES]).fetchone()
+                last, to = row[0] if row else None, time.monotonic() + self.options.seconds
                 while time.monotonic() < to:
-                    found = connection.execute(SEEN).fetchone()
-                    if found is not None and found[0] != last:
-                        last = found[0]
-                        late.append(float(found[1]))
-                    time.sleep(0.002)
+                    found = connection.execute(SEEN, [PROBES, last]).fetchall()
+                    if found:
+                        last = max(at for at, _ in found)
+                        late.extend(float(age) for _, age in found)
+                    time.sleep(0.005)
         finally:
             ending.set()
             writer.join()
-        return sorted(late[1:])
+        return sorted(late)
 
     def _write(self, ending: threading.Event) -> None:
-        """Every tenth transaction changes row 1, which the reader looks at."""
+        """Every tenth transaction changes one of the rows that the reader looks at."""
         begun, number = time.monotonic(), 0
         with self.source.connect() as connection:
             connection.autocommit = True
             while not ending.is_set():
                 for _ in range(max(0, int((time.monotonic() - begun) * RATE) - number)):
                     number += 1
-                    row = 1 if number % 10 == 0 else number * 7 % self.options.rows + 1
+                    probe = number % 10 == 0
+                    row = 1 + number // 10 % PROBES if probe else number * 7 % self.options.rows + 1
                     connection.execute(
                         b"UPDATE public.t SET a = a + 1, g = clock_timestamp() WHERE id = %s", [row], prepare=True
                     )

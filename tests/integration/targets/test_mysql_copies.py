@@ -1,9 +1,10 @@
 """Copies in MySQL and MariaDB: rows, columns, keys, rows without a key, out of PostgreSQL and MySQL; definitions that
 commit by themselves, interrupted anywhere."""
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
 
@@ -30,13 +31,17 @@ from support.mysql import TARGETS, MysqlServer
 from support.postgres import PostgresServer
 from support.random_log import first_schema
 from support.versions import one_of
+from support.waiting import until
 from tailrace import targets
 from tailrace.batch.applied import FIRST, Generation
 from tailrace.batch.slice import cut
 from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
 from tailrace.contract.resources import TargetSpec
+from tailrace.databases.mysql.connect import MyConfig
 from tailrace.errors import TableStop, TargetRefused
 from tailrace.targets.api import Opening, Runtime, TableFailed
+from tailrace.targets.mysql.session import MysqlTargetSession
+from tailrace.targets.mysql.turns import RowTurn
 from tailrace.targets.sql import staged
 from tailrace.targets.sql.state import SCHEMA as STATE
 
@@ -331,6 +336,34 @@ def test_what_is_there_and_is_not_ours_is_refused_and_left_alone(target: MysqlSe
     target.script("DROP TABLE public.t", "CREATE TABLE public.t AS SELECT 2 AS mine")
     assert "has no record of" in str(refused(target, schema, tmp_path))
     assert target.execute("SELECT * FROM public.t") == [(2,)]
+
+
+def test_a_row_keeps_others_from_defining_tables_where_locks_have_no_names(target: MysqlServer) -> None:
+    """As at the members of a Galera cluster (`tests/soak/test_soak_galera.py`)."""
+    config, order = MyConfig(target.host, target.port, None, target.user, "tailrace test", part="target"), list[str]()
+    with closing(MysqlTargetSession(config)) as one, closing(MysqlTargetSession(config)) as other:
+        for session in (one, other):
+            session._turn = RowTurn(config, session._prepare_turns)
+
+        def define() -> None:
+            with other.transaction():
+                other.alone()
+                order.append("other")
+
+        waiting = threading.Thread(target=define)
+        with one.transaction():
+            one.alone()
+            waiting.start()
+            waits = "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+            until(lambda: target.execute(waits), "the other one waits")
+            order.append("one")
+        waiting.join()
+        assert order == ["one", "other"]
+        with one.transaction():
+            one.alone()
+            one.drop_schema(STATE)  # nothing else is in it
+    found = "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s"
+    assert target.execute(found, [STATE]) == []
 
 
 @pytest.mark.timeout(300)

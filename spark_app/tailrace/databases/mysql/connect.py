@@ -86,8 +86,8 @@ TARGET_SETTINGS = (
 """Beyond SETTINGS: sessions that write."""
 REFUSED: dict[Part, type[SourceRefused | TargetRefused]] = {"source": SourceRefused, "target": TargetRefused}
 DOCS: dict[Part, str] = {"source": "docs/mysql.md", "target": "docs/database-targets.md"}
-_LOST = (1053, 1927, 2003, 2006, 2013, 2055, 4031, 0)
-"""The server ends, or the connection to it."""
+_LOST = (1047, 1053, 1927, 2003, 2006, 2013, 2055, 4031, 0)
+"""The server ends, or the connection to it; or it is a member of a cluster that takes no statements."""
 _READ_ONLY = (1290, 1836)
 """The server has become one that takes no writes, as after a failover."""
 SERVER_ID = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('server_uuid', 'server_uid')"

@@ -35,12 +35,14 @@ def unlabelled_values(rows: pa.Table, kinds: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def inserts(head: bytes, rows: pa.Table, kinds: Sequence[str], sizes: tuple[int, int]) -> Iterator[bytes]:
-    """Statements that begin with `head` and take no more than the first of the sizes in bytes or, where one row is
-    larger, the second. `kinds`: the types of the columns in the target. Raises `UnfitValue`."""
+def inserts(
+    head: bytes, rows: pa.Table, kinds: Sequence[str], sizes: tuple[int, int], tail: bytes = b""
+) -> Iterator[bytes]:
+    """Statements that begin with `head`, end with `tail`, and take no more than the first of the sizes in bytes or,
+    where one row is larger, the second. `kinds`: the types of the columns in the target. Raises `UnfitValue`."""
     if not rows.num_rows:
         return
-    usual, most = sizes
+    usual, most = (size - len(head) - len(tail) for size in sizes)
     columns = [
         json_documents.literals(rows.column(name).combine_chunks())
         if kind == "json"
@@ -51,14 +53,14 @@ def inserts(head: bytes, rows: pa.Table, kinds: Sequence[str], sizes: tuple[int,
     joined = pc.binary_join_element_wise(*columns, comma, null_handling="replace", null_replacement="NULL")
     lengths_of = np.asarray(pc.binary_length(joined)) + len("(),")
     largest = int(lengths_of.argmax())
-    if len(head) + lengths_of[largest] >= most:
+    if lengths_of[largest] >= most:
         lengths = [len(column[largest].as_py() or "") for column in columns]
         raise UnfitValue(rows.column_names[int(np.argmax(lengths))], _TOO_LARGE)
     ends, begin, texts = np.cumsum(lengths_of), 0, joined.to_pylist()
     while begin < len(texts):
         before = ends[begin - 1] if begin else 0
-        end = max(begin + 1, int(np.searchsorted(ends, before + min(usual, most) - len(head), side="right")))
-        yield head + ("(" + "),(".join(texts[begin:end]) + ")").encode()
+        end = max(begin + 1, int(np.searchsorted(ends, before + min(usual, most), side="right")))
+        yield head + ("(" + "),(".join(texts[begin:end]) + ")").encode() + tail
         begin = end
 
 

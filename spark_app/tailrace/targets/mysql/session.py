@@ -9,6 +9,7 @@ import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -32,8 +33,11 @@ from tailrace.databases.mysql.extras import CLAUSE
 from tailrace.databases.mysql.extras import extras as extras_of
 from tailrace.databases.mysql.faults import number as error_number
 from tailrace.errors import Retry, TargetRefused
-from tailrace.targets.mysql import fit, types
-from tailrace.targets.mysql.literals import inserts, literal, unlabelled_values
+from tailrace.targets.mysql import fit, turns, types
+from tailrace.targets.mysql.literals import literal
+from tailrace.targets.mysql.loading import Loading
+from tailrace.targets.mysql.turns import NamedTurn, RowTurn, Turn
+from tailrace.targets.mysql.upserts import MysqlUpserts
 from tailrace.targets.pauses import PAUSES
 from tailrace.targets.sql.session import (
     COUNT,
@@ -41,7 +45,6 @@ from tailrace.targets.sql.session import (
     Alteration,
     Definitions,
     Place,
-    UnfitValue,
     WantedColumn,
     both,
     nothing,
@@ -49,16 +52,9 @@ from tailrace.targets.sql.session import (
 )
 from tailrace.targets.sql.state import SCHEMA
 
-INSERT_BYTES = 1 << 20
-"""Most bytes of a statement, unless a row is larger."""
-INSERT_ROWS = 20_000
-"""Rows that are written as text together."""
 ROW, HASH = "_tailrace_row", "_tailrace_hash"
 COLLATIONS = {"mysql": "utf8mb4_0900_bin", "mariadb": "utf8mb4_nopad_bin"}
 """Those that tell all texts apart: others ignore spaces at the end."""
-LOCK, LOCK_SECONDS = "tailrace", 60
-UNFIT = (1264, 1265, 1292, 1366, 1406)
-"""A value is out of its column's range, or too long for it."""
 NO_COLLATION = (1115, 1253, 1273)
 """There is no such character set, or no such collation of it."""
 SINCE: Mapping[str, Mapping[str, tuple[int, ...]]] = {
@@ -81,8 +77,9 @@ KEYS_ASKED = ("sql_require_primary_key", "innodb_force_primary_key")
 """Settings, of MySQL and of MariaDB, by which every table must have a primary key, temporary ones included."""
 PLAIN_TIMES = "explicit_defaults_for_timestamp"
 """The setting without which the first `timestamp` of a new table, if NOT NULL, becomes the present one with updates."""
-_SETTINGS = f"SHOW VARIABLES WHERE Variable_name IN {('max_allowed_packet', PLAIN_TIMES, *KEYS_ASKED)}"
-_COLUMN = re.compile(r"column (?:`[^`]*`\.`[^`]*`\.)?['`](.+?)['`] at row")
+OF_CLUSTER = "wsrep_on"
+"""ON: the server is a member of a Galera cluster."""
+_SETTINGS = f"SHOW VARIABLES WHERE Variable_name IN {('max_allowed_packet', PLAIN_TIMES, OF_CLUSTER, *KEYS_ASKED)}"
 _COPY, _MARK = re.compile(r"Tailrace copy (\d+)"), re.compile(r"Tailrace (-?\d+) (.+)")
 
 
@@ -100,18 +97,27 @@ class MysqlTargetSession:
         self._connection: Connection = connect(config)
         self.keeps_rows, self._source = keeps_rows, source
         self._known: dict[str, bool] = {}
-        self._place, self._user, self._is_alone = config.place, config.username, False
+        self._place, self._user = config.place, config.username
         with self._errors():
             self.server: Server = server_of(self._connection)
             settings = dict(execute(self._connection, _SETTINGS))
         if settings.get(PLAIN_TIMES) == "OFF":
             with suppress(pymysql.MySQLError):  # old servers do not let a session: `unmoved` keeps the values there
                 execute(self._connection, f"SET SESSION {PLAIN_TIMES} = ON")
+        self._turn: Turn = NamedTurn(self._connection)
+        if settings.get(OF_CLUSTER) == "ON":
+            self._turn = RowTurn(config, self._prepare_turns)
+            with self._errors():  # what another member has committed is to be seen: it may have been the target before
+                execute(self._connection, "SET SESSION wsrep_sync_wait = 1")
         PAUSES.watch(self)
-        self._packet = int(settings["max_allowed_packet"])
+        self._loading = Loading(self._connection, int(settings["max_allowed_packet"]))
         self._asks_for_keys = "ON" in map(settings.get, KEYS_ASKED)
         self.collation = COLLATIONS[self.server.product]
         self._options = f"ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE={self.collation}"
+
+    @cached_property
+    def upserts(self) -> MysqlUpserts:
+        return MysqlUpserts(self, self._loading, self.collation, named=self.server.product == "mysql")
 
     def silence(self) -> str | None:
         silent = silent_for(self._connection)
@@ -140,10 +146,7 @@ class MysqlTargetSession:
                     self._connection.rollback()
                 raise
             finally:
-                if self._is_alone:
-                    self._is_alone = False
-                    with suppress(pymysql.MySQLError, OSError):
-                        execute(self._connection, f"DO RELEASE_LOCK('{LOCK}')")
+                self._turn.give_back()
 
     def batch(self, define: Callable[[], None]) -> AbstractContextManager[None]:
         return self.transaction(define)
@@ -166,10 +169,14 @@ class MysqlTargetSession:
                     self._connection.rollback()
 
     def alone(self) -> None:
-        if not self._is_alone:
-            if self.rows(f"SELECT GET_LOCK('{LOCK}', {LOCK_SECONDS})") != [(1,)]:
-                raise Retry(f"{self._place}: another session of Tailrace has defined tables for {LOCK_SECONDS} s")
-            self._is_alone = True
+        with self._errors():
+            if not self._turn.take():
+                raise Retry(f"{self._place}: another session of Tailrace has defined tables for {turns.SECONDS} s")
+
+    def _prepare_turns(self) -> None:
+        if self.relation((SCHEMA, turns.TURNS)) is None:
+            self.create_schema(SCHEMA)
+            self.run(f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{turns.TURNS} (number int PRIMARY KEY) {self._options}")
 
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         with self._errors():
@@ -183,25 +190,8 @@ class MysqlTargetSession:
         return self.run(f"UPDATE {table} SET {assigned} WHERE {where}", *values) == 1
 
     def load(self, table: str, columns: Definitions, rows: Iterable[pa.Table]) -> int:
-        into, kinds, size = f"INTO {table} ({', '.join(name for name, _ in columns)}) VALUES ", _kinds(columns), 0
-        with self._errors(), _unfit_values():
-            for part in rows:
-                for at in range(0, part.num_rows, INSERT_ROWS):
-                    some = part.slice(at, INSERT_ROWS)
-                    unlabelled = unlabelled_values(some, kinds)
-                    head = f"INSERT IGNORE {into}" if unlabelled else f"INSERT {into}"
-                    warned = 0
-                    for statement in inserts(head.encode(), some, kinds, (INSERT_BYTES, self._packet)):
-                        size += len(statement)
-                        self._connection.query(statement)
-                        warned += self._warnings() if unlabelled else 0
-                    if warned != sum(unlabelled.values()):
-                        raise UnfitValue(next(iter(unlabelled)), "a value that its type in the target does not take")
-        return size
-
-    def _warnings(self) -> int:
-        ((found,),) = execute(self._connection, "SELECT @@warning_count")
-        return int(found)
+        with self._errors():
+            return self._loading.load(table, columns, rows)
 
     def quote(self, name: str) -> str:
         return "`" + name.replace("`", "``") + "`"
@@ -329,7 +319,9 @@ class MysqlTargetSession:
                 raise TargetRefused(error.message, f"Run `{grant}`.") from error
 
     def drop_schema(self, name: str) -> None:
-        if not self.rows("SELECT 1 FROM information_schema.tables WHERE table_schema = %s LIMIT 1", name):
+        left = self.rows("SELECT table_name FROM information_schema.tables WHERE table_schema = %s LIMIT 2", name)
+        if {str(row[0]) for row in left} <= ({turns.TURNS} if name == SCHEMA else set()):
+            self._turn.give_back()  # else it would wait for its own row
             self.run(f"DROP DATABASE {self.quote(name)}")
 
     def columns(self, place: Place) -> Mapping[int, tuple[str, str]]:
@@ -482,10 +474,6 @@ class MysqlTargetSession:
         return database_errors(self._place, "target")
 
 
-def _kinds(columns: Definitions) -> list[str]:
-    return [kind for _, kind in columns]
-
-
 def _number(comment: object) -> int:
     """The number of a copy by its comment; 0: the table is none."""
     ours = _COPY.fullmatch(str(comment))
@@ -494,14 +482,3 @@ def _number(comment: object) -> int:
 
 def _filled(statement: str, values: Sequence[object]) -> str:
     return statement % tuple(map(literal, values)) if values else statement
-
-
-@contextmanager
-def _unfit_values() -> Iterator[None]:
-    try:
-        yield
-    except pymysql.MySQLError as error:
-        found = _COLUMN.search(str(error.args[-1])) if error_number(error) in UNFIT else None
-        if found is None:
-            raise
-        raise UnfitValue(found[1], "a value that is too large for its column in the target") from None

@@ -81,6 +81,7 @@ class PgTargetSession:
 
     binary, text, name, row_key = "bytea", "text", "varchar(200)", ""
     enforces_keys = reads_changes = True
+    upserts = None
 
     def __init__(self, config: PgConfig, source: str, *, keeps_rows: bool = False) -> None:
         """`source`: the product that the columns come from."""

@@ -95,11 +95,27 @@ class KeyedBatch:
         """Write what was decided."""
         numbered, chunks = decided.numbered, decided.chunks
         rows = self.rows(decided, decided.folded.rows)
+        if self._upserted(decided, rows):
+            return
         if not self.appends:
             self._delete(numbered, chunks)
         for number in range(len(self.work.slice.chunks)):
             self.adopt(number, decided, self.table)
         self.insert(rows, self.table)
+
+    def _upserted(self, decided: Decided, rows: str | pa.Table) -> bool:
+        """Write rows of the log over those of the same key, if that costs less than to delete and insert them; False:
+        it does not, or rows that were read are to be deleted as well."""
+        part, upserts = self.work.slice, self.session.upserts
+        if upserts is None or self.appends or part.clear or part.chunks or isinstance(rows, str):
+            return False
+        if not rows.num_rows or not upserts.fit(self.table, part.schema, rows):
+            return False
+        # These go first: one may have the key of a new row, as far as the copy tells them apart.
+        self._delete_keys(decided.numbered, np.setdiff1d(self.alone(decided.numbered), decided.folded.rows.key))
+        columns = definitions(self.session, part.schema)
+        upserts.load(self.table, columns, in_key_order(rows, self.work.key))
+        return True
 
     # ---- rows to write ----
 
@@ -186,9 +202,11 @@ class KeyedBatch:
             if within is not None:
                 names, place = chunks.key_names(chunk), f"{SCHEMA}.{self.session.quote(str(chunk.path))}"
                 self.session.delete_using(self.table, place, equal(self.session, self.work.key, names), within)
-        alone = self.alone(numbered)
-        if len(alone):
-            staged = self.staging.keys(numbered.keys(alone), alone)
+        self._delete_keys(numbered, self.alone(numbered))
+
+    def _delete_keys(self, numbered: NumberedKeys, wanted: Ints) -> None:
+        if len(wanted):
+            staged = self.staging.keys(numbered.keys(wanted), wanted)
             with self.session.by_key():
                 self.session.delete_using(self.table, staged, equal(self.session, self.work.key))
 

@@ -107,6 +107,17 @@ class LateKeys(Protocol):
         """Delete the rows for which one of these conditions is true. Returns their number."""
 
 
+class Upserts(Protocol):
+    """Rows that are written over those of the same key."""
+
+    def fit(self, table: str, schema: TableSchema, rows: pa.Table) -> bool:
+        """True: each of these rows can meet only that of its own key, until the transaction's end. Called in the
+        transaction of a batch."""
+
+    def load(self, table: str, columns: Definitions, rows: pa.Table) -> None:
+        """Write them."""
+
+
 class TargetSession(Protocol):
     """Statements of one connection. Names in them are quoted by `quote`; values stand where `%s` does.
 
@@ -130,6 +141,10 @@ class TargetSession(Protocol):
     @property
     def late_keys(self) -> LateKeys | None:
         """None: keys are there from the beginning, and are kept with each row."""
+
+    @property
+    def upserts(self) -> Upserts | None:
+        """None: rows are deleted and inserted, which costs as much."""
 
     reads_changes: bool
     """The reads of a `batch` see what it has changed. False: only what was there before, nor does `still` see one

@@ -1,0 +1,81 @@
+"""One session of Tailrace at a time that defines tables. Called by the session.
+
+A lock by name keeps others out. The members of a Galera cluster have none: there a second connection locks a row, since
+each definition ends the transaction of the first.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pymysql
+
+from tailrace.databases.mysql.connect import Connection, MyConfig, connect, execute
+from tailrace.databases.mysql.faults import number
+from tailrace.targets.sql.state import SCHEMA
+
+NAME, SECONDS = "tailrace", 60
+TURNS = "turns"
+"""The table with the row."""
+_PLACE = f"{SCHEMA}.{TURNS}"
+LATE = 1205
+"""Somebody else has kept the row locked for so long."""
+
+
+class Turn(Protocol):
+    def take(self) -> bool:
+        """Wait until no other session has it; False: one has had it for `SECONDS`."""
+
+    def give_back(self) -> None: ...
+
+
+@dataclass
+class NamedTurn:
+    connection: Connection
+    is_taken: bool = False
+
+    def take(self) -> bool:
+        self.is_taken = self.is_taken or execute(self.connection, f"SELECT GET_LOCK('{NAME}', {SECONDS})") == [(1,)]
+        return self.is_taken
+
+    def give_back(self) -> None:
+        if self.is_taken:
+            self.is_taken = False
+            with suppress(pymysql.MySQLError, OSError):
+                execute(self.connection, f"DO RELEASE_LOCK('{NAME}')")
+
+
+@dataclass
+class RowTurn:
+    """Sessions at other members meet only when they end: one of them loses then."""
+
+    config: MyConfig
+    prepare: Callable[[], None]
+    """Creates the table if it is missing."""
+    _locking: list[Connection] = field(default_factory=list)
+
+    def take(self) -> bool:
+        if self._locking:
+            return True
+        self.prepare()
+        self._locking.append(connect(self.config))
+        try:
+            for statement in (
+                f"INSERT IGNORE INTO {_PLACE} VALUES (1)",
+                f"SET innodb_lock_wait_timeout = {SECONDS}",
+                "BEGIN",
+                f"SELECT number FROM {_PLACE} WHERE number = 1 FOR UPDATE",
+            ):
+                execute(self._locking[0], statement)
+        except BaseException as error:
+            self.give_back()
+            if isinstance(error, pymysql.MySQLError) and number(error) == LATE:
+                return False
+            raise
+        return True
+
+    def give_back(self) -> None:
+        while self._locking:
+            with suppress(pymysql.MySQLError, OSError):
+                self._locking.pop().close()

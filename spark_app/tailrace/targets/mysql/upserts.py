@@ -1,0 +1,73 @@
+"""Rows written over those of the same key, by `INSERT ... ON DUPLICATE KEY UPDATE`. Called by `sql.batch`.
+
+The statement changes whichever row has the same values under any unique index. So it is used only while the copy's key
+is the only one and tells apart what the source's key does. That is looked up in each transaction, behind a lock on the
+table's definition: people add indexes at any time.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from tailrace.changelog.records.terms import TableSchema
+from tailrace.targets.mysql.literals import unlabelled_values
+from tailrace.targets.mysql.loading import Loading
+from tailrace.targets.mysql.types import COLLATE
+from tailrace.targets.sql.session import Definitions, TargetSession
+
+NEW = "_tailrace_new"
+"""The alias of a statement's row."""
+UNIQUE = ("  PRIMARY KEY", "  UNIQUE KEY")
+"""The beginning of a definition's lines about indexes that allow a value once."""
+MOST_KNOWN = 1000
+"""Definitions whose collations are remembered."""
+_PRIMARY = re.compile(r"  PRIMARY KEY \((`(?:[^`]|``)+`(?:,`(?:[^`]|``)+`)*)\)(?: USING BTREE)?,?")
+"""The whole values of columns, and not their beginnings."""
+_NAME = re.compile(r"`(?:[^`]|``)+`")
+_COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
+
+
+@dataclass(frozen=True)
+class MysqlUpserts:
+    """See `targets.sql.session.Upserts`."""
+
+    session: TargetSession
+    loading: Loading
+    collation: str
+    """That of new copies."""
+    named: bool
+    """The server can give a statement's row a name (MySQL), and warns of the other way."""
+    _collated: dict[tuple[str, ...], bool] = field(default_factory=dict)
+    """By a table's definition and the types of its key: whether it has their collations."""
+
+    def fit(self, table: str, schema: TableSchema, rows: pa.Table) -> bool:
+        if unlabelled_values(rows, [self.session.type_of(schema, column) for column in schema.columns]):
+            return False  # these are loaded by INSERT IGNORE, which would hide other faults
+        # As a change of rows does, it keeps the definition as it is until the transaction's end.
+        self.session.rows(f"SELECT 1 FROM {table} WHERE FALSE FOR UPDATE")
+        ((_, text, *_),) = self.session.rows(f"SHOW CREATE TABLE {table}")
+        unique = [line for line in str(text).splitlines() if line.startswith(UNIQUE)]
+        key = _PRIMARY.fullmatch(unique[0]) if len(unique) == 1 else None
+        kinds = {self.session.quote(c.name): self.session.type_of(schema, c) for c in schema.key_columns}
+        return key is not None and set(_NAME.findall(key[1])) == kinds.keys() and self._is_collated(table, text, kinds)
+
+    def _is_collated(self, table: str, text: str, kinds: dict[str, str]) -> bool:
+        """With another collation, two keys of the source might be one for the copy."""
+        known = (_COUNTER.sub("", text), *kinds.values())
+        if known not in self._collated:
+            if len(self._collated) == MOST_KNOWN:
+                self._collated.clear()
+            found = self.session.rows(f"SHOW FULL COLUMNS FROM {table}")
+            collations = {self.session.quote(str(name)): collation for name, _, collation, *_ in found}
+            wanted = {
+                name: kind.rpartition(COLLATE)[2] if COLLATE in kind else self.collation for name, kind in kinds.items()
+            }
+            self._collated[known] = all(collations[name] in (None, collation) for name, collation in wanted.items())
+        return self._collated[known]
+
+    def load(self, table: str, columns: Definitions, rows: pa.Table) -> None:
+        value, alias = (f"{NEW}.%s", f" AS {NEW}") if self.named else ("VALUES(%s)", "")
+        # The key as well: it may have been written otherwise, in letters that are the same for its collation.
+        assigned = ", ".join(f"{name} = {value.replace('%s', name)}" for name, _ in columns)
+        self.loading.load(table, columns, [rows], f"{alias} ON DUPLICATE KEY UPDATE {assigned}")
