@@ -107,8 +107,8 @@ class MysqlTargetSession:
         self._turn: Turn = NamedTurn(self._connection)
         if settings.get(OF_CLUSTER) == "ON":
             self._turn = RowTurn(config, self._prepare_turns)
-            with self._errors():  # what another member has committed is to be seen: it may have been the target before
-                execute(self._connection, "SET SESSION wsrep_sync_wait = 1")
+            with self._errors():
+                turns.join(self._connection, self._place)
         PAUSES.watch(self)
         self._loading = Loading(self._connection, int(settings["max_allowed_packet"]))
         self._asks_for_keys = "ON" in map(settings.get, KEYS_ASKED)

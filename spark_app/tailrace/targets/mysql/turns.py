@@ -13,6 +13,7 @@ import pymysql
 
 from tailrace.databases.mysql.connect import Connection, MyConfig, connect, execute
 from tailrace.databases.mysql.faults import number
+from tailrace.errors import Retry
 from tailrace.targets.sql.state import SCHEMA
 
 NAME, SECONDS = "tailrace", 60
@@ -21,6 +22,17 @@ TURNS = "turns"
 _PLACE = f"{SCHEMA}.{TURNS}"
 LATE = 1205
 """Somebody else has kept the row locked for so long."""
+
+
+def join(connection: Connection, place: str) -> None:
+    """Have a session at a member of a cluster see what other members have committed: one may have been the target
+    before. `Retry`: the member takes no statements, and would only say that a lock lasts too long."""
+    if execute(connection, "SHOW STATUS LIKE 'wsrep_ready'") != [("wsrep_ready", "ON")]:
+        raise Retry.of_place(
+            f"{place} is a member of a cluster and takes no statements",
+            "Wait until it has joined the others, or give it the majority (`SHOW STATUS LIKE 'wsrep_cluster_status'`).",
+        )
+    execute(connection, "SET SESSION wsrep_sync_wait = 1")
 
 
 class Turn(Protocol):
@@ -61,13 +73,11 @@ class RowTurn:
         self.prepare()
         self._locking.append(connect(self.config))
         try:
-            for statement in (
-                f"INSERT IGNORE INTO {_PLACE} VALUES (1)",
-                f"SET innodb_lock_wait_timeout = {SECONDS}",
-                "BEGIN",
-                f"SELECT number FROM {_PLACE} WHERE number = 1 FOR UPDATE",
-            ):
-                execute(self._locking[0], statement)
+            execute(self._locking[0], f"SET innodb_lock_wait_timeout = {SECONDS}")
+            if not execute(self._locking[0], f"SELECT number FROM {_PLACE}"):
+                execute(self._locking[0], f"INSERT IGNORE INTO {_PLACE} VALUES (1)")
+            execute(self._locking[0], "BEGIN")
+            execute(self._locking[0], f"SELECT number FROM {_PLACE} WHERE number = 1 FOR UPDATE")
         except BaseException as error:
             self.give_back()
             if isinstance(error, pymysql.MySQLError) and number(error) == LATE:
