@@ -60,7 +60,7 @@ class NamedTurn:
 
 @dataclass
 class RowTurn:
-    """Sessions at other members meet only when they end: one of them loses then."""
+    """Keeps out the sessions at the same member: those at others have other locks."""
 
     config: MyConfig
     prepare: Callable[[], None]

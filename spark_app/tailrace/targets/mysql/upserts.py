@@ -39,7 +39,7 @@ class MysqlUpserts:
     named: bool
     """The server can give a statement's row a name (MySQL), and warns of the other way."""
     _collated: dict[tuple[str, ...], bool] = field(default_factory=dict)
-    """By a table's definition and the types of its key: whether it has their collations."""
+    """True if a table has the collations of its key's types; by its definition and these types."""
 
     def fit(self, table: str, schema: TableSchema, rows: pa.Table) -> bool:
         if unlabelled_values(rows, [self.session.type_of(schema, column) for column in schema.columns]):
