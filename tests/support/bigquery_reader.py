@@ -82,7 +82,11 @@ class BigQueryCopies:
         columns = {}
         for number, one in enumerate(said["schema"]["fields"]):
             kind, value = _TYPES[one["type"]]
-            cells = (row["f"][number]["v"] for row in said.get("rows", ()))
+            cells = [row["f"][number]["v"] for row in said.get("rows", ())]
+            if one.get("mode") == "REPEATED":
+                lists = [[value(element["v"]) for element in cell] for cell in cells]
+                columns[names.read(one["name"])] = pa.array(lists, pa.list_(kind))
+                continue
             columns[names.read(one["name"])] = pa.array([None if c is None else value(c) for c in cells], kind)
         return pa.table(columns)
 

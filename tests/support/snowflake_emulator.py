@@ -29,11 +29,15 @@ from starlette.routing import Route
 
 SHOWN = "_fs_global._fs_information_schema"
 EXTRA = f"{SHOWN}._fs_tables_ext"
-show.SQL_CREATE_VIEW_SHOW_TABLES = show.SQL_CREATE_VIEW_SHOW_TABLES.replace(
-    "    '' as comment",
-    f"    coalesce((select comment from {EXTRA} e where e.ext_table_catalog = table_catalog"
-    " and e.ext_table_schema = table_schema and e.ext_table_name = table_name), '') as comment",
-).replace("    0 as rows,", "    null::int as rows,")
+show.SQL_CREATE_VIEW_SHOW_TABLES = (
+    show.SQL_CREATE_VIEW_SHOW_TABLES.replace(
+        "    '' as comment",
+        f"    coalesce((select comment from {EXTRA} e where e.ext_table_catalog = table_catalog"
+        " and e.ext_table_schema = table_schema and e.ext_table_name = table_name), '') as comment",
+    )
+    .replace("    0 as rows,", "    null::int as rows,")
+    .replace("'SYSADMIN' as", "'WRITER' as")
+)
 server: Any = importlib.import_module("fakesnow.server")  # the package has a function of this name
 ABANDONED = 3.0
 """Seconds without a statement after which an open transaction ends that may hold another one up: five minutes there."""

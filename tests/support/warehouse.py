@@ -29,7 +29,7 @@ from tailrace.changelog.types import arrow_type
 from tailrace.cli.cut_text import lines
 from tailrace.contract.resources import Replicator, TargetSpec
 from tailrace.driver.asking.rewind import require_lake
-from tailrace.errors import Retry, RewindRefused, TableStop
+from tailrace.errors import Retry, RewindRefused, TableStop, TargetRefused
 from tailrace.places import Places
 from tailrace.targets.api import Opening, TableFailed, UnitBatch
 from tailrace.targets.sql.unit import SqlUnit
@@ -128,6 +128,34 @@ def require_overtaken(copies: Subject, folder: Path) -> None:
     assert held and copies.rows(table.schema) == held
 
 
+def require_policies_outlast(
+    copies: Subject, other: Subject, folder: Path, impose: Callable[[], object], lift: Callable[[], object]
+) -> None:
+    """A table on which people have put a policy, `eu`, stops before it would be written again, and is as one without it
+    once they have dropped it. `other`: where that one is."""
+    log, table = begun(copies, folder)
+    undisturbed = Table(other, table.schema)
+    log.grow_by_changes(9)
+    table.follow(log)
+    undisturbed.follow(log)
+    held = copies.rows(table.schema)
+    impose()
+    exchange_names(log)
+    log.grow_by_changes(9)
+    for _ in range(2):
+        with pytest.raises(TableFailed) as failed:
+            table.follow(log)
+        assert isinstance(failed.value.error, TargetRefused)
+        assert "policies (eu)" in failed.value.error.message
+        table.restart()
+    assert held and copies.rows(table.schema) == held
+    lift()
+    table.follow(log)
+    undisturbed.follow(log)
+    wanted, found = (sorted(map(repr, each.rows(log.schema))) for each in (other, copies))
+    assert found and found == wanted
+
+
 UNFIT_DATES = (("date", -719_163), ("date", 2_932_897), ("timestamp", -62_135_596_800_000_001))
 """Days and microseconds since 1970 that are in the year before year 1, which is 1 BC, or after 9999."""
 
@@ -182,14 +210,15 @@ def require_thrown_away(copies: Subject, folder: Path) -> None:
         look.compare(expect)
 
 
-def copying(source: dict[str, object], spec: TargetSpec, folder: Path) -> Pipeline:
-    """A Replicator of the source's tables `shop.*`, which is not running yet."""
+def copying(source: dict[str, object], spec: TargetSpec, folder: Path, **more: object) -> Pipeline:
+    """A Replicator of the source's tables `shop.*`, which is not running yet. `more`: fields of its spec."""
     document = document_of(
         "copies",
         source=source,
         storage={"location": (folder / "log").as_uri()},
         tables={"include": ["shop.*"]},
         target=spec.model_dump(mode="json", by_alias=True, exclude_none=True),
+        **more,
     )
     replicator = Replicator.model_validate(document)
     opened = sources.open(replicator.spec.source, "tailrace test")

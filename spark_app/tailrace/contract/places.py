@@ -350,6 +350,10 @@ class BigQuerySpec(Model):
     """Location of the data sets, such as `EU` or `europe-west3`. Immutable."""
     endpoint: Text | None = None
     """URL of an emulator; unset: Google's service."""
+    lists: Literal["Text", "Repeated"] = "Text"
+    """The type of columns with `options[].as: list`. `Text`: JSON in a `STRING`. `Repeated`: an `ARRAY`, which holds
+    neither NULL in place of a list nor NULL in one: such a value stops its table. After a change tables with lists
+    stop until they are read again (`tailrace resync`)."""
 
 
 class SnowflakeSpec(Model):

@@ -69,6 +69,8 @@ class BigQueryConfig:
     endpoint: str | None
     key: str | None
     """Path of the file with the key of a service account; None: Google's own ways to find credentials."""
+    repeated: bool = False
+    """Lists are arrays."""
 
     @property
     def place(self) -> str:
@@ -141,6 +143,7 @@ class BigQueryClient:
             "createDisposition": "CREATE_NEVER",
             "writeDisposition": "WRITE_APPEND",
             "decimalTargetTypes": DECIMALS,
+            "parquetOptions": {"enableListInference": True},
         }
         boundary = f"tailrace-{secrets.token_hex(16)}"
         head = f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"

@@ -25,7 +25,7 @@ from tailrace.targets.bigquery import names, types
 from tailrace.targets.bigquery.begun import RECORDS, begun_by, begun_in, noted, without_begun
 from tailrace.targets.bigquery.rest import CHANGED, BigQueryClient, BigQueryConfig, ServiceMessage, new_job_id
 from tailrace.targets.bigquery.script import BEGIN, COMMIT, ScriptLine, script_of, table_of_fault
-from tailrace.targets.bigquery.tables import CopyTable, fields, protected
+from tailrace.targets.bigquery.tables import CopyTable, fields, protected, require_same_lists
 from tailrace.targets.bigquery.tables import names as names_of
 from tailrace.targets.bigquery.values import files, listed, literal
 from tailrace.targets.sql.collected import NO_COPY, CollectedChange, CollectedSession
@@ -157,6 +157,8 @@ class BigQuerySession(CollectedSession):
     def listed(self, columns: Definitions, rows: pa.Table) -> str | None:
         if not 0 < rows.num_rows <= LISTED_ROWS or rows.nbytes > LISTED_BYTES:
             return None
+        if any(types.element_kind(kind) is not None for _, kind in columns):
+            return None
         made = listed(rows, names_of(columns), [kind for _, kind in columns])
         before = sum(len(change.statement) for change in self._script or ())
         return made if len(made) <= min(LISTED_CHARACTERS, LISTED_SHARE - before) else None
@@ -173,7 +175,10 @@ class BigQuerySession(CollectedSession):
         return f"`{name if name == SCHEMA else names.written(name)}`"
 
     def type_of(self, schema: TableSchema, column: Column) -> str:
-        return types.type_of(column)
+        return self._kind(column)
+
+    def _kind(self, column: Column) -> str:
+        return types.type_of(column, repeated=self._config.repeated)
 
     # ---- tables ----
 
@@ -223,6 +228,23 @@ class BigQuerySession(CollectedSession):
     def lacks_schema(self, name: str) -> bool:
         return self._client.dataset(self._dataset(name)) is None
 
+    @override
+    def hidden_policies(self) -> TargetRefused | None:
+        """Asked for an empty table beside the copies. The account owns a data set that it has created."""
+        dataset, name = self._config.dataset, f"_tailrace_examined_{secrets.token_hex(8)}"
+        if self.lacks_schema(dataset):
+            return None
+        self._make(f"{dataset}.{name}", "a bigint", _expiring(), dataset)
+        try:
+            self._client.row_policies(dataset, name)
+        except TargetRefused as refused:
+            fix = f"Give the account the role BigQuery Data Owner on data set {dataset}."
+            return TargetRefused(refused.message, fix)
+        finally:
+            with suppress(TailraceError):  # it goes by itself
+                self._client.call("DELETE", f"datasets/{dataset}/tables/{name}")
+        return None
+
     def create_schema(self, name: str) -> None:
         dataset = self._dataset(name)
         if self.lacks_schema(name):
@@ -238,7 +260,7 @@ class BigQuerySession(CollectedSession):
     @override
     def _make_temporary(self, name: str, columns: str) -> str:
         made = f"{SCHEMA}.{name}"
-        self._make(made, columns, {"expirationTime": str(int(time.time() + EXPIRY_SECONDS) * 1000)})
+        self._make(made, columns, _expiring())
         return made
 
     @override
@@ -248,9 +270,9 @@ class BigQuerySession(CollectedSession):
     def unlogged(self, table: str, columns: str) -> None:
         self._make(table, columns, {})
 
-    def _make(self, made: str, columns: str, more: Mapping[str, str]) -> None:
+    def _make(self, made: str, columns: str, more: Mapping[str, str], schema: str = SCHEMA) -> None:
         """Create a table by the interface, which is quicker than a statement, and costs nothing."""
-        dataset = self._dataset(SCHEMA)
+        dataset = self._dataset(schema)
         name = made.partition(".")[2]
         reference = {"projectId": self._config.project, "datasetId": dataset, "tableId": name}
         table = {"tableReference": reference, "schema": {"fields": fields(columns)}, **more}
@@ -270,6 +292,7 @@ class BigQuerySession(CollectedSession):
     @override
     def _alter(self, copy: CopyTable, place: Place, change: Alteration, admit: Callable[[], None]) -> None:
         there, (after, values) = self._table(place), copy.altered(change)
+        require_same_lists(copy, after)
         wanted = copy.number, after.description
         in_place = None if wanted in REFUSED else copy.altering(there, change)
         if in_place is None:
@@ -368,9 +391,22 @@ class BigQuerySession(CollectedSession):
 
     def same(self, column: Column) -> str:
         one, other = (f"{alias}.{self.quote(column.name)}" for alias in "tw")
-        if types.type_of(column) == "FLOAT64":  # 0.0 and -0.0 are equal, and no NaN is
+        kind = self._kind(column)
+        element = types.element_kind(kind)
+        if kind == "FLOAT64":  # 0.0 and -0.0 are equal, and no NaN is
             one, other = (f"CAST({name} AS STRING)" for name in (one, other))
+        elif element is not None:  # no two arrays are equal
+            texts = "SELECT CAST(e AS STRING) FROM UNNEST({}) e WITH OFFSET _tailrace_place ORDER BY _tailrace_place"
+            one, other = (
+                f"TO_JSON_STRING({f'ARRAY({texts.format(name)})' if element == 'FLOAT64' else name})"
+                for name in (one, other)
+            )
         return f"{one} IS NOT DISTINCT FROM {other}"
+
+
+def _expiring() -> dict[str, str]:
+    """The part of a table's resource by which it goes by itself."""
+    return {"expirationTime": str(int(time.time() + EXPIRY_SECONDS) * 1000)}
 
 
 def _if_few(rows: Iterator[pa.Table]) -> tuple[pa.Table | None, Iterator[pa.Table]]:

@@ -8,10 +8,11 @@ from typing import Any, Self
 
 from typing_extensions import override
 
+from tailrace.targets.bigquery import names as written_names
 from tailrace.targets.bigquery import types
 from tailrace.targets.bigquery.values import literal
 from tailrace.targets.sql.described import CopyColumn, DescribedTable
-from tailrace.targets.sql.session import Alteration
+from tailrace.targets.sql.session import Alteration, UnfitColumn
 
 DESCRIPTION_CHARACTERS = 16_384
 """Most of a table's description."""
@@ -35,7 +36,7 @@ class CopyTable(DescribedTable):
         except (KeyError, TypeError, ValueError):
             return None
         columns = [
-            CopyColumn(name, types.statement_type(str(field["type"])), int(ids[name]))
+            CopyColumn(name, types.kind_of(field), int(ids[name]))
             for field in table.get("schema", {}).get("fields", ())
             if (name := str(field["name"])) in ids
         ]
@@ -109,6 +110,18 @@ def _described(description: str) -> str:
     return f"SET OPTIONS(description={literal(description)})"
 
 
+def require_same_lists(before: CopyTable, after: CopyTable) -> None:
+    """`UnfitColumn`: a column gets arrays, or had them. The rows that are there would have an empty one each, which is
+    not what the source has, and no cast makes an array of a text."""
+    there = {column.id: column.kind for column in before.columns}
+    for column in after.columns:
+        kinds = there.get(column.id), column.kind
+        if kinds[0] != kinds[1] and any(kind is not None and types.element_kind(kind) is not None for kind in kinds):
+            now = "is new" if kinds[0] is None else f"is {kinds[0]} in the target"
+            name = written_names.read(column.name)
+            raise UnfitColumn(name, f"{now} and is to be {column.kind}, for which all rows have to be read")
+
+
 def protected(table: Mapping[str, Any]) -> list[str]:
     """The columns of a table that not everybody who may read it sees."""
     found = table.get("schema", {}).get("fields", ())
@@ -118,7 +131,7 @@ def protected(table: Mapping[str, Any]) -> list[str]:
 def fields(definitions: str) -> list[dict[str, str]]:
     """The columns of a table without marks, as the interface takes them."""
     pairs = (definition.rsplit(" ", 1) for definition in definitions.split(", "))
-    return [{"name": name.strip("`"), "type": types.api_type(kind)} for name, kind in pairs]
+    return [types.field_of(name.strip("`"), kind) for name, kind in pairs]
 
 
 def names(columns: Iterable[tuple[str, str]]) -> list[str]:

@@ -1,14 +1,16 @@
 """BigQuery as a target: where its tables are, and how it is reached."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from typing_extensions import override
 
 from tailrace.changelog.records.terms import Column, TableSchema
+from tailrace.changelog.types import element_of
 from tailrace.contract import resources
 from tailrace.errors import TableStop
+from tailrace.targets.api import Obstacle
 from tailrace.targets.bigquery import names, types
 from tailrace.targets.bigquery.rest import BigQueryConfig
 from tailrace.targets.bigquery.session import BigQuerySession
@@ -37,7 +39,8 @@ class BigQueryTarget(WarehouseTarget):
         of = spec.bigquery
         self._into = of.dataset
         key = None if spec.credentials is None else self._secret(spec.credentials, KEY)
-        self._config = BigQueryConfig(of.project, of.dataset, of.location, of.endpoint, key)
+        self._repeated = of.lists == "Repeated"
+        self._config = BigQueryConfig(of.project, of.dataset, of.location, of.endpoint, key, self._repeated)
 
     @override
     def _session(self) -> BigQuerySession:
@@ -48,7 +51,22 @@ class BigQueryTarget(WarehouseTarget):
         self._require_shape(schema)
         shown = [column.model_copy(update={"name": names.written(column.name)}) for column in schema.columns]
         _require_names(schema, shown)
+        if self._repeated and schema.history == "Changes":
+            _require_no_lists(schema)
         return schema.model_copy(update={"columns": tuple(shown)})
+
+    @override
+    def _of_lists(self, schemas: Sequence[TableSchema]) -> Iterator[Obstacle]:
+        for schema in schemas if self._repeated else ():
+            names = [c.name for c in schema.columns if c.nullable and element_of(c.type) is not None]
+            if names:
+                yield Obstacle(
+                    "warn",
+                    f"column {', '.join(map(repr, names))} may be NULL in the source: the first row in which it is"
+                    " stops the table, as a repeated column has no NULL",
+                    "Declare it NOT NULL in the source, or leave it out of options[].as.",
+                    schema.name,
+                )
 
     @override
     def _sessions(self, source: str) -> SessionPool:
@@ -83,3 +101,15 @@ def _require_names(schema: TableSchema, shown: Sequence[Column]) -> None:
             f"{len(columns)} columns are more than BigQuery's description of a table can list",
             "Exclude columns (options[].columns), or the table.",
         )
+
+
+def _require_no_lists(schema: TableSchema) -> None:
+    """`TableStop`: a deletion has only its key, and is a row where each change is one."""
+    for column in schema.columns:
+        if element_of(column.type) is not None:
+            raise TableStop(
+                schema.name,
+                f"column {column.name!r} is a list, and target.bigquery.lists has repeated columns, which have no NULL"
+                " for the rows of deletions that the history Changes keeps",
+                "Copy it as text (options[].as), or leave it out (options[].columns).",
+            )

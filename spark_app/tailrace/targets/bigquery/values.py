@@ -7,8 +7,10 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tailrace.changelog import keys
+from tailrace.changelog.types import list_type
 from tailrace.targets.bigquery import types
 from tailrace.targets.sql import parquet_files
 from tailrace.targets.sql.session import UnfitValue
@@ -104,7 +106,9 @@ def files(rows: Iterable[pa.Table], names: Sequence[str], kinds: Sequence[str]) 
 
 def _fitting(name: str, values: pa.Array, kind: str) -> pa.Array:
     """The column in Parquet's form of the type."""
-    is_of = values.type
+    is_of, element = values.type, types.element_kind(kind)
+    if element is not None:
+        return _repeated(name, values, element)
     if pa.types.is_nested(is_of):
         return each(values, json_text)
     if pa.types.is_date(is_of) or pa.types.is_timestamp(is_of):
@@ -118,3 +122,17 @@ def _fitting(name: str, values: pa.Array, kind: str) -> pa.Array:
     if pa.types.is_floating(is_of):
         return values.cast(pa.float64())
     return values.cast(pa.int64()) if pa.types.is_integer(is_of) else values
+
+
+def _repeated(name: str, lists: pa.ListArray, kind: str) -> pa.ListArray:
+    """The lists with elements of this type, where an array can hold them: its place is never NULL, nor is one of its
+    elements."""
+    if lists.null_count:
+        raise UnfitValue(name, "NULL in place of a list, for which a repeated column has an empty one")
+    elements = lists.flatten()
+    if elements.null_count:
+        raise UnfitValue(name, "a list with NULL in it, which a repeated column cannot hold")
+    ends = pc.cumulative_sum(lists.value_lengths().cast(pa.int32()))
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    fitted = _fitting(name, elements, kind)
+    return pa.ListArray.from_arrays(offsets, fitted, type=list_type(fitted.type))

@@ -12,7 +12,7 @@ import re
 import secrets
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,9 @@ from typing_extensions import override
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.errors import OutcomeUnknown, Retry, TailraceError, TargetRefused
 from tailrace.seams import seam
-from tailrace.targets.api import TableFailed
 from tailrace.targets.snowflake import policies, types
-from tailrace.targets.snowflake.connect import SnowflakeConfig, connect, errors_of, is_of_statement
+from tailrace.targets.snowflake.connect import SnowflakeConfig, connect, errors_of
+from tailrace.targets.snowflake.refusals import is_refused, not_dropped, of_change
 from tailrace.targets.snowflake.tables import EXACT, SnowflakeCopy, literal
 from tailrace.targets.snowflake.values import files, selected
 from tailrace.targets.sql.collected import CollectedChange, CollectedSession
@@ -80,7 +80,7 @@ class SnowflakeSession(CollectedSession):
                     f"Run `INSERT INTO {fence} (taken) SELECT 0`, and leave Tailrace's own tables alone.",
                 )
             for change in script:
-                with _errors_of(change):
+                with of_change(change):
                     found = self._execute(change.statement, change.values)
                 if change.one is not None and found != 1:
                     raise Retry(f"{self._config.place}: another driver has changed the state of a table in the target")
@@ -245,7 +245,7 @@ class SnowflakeSession(CollectedSession):
         self._execute(copy.created(made))
         note(copy.number)
         # Dying here is safe: whoever finds the record without its table removes it, and drops what was made.
-        with _not_dropped():
+        with not_dropped():
             self._execute(f"ALTER TABLE {made} RENAME TO {self._table(place)}")
 
     @override
@@ -262,7 +262,7 @@ class SnowflakeSession(CollectedSession):
                 self._put(place, lambda made: self._clone(made, place, in_place), admit)
                 return
             except (Retry, TargetRefused) as error:
-                if not _is_refused(error):
+                if not is_refused(error):
                     raise
                 if policies.is_about_policies(error.__cause__):
                     self.discard_unfinished(place)
@@ -314,16 +314,26 @@ class SnowflakeSession(CollectedSession):
 
     def _require_no_policies(self, place: Place) -> None:
         """`TargetRefused`: the table has policies."""
-        table = f"{self._schema(place[0])}.{self.quote(place[1])}"
-        try:
-            found = self.rows(policies.question(self.quote(self._config.database), table))
-        except TailraceError as error:
-            if policies.is_unsupported(error.__cause__):
-                return
-            raise
-        if found:
-            names = ", ".join(sorted({str(name) for (name,) in found}))
+        names = ", ".join(self._policies(place))
+        if names:
             raise self._has_policies(place, f"has policies ({names}), and has to be written again without them")
+
+    def _policies(self, place: Place) -> list[str]:
+        table = f"{self._schema(place[0])}.{self.quote(place[1])}"
+        return policies.found(self.rows, self.quote(self._config.database), table)
+
+    @override
+    def hidden_policies(self) -> TargetRefused | None:
+        """Asked for a table of Tailrace's own, which the role owns as it owns the copies. Those of a copy that another
+        role owns may be left out of an answer without a word."""
+        if self.lacks_schema(SCHEMA):
+            return None
+        role, why = self._config.role, policies.owned_by_others(self._tables(self._config.schema), self._config.role)
+        try:
+            self._policies((SCHEMA, FENCE))
+        except TargetRefused as refused:
+            why = refused.message
+        return None if why is None else TargetRefused(why, policies.right_of(role))
 
     def _has_policies(self, place: Place, why: str) -> TargetRefused:
         return policies.refused(f"{self._config.place}: table {'.'.join(place)}", why)
@@ -337,7 +347,7 @@ class SnowflakeSession(CollectedSession):
         the next driver drops (`discard_unfinished`), and what changes the place fails without that table."""
         self.discard_unfinished(place)
         there, made = self._table(place), self._table((place[0], _unfinished(place) + secrets.token_hex(8)))
-        with _not_dropped():
+        with not_dropped():
             make(made)
             seam("snowflake.filled")
             admit()
@@ -403,39 +413,6 @@ class SnowflakeSession(CollectedSession):
 
     def unlogged(self, table: str, columns: str) -> None:
         self._execute(f"CREATE TRANSIENT TABLE {table} ({columns}) {EXACT}")
-
-
-@contextmanager
-def _errors_of(change: CollectedChange) -> Iterator[None]:
-    """A change that fails concerns its table alone."""
-    try:
-        yield
-    except TailraceError as error:
-        if isinstance(error, Retry) and error.away:
-            raise
-        if change.table_id is not None:
-            raise TableFailed(change.table_id, error) from error
-        if is_of_statement(error.__cause__):
-            raise Retry(error.message, error.fix) from error
-        raise
-
-
-@contextmanager
-def _not_dropped() -> Iterator[None]:
-    """`Retry`: another driver has dropped the table that was to become a copy."""
-    try:
-        yield
-    except TargetRefused as error:
-        if error.absent:
-            raise Retry(f"a table that was to become a copy is gone: {error.message}") from error
-        raise
-
-
-def _is_refused(error: TailraceError) -> bool:
-    """A statement is at fault, and neither the way to the service nor a right."""
-    cause = error.__cause__
-    passing = isinstance(error, Retry) and not error.away and isinstance(cause, errors.Error)
-    return passing or is_of_statement(cause)
 
 
 def _unfinished(place: Place) -> str:

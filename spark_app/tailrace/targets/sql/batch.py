@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tailrace.batch.slice import FinishedSnapshot, TableSlice
 from tailrace.changelog import keys
@@ -134,7 +135,7 @@ class KeyedBatch:
         wanted = [np.zeros_like(places) if ours else places for places, ours in zip(rows.values, own, strict=True)]
         written = pa.table(values, names=self.work.names)
         lacking = _Lacking.of(wanted, logged.num_rows, rows.key)
-        return self._completed(written, lacking, decided) if len(lacking.row) else written
+        return self._completed(lacking.filled(written), lacking, decided) if len(lacking.row) else written
 
     def insert(self, rows: str | pa.Table, into: str) -> None:
         names = list_of(self.session, self.work.names)
@@ -367,6 +368,17 @@ class _Lacking:
         bits = np.zeros((len(pairs), len(values)), np.bool_)
         bits[pair.reshape(-1), place] = True
         return cls(pairs[:, 0].astype(np.int64), pairs[:, 1].astype(np.int64), bits)
+
+    def filled(self, rows: pa.Table) -> pa.Table:
+        """The rows with an empty list in place of each that is lacking: a server may have no NULL for it."""
+        for at in np.flatnonzero(self.bits.any(axis=0)).tolist():
+            kind = rows.schema.field(at).type
+            if pa.types.is_list(kind):
+                lacks = np.zeros(rows.num_rows, np.bool_)
+                lacks[self.row[self.bits[:, at]]] = True
+                column = pc.if_else(pa.array(lacks), pa.scalar([], kind), rows.column(at))
+                rows = rows.set_column(at, rows.schema.field(at), column)
+        return rows
 
     def table(self) -> tuple[pa.Table, int]:
         """The pairs to load, and the rounds in which a row is completed by one source each."""

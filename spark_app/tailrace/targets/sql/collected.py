@@ -104,6 +104,10 @@ class CollectedSession:
     def lacks_schema(self, name: str) -> bool: ...
 
     @abstractmethod
+    def hidden_policies(self) -> TargetRefused | None:
+        """The refusal to tell the policies that people have put on copies; None: they are told, or there are none."""
+
+    @abstractmethod
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]: ...
 
     @abstractmethod

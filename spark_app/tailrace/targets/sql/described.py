@@ -13,7 +13,7 @@ _ID = "/* column "
 """The beginning of a comment with a column's id, behind its definition."""
 _DEFINITION = re.compile(
     r'(?P<quote>[`"])(?P<name>(?:(?!(?P=quote)).|(?P=quote){2})+)(?P=quote)'
-    r" (?P<kind>[A-Z0-9_]+(?:\([0-9,]+\))?)(?: NOT NULL)? /\* column (?P<id>-?\d+) \*/",
+    r" (?P<kind>(?:ARRAY<)?[A-Z0-9_]+(?:\([0-9,]+\))?>?)(?: NOT NULL)? /\* column (?P<id>-?\d+) \*/",
     re.DOTALL,
 )
 _KEY = re.compile(r"PRIMARY KEY \((.*)\)$", re.DOTALL)

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
+from typing_extensions import override
 
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.databases.counters import Counter
 from tailrace.databases.extras import Extra
-from tailrace.errors import TableStop
+from tailrace.errors import STOP_FIX, SchemaChangeUnsupported, TableStop
 
 Place = tuple[str, str]
 """Schema and name of a table of the target."""
@@ -29,6 +30,14 @@ class UnfitValue(Exception):
     def of(self, table: str) -> TableStop:
         fix = "Correct the value, or leave the column out (options[].columns)."
         return TableStop(table, f"column {self.column!r} has {self.why}", fix)
+
+
+class UnfitColumn(UnfitValue):
+    """A change of a column for which the rows that are there do not suffice."""
+
+    @override
+    def of(self, table: str) -> TableStop:
+        return SchemaChangeUnsupported(table, f"column {self.column!r} {self.why}", STOP_FIX)
 
 
 def nothing() -> None:

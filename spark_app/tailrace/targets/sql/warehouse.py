@@ -26,6 +26,9 @@ class WarehouseSession(PooledSession, Protocol):
 
     def lacks_schema(self, name: str) -> bool: ...
 
+    def hidden_policies(self) -> TargetRefused | None:
+        """The refusal to tell the policies that people have put on copies; None: they are told, or there are none."""
+
 
 class WarehouseUnits(SqlUnits):
     """Each change log has a schema for itself: two would change the same state's tables, and hold each other up."""
@@ -44,6 +47,13 @@ def _require_alone(session: Any, log_id: str) -> None:
             "Each Replicator needs a data set or schema for itself: create this one again with another. Or delete the"
             " one that writes here with its data.",
         )
+
+
+def _of_policies(session: WarehouseSession) -> Iterator[Obstacle]:
+    refused = session.hidden_policies()
+    if refused is not None:
+        what = "policies on the copies cannot be listed: a table that has to be written again would stop"
+        yield Obstacle("warn", f"{what} ({refused.message})", refused.fix)
 
 
 class WarehouseTarget(SqlTarget):
@@ -98,7 +108,11 @@ class WarehouseTarget(SqlTarget):
                 for schema, place in places
                 for one in in_the_way(session, schema, place, known.get(place), log_id, adopts=False)
             ]
-            return [*merged(places), *found, *self._warnings(session)]
+            return [*merged(places), *found, *_of_policies(session), *self._of_lists(schemas), *self._warnings(session)]
+
+    def _of_lists(self, schemas: Sequence[TableSchema]) -> Iterator[Obstacle]:
+        """Warnings of columns with lists that the target may not hold."""
+        yield from ()
 
     def _warnings(self, session: Any) -> Iterator[Obstacle]:
         """Warnings of settings that may cost money later."""

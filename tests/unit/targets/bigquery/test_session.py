@@ -2,14 +2,15 @@
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from tailrace.errors import Retry, TargetRefused
+from tailrace.errors import Retry, SchemaChangeUnsupported, TargetRefused
 from tailrace.targets.bigquery.rest import CHANGED, BigQueryConfig, ServiceMessage
 from tailrace.targets.bigquery.session import BigQuerySession
 from tailrace.targets.bigquery.tables import CopyTable
 from tailrace.targets.sql.described import mark
-from tailrace.targets.sql.session import Alteration, AlteredColumn
+from tailrace.targets.sql.session import Alteration, AlteredColumn, UnfitColumn
 
 COPY = CopyTable.of_definitions(77, f"`id` INT64 NOT NULL{mark(1)}, `a` STRING{mark(2)}, PRIMARY KEY (`id`)")
 ADDED, NEXT = (Alteration([], [], [f"`{name}` DATE{mark(id_)}"]) for name, id_ in (("b", 3), ("c", 4)))
@@ -130,6 +131,60 @@ def test_a_table_without_policies_is_written_again(monkeypatch: pytest.MonkeyPat
     there = Warehouse(monkeypatch)
     there.alter(RETYPED)
     assert there.rewrites()
+
+
+def test_a_right_that_is_missing_for_policies_is_told_and_what_was_tried_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session, asked = BigQuerySession(BigQueryConfig("p", "d", "EU", "http://127.0.0.1:9", None)), list[str]()
+    refusing = True
+
+    def call(method: str, path: str, **_: object) -> dict[str, Any]:
+        asked.append(f"{method} {path.partition('_tailrace_examined_')[0]}")
+        if refusing and path.endswith("/rowAccessPolicies"):
+            raise session._client._fault("accessDenied", "Access Denied: bigquery.rowAccessPolicies.list denied", 403)
+        return {}
+
+    monkeypatch.setattr(session._client, "call", call)
+    refused = session.hidden_policies()
+    assert refused is not None and "rowAccessPolicies.list denied" in refused.message
+    assert "BigQuery Data Owner on data set d" in refused.fix
+    where = "datasets/d/tables"
+    assert asked == ["GET datasets/d", f"POST {where}", f"GET {where}/", f"DELETE {where}/"]
+    refusing = False
+    assert session.hidden_policies() is None
+
+
+LISTS = f"`tags` ARRAY<STRING>{mark(3)}"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (Alteration([], [], [LISTS]), "'tags' is new and is to be ARRAY<STRING>"),
+        (
+            Alteration([], [AlteredColumn("`a`", "`a`", "ARRAY<STRING>", f"`a` ARRAY<STRING>{mark(2)}")], []),
+            "'a' is STRING in the target and is to be ARRAY<STRING>",
+        ),
+    ],
+)
+def test_a_table_is_read_again_before_a_column_of_it_has_arrays(
+    monkeypatch: pytest.MonkeyPatch, change: Alteration, why: str
+) -> None:
+    """The rows that are there would have empty ones, and the source has NULL."""
+    there = Warehouse(monkeypatch)
+    with pytest.raises(UnfitColumn) as refused:
+        there.alter(change)
+    stop = refused.value.of("shop.item")
+    assert isinstance(stop, SchemaChangeUnsupported) and why in stop.message and "tailrace resync" in stop.fix
+    assert there.sent == []
+
+
+def test_rows_with_arrays_are_loaded_and_not_listed() -> None:
+    session = BigQuerySession(BigQueryConfig("p", "d", "EU", "http://127.0.0.1:9", None, repeated=True))
+    rows = pa.table({"tags": pa.array([["a"]], pa.list_(pa.string()))})
+    assert session.listed([("`tags`", "STRING")], rows) is not None
+    assert session.listed([("`tags`", "ARRAY<STRING>")], rows) is None
 
 
 def test_a_table_that_is_to_take_its_own_place_stays(monkeypatch: pytest.MonkeyPatch) -> None:

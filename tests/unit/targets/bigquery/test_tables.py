@@ -6,6 +6,7 @@ import re
 import pytest
 
 from tailrace.targets.bigquery.tables import DESCRIPTION_CHARACTERS, CopyTable
+from tailrace.targets.bigquery.types import field_of
 from tailrace.targets.sql.described import mark
 from tailrace.targets.sql.session import Alteration, AlteredColumn
 
@@ -13,6 +14,9 @@ DEFINITIONS = (
     f"`id` INT64 NOT NULL{mark(1)}, `price` NUMERIC(38,9){mark(-2)}, `at` TIME NOT NULL{mark(3)},"
     " PRIMARY KEY (`at`, `id`)"
 )
+
+
+KEYED = f"`id` INT64 NOT NULL{mark(1)}"
 
 
 def resource(copy: CopyTable) -> dict[str, object]:
@@ -28,6 +32,13 @@ def test_a_copy_is_known_by_its_description() -> None:
     ]  # fmt: skip
     assert CopyTable.of_resource(resource(copy)) == copy
     assert all(CopyTable.of_resource({"description": text}) is None for text in ("", "a table", "{}", "[1]"))
+
+
+def test_a_copy_with_an_array_is_known_by_its_description() -> None:
+    copy = CopyTable.of_definitions(77, f"{KEYED}, `tags` ARRAY<STRING>{mark(2)}, `n` ARRAY<NUMERIC(38,9)>{mark(3)}")
+    assert [column.kind for column in copy.columns] == ["INT64", "ARRAY<STRING>", "ARRAY<NUMERIC(38,9)>"]
+    fields = [field_of(column.name, column.kind) for column in copy.columns]
+    assert CopyTable.of_resource({"description": copy.description, "schema": {"fields": fields}}) == copy
 
 
 def test_it_is_clustered_by_those_columns_of_the_key_that_it_can_be() -> None:

@@ -25,6 +25,22 @@ def test_a_type_holds_every_value_or_is_text(logical: str, kind: str) -> None:
     assert types.statement_type(types.api_type(kind)) == kind
 
 
+@pytest.mark.parametrize(
+    ("logical", "kind", "field"),
+    [
+        ("list<int32>", "ARRAY<INT64>", {"type": "INT64", "mode": "REPEATED"}),
+        ("list<decimal(9,2)>", "ARRAY<NUMERIC(38,9)>", {"type": "NUMERIC", "mode": "REPEATED"}),
+        ("int32", "INT64", {"type": "INT64"}),
+        ('struct<"a":int32>', "STRING", {"type": "STRING"}),
+    ],
+)
+def test_a_list_is_an_array_where_that_is_asked_for(logical: str, kind: str, field: dict[str, str]) -> None:
+    (column,) = table_schema([("a", logical)], []).columns
+    assert types.type_of(column, repeated=True) == kind
+    assert types.field_of("a", kind) == {"name": "a", **field}
+    assert types.kind_of(types.field_of("a", kind)) == kind
+
+
 def test_a_type_that_holds_more_is_wider_if_bigquery_gives_it_without_a_look_at_the_rows() -> None:
     assert types.widens("INT64", types.NUMERIC) and types.widens(types.NUMERIC, types.BIGNUMERIC)
     assert not types.widens("INT64", "FLOAT64"), "which has not all of its digits"

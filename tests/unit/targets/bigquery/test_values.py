@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tailrace.changelog.types import list_type
 from tailrace.targets.bigquery import types, values
 from tailrace.targets.sql import parquet_files
 from tailrace.targets.sql.session import UnfitValue
@@ -63,6 +64,32 @@ def test_a_year_that_bigquery_does_not_have_is_refused_with_its_column(
     assert list(values.files([pa.table({"at": pa.array([last, None], kind)})], ["at"], [name]))
     with pytest.raises(UnfitValue, match="at: a date outside of the years 1 to 9999"):
         list(values.files([pa.table({"at": pa.array([last, unfit], kind)})], ["at"], [name]))
+
+
+@pytest.mark.parametrize(
+    ("element", "kind", "given", "wanted"),
+    [
+        (pa.string(), "STRING", [["a", ""], [], ["b"]], None),
+        (pa.int32(), "INT64", [[1], [-2, 3]], None),
+        (pa.decimal128(9, 2), types.NUMERIC, [[Decimal("1.50")]], None),
+        (pa.decimal128(38, 0), types.TEXT, [[Decimal(7)]], [["7"]]),
+        (pa.float32(), "FLOAT64", [[0.1]], [[0.10000000149011612]]),
+    ],
+)
+def test_lists_are_written_as_repeated_columns(
+    element: pa.DataType, kind: str, given: list[list[object]], wanted: list[list[object]] | None
+) -> None:
+    lists = pa.array([None, *given], list_type(element)).slice(1)
+    (file,) = values.files([pa.table({"a": lists})], ["a"], [f"ARRAY<{kind}>"])
+    assert pq.read_table(io.BytesIO(file)).column("a").to_pylist() == (wanted or given)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"), [([["a"], None], "NULL in place of a list"), ([["a", None]], "a list with NULL in it")]
+)
+def test_what_a_repeated_column_cannot_hold_is_refused_with_its_column(given: list[object], why: str) -> None:
+    with pytest.raises(UnfitValue, match=f"tags: {why}"):
+        list(values.files([pa.table({"tags": pa.array(given, list_type(pa.string()))})], ["tags"], ["ARRAY<STRING>"]))
 
 
 def test_rows_as_an_expression_that_stands_for_a_table() -> None:

@@ -375,3 +375,22 @@ def test_a_clone_whose_clustering_cannot_be_resumed_takes_the_place_all_the_same
     asked = [one.split()[0] for one in scripted.asked if not one.startswith(LOOKS)]
     assert asked[3:] == ["CREATE", "ALTER", "ALTER", "ALTER", "ALTER", "DROP"]
     assert scripted.asked[-2].startswith('ALTER TABLE "S"."t" SWAP WITH ')
+
+
+def test_a_right_that_is_missing_for_policies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    denied = errors.ProgrammingError(msg="Insufficient privileges to operate on table 'fence'", errno=3001)
+    edition = errors.ProgrammingError(msg="Unsupported feature", errno=2, sqlstate="0A000")
+    asking, scripted = session(monkeypatch)
+    scripted.answers = {"SELECT POLICY_NAME": [denied, edition]}
+    monkeypatch.setattr(asking, "lacks_schema", lambda name: False)
+    refused = asking.hidden_policies()
+    assert refused is not None and "Insufficient privileges" in refused.message and "Let role R own" in refused.fix
+    assert asking.hidden_policies() is None, "an edition without policies has none on any copy"
+    assert any('"S_TAILRACE"."fence"' in statement for statement in scripted.asked)
+    copy = SnowflakeCopy.of_definitions(7, f'"id" NUMBER(19,0){mark(1)}')
+    shown = [{"name": "mine", "comment": "", "owner": "A"}, {"name": "t", "comment": copy.comment, "owner": "A"}]
+    monkeypatch.setattr(asking, "_tables", lambda schema: shown)
+    other = asking.hidden_policies()
+    assert other is not None and "table t belongs to role A, not to R" in other.message
+    monkeypatch.setattr(asking, "lacks_schema", lambda name: True)
+    assert asking.hidden_policies() is None
