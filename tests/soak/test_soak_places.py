@@ -1,4 +1,5 @@
-"""Places of change log and tables that CI has no room for: a REST catalog that dies, and a change log on Azure."""
+"""Places of change log and tables that CI has no room for: a REST catalog that dies, and a change log on Azure and on
+Google."""
 
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pyiceberg.table import StaticTable
 
 from demo.compare import compare_by
 from support.azurite import Azurite
+from support.gcs import GoogleStorage
 from support.iceberg_rest import served
 from support.origins import origin
 from support.proof import tables
@@ -129,8 +131,18 @@ def test_a_container_that_is_not_there_is_refused_by_name(container: str) -> Non
 def test_a_change_log_on_azure_survives_the_death_of_capture_and_of_the_driver(
     prove: Begin, container: str, azurite: Azurite
 ) -> None:
-    proof = prove("delta", seed=5, rows=SMALL, storage={"location": f"az://{container}/log"})
-    proof.deployment.environment |= azurite.environment
+    require_survival(prove, f"az://{container}/log", azurite.environment)
+
+
+@pytest.mark.timeout(1200)
+def test_a_change_log_on_google_survives_the_death_of_capture_and_of_the_driver(prove: Begin, tmp_path: Path) -> None:
+    with GoogleStorage(tmp_path) as google:
+        require_survival(prove, f"gs://{google.new_bucket()}/log", google.environment)
+
+
+def require_survival(prove: Begin, location: str, environment: dict[str, str]) -> None:
+    proof = prove("delta", seed=5, rows=SMALL, storage={"location": location})
+    proof.deployment.environment |= environment
     writers = proof.writers(seed=5, count=2)
     run = proof.deployment.start(seams="capture.after-segments=kill@3,journal.after-create=kill@6")
     run.until(lambda: len(list(proof.deployment.marks.iterdir())) == 2, 400, "capture to die twice")
