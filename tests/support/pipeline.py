@@ -37,6 +37,7 @@ from tailrace.contract.resources import Replicator, SnapshotRequestSpec
 from tailrace.driver.asking.control import DriverControl
 from tailrace.errors import Retry, TailraceError
 from tailrace.places import Places
+from tailrace.reading.executors import Executors
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Tools
 from tailrace.sources.api import Interrupted, Source
@@ -124,7 +125,7 @@ class Driver:
             anywhere=source,
             options=lambda: spec.read_options,
             socket=socket,
-            spark=lambda: cast(Any, HereSpark()),
+            executors=Executors(lambda: cast(Any, HereSpark())),
             journal=journal,
             writers=applier.chunk_writer,
             opened=applier.is_open,

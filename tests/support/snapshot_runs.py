@@ -122,7 +122,7 @@ def runner_over(
         anywhere=cast(Any, None),
         options=tuple,
         socket=folder,
-        spark=cast(Any, None),
+        executors=cast(Any, None),
         journal=cast(Any, world),
         writers=lambda *_: None,
         opened=lambda table_id: True,

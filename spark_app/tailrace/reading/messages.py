@@ -59,6 +59,8 @@ class ChunkDone:
     table: Table
     waited: float = 0.0
     """Seconds for which it waited for Spark."""
+    held: int = 0
+    """As in `task.ChunkFile`."""
 
 
 @dataclass(frozen=True)

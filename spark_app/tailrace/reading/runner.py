@@ -25,6 +25,7 @@ from tailrace.contract.units import seconds
 from tailrace.errors import AuthenticationFailed, Locked, NotVerified, Retry, Stop, TableStop, TailraceError
 from tailrace.errors.backoff import Backoff, Outages
 from tailrace.reading import cascades, steps, together, verification
+from tailrace.reading.executors import following_rows
 from tailrace.reading.groups import Groups
 from tailrace.reading.messages import (
     CascadesSearched,
@@ -438,7 +439,7 @@ class SnapshotRunner:
             file = steps.read(self._tools, run, part, found, small)
             if run.verify:
                 verification.compare_chunk(self._tools, self._client, run, part.ordinal)
-            return ChunkDone(key, part.ordinal, file.all_rows, file.all_bytes, found, file.waited)
+            return ChunkDone(key, part.ordinal, file.all_rows, file.all_bytes, found, file.waited, file.held)
 
         self._submit(act, lambda error: ChunkFailed(key, part.ordinal, error))
 
@@ -603,6 +604,8 @@ class SnapshotRunner:
             took, aim = now - begun - done.waited, self._defaults().chunk_seconds
             following = planner.next_chunk_rows(chosen, rows, done.size, took, aim)
             most = planner.MOST_COMPARED if snapshot.plan.verify and chosen is None else following
+            if done.held:
+                most = min(most, following_rows(rows, done.held))
             entry.chunk_rows = min(following, most)
 
     def _failed(self, entry: _Entry, error: Exception, ordinal: int | None) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import SparkSession
 from typing_extensions import override
 
 from tailrace.capture.client import CaptureClient
@@ -23,8 +22,8 @@ from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, SnapshotTable, TableLog
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import InvalidManifest, ReadRefused, Retry, SourceRefused, TableGone, TableStop
-from tailrace.reading import task as chunk_task
-from tailrace.reading.task import FEW_BYTES, ChunkFile, ChunkTask
+from tailrace.reading.executors import FEW_BYTES, Executors
+from tailrace.reading.task import ChunkFile, ChunkTask
 from tailrace.seams import seam
 from tailrace.snapshot.chunks import CutNext, TableRun
 from tailrace.snapshot.ranges import BEGIN_AGAIN, Range
@@ -57,7 +56,7 @@ class Tools:
     options: Callable[[], Sequence[TableOptions]]
     """The options of the current manifest."""
     socket: Path
-    spark: Callable[[], SparkSession]
+    executors: Executors
     journal: SharedJournal
     writers: ChunkWriters
     opened: Callable[[int], bool]
@@ -168,7 +167,7 @@ def read(tools: Tools, run: TableRun, part: Range, table: Table, small: bool = F
     try:
         client.begin_chunks((run.snapshot_id, run.table_id, part.ordinal))
         begun = time.monotonic()
-        file = chunk_task.run(tools.spark, task, small)
+        file = tools.executors.read(task, small)
         # Dying here leaves a file that nobody knows: a clean-up of the folder takes it, the chunk is read again.
         seam("snapshot.before-register")
         register(client, run, part, task, file)

@@ -1,19 +1,15 @@
 """The work for one chunk: read it from the source and write it where the target wants it.
 
-Sent by the snapshot runner to an executor, as a one-task Spark job; everything it needs travels in `ChunkTask`,
-everything it found comes back in `ChunkFile`. Errors come back as values, so that they keep their names through Spark.
-A few rows are read in the driver: the job costs ten times as much as they do.
+Sent by the snapshot runner to an executor (`reading.executors`); everything it needs travels in `ChunkTask`, everything
+it found comes back in `ChunkFile`.
 """
 
 import queue
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from tailrace.changelog.records.terms import Nulled, Position
 from tailrace.errors import Retry, TailraceError, privacy
@@ -23,8 +19,6 @@ from tailrace.targets.api import ChunkWriter, WrittenChunk
 
 WAITING_BATCHES = 4
 """Batches read ahead of the writer."""
-FEW_BYTES = 1 << 20
-"""A table of so many bytes is read in the driver, until it turns out to have more."""
 FILE_BYTES = 256 << 20
 """Bytes of rows in memory, about: a table without a key is one chunk however large it is, and a file is built in
 memory."""
@@ -55,6 +49,8 @@ class ChunkFile:
     """The other files of a table without a key."""
     waited: float = 0.0
     """Seconds for which it waited for Spark, whose start says nothing of how long such rows take."""
+    held: int = 0
+    """Bytes of the table's rows in memory, where all were read before they were written."""
 
     @property
     def all_rows(self) -> int:
@@ -124,7 +120,7 @@ def _perform_few(task: ChunkTask, most: int) -> ChunkFile:
             tables.append(pa.Table.from_batches([kept]))
 
     found = task.reader.read(task.table, task.part, task.where, put)
-    return _file(found, _written(task, iter(tables)))
+    return replace(_file(found, _written(task, iter(tables))), held=size)
 
 
 def _written(task: ChunkTask, tables: Iterator[pa.Table]) -> list[WrittenChunk]:
@@ -179,29 +175,10 @@ def _read(task: ChunkTask, feed: _Feed) -> None:
         feed.put(None)
 
 
-def _on_executor(task: ChunkTask) -> Any:
+def on_executor(task: ChunkTask) -> ChunkFile | TailraceError:
+    """`perform`, whose errors come back as values, so that they keep their names through Spark."""
     try:
         with privacy.withheld():
             return perform(task)
     except TailraceError as error:
         return error
-
-
-def run(spark: Callable[[], SparkSession], task: ChunkTask, small: bool) -> ChunkFile:
-    """One job with one task, in the pool of the snapshots; of a small table, none, and the session is not waited
-    for."""
-    if small:
-        try:
-            return perform(task, FEW_BYTES)
-        except TooMuch:
-            pass
-    asked = time.monotonic()
-    context = spark().sparkContext
-    waited = time.monotonic() - asked
-    context.setLocalProperty("spark.scheduler.pool", "snapshot")
-    context.setJobDescription(f"chunk {task.ordinal} of {task.table.name}, snapshot {task.snapshot_id}")
-    (answer,) = context.parallelize([task], 1).map(_on_executor).collect()
-    if isinstance(answer, TailraceError):
-        raise answer
-    assert isinstance(answer, ChunkFile)
-    return replace(answer, waited=waited)

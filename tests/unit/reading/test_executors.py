@@ -1,0 +1,137 @@
+"""Where a chunk is read: by a job of Spark, or in the driver, where it has few bytes or Spark is still starting."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tailrace.errors import Retry
+from tailrace.reading import executors
+from tailrace.reading.executors import MEANWHILE_CHUNKS, Executors, following_rows
+from tailrace.reading.task import ChunkTask
+from tailrace.sources.api import ChunkRead, Writer
+from unit.reading.test_task import BATCH, Files, Reading, asked
+
+
+class Cluster:
+    """A Spark of which only the number of jobs is known."""
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        self.sparkContext = self
+
+    def setLocalProperty(self, *_: str) -> None: ...
+
+    def setJobDescription(self, _: str) -> None: ...
+
+    def parallelize(self, tasks: list[ChunkTask], _: int) -> "Cluster":
+        self.jobs, self.tasks = self.jobs + 1, tasks
+        return self
+
+    def map(self, act: Any) -> Any:
+        return SimpleNamespace(collect=lambda: [act(one) for one in self.tasks])
+
+
+@pytest.mark.parametrize(
+    ("batches", "small", "jobs"),
+    [(3, True, 0), (3, False, 1), (5, True, 1)],
+    ids=["small", "unknown", "larger than it seemed"],
+)
+def test_a_small_table_is_read_without_a_job(
+    batches: int, small: bool, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executors, "FEW_BYTES", 4 * BATCH.nbytes)
+    files, cluster = Files(), Cluster()
+
+    def started() -> Any:
+        assert jobs, "a session that may still be starting is waited for"
+        return cluster
+
+    found = Executors(started).read(asked(batches, files, keyless=True), small)
+    assert (found.all_rows, cluster.jobs) == (10 * batches, jobs)
+    assert sum(len(rows) for rows in files.rows.values()) == 10 * batches
+
+
+def test_the_start_of_spark_is_no_part_of_the_time_that_a_chunk_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(executors, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def started() -> Any:
+        now[0] += 7
+        return Cluster()
+
+    assert Executors(started).read(asked(3, Files(), keyless=False)).waited == 7
+
+
+@pytest.mark.parametrize(
+    ("batches", "keyless", "ready", "jobs"),
+    [(3, False, False, 0), (3, False, True, 1), (5, False, False, 1), (3, True, False, 1)],
+    ids=["starting", "started", "a chunk of many bytes", "without a key"],
+)
+def test_while_spark_is_starting_the_first_chunks_are_read_in_the_driver(
+    batches: int, keyless: bool, ready: bool, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executors, "MEANWHILE_BYTES", 4 * BATCH.nbytes)
+    files, cluster = Files(), Cluster()
+    found = Executors(lambda: cluster, lambda: ready).read(asked(batches, files, keyless))  # type: ignore[arg-type, return-value]  # the fake
+    assert (found.all_rows, cluster.jobs) == (10 * batches, jobs)
+    assert sum(len(rows) for rows in files.rows.values()) == 10 * batches
+    assert found.held == (0 if jobs else 3 * BATCH.nbytes)
+
+
+def test_the_driver_reads_a_few_chunks_at_a_time_and_leaves_others_to_spark() -> None:
+    under_way, most, over = [0], [0], threading.Event()
+    reading = threading.Semaphore(0)
+
+    class Slow(Reading):
+        def read(self, table: object, part: object, where: object, write: Writer) -> ChunkRead:
+            under_way[0] += 1
+            most[0] = max(most[0], under_way[0])
+            reading.release()
+            assert over.wait(30)
+            under_way[0] -= 1
+            return super().read(table, part, where, write)
+
+    waiting = threading.Semaphore(0)
+
+    def starting() -> Any:
+        waiting.release()
+        raise Retry("Spark is still starting")
+
+    both, found = Executors(starting, lambda: False), list[object]()
+
+    def read() -> None:
+        task = asked(1, Files(), keyless=False)
+        try:
+            found.append(both.read(ChunkTask(Slow(1), task.table, task.part, None, task.writer, "s", 0)))  # type: ignore[arg-type]  # the fake
+        except Retry as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(MEANWHILE_CHUNKS + 3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(MEANWHILE_CHUNKS):
+        assert reading.acquire(timeout=30)
+    for _ in range(3):
+        assert waiting.acquire(timeout=30), "these have asked Spark"
+    over.set()
+    for thread in threads:
+        thread.join(30)
+    assert most == [MEANWHILE_CHUNKS]
+    assert sum(isinstance(one, Retry) for one in found) == 3
+    assert both.read(asked(1, Files(), keyless=False)).all_rows == 10, "there is room again, also after a failure"
+
+
+def test_a_chunk_that_failed_in_the_driver_leaves_its_room() -> None:
+    both = Executors(lambda: Cluster(), lambda: False)  # type: ignore[arg-type, return-value]  # the fake
+    for _ in range(MEANWHILE_CHUNKS + 1):
+        with pytest.raises(Retry, match="cut"):
+            both.read(asked(1, Files(), keyless=False, cut_off=True))
+    assert both.read(asked(1, Files(), keyless=False)).held == BATCH.nbytes
+
+
+def test_the_next_chunk_in_the_driver_has_at_most_half_of_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "MEANWHILE_BYTES", 1000)
+    assert following_rows(10, 100) == 50
+    assert following_rows(10, 100_000_000) == 1
