@@ -2,16 +2,17 @@
 
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from typing_extensions import override
+from unit.reading.test_task import BATCH, Files, Reading, asked
 
 from tailrace.errors import Retry
 from tailrace.reading import executors
 from tailrace.reading.executors import MEANWHILE_CHUNKS, Executors, following_rows
 from tailrace.reading.task import ChunkTask
 from tailrace.sources.api import ChunkRead, Writer
-from unit.reading.test_task import BATCH, Files, Reading, asked
 
 
 class Cluster:
@@ -85,6 +86,7 @@ def test_the_driver_reads_a_few_chunks_at_a_time_and_leaves_others_to_spark() ->
     reading = threading.Semaphore(0)
 
     class Slow(Reading):
+        @override
         def read(self, table: object, part: object, where: object, write: Writer) -> ChunkRead:
             under_way[0] += 1
             most[0] = max(most[0], under_way[0])
@@ -124,7 +126,7 @@ def test_the_driver_reads_a_few_chunks_at_a_time_and_leaves_others_to_spark() ->
 
 
 def test_a_chunk_that_failed_in_the_driver_leaves_its_room() -> None:
-    both = Executors(lambda: Cluster(), lambda: False)  # type: ignore[arg-type, return-value]  # the fake
+    both = Executors(cast(Any, Cluster), lambda: False)
     for _ in range(MEANWHILE_CHUNKS + 1):
         with pytest.raises(Retry, match="cut"):
             both.read(asked(1, Files(), keyless=False, cut_off=True))

@@ -18,8 +18,8 @@ from tailrace.changelog.records.terms import Position, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, SnapshotTable
 from tailrace.errors import AuthenticationFailed, Locked, Retry
 from tailrace.reading import steps, together
-from tailrace.reading.steps import Tools
 from tailrace.reading.executors import FEW_BYTES
+from tailrace.reading.steps import Tools
 from tailrace.reading.task import ChunkFile
 from tailrace.reading.together import ChunkAsked, StartAsked
 from tailrace.snapshot.chunks import begin
