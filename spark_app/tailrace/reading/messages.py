@@ -60,7 +60,7 @@ class ChunkDone:
     waited: float = 0.0
     """Seconds for which it waited for Spark."""
     held: int = 0
-    """As in `task.ChunkFile`."""
+    """Bytes of the table's rows in memory: see `task.ChunkFile`."""
 
 
 @dataclass(frozen=True)
