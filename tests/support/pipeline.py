@@ -37,7 +37,7 @@ from tailrace.contract.resources import Replicator, SnapshotRequestSpec
 from tailrace.driver.asking.control import DriverControl
 from tailrace.errors import Retry, TailraceError
 from tailrace.places import Places
-from tailrace.reading.executors import Executors
+from tailrace.reading.executors import ChunkExecutors
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Tools
 from tailrace.sources.api import Interrupted, Source
@@ -125,7 +125,7 @@ class Driver:
             anywhere=source,
             options=lambda: spec.read_options,
             socket=socket,
-            executors=Executors(lambda: cast(Any, HereSpark())),
+            executors=ChunkExecutors(lambda: cast(Any, HereSpark())),
             journal=journal,
             writers=applier.chunk_writer,
             opened=applier.is_open,

@@ -40,7 +40,7 @@ class Pace:
 
     def record_when(self, late: float) -> float:
         """The longest time for a record while commits come so many seconds late: a table's share of each record has its
-        price, which buys nothing for a table that is committed less often than records come (docs/decisions/0143)."""
+        price, which buys nothing for a table that is committed less often than records come (docs/decisions/0147)."""
         return min(LONGEST_RECORD, self.record + late * RECORD_PART)
 
 

@@ -1,7 +1,7 @@
 """The places where chunks are read: on executors, each as a Spark job with one task, and a few of them in the driver.
 
 A small table is read in the driver, because the job costs ten times as much as its rows. While Spark is starting, the
-first chunks of others are, too, in a bounded part of the driver's memory (docs/decisions/0144).
+first chunks of others are, too, in a bounded part of the driver's memory (docs/decisions/0148).
 """
 
 import threading
@@ -22,7 +22,7 @@ MEANWHILE_CHUNKS = 2
 """Such chunks at a time."""
 
 
-class Executors:
+class ChunkExecutors:
     def __init__(self, spark: Callable[[], SparkSession], ready: Callable[[], bool] = lambda: True) -> None:
         """`spark` waits for the session. `ready` returns True if there is nothing to wait for."""
         self._spark, self._ready = spark, ready

@@ -22,7 +22,7 @@ from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, SnapshotTable, TableLog
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import InvalidManifest, ReadRefused, Retry, SourceRefused, TableGone, TableStop
-from tailrace.reading.executors import FEW_BYTES, Executors
+from tailrace.reading.executors import FEW_BYTES, ChunkExecutors
 from tailrace.reading.task import ChunkFile, ChunkTask
 from tailrace.seams import seam
 from tailrace.snapshot.chunks import CutNext, TableRun
@@ -56,7 +56,7 @@ class Tools:
     options: Callable[[], Sequence[TableOptions]]
     """The options of the current manifest."""
     socket: Path
-    executors: Executors
+    executors: ChunkExecutors
     journal: SharedJournal
     writers: ChunkWriters
     opened: Callable[[int], bool]

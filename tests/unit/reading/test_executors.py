@@ -10,7 +10,7 @@ from unit.reading.test_task import BATCH, Files, Reading, asked
 
 from tailrace.errors import Retry
 from tailrace.reading import executors
-from tailrace.reading.executors import MEANWHILE_CHUNKS, Executors, following_rows
+from tailrace.reading.executors import MEANWHILE_CHUNKS, ChunkExecutors, following_rows
 from tailrace.reading.task import ChunkTask
 from tailrace.sources.api import ChunkRead, Writer
 
@@ -49,7 +49,7 @@ def test_a_small_table_is_read_without_a_job(
         assert jobs, "a session that may still be starting is waited for"
         return cluster
 
-    found = Executors(started).read(asked(batches, files, keyless=True), small)
+    found = ChunkExecutors(started).read(asked(batches, files, keyless=True), small)
     assert (found.all_rows, cluster.jobs) == (10 * batches, jobs)
     assert sum(len(rows) for rows in files.rows.values()) == 10 * batches
 
@@ -62,7 +62,7 @@ def test_the_start_of_spark_is_no_part_of_the_time_that_a_chunk_took(monkeypatch
         now[0] += 7
         return Cluster()
 
-    assert Executors(started).read(asked(3, Files(), keyless=False)).waited == 7
+    assert ChunkExecutors(started).read(asked(3, Files(), keyless=False)).waited == 7
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_while_spark_is_starting_the_first_chunks_are_read_in_the_driver(
 ) -> None:
     monkeypatch.setattr(executors, "MEANWHILE_BYTES", 4 * BATCH.nbytes)
     files, cluster = Files(), Cluster()
-    found = Executors(lambda: cluster, lambda: ready).read(asked(batches, files, keyless))  # type: ignore[arg-type, return-value]  # the fake
+    found = ChunkExecutors(lambda: cluster, lambda: ready).read(asked(batches, files, keyless))  # type: ignore[arg-type, return-value]  # the fake
     assert (found.all_rows, cluster.jobs) == (10 * batches, jobs)
     assert sum(len(rows) for rows in files.rows.values()) == 10 * batches
     assert found.held == (0 if jobs else 3 * BATCH.nbytes)
@@ -101,7 +101,7 @@ def test_the_driver_reads_a_few_chunks_at_a_time_and_leaves_others_to_spark() ->
         waiting.release()
         raise Retry("Spark is still starting")
 
-    both, found = Executors(starting, lambda: False), list[object]()
+    both, found = ChunkExecutors(starting, lambda: False), list[object]()
 
     def read() -> None:
         task = asked(1, Files(), keyless=False)
@@ -126,7 +126,7 @@ def test_the_driver_reads_a_few_chunks_at_a_time_and_leaves_others_to_spark() ->
 
 
 def test_a_chunk_that_failed_in_the_driver_leaves_its_room() -> None:
-    both = Executors(cast(Any, Cluster), lambda: False)
+    both = ChunkExecutors(cast(Any, Cluster), lambda: False)
     for _ in range(MEANWHILE_CHUNKS + 1):
         with pytest.raises(Retry, match="cut"):
             both.read(asked(1, Files(), keyless=False, cut_off=True))
