@@ -32,7 +32,7 @@ from tailrace.changelog.records.snapshots import ChunkRegistered, SnapshotPlanne
 from tailrace.changelog.records.tables import CascadesLooked, ReachedThrough, SchemaChanged, TableAdded, Truncated
 from tailrace.changelog.records.terms import Key, RecordNumber
 from tailrace.changelog.segments import segment_batches
-from tailrace.changelog.state import LogState
+from tailrace.changelog.state import LogState, TableLog
 from tailrace.reading.steps import Tools
 from tailrace.seams import seam
 from tailrace.snapshot.planner import MAX_REPAIR_KEYS, failed_lately
@@ -54,10 +54,10 @@ Group = Mapping[int, LoggedCascade]
 """The cascades of one record, by table."""
 
 
-def due(state: LogState, holds: Holds) -> dict[RecordNumber, Group]:
-    """The cascades, by record, whose rows can be looked for now."""
+def due(state: LogState, holds: Holds, among: Iterable[TableLog] | None = None) -> dict[RecordNumber, Group]:
+    """The cascades, by record, whose rows can be looked for now. `among`: the tables that may have some; None: all."""
     groups: dict[RecordNumber, dict[int, LoggedCascade]] = defaultdict(dict)
-    for table in state.tables.values():
+    for table in state.tables.values() if among is None else among:
         if not table.removed and table.stopped is None:
             for cascade in table.cascades:
                 if cascade.is_looked_for:

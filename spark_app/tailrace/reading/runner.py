@@ -8,20 +8,19 @@ import logging
 import queue
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from tailrace.apply.progress import Progress
 from tailrace.capture.client import CaptureClient
-from tailrace.changelog.records.snapshots import SnapshotPlanned
+from tailrace.changelog.changed import changed
 from tailrace.changelog.records.terms import Key, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.faults import fault_of
 from tailrace.contract.resources import SnapshotSpec
 from tailrace.contract.settings import VerifySpec
 from tailrace.contract.status import Fault
-from tailrace.contract.units import seconds
 from tailrace.errors import AuthenticationFailed, Locked, NotVerified, Retry, Stop, TableStop, TailraceError
 from tailrace.errors.backoff import Backoff, Outages
 from tailrace.reading import cascades, steps, together, verification
@@ -39,10 +38,11 @@ from tailrace.reading.messages import (
     StepFailed,
     Together,
 )
+from tailrace.reading.planning import Planning
 from tailrace.reading.rotation import Rotation
 from tailrace.reading.steps import Tools
 from tailrace.reading.together import MOST, ChunkAsked, StartAsked
-from tailrace.seams import seam
+from tailrace.reading.turns import Room, Turns
 from tailrace.snapshot import chunks, planner
 from tailrace.snapshot.edge import EdgeLook, Edges
 from tailrace.snapshot.ranges import Range
@@ -51,8 +51,6 @@ from tailrace.sources.api import Table
 log = logging.getLogger(__name__)
 
 LONGEST_PAUSE = 15.0
-BACKGROUND_LOOK = 5.0
-"""Seconds between two looks for a verification that is due."""
 AHEAD = 2
 """Chunks cut and not begun, per table."""
 
@@ -121,10 +119,19 @@ class SnapshotRunner:
         self._defaults = defaults
         self._retry_seconds = retry_seconds
         self._background = background
-        self._background_look_at = self._background_read_at = 0.0
+        self._background_read_at = 0.0
         self._clock, self._monotonic = clock, monotonic
         self._client = CaptureClient(tools.socket)
+        self._planning = Planning(
+            lambda: self._tools, self._client, progress, background, clock=clock, monotonic=monotonic
+        )
         self._entries: dict[RunKey, _Entry] = {}
+        self._turns = Turns()
+        self._put = progress.news()
+        self._followed: Mapping[str, SnapshotState] = {}
+        """The snapshots that `_entries` are of."""
+        self._over: dict[RunKey, None] = {}
+        """Tables that are left as soon as nothing of them is being read."""
         self._messages: queue.Queue[Message] = queue.Queue()
         self._threads = defaults().parallelism + 2
         self._pool = ThreadPoolExecutor(self._threads, "snapshot")
@@ -165,15 +172,20 @@ class SnapshotRunner:
 
     def _begin_work(self) -> None:
         self._resize()
-        state = self._plan(self._tools.journal.refresh())
+        state = self._planning.plan(self._tools.journal.refresh())
         self._look_for_cascades(state)
         self._follow(state)
+        for table_id in self._put():
+            self._turns.wake_table(table_id)
+        self._turns.begin(self._monotonic())
         self._count(state)
-        for key, entry in sorted(self._entries.items(), key=lambda item: self._urgency(state, *item)):
-            if self._under_way >= self._most:
-                break
-            self._start_next(state, key, entry)
+        self._turns.sort(lambda key: self._urgency(state, key, self._entries[key]))
+        while self._under_way < self._most and (key := self._turns.next()) is not None:
+            room = self._start_next(state, key, self._entries[key])
+            if room is not None:
+                self._turns.lacks(key, room)
             self._groups.begin(MOST)
+        self._turns.end()
         self._groups.begin(1)
 
     def hold(self) -> bool:
@@ -235,45 +247,10 @@ class SnapshotRunner:
 
     # ---- planning ----
 
-    def _plan(self, state: LogState) -> LogState:
-        holes = {
-            table_id: planner.Holes(p.applied_record, p.holes)
-            for table_id, p in self._progress.all().items()
-            if p.holes
-        }
-        lost = list(self._tools.lost())
-        plans = [*planner.due_snapshots(state, holes), *planner.rereads_of_lost(state, lost), *self._due(state)]
-        if plans:
-            self._client.append(plans)
-            seam("snapshot.after-plan")
-            for line in planner.log_lines(state, plans):
-                log.info("%s", line)
-            state = self._tools.journal.refresh()
-        ends = (*planner.endings(state), *(planner.unwanted(state) if self._background() is None else ()))
-        if ends:
-            self._client.append(ends)
-            for end in ends:
-                level = logging.WARNING if end.outcome == "failed" else logging.INFO
-                text = f"snapshot {end.outcome}" + (f": {end.message}" if end.message else "")
-                log.log(level, "%s", text, extra={"snapshot": end.snapshot_id})
-            state = self._tools.journal.refresh()
-        return state
-
-    def _due(self, state: LogState) -> Iterator[SnapshotPlanned]:
-        asked, now = self._background(), self._monotonic()
-        if asked is not None and now >= self._background_look_at:
-            self._background_look_at = now + BACKGROUND_LOOK
-            plan = planner.due_verification(state, self._clock(), seconds(asked.every), self._is_comparable)
-            yield from () if plan is None else (plan,)
-
-    def _is_comparable(self, table_id: int) -> bool:
-        """While the target is suspended, a verification would read and then wait."""
-        return self._tools.opened(table_id) and self._tools.is_whole(table_id)
-
     def _look_for_cascades(self, state: LogState) -> None:
         if self._searching or self._stopping or self._search_backoff.is_waiting(self._monotonic()):
             return
-        if cascades.due(state, self._holds):
+        if self._planning.are_cascades_due(state, self._holds):
             self._searching = True
 
             def act() -> Message:
@@ -283,8 +260,7 @@ class SnapshotRunner:
             self._submit(act, CascadesSearched)
 
     def _holds(self, table_id: int, record: RecordNumber) -> bool:
-        at = self._progress.all().get(table_id)
-        return at is not None and at.applied_record >= record and self._tools.is_whole(table_id)
+        return self._progress.of(table_id).applied_record >= record and self._tools.is_whole(table_id)
 
     def _searched(self, error: Exception | None) -> None:
         self._searching = False
@@ -301,27 +277,40 @@ class SnapshotRunner:
         log.log(logging.DEBUG if quiet else logging.WARNING, text, error, exc_info=None if known else error)
 
     def _follow(self, state: LogState) -> None:
-        open_runs = {
-            (snapshot_id, table_id): snapshot
-            for snapshot_id, snapshot in state.snapshots.items()
-            if snapshot.ended is None
-            for table_id, part in snapshot.tables.items()
-            if part.finished is None
-        }
-        for key in [k for k, entry in self._entries.items() if k not in open_runs and not entry.run.reading]:
-            del self._entries[key]
-        for key, snapshot in open_runs.items():
-            if key not in self._entries:
-                first_rows = self._rows(snapshot) or planner.FIRST_CHUNK_ROWS
-                run = _as_recorded(snapshot, key[1])
-                self._entries[key] = _Entry(run, chunk_rows=first_rows, cut_rows=run.rows_done)
+        before, now, self._followed = self._followed, state.snapshots, state.snapshots
+        for snapshot_id in changed(before, now):
+            snapshot, known = now[snapshot_id], before.get(snapshot_id)
+            same = known is not None and known.is_open == snapshot.is_open
+            for table_id in changed(known.tables if known is not None and same else {}, snapshot.tables):
+                if snapshot.is_open and snapshot.tables[table_id].finished is None:
+                    self._enter(snapshot, (snapshot_id, table_id))
+                else:
+                    self._over[snapshot_id, table_id] = None
+        for snapshot_id in before.keys() - now.keys():
+            self._over |= {(snapshot_id, table_id): None for table_id in before[snapshot_id].tables}
+        for key in list(self._over):
+            entry = self._entries.get(key)
+            if entry is not None and entry.run.reading:
+                continue
+            del self._over[key]
+            if entry is not None:
+                del self._entries[key]
+                self._turns.remove(key)
+
+    def _enter(self, snapshot: SnapshotState, key: RunKey) -> None:
+        if key not in self._entries:
+            first_rows = self._rows(snapshot) or planner.FIRST_CHUNK_ROWS
+            run = _as_recorded(snapshot, key[1])
+            self._entries[key] = _Entry(run, chunk_rows=first_rows, cut_rows=run.rows_done)
+            self._turns.add(key)
 
     def _rows(self, snapshot: SnapshotState) -> int | None:
         return snapshot.plan.chunk_rows or self._defaults().chunk_rows
 
     # ---- starting work ----
 
-    def _start_next(self, state: LogState, key: RunKey, entry: _Entry) -> None:
+    def _start_next(self, state: LogState, key: RunKey, entry: _Entry) -> Room | None:
+        """Returns what it lacks, if others must end before it can continue."""
         snapshot = state.snapshots.get(key[0])
         if (
             snapshot is None
@@ -329,7 +318,7 @@ class SnapshotRunner:
             or self._stopping
             or entry.backoff.is_waiting(self._monotonic())
         ):
-            return
+            return None
         log_table = state.tables[key[1]]
         why = over(log_table, snapshot)
         if why is not None and (entry.run.phase is not chunks.Phase.FINISH or entry.run.fault is None):
@@ -337,7 +326,7 @@ class SnapshotRunner:
             entry.added = log_table.added_record
             self._give_up(entry, Fault(name="TableGone", message=why, where="source", since=self._clock()))
         elif snapshot.awaits(log_table):
-            return  # capture takes it in again at its next look
+            return None  # capture takes it in again at its next look
         paused = snapshot.suspended and entry.run.phase is not chunks.Phase.FINISH
         while not paused and not self._must_wait() and (work := chunks.next_work(entry.run, AHEAD)) is not None:
             converges = snapshot.plan.verify and bool(log_table.cascades)
@@ -345,25 +334,31 @@ class SnapshotRunner:
                 entry.waits_for = f"{log_table.schema.name}: the target does not hold it whole yet"
                 if (fault := self._not_verifiable(snapshot, log_table)) is not None:
                     self._give_up(entry, fault)
-                return
+                return None
             if isinstance(work, chunks.Read):
                 joins = self._joins(snapshot, entry)
-                free = self._may_read(snapshot) or (joins and self._groups.reads)
-                if not free or not self._tools.opened(key[1]) or not self._may_register(state, key, entry):
-                    return
+                if not self._tools.opened(key[1]):
+                    return None
+                if not (self._may_read(snapshot) or (joins and self._groups.reads)):
+                    return Room.TO_READ
+                if not self._may_register(state, key, entry):
+                    return None
                 if joins:
                     self._join_read(key, entry, work.range)
                 else:
                     self._begin_read(key, entry, work.range)
-            elif entry.busy or (isinstance(work, chunks.FindMaxKey) and self._ready >= self._most_ready):
-                return
+            elif entry.busy:
+                return None
+            elif isinstance(work, chunks.FindMaxKey) and self._ready >= self._most_ready:
+                return Room.TO_BEGIN
             elif isinstance(work, chunks.CheckEdge) and self._edges.passed(log_table.edge):
                 entry.run, entry.waits_for = chunks.step(entry.run, chunks.EdgePassed()), None
             elif isinstance(work, chunks.CheckEdge) and self._edges.is_waiting(log_table.edge, self._monotonic()):
                 entry.waits_for = self._edges.waits_for(log_table.edge)
-                return
+                return None
             else:
                 self._begin_step(state, key, entry, work)
+        return None
 
     def _not_verifiable(self, snapshot: SnapshotState, table: TableLog) -> Fault | None:
         """The reason why a table that is stopped in the target will not be whole; None: it may be."""
@@ -393,15 +388,21 @@ class SnapshotRunner:
         return False
 
     def _count(self, state: LogState) -> None:
-        read = ((key[0], entry) for key, entry in self._entries.items() if not entry.grouped)
-        self._reading = Counter(snapshot_id for snapshot_id, entry in read for _ in entry.run.reading)
-        snapshots = ((state.snapshots.get(key[0]), key[1], entry.run) for key, entry in self._entries.items())
-        self._ready = sum(
-            len(run.ready)
-            for snapshot, table_id, run in snapshots
-            if run.ready and snapshot is not None and not snapshot.suspended and self._tools.opened(table_id)
-        )
-        self._ready += sum(entry.busy and entry.run.phase is chunks.Phase.START for entry in self._entries.values())
+        self._reading, self._ready = Counter(), 0
+        for key in list(self._turns.counted):
+            entry = self._entries[key]
+            mine = 0 if entry.grouped else len(entry.run.reading)
+            begins = entry.busy and entry.run.phase is chunks.Phase.START
+            ready = begins + self._ready_of(state.snapshots.get(key[0]), key[1], entry.run)
+            self._reading[key[0]] += mine
+            self._ready += ready
+            if not (ready or entry.run.reading):
+                self._turns.counted.discard(key)
+
+    def _ready_of(self, snapshot: SnapshotState | None, table_id: int, run: chunks.TableRun) -> int:
+        """Its chunks that may be read now."""
+        reads = run.ready and snapshot is not None and not snapshot.suspended and self._tools.opened(table_id)
+        return len(run.ready) if reads else 0
 
     def _urgency(self, state: LogState, key: RunKey, entry: _Entry) -> tuple[bool, bool, bool, bool, int]:
         """Rows that are withheld come before rows that are not there yet, and what is done in the background last; what
@@ -534,6 +535,7 @@ class SnapshotRunner:
         entry = self._entries.get(message.key)
         if entry is None:
             return
+        self._turns.wake(message.key)
         match message:
             case EdgeLooked(_, look):
                 self._source_answered()
@@ -581,6 +583,8 @@ class SnapshotRunner:
     def _saw(self, look: EdgeLook) -> None:
         if look.waits_for is not None and self._edges.waits_for(look.edge) is None:
             log.info("chunks wait for %s", look.waits_for)
+        if look.waits_for is None:
+            self._turns.wake_all()
         self._edges.saw(look, {table.edge for table in self._tools.journal.state.tables.values()})
 
     def _cut(self, entry: _Entry, cut: chunks.Cut) -> None:

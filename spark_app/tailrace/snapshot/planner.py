@@ -41,24 +41,32 @@ class Holes:
     keys: frozenset[Key]
 
 
-def due_snapshots(state: LogState, holes: Mapping[int, Holes]) -> tuple[SnapshotPlanned, ...]:
-    """The snapshots that the state calls for and the journal does not hold yet."""
-    live = [t for t in state.tables.values() if not t.removed and t.stopped is None]
+def due_snapshots(
+    state: LogState, holes: Mapping[int, Holes], tables: Iterable[TableLog] | None = None
+) -> tuple[SnapshotPlanned, ...]:
+    """The snapshots that the state calls for and the journal does not hold yet. `tables`: those that may call for one
+    by themselves, because a record has changed them; None: all."""
     pending = [
         SnapshotPlanned(snapshot_id=call.snapshot_id, reason=call.reason, tables=(call.table_id,))
-        for table in live
+        for table in (state.tables.values() if tables is None else tables)
         for call in triggers.pending(state, table)
     ]
-    repairs = (*_repairs(state, live, holes), *_not_compared(state, live))
+    repairs = (*_repairs(state, holes), *_not_compared(state))
     return (*pending, *(plan for plan in repairs if plan.snapshot_id not in state.snapshots))
 
 
-def _not_compared(state: LogState, tables: Iterable[TableLog]) -> Iterator[SnapshotPlanned]:
+def _live(state: LogState, table_ids: Iterable[int]) -> Iterator[TableLog]:
+    known = filter(None, map(state.tables.get, table_ids))
+    return (table for table in known if not table.removed and table.stopped is None)
+
+
+def _not_compared(state: LogState) -> Iterator[SnapshotPlanned]:
     """Tables whose rows were taken over from another program and then not compared to the end are read as a whole."""
     for snapshot in state.snapshots.taking_over():
-        for table in tables:
-            part, plan = snapshot.tables.get(table.table_id), snapshot.plan
-            if part is None or table.table_id not in plan.accepts or table.read_record > snapshot.record:
+        plan = snapshot.plan
+        for table in _live(state, plan.accepts):
+            part = snapshot.tables.get(table.table_id)
+            if part is None or table.read_record > snapshot.record:
                 continue
             if snapshot.ended is not None if part.finished is None else part.finished.error is not None:
                 name = f"{repair_prefix(plan.snapshot_id)}{table.table_id}-failed"
@@ -131,19 +139,15 @@ def _unapplied(table: TableLog) -> set[tuple[str, int]]:
     return {(logged.chunk.snapshot_id, logged.chunk.chunk) for logged in needed}
 
 
-def _repairs(state: LogState, tables: Iterable[TableLog], holes: Mapping[int, Holes]) -> Iterable[SnapshotPlanned]:
+def _repairs(state: LogState, holes: Mapping[int, Holes]) -> Iterable[SnapshotPlanned]:
     """One at a time per table: its rows must be applied before what is still missing is known."""
-    repairs = [s.plan for s in state.snapshots.values() if s.ended is None and s.plan.reason == "repair"]
-    running = {table_id for plan in repairs for table_id in plan.tables}
-    under_way = (s.plan for s in state.snapshots.values() if s.ended is None)
-    wholly = {i for plan in under_way if plan.whole for i in plan.tables}
-    for table in tables:
-        found = holes.get(table.table_id)
-        if found is None or not found.keys or table.table_id in running:
+    for table in _live(state, holes):
+        found, under_way = holes[table.table_id], [s.plan for s in state.snapshots.of(table.table_id) if s.is_open]
+        if not found.keys or any(plan.reason == "repair" for plan in under_way):
             continue
         if any(chunk.record > found.applied_record for chunk in table.chunks) or failed_lately(state, table):
             continue
-        whole = len(found.keys) > MANY_HOLES and table.table_id not in wholly
+        whole = len(found.keys) > MANY_HOLES and not any(plan.whole for plan in under_way)
         yield SnapshotPlanned(
             snapshot_id=f"repair-{table.table_id}-{state.number}",
             reason="repair",
@@ -312,14 +316,13 @@ def repair_prefix(snapshot_id: str) -> str:
     return f"repair-{snapshot_id}-"
 
 
-def endings(state: LogState) -> tuple[SnapshotEnded, ...]:
-    """Snapshots whose last table is finished and that lack their end record; and re-reads that newer ones make up
-    for."""
-    events = [*_superseded(state)]
-    for snapshot in state.snapshots.values():
+def endings(state: LogState, snapshots: Iterable[SnapshotState] | None = None) -> tuple[SnapshotEnded, ...]:
+    """Snapshots whose last table is finished and that lack their end record; and re-reads that newer ones make up for.
+    `snapshots`: those that records have changed; None: all."""
+    among = list(state.snapshots.open() if snapshots is None else snapshots)
+    events = [*_superseded(state, among)]
+    for snapshot in filter(_is_carried_out, among):
         finished = [t.finished for t in snapshot.tables.values()]
-        if snapshot.ended is not None or snapshot.plan.rewind is not None or not all(finished):
-            continue
         failed = [f.error for f in finished if f is not None and f.error is not None]
         events.append(
             SnapshotEnded(
@@ -331,29 +334,37 @@ def endings(state: LogState) -> tuple[SnapshotEnded, ...]:
     return tuple(events)
 
 
-def unwanted(state: LogState) -> Iterator[SnapshotEnded]:
-    """Verifications in the background, where `spec.verify` no longer calls for any."""
-    for snapshot_id, snapshot in state.snapshots.items():
-        if snapshot.plan.in_background and snapshot.ended is None:
-            yield SnapshotEnded(snapshot_id=snapshot_id, outcome="stopped", message="spec.verify was removed")
+def unwanted(snapshots: Iterable[SnapshotState]) -> Iterator[SnapshotEnded]:
+    """Verifications in the background among these, where `spec.verify` no longer calls for any."""
+    for snapshot in snapshots:
+        if snapshot.plan.in_background and snapshot.is_open:
+            name = snapshot.plan.snapshot_id
+            yield SnapshotEnded(snapshot_id=name, outcome="stopped", message="spec.verify was removed")
 
 
-def _superseded(state: LogState) -> Iterator[SnapshotEnded]:
+def _superseded(state: LogState, among: Iterable[SnapshotState]) -> Iterator[SnapshotEnded]:
     """Tables may be rewritten faster than they are read. Of a table's re-reads the newest covers all; the oldest goes
     on once it has begun, or a table that is rewritten all the time would never be read to the end."""
-    running: dict[int, list[SnapshotState]] = {}
-    for snapshot in state.snapshots.values():
-        plan = snapshot.plan
-        if plan.reason == "schema" and plan.request is None and snapshot.ended is None:
-            running.setdefault(plan.tables[0], []).append(snapshot)
-    for table_id, several in running.items():
-        *older, newest = sorted(several, key=lambda s: s.record)
+    for table_id in dict.fromkeys(s.plan.tables[0] for s in among if _is_reread(s)):
+        rereads = [s for s in state.snapshots.of(table_id) if s.is_open and _is_reread(s)]
+        several = sorted(rereads, key=lambda s: s.record)
+        older = several[:-1]
         if older and older[0].tables[table_id].started:
             del older[0]
         for snapshot in older:
             if snapshot.tables[table_id].finished is None:
-                message = f"superseded by {newest.plan.snapshot_id}"
+                message = f"superseded by {several[-1].plan.snapshot_id}"
                 yield SnapshotEnded(snapshot_id=snapshot.plan.snapshot_id, outcome="stopped", message=message)
+
+
+def _is_reread(snapshot: SnapshotState) -> bool:
+    return snapshot.plan.reason == "schema" and snapshot.plan.request is None
+
+
+def _is_carried_out(snapshot: SnapshotState) -> bool:
+    """True if only its end is to be recorded."""
+    finished = all(table.finished for table in snapshot.tables.values())
+    return finished and snapshot.is_open and snapshot.plan.rewind is None
 
 
 WHOLE_BYTES = 48 << 20

@@ -17,6 +17,7 @@ from typing_extensions import override
 
 from support.journals import table_schema
 from support.snapshot_runs import World, record_finish, runner_over
+from tailrace.changelog import triggers
 from tailrace.changelog.records import Event
 from tailrace.changelog.records.snapshots import ChunkCompared, ComparisonResult, SnapshotPlanned, SnapshotTableFinished
 from tailrace.changelog.records.tables import SchemaChanged
@@ -25,7 +26,7 @@ from tailrace.changelog.state import TableLog
 from tailrace.contract.resources import SnapshotSpec
 from tailrace.contract.settings import VerifySpec
 from tailrace.errors import AuthenticationFailed, Locked, Retry, met_at
-from tailrace.reading import steps, verification
+from tailrace.reading import steps, turns, verification
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Start, Tools
 from tailrace.reading.task import ChunkFile
@@ -89,7 +90,8 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tupl
     def make(*edges: int) -> tuple[SnapshotRunner, Surroundings]:
         around = Surroundings(tmp_path, edges)
         runner = runner_over(around, tmp_path, monkeypatch, lambda: SnapshotSpec(parallelism=PARALLELISM))
-        monkeypatch.setattr(runner, "_monotonic", lambda: around.now)
+        for part in (runner, runner._planning):
+            monkeypatch.setattr(part, "_monotonic", lambda: around.now)
         return runner, around
 
     return make
@@ -122,6 +124,42 @@ def test_of_many_tables_a_few_are_begun_at_once_and_all_end(begin: Begin) -> Non
     assert around.most_reads == PARALLELISM
     assert around.most_open <= 3 * MOST, "tables begun and not ended"
     assert around.looks == ["10"], "one look at the edge counts for all tables"
+
+
+def test_of_many_tables_a_round_looks_at_those_that_can_continue(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "FEW", 8)
+    monkeypatch.setattr(turns, "LOOK_SECONDS", 1e9)  # nothing depends on the looks at all of them
+    count = 120
+    runner, around = begin(*[10] * count)
+    around.running_xid = 11
+    looked = Counter[str]()
+    counted = [(runner, name) for name in ("_begin_work", "_start_next", "_urgency")]
+    for place, name in (*counted, (triggers, "pending")):
+        monkeypatch.setattr(place, name, _counted(looked, name, getattr(place, name)))
+
+    def over() -> bool:
+        known = around.state.snapshots
+        return len(known) > 0 and all(s.ended is not None for s in known.values())
+
+    turn_until(runner, around, over)
+    runner.stop()
+    rounds, most = looked["_begin_work"], runner._most_ready + 2 * MOST
+    assert around.most_reads == PARALLELISM and around.now < 1000 + count / 2, "nobody has waited"
+    assert looked["_start_next"] < rounds * most and looked["_urgency"] < rounds * most
+    assert looked["pending"] < 8 * count, "a record is looked at for the tables that it changes"
+    before = looked.copy()
+    for _ in range(20):
+        runner.step(0)
+    before["_begin_work"] += 20
+    assert looked == before, "an idle round looks at no table"
+
+
+def _counted(looked: Counter[str], name: str, act: Callable[..., Any]) -> Callable[..., Any]:
+    def counted(*given: Any, **more: Any) -> Any:
+        looked[name] += 1
+        return act(*given, **more)
+
+    return counted
 
 
 def test_a_small_table_does_not_wait_for_the_end_of_a_large_one(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,8 +369,9 @@ def test_what_is_verified_in_the_background_is_read_one_chunk_at_a_time_and_no_f
     monkeypatch.setattr(steps, "read", read_some)
     monkeypatch.setattr(verification, "compare_chunk", compare)
     monkeypatch.setattr(verification, "finish", finish)
-    monkeypatch.setattr(runner, "_clock", lambda: time.time() + around.now)
-    monkeypatch.setattr(runner, "_background", lambda: asked)
+    monkeypatch.setattr(runner._planning, "_clock", lambda: time.time() + around.now)
+    for part in (runner, runner._planning):
+        monkeypatch.setattr(part, "_background", lambda: asked)
 
     def over() -> bool:
         known = [s for s in around.refresh().snapshots.values() if s.plan.in_background]
@@ -355,8 +394,9 @@ def test_nothing_is_verified_in_the_background_while_the_target_is_suspended(
     turn_until(runner, around, lambda: any(s.ended is not None for s in around.refresh().snapshots.values()))
     suspended = replace(runner._tools, opened=lambda table_id: False)
     open_again, runner._tools = runner._tools, suspended
-    monkeypatch.setattr(runner, "_clock", lambda: time.time() + 1e6)
-    monkeypatch.setattr(runner, "_background", lambda: VerifySpec(every="1m"))
+    monkeypatch.setattr(runner._planning, "_clock", lambda: time.time() + 1e6)
+    for part in (runner, runner._planning):
+        monkeypatch.setattr(part, "_background", lambda: VerifySpec(every="1m"))
 
     def planned() -> bool:
         return any(s.plan.in_background for s in around.refresh().snapshots.values())

@@ -271,7 +271,7 @@ def test_a_verification_in_the_background_ends_when_the_manifest_no_longer_calls
     world, wanted = Unsteady(tmp_path, 0), VerifySpec(every="1d")
     world.left = 0
     runner = hurried(world, tmp_path, monkeypatch)
-    runner._background = lambda: wanted if asked else None
+    runner._background = runner._planning._background = lambda: wanted if asked else None
     runner._tools, asked = replace(runner._tools, opened=lambda table_id: False), True  # nothing is read
     world.append([SnapshotPlanned(snapshot_id="v", reason="verification", tables=(1,), verify=True)])
     for _ in range(5):
