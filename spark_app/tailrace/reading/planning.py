@@ -69,7 +69,8 @@ class Planning:
         snapshots, wanted = state.snapshots, self._background() is not None
         news = [snapshots[snapshot_id] for snapshot_id in changed(self._snapshots, snapshots)]
         unwanted = () if wanted else planner.unwanted(snapshots.open() if self._wanted else news)
-        ends = (*planner.endings(state, news), *unwanted)
+        # One that is over by itself is not stopped, too.
+        ends = list({end.snapshot_id: end for end in (*unwanted, *planner.endings(state, news))}.values())
         if ends:
             self._client.append(ends)
             for end in ends:

@@ -1,4 +1,4 @@
-"""Whose turn it is: the tables of snapshots that a round of the runner looks at, in their order. Owned by its thread.
+"""The turns of tables: those of snapshots that a round of the runner looks at, in their order. Owned by its thread.
 
 Of thousands of tables few can continue at a time. A round looks at those that something has happened to, then at those
 that wait for room to begin, for as long as there is some; once a second, and whenever tables come, at all of them. With
