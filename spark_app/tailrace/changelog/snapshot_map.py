@@ -13,7 +13,7 @@ from pydantic_core import core_schema
 from typing_extensions import override
 
 
-class Planned(Protocol):
+class CoversTables(Protocol):
     """All that the map has to know of a snapshot. Its tables stay the same for as long as it is known."""
 
     @property
@@ -24,7 +24,7 @@ class Planned(Protocol):
     def takes_over(self) -> bool: ...
 
 
-S = TypeVar("S", bound=Planned)
+S = TypeVar("S", bound=CoversTables)
 
 
 class SnapshotMap(dict[str, S]):

@@ -42,7 +42,7 @@ from tailrace.reading.planning import Planning
 from tailrace.reading.rotation import Rotation
 from tailrace.reading.steps import Tools
 from tailrace.reading.together import MOST, ChunkAsked, StartAsked
-from tailrace.reading.turns import Room, Turns
+from tailrace.reading.turns import Room, TableTurns
 from tailrace.snapshot import chunks, planner
 from tailrace.snapshot.edge import EdgeLook, Edges
 from tailrace.snapshot.ranges import Range
@@ -126,7 +126,7 @@ class SnapshotRunner:
             lambda: self._tools, self._client, progress, background, clock=clock, monotonic=monotonic
         )
         self._entries: dict[RunKey, _Entry] = {}
-        self._turns = Turns()
+        self._turns = TableTurns()
         self._put = progress.news()
         self._followed: Mapping[str, SnapshotState] = {}
         """The snapshots that `_entries` are of."""

@@ -27,7 +27,7 @@ class Room(Enum):
     TO_READ = "as many chunks are being read as may be"
 
 
-class Turns:
+class TableTurns:
     def __init__(self) -> None:
         self._numbers = itertools.count()
         self._known: dict[RunKey, int] = {}

@@ -4,7 +4,7 @@ import pytest
 
 from tailrace.reading import turns
 from tailrace.reading.messages import RunKey
-from tailrace.reading.turns import Room, Turns
+from tailrace.reading.turns import Room, TableTurns
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +16,7 @@ def key(number: int) -> RunKey:
     return f"s{number}", number
 
 
-def a_round(of: Turns, now: float, room: int = 99, lacking: dict[int, Room] | None = None) -> list[int]:
+def a_round(of: TableTurns, now: float, room: int = 99, lacking: dict[int, Room] | None = None) -> list[int]:
     """The tables whose turn it is, as many as there is room for; the more urgent have the larger numbers."""
     of.begin(now)
     of.sort(lambda one: -(one[1] // 10))
@@ -29,8 +29,8 @@ def a_round(of: Turns, now: float, room: int = 99, lacking: dict[int, Room] | No
     return found
 
 
-def made(*numbers: int) -> Turns:
-    of = Turns()
+def made(*numbers: int) -> TableTurns:
+    of = TableTurns()
     for number in numbers:
         of.add(key(number))
     return of
