@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
@@ -14,7 +15,9 @@ from tailrace.batch.rule import UNCHANGED, Change
 from tailrace.changelog.records.snapshots import SnapshotPlanned
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.state import LoggedChunk, LoggedFinish, LoggedSegment, LogState
+from tailrace.databases.wire import WireForm, WireRows
 from tailrace.targets.api import WrittenChunk
+from tailrace.targets.postgresql.binary import encodings, tuples
 
 
 @dataclass(frozen=True)
@@ -88,3 +91,25 @@ class ReadRanges(LogOf):
         self.record = RecordNumber(self.record + 1)
         ended = LoggedFinish(record=self.record, snapshot_id="s", complete=True, replay_point=point, chunks=chunks)
         self._update(finishes=(ended,))
+
+
+class SentRanges(ReadRanges):
+    """The same, out of a database of the target's own product."""
+
+    @override
+    def put(self, number: int, rows: pa.Table) -> WrittenChunk | None:
+        writer = self.writer.wire
+        assert writer is not None
+        return writer.write("s", number, sent(rows, writer.form))
+
+
+def sent(rows: pa.Table, form: WireForm) -> list[WireRows]:
+    """The rows as PostgreSQL's server sends them."""
+    if not rows.num_rows:
+        return []
+    ordered = rows.select([name for name, _ in form.columns])
+    written = encodings(form.columns, ordered.schema)
+    assert written is not None
+    parts = [tuples(ordered.slice(at, 1), written) for at in range(ordered.num_rows)]
+    (keys,) = rows.select([rows.column_names[0]]).combine_chunks().to_batches()
+    return [WireRows(b"".join(parts), np.cumsum([len(part) for part in parts]), keys)]

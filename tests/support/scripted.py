@@ -21,6 +21,7 @@ from tailrace.changelog.transactions import TransactionStart
 from tailrace.changelog.types import arrow_type
 from tailrace.contract import ownership
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
+from tailrace.databases.wire import WireForm
 from tailrace.errors import PositionLost, ReadRefused, SourceRefused, TableStop
 from tailrace.selection import filters, masks
 from tailrace.sources import api, findings, patterns
@@ -133,6 +134,9 @@ class ScriptedSource:
 
     def kept(self) -> AbstractContextManager["ScriptedSource"]:
         return nullcontext(self)
+
+    def wire(self, table: api.Table, form: WireForm) -> None:
+        """It has no server."""
 
     def read(
         self, table: api.Table, part: api.KeyRange | api.KeyList, where: str | None, write: api.Writer

@@ -282,6 +282,10 @@ class MemoryChunkWriter:
     schema: TableSchema
     form: str = "rows"
 
+    @property
+    def wire(self) -> None:
+        """It takes values."""
+
     def possible(self, asked: Sequence[Key]) -> tuple[Key, ...]:
         return keys.fitting(asked, [arrow_type(column.type) for column in self.schema.key_columns])
 

@@ -31,6 +31,10 @@ class HistoryChunkWriter:
     def form(self) -> str:
         return self.writer.form
 
+    @property
+    def wire(self) -> None:
+        """Rows have no room for the added columns as they are sent."""
+
     def possible(self, keys: Sequence[Key]) -> tuple[Key, ...]:
         return fitting(keys, [arrow_type(column.type) for column in self.schema.key_columns])
 

@@ -4,24 +4,33 @@ Sent by the snapshot runner to an executor (`reading.executors`); everything it 
 it found comes back in `ChunkFile`.
 """
 
+import logging
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
 from tailrace.changelog.records.terms import Nulled, Position
+from tailrace.databases.wire import WireRefused, WireRows
 from tailrace.errors import Retry, TailraceError, privacy
-from tailrace.selection.rows import of_chunk
+from tailrace.selection.rows import keeps_all, of_chunk
 from tailrace.sources.api import ChunkRead, ChunkReader, KeyList, KeyRange, Table
 from tailrace.targets.api import ChunkWriter, WrittenChunk
+
+log = logging.getLogger(__name__)
 
 WAITING_BATCHES = 4
 """Batches read ahead of the writer."""
 FILE_BYTES = 256 << 20
 """Bytes of rows in memory, about: a table without a key is one chunk however large it is, and a file is built in
 memory."""
+
+Rows = TypeVar("Rows")
+Read = Callable[[Callable[[Rows], None]], ChunkRead]
+"""Reads a chunk and hands its rows over as they arrive."""
 
 
 @dataclass(frozen=True)
@@ -62,15 +71,15 @@ class ChunkFile:
 
 
 @dataclass
-class _Feed:
+class _Feed(Generic[Rows]):
     """Rows on their way from the reading thread to the writer."""
 
-    batches: "queue.Queue[pa.RecordBatch | None]" = field(default_factory=lambda: queue.Queue(WAITING_BATCHES))
+    batches: "queue.Queue[Rows | None]" = field(default_factory=lambda: queue.Queue(WAITING_BATCHES))
     abandoned: threading.Event = field(default_factory=threading.Event)
     result: ChunkRead | None = None
     error: BaseException | None = None
 
-    def put(self, batch: pa.RecordBatch | None) -> None:
+    def put(self, batch: Rows | None) -> None:
         while True:
             try:
                 self.batches.put(batch, timeout=0.5)
@@ -79,10 +88,10 @@ class _Feed:
                 if self.abandoned.is_set():
                     raise Retry("the chunk's file could not be written") from None
 
-    def tables(self) -> Iterator[pa.Table]:
+    def rows(self) -> Iterator[Rows]:
         """Ends when the read ended well; raises what the read raised, so that no file is made of half a chunk."""
         while (batch := self.batches.get()) is not None:
-            yield pa.Table.from_batches([batch])
+            yield batch
         if self.error is not None:
             raise self.error
 
@@ -96,11 +105,50 @@ def perform(task: ChunkTask, most: int | None = None) -> ChunkFile:
     `most` bytes; so few are read to their end first, which takes no thread."""
     if most is not None:
         return _perform_few(task, most)
-    feed = _Feed()
-    reader = threading.Thread(target=_read, args=(task, feed), name="chunk-read", daemon=True)
+    return _as_sent(task) or _side_by_side(
+        lambda put: task.reader.read(task.table, task.part, task.where, _kept(task, put)),
+        lambda batches: _written(task, (pa.Table.from_batches([batch]) for batch in batches)),
+    )
+
+
+def _as_sent(task: ChunkTask) -> ChunkFile | None:
+    """The chunk, if source and target can do without its values, of which only the key is looked at; None: they
+    cannot."""
+    schema, writer = task.table.schema, task.writer.wire
+    if writer is None or schema.keyless or not keeps_all(schema):
+        return None
+    reader = task.reader.wire(task.table, writer.form)
+    if reader is None:
+        return None
+
+    def write(rows: Iterator[WireRows]) -> list[WrittenChunk]:
+        file = writer.write(task.snapshot_id, task.ordinal, rows)
+        return [] if file is None else [file]
+
+    try:
+        return _side_by_side(lambda put: reader.read(task.part, task.where, put), write)
+    except WireRefused:
+        log.warning("rows are not taken as they were sent: they are read as values", extra={"table": task.table.name})
+        return None
+
+
+def _kept(task: ChunkTask, put: Callable[[pa.RecordBatch], None]) -> Callable[[pa.RecordBatch], None]:
+    schema = task.table.schema
+
+    def put_kept(batch: pa.RecordBatch) -> None:
+        kept = of_chunk(batch, schema)  # that the source selects by the filter would save work, and changes no row
+        if kept.num_rows:
+            put(kept)
+
+    return put_kept
+
+
+def _side_by_side(read: Read[Rows], write: Callable[[Iterator[Rows]], list[WrittenChunk]]) -> ChunkFile:
+    feed = _Feed[Rows]()
+    reader = threading.Thread(target=_read, args=(read, feed), name="chunk-read", daemon=True)
     reader.start()
     try:
-        written = _written(task, feed.tables())
+        written = write(feed.rows())
     finally:
         feed.abandoned.set()
         reader.join()
@@ -159,16 +207,9 @@ def _portions(tables: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:
         yield stretch(first)
 
 
-def _read(task: ChunkTask, feed: _Feed) -> None:
-    schema = task.table.schema
-
-    def put(batch: pa.RecordBatch) -> None:
-        kept = of_chunk(batch, schema)  # that the source selects by the filter would save work, and changes no row
-        if kept.num_rows:
-            feed.put(kept)
-
+def _read(read: Read[Rows], feed: _Feed[Rows]) -> None:
     try:
-        feed.result = task.reader.read(task.table, task.part, task.where, put)
+        feed.result = read(feed.put)
     except BaseException as error:  # raised again on the writer's thread
         feed.error = error
     finally:

@@ -59,6 +59,11 @@ def of_log(rows: pa.Table, schema: TableSchema) -> LogRows:
     return LogRows(masked(rows, schema.columns), counts)
 
 
+def keeps_all(schema: TableSchema) -> bool:
+    """True if `of_chunk` leaves all rows as they are."""
+    return schema.where is None and all(column.mask is None for column in schema.columns)
+
+
 def of_chunk(rows: pa.RecordBatch, schema: TableSchema) -> pa.RecordBatch:
     kept = rows if schema.where is None else rows.filter(passing(rows, schema.where, schema.columns))
     return masked(kept, schema.columns)

@@ -33,6 +33,7 @@ from tailrace.changelog.transactions import TransactionStart
 from tailrace.contract.resources import Replicator, TableOptions, TablesSpec
 from tailrace.databases.counters import Counter
 from tailrace.databases.extras import Extra, TableName
+from tailrace.databases.wire import WireForm, WireRows
 from tailrace.errors import Retry, SourceRefused, TableStop
 from tailrace.sources.findings import Examination, Writers
 from tailrace.sources.visibility import Visibility
@@ -101,6 +102,15 @@ class ChunkReader(Protocol):
         `where`: the user's condition, one expression in the source's language. `TableGone`: the table no longer
         exists. `Retry`: its definition is no longer `table`'s, or the connection failed; what `write` got is then
         worthless. Takes no lock that a plain SELECT does not take, and writes nothing to the source."""
+
+    def wire(self, table: Table, form: WireForm) -> "WireReader | None":
+        """A reader of the table's rows in this form, whose values are just those that `read` finds; None: they are not
+        sent so. Asks nobody."""
+
+
+class WireReader(Protocol):
+    def read(self, part: KeyRange | KeyList, where: str | None, write: Callable[[WireRows], None]) -> ChunkRead:
+        """Read the chunk as `ChunkReader.read` does. `WireRefused`: the rows have to be read as values."""
 
 
 @dataclass(frozen=True)

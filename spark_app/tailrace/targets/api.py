@@ -30,6 +30,7 @@ from tailrace.changelog.records.snapshots import ChunkRegistered
 from tailrace.changelog.records.terms import Key, RecordNumber, TableSchema
 from tailrace.databases.counters import Counter
 from tailrace.databases.extras import Extra
+from tailrace.databases.wire import WireForm, WireRows
 from tailrace.errors import Retry
 from tailrace.fold.comparison import Compared
 from tailrace.storage.access import Access
@@ -82,6 +83,10 @@ class ChunkWriter(Protocol):
         """The form that the chunks are written for: `ChunkRegistered.layout`. A target whose form has changed since no
         longer takes them."""
 
+    @property
+    def wire(self) -> "WireWriter | None":
+        """Takes rows as a server of the target's product sends them; None: values alone are taken."""
+
     def possible(self, keys: Sequence[Key]) -> tuple[Key, ...]:
         """The keys without those of which the target cannot hold a row."""
 
@@ -92,6 +97,16 @@ class ChunkWriter(Protocol):
     def discard(self, paths: Sequence[str]) -> None:
         """Delete files that it has written and that are not registered; what cannot be deleted is left to the
         clean-up."""
+
+
+class WireWriter(Protocol):
+    @property
+    def form(self) -> WireForm:
+        """The form in which it takes rows."""
+
+    def write(self, snapshot_id: str, chunk: int, rows: Iterable[WireRows]) -> WrittenChunk | None:
+        """Write the chunk as `ChunkWriter.write` does. `WireRefused`: the rows have to come as values; none of these
+        were written."""
 
 
 @dataclass(frozen=True)

@@ -237,7 +237,9 @@ def test_random_values_come_out_equal_in_binary_form_and_as_text(server: Postgre
     found: list[pa.Table] = []
     for as_text in (False, True):
         batches: list[pa.RecordBatch] = []
-        chunks._read(lambda: closing(connect(config)), table, ALL, None, batches.append, as_text)
+        asked = chunks.AskedRows(ALL, None, chunks._columns_read(table, as_text))
+        taken = chunks._values(table, batches.append, as_text)
+        chunks.read_with(lambda: closing(connect(config)), table, asked, taken)
         found.append(pa.Table.from_batches(batches).combine_chunks())
     read = {c.name for c in table.columns if binary.reader(c) is not None}
     assert read == {c.name for c in table.columns}

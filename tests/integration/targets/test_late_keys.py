@@ -24,14 +24,19 @@ class Copied:
     """A table whose rows a snapshot reads in three ranges; nothing is written meanwhile."""
 
     def __init__(
-        self, server: PostgresServer, folder: Path, schema: TableSchema | None = None, source: str = "mysql"
+        self,
+        server: PostgresServer,
+        folder: Path,
+        schema: TableSchema | None = None,
+        source: str = "mysql",
+        ranges: type[ReadRanges] = ReadRanges,
     ) -> None:
         (folder / "log").mkdir()
         self.server = server
         self.subject = Database(folder, server, source=source)
         self.admits = True
         self.table = Table(self.subject, schema or first_schema(composite=False), admit=self._admit)
-        self.log = ReadRanges(Random(1), folder, self.table.schema, [], self.table)
+        self.log = ranges(Random(1), folder, self.table.schema, [], self.table)
         self.log.source = {key: self.log._row((key,)) for key in range(40)}
         self.log.record = RecordNumber(2)
 

@@ -12,7 +12,7 @@ import pytest
 
 from support.killed import killed_at
 from support.postgres import PostgresServer
-from support.read_ranges import ReadRange
+from support.read_ranges import ReadRange, ReadRanges, SentRanges
 from support.versions import turns
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.databases.postgresql import connect
@@ -38,13 +38,15 @@ def server() -> Iterator[PostgresServer]:
         yield started
 
 
-@pytest.fixture
-def copied(server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copied:
+@pytest.fixture(params=turns(ReadRanges, SentRanges))
+def copied(
+    server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Copied:
     """The first of three ranges has been applied."""
     monkeypatch.setitem(connect.SETTINGS, "lock_timeout", "50ms")
     server.execute("DROP SCHEMA IF EXISTS public, _tailrace CASCADE; DROP PUBLICATION IF EXISTS copies")
-    server.execute("CREATE SCHEMA public")
-    made = Copied(server, tmp_path)
+    server.execute("DROP ACCESS METHOD IF EXISTS other; CREATE SCHEMA public")
+    made = Copied(server, tmp_path, ranges=request.param)
     made.read(0)
     assert not is_loaded(made) and rows(made) == (14, 14)
     return made

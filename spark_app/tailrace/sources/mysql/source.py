@@ -15,6 +15,7 @@ from tailrace.databases.extras import Extra, TableName
 from tailrace.databases.mysql.connect import SERVER_ID, Connection, connect, execute, id_of, server_of, source_errors
 from tailrace.databases.mysql.counters import counters as counters_of
 from tailrace.databases.mysql.extras import extras as extras_of
+from tailrace.databases.wire import WireForm
 from tailrace.errors import TableStop, met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
 from tailrace.sources.findings import Writers
@@ -77,6 +78,9 @@ class MysqlReader:
     def read(self, table: Table, part: KeyRange | KeyList, where: str | None, write: Writer) -> ChunkRead:
         with met_at("source"):
             return chunks.read_chunk(self.config, _own(table), part, where, write, self.opened)
+
+    def wire(self, table: Table, form: WireForm) -> None:
+        """The server sends texts, which its `LOAD DATA` does not read."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ Called through `source`: by the steps of a snapshot (`PgKeys`, `edge_passed`) an
 (`read_chunk`). Takes no lock that a plain SELECT does not take, and writes nothing to the source.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
@@ -171,27 +171,43 @@ def read_chunk(  # noqa: PLR0917  # as `ChunkReader.read`
         # closing, not psycopg's own `with`: after a fault in mid-COPY there is nothing to roll back, only to hang up.
         return closing(connect(config))
 
+    def read(opened: Opened, writer: Writer, as_text: bool) -> ChunkRead:
+        columns = _columns_read(table, as_text)
+        return read_with(opened, table, AskedRows(part, where, columns), _values(table, writer, as_text))
+
     try:
-        return _read(opened or own, table, part, where, writer)
+        return read(opened or own, writer, as_text=False)
     except ValueUnsupported:
         # Read again up to that value, for a message that has it as the log would.
-        _read(own, table, part, where, lambda _: None, as_text=True)
+        read(own, lambda _: None, as_text=True)
         raise
 
 
-def _read(  # noqa: PLR0917  # as `read_chunk`
-    opened: Opened,
-    table: PgTable,
-    part: KeyRange | KeyList,
-    where: str | None,
-    writer: Writer,
-    as_text: bool = False,
-) -> ChunkRead:
+@dataclass(frozen=True)
+class AskedRows:
+    """The rows and columns of one chunk."""
+
+    part: KeyRange | KeyList
+    where: str | None
+    columns: sql.Composable
+
+
+Take = Callable[[CopyBlock], tuple[int, Iterable[tuple[str, int]]]]
+"""Takes rows of a chunk; returns their number and the counts of values that became NULL."""
+
+
+def read_with(opened: Opened, table: PgTable, asked: AskedRows, take: Take) -> ChunkRead:
+    """Read a chunk under the chunk rule, block by block."""
     with opened() as connection, _table_errors(connection, table):
         snapshot = _open_snapshot(connection, table)
         seam("chunk.after-snapshot")
-        check_filter(connection, table, where)
-        rows, nulled = _copy(connection, table, _statement(table, part, where, as_text), writer, as_text)
+        check_filter(connection, table, asked.where)
+        command = _statement(table, asked).as_bytes(connection)
+        take_unchecked_text(connection)
+        rows, nulled = 0, Nulled(())
+        for block in copy_out(connection, command):
+            count, lost = take(block)
+            rows, nulled = rows + count, with_nulled(nulled, lost)
         seam("chunk.after-read")
         connection.execute("COMMIT")
         # After the transaction, so that everything it saw lies below.
@@ -243,30 +259,26 @@ def _shape(table: PgTable) -> Sequence[object]:
     return [table.schema.keyless, *columns]
 
 
-def _copy(
-    connection: Connection, table: PgTable, statement: sql.Composable, writer: Writer, as_text: bool
-) -> tuple[int, Nulled]:
-    rows, nulled = 0, Nulled(())
+def _values(table: PgTable, writer: Writer, as_text: bool) -> Take:
     readers = _readers(table, as_text)
-    command = statement.as_bytes(connection)
-    take_unchecked_text(connection)
-    for block in copy_out(connection, command):
+
+    def take(block: CopyBlock) -> tuple[int, Iterable[tuple[str, int]]]:
         batch, lost = _batch(table, block, readers)
         writer(batch)
-        rows, nulled = rows + batch.num_rows, with_nulled(nulled, lost)
-    return rows, nulled
+        return batch.num_rows, lost
+
+    return take
 
 
-def _statement(table: PgTable, part: KeyRange | KeyList, where: str | None, as_text: bool) -> sql.Composable:
+def _statement(table: PgTable, asked: AskedRows) -> sql.Composable:
+    part, where = asked.part, asked.where
     if table.schema.keyless:
         if part != KeyRange(None, None) or where is not None:
             raise Retry(f"{table.name} has lost its key since its snapshot was planned")
-        return sql.SQL("COPY (SELECT {} FROM {} AS t) TO STDOUT (FORMAT binary)").format(
-            _columns_read(table, as_text), table.relation
-        )
+        return sql.SQL("COPY (SELECT {} FROM {} AS t) TO STDOUT (FORMAT binary)").format(asked.columns, table.relation)
     keys = in_list(table, part.keys) if isinstance(part, KeyList) else in_range(table, part.lower, part.upper)
     return sql.SQL("COPY (SELECT {} FROM {} AS t WHERE {} AND {} ORDER BY {}) TO STDOUT (FORMAT binary)").format(
-        _columns_read(table, as_text), table.relation, keys, _filter(where), key_order(table)
+        asked.columns, table.relation, keys, _filter(where), key_order(table)
     )
 
 

@@ -16,6 +16,7 @@ from tailrace.databases.postgresql.connect import DATABASE, Connection, PgConfig
 from tailrace.databases.postgresql.counters import NoRight
 from tailrace.databases.postgresql.counters import counters as counters_of
 from tailrace.databases.postgresql.extras import extras as extras_of
+from tailrace.databases.wire import WireForm
 from tailrace.errors import SourceRefused, TableStop, met_at
 from tailrace.sources.api import ChunkRead, KeyList, KeyRange, Table, Writer
 from tailrace.sources.findings import Writers
@@ -25,6 +26,7 @@ from tailrace.sources.postgresql.log.differences import first_stop
 from tailrace.sources.postgresql.model import PgTable
 from tailrace.sources.postgresql.subscription import PgSubscription
 from tailrace.sources.postgresql.visibility import PgSnapshot, parse_snapshot
+from tailrace.sources.postgresql.wire import PgWireReader
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,9 @@ class PgReader:
     def read(self, table: Table, part: KeyRange | KeyList, where: str | None, write: Writer) -> ChunkRead:
         with met_at("source"):
             return chunks.read_chunk(self.config, _own(table), part, where, write, self.opened)
+
+    def wire(self, table: Table, form: WireForm) -> PgWireReader | None:
+        return PgWireReader.of(self.opened or (lambda: closing(connect(self.config))), _own(table), form)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,10 @@ class LakeChunkWriter:
     def form(self) -> str:
         return self.layout.digest
 
+    @property
+    def wire(self) -> None:
+        """Files are made of values."""
+
     def possible(self, keys: Sequence[Key]) -> tuple[Key, ...]:
         return fitting(keys, [self.layout.fields[name].type for name in self.layout.key])
 

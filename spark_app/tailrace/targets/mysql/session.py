@@ -89,8 +89,8 @@ class MysqlTargetSession:
     binary, text, name = "longblob", types.TEXT, "varchar(200)"
     row_key = f"{ROW} bigint unsigned NOT NULL AUTO_INCREMENT INVISIBLE PRIMARY KEY"
     enforces_keys = reads_changes = True
-    late_keys = None
-    """Rows are stored by their key."""
+    late_keys = wire = None
+    """Rows are stored by their key, and loaded as texts."""
 
     def __init__(self, config: MyConfig, source: str = "", *, keeps_rows: bool = False) -> None:
         """`source`: the product that columns come from."""

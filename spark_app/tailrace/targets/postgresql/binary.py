@@ -171,7 +171,7 @@ def tuples(rows: pa.Table, written: Sequence[Encoding]) -> bytes:
     """The rows between `BEGIN` and `END`. Raises `UnfitValue`, `UnfitBinary`."""
     if not rows.num_rows:
         return b""
-    pieces = _Pieces(rows.num_rows)
+    pieces = Pieces(rows.num_rows)
     pieces.side_by_side(np.array([len(written)], ">i2"))
     for place, (name, encoding) in enumerate(zip(rows.column_names, written, strict=True)):
         column = rows.column(name).combine_chunks()
@@ -206,7 +206,7 @@ def _values(place: int, name: str, encoding: _Fixed, column: pa.Array) -> Values
         raise
 
 
-class _Pieces:
+class Pieces:
     """The parts of all rows, in their order."""
 
     def __init__(self, rows: int) -> None:

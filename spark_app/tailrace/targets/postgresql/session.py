@@ -1,6 +1,5 @@
 """PostgreSQL's `TargetSession`: one connection, COPY, and DDL inside transactions."""
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import chain
@@ -12,13 +11,15 @@ import pyarrow as pa
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.databases.counters import Counter
 from tailrace.databases.extras import Extra
-from tailrace.databases.postgresql.connect import Connection, PgConfig, connect, database_errors, error_text
+from tailrace.databases.postgresql.connect import Connection, PgConfig, connect, database_errors
 from tailrace.databases.postgresql.counters import NoRight
 from tailrace.databases.postgresql.counters import counters as counters_of
 from tailrace.databases.postgresql.extras import extras as extras_of
-from tailrace.errors import Retry, TargetRefused, privacy
-from tailrace.targets.postgresql import binary, fit, texts, types
+from tailrace.databases.wire import WireRefused
+from tailrace.errors import Retry, TargetRefused
+from tailrace.targets.postgresql import binary, copy_in, fit, texts, types
 from tailrace.targets.postgresql.late_keys import PgLateKeys
+from tailrace.targets.postgresql.wire import PgWire
 from tailrace.targets.sql.session import (
     COUNT,
     NUMBER,
@@ -32,16 +33,10 @@ from tailrace.targets.sql.session import (
 )
 from tailrace.targets.sql.state import SCHEMA as STATE
 
-COPY_ROWS = 20_000
-"""Rows that are written together."""
 FEW, FEW_BYTES = 1000, 1 << 20
 """The most that statements list by themselves."""
 CREATING = 0x7461696C72616365
 """Number of the advisory lock of sessions that create schemas and tables."""
-UNREAD = (
-    "Make the type in the target what it is in the source (an enum: `ALTER TYPE … ADD VALUE`), or leave the column out"
-    " (options[].columns)."
-)
 _MANY_TEXTS = ("numeric", "interval", "jsonb")
 """Types of which several texts are one value."""
 _CHEAP_PAGES = b"SET LOCAL random_page_cost = 0.1"
@@ -49,7 +44,6 @@ _CHEAP_PAGES = b"SET LOCAL random_page_cost = 0.1"
 50,000 of them; but these pages are read in any case: their rows are about to change. At this price it still reads a
 table of which a tenth is wanted, and one without its key; with none it would read a large one in the key's order."""
 _USUAL_PAGES = b"SET LOCAL random_page_cost TO DEFAULT"
-_COLUMN = re.compile(r", line \d+, column (.+?)(: |$)", re.DOTALL)
 
 
 _GRANTS = """
@@ -176,46 +170,29 @@ class PgTargetSession:
     def load(self, table: str, columns: Definitions, rows: Iterable[pa.Table]) -> int:
         parts = iter(rows)
         first = next(parts, None)
-        # Somebody may have altered a copy's types.
-        made_here = table.startswith(("pg_temp.", f"{STATE}.")) or table in self._entered
-        written = binary.encodings(columns, first.schema) if made_here and first is not None else None
-        size, options = 0, ["FORMAT binary" if written is not None else "FORMAT text"]
-        if table == self._new:  # whoever reads a row first would mark it as committed, and its page as changed
-            options.append("FREEZE")
-        statement = f"COPY {table} ({', '.join(name for name, _ in columns)}) FROM STDIN ({', '.join(options)})"
-        with (
-            self._errors(),
-            self._unread_values(columns),
-            self._connection.cursor() as cursor,
-            cursor.copy(statement.encode()) as copy,
-        ):
-            if written is not None:
-                copy.write(binary.BEGIN)
-            for part in chain(() if first is None else (first,), parts):
-                for at in range(0, part.num_rows, COPY_ROWS):
-                    some = part.slice(at, COPY_ROWS)
-                    data = texts.lines(some) if written is None else binary.tuples(some, written)
-                    size += len(data)
-                    copy.write(data)
-            if written is not None:
-                copy.write(binary.END)
-        return size
+        written = binary.encodings(columns, first.schema) if first is not None and self._is_known(table) else None
+        with self._errors(), copy_in.unread_values(columns):
+            return copy_in.load(
+                self._connection,
+                copy_in.Destination(table, [name for name, _ in columns], table == self._new),
+                copy_in.values(chain(() if first is None else (first,), parts), written),
+                binary=written is not None,
+            )
 
-    @contextmanager
-    def _unread_values(self, columns: Definitions) -> Iterator[None]:
-        """A type that the target has under the name of the source's need not be the same."""
-        try:
-            yield
-        except binary.UnfitBinary as error:
-            value, kind = privacy.shown(str(error.value)), columns[error.place][1]
-            what = f"column {error.column!r} has a value that its type in the target does not take"
-            raise Retry(f"{what}: {value} is no {kind}", UNREAD) from None
-        except psycopg.DataError as error:
-            found = _COLUMN.search(error.diag.context or "")
-            if found is None:
-                raise
-            what = f"column {found[1]!r} has a value that its type in the target does not take"
-            raise Retry(f"{what}: {error_text(error)}", UNREAD) from None
+    def _is_known(self, table: str) -> bool:
+        """True if its columns have the types that are told: somebody may have altered a copy's."""
+        return table.startswith(("pg_temp.", f"{STATE}.")) or table in self._entered
+
+    @property
+    def wire(self) -> PgWire:
+        return PgWire(self._load_sent)
+
+    def _load_sent(self, table: str, names: Sequence[str], pieces: Iterable[bytes]) -> int:
+        if not self._is_known(table):
+            raise WireRefused
+        with self._errors(), copy_in.refused():
+            to = copy_in.Destination(table, list(names), table == self._new)
+            return copy_in.load(self._connection, to, pieces, binary=True)
 
     def quote(self, name: str) -> str:
         return '"' + name.replace('"', '""') + '"'

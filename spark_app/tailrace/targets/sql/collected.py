@@ -52,7 +52,7 @@ class CollectedSession:
 
     row_key = ""
     keeps_rows = reads_changes = enforces_keys = False
-    late_keys = upserts = None
+    late_keys = upserts = wire = None
     usable = True
     product: str
     described: type[DescribedTable]

@@ -11,6 +11,7 @@ from typing_extensions import override
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.databases.counters import Counter
 from tailrace.databases.extras import Extra
+from tailrace.databases.wire import WireRows
 from tailrace.errors import STOP_FIX, SchemaChangeUnsupported, TableStop
 
 Place = tuple[str, str]
@@ -127,6 +128,21 @@ class Upserts(Protocol):
         """Write them."""
 
 
+class Wire(Protocol):
+    """Loads rows that a server of the same product has sent, into tables that Tailrace has made or the transaction has
+    entered (`LateKeys.enter`). `WireRefused`: they are not taken, and the transaction is to be rolled back."""
+
+    @property
+    def product(self) -> str:
+        """`WireForm.product`."""
+
+    def load(self, table: str, columns: Sequence[str], rows: Iterable[WireRows]) -> int:
+        """`columns`: names, quoted, in the rows' order. Returns the number of bytes."""
+
+    def load_numbered(self, table: str, columns: Sequence[str], rows: Iterable[WireRows]) -> int:
+        """Do the same with `NUMBER`, from 0 on, before the rows' own columns."""
+
+
 class TargetSession(Protocol):
     """Statements of one connection. Names in them are quoted by `quote`; values stand where `%s` does.
 
@@ -154,6 +170,10 @@ class TargetSession(Protocol):
     @property
     def upserts(self) -> Upserts | None:
         """None: rows are deleted and inserted, which costs as much."""
+
+    @property
+    def wire(self) -> Wire | None:
+        """None: rows are loaded by their values alone."""
 
     reads_changes: bool
     """The reads of a `batch` see what it has changed. False: only what was there before, nor does `still` see one

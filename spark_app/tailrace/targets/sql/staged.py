@@ -1,4 +1,5 @@
-"""Chunks in a database: a staging table for each, filled by an executor, moved into the copy by a later batch.
+"""Chunks in a database: a staging table for each, filled by an executor (`sql.chunk_writer`), moved into the copy by a
+later batch.
 
 A staging table is not logged: a crash of the server empties it, which counts as a lost chunk. Its keys are kept beside
 it as an Arrow stream, so that the driver reads them as exactly as it reads the change log. `sql.unit` makes the
@@ -6,9 +7,7 @@ writers; `sql.batch` and `sql.keyless` read what they wrote.
 """
 
 import hashlib
-import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -17,33 +16,23 @@ import pyarrow as pa
 
 from tailrace.batch.applied import Generation
 from tailrace.batch.slice import TableSlice
-from tailrace.changelog import keys
 from tailrace.changelog.records.snapshots import ChunkRegistered
-from tailrace.changelog.records.terms import Key, TableSchema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.changelog.types import arrow_type
-from tailrace.errors import Retry, TailraceError, TargetRefused
 from tailrace.fold.concerned import disjoint
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Columns, Ints, taken, typed, words
-from tailrace.seams import seam
-from tailrace.targets.api import ChunkLost, WrittenChunk
+from tailrace.targets.api import ChunkLost
 from tailrace.targets.sql import loaded
 from tailrace.targets.sql.session import (
     NUMBER,
     Definitions,
-    Place,
     TargetSession,
-    TargetSessions,
-    UnfitValue,
     list_of,
-    table,
 )
 from tailrace.targets.sql.state import SCHEMA
 
 NUMBERED = (NUMBER, "bigint")
-
-PIECE = 1 << 20
-"""Bytes of a piece of a chunk's keys: servers limit what a statement or a row may have."""
 
 
 def form_of(session: TargetSession, schema: TableSchema, generation: Generation) -> str:
@@ -73,136 +62,6 @@ def definitions(session: TargetSession, schema: TableSchema, *more: tuple[str, s
 
 def defined(columns: Definitions) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in columns)
-
-
-@dataclass(frozen=True)
-class SqlChunkWriter:
-    """See `targets.api.ChunkWriter`."""
-
-    sessions: TargetSessions
-    log_id: str
-    schema: TableSchema
-    form: str
-    copy: tuple[Place, int] | None = None
-    """The copy and its relation, if rows may be loaded into it at times (`sql.loaded`)."""
-
-    def possible(self, asked: Sequence[Key]) -> tuple[Key, ...]:
-        return keys.fitting(asked, [arrow_type(column.type) for column in self.schema.key_columns])
-
-    def write(self, snapshot_id: str, chunk: int, rows: Iterable[pa.Table]) -> WrittenChunk | None:
-        """Readers of the staging table see all of it, or nothing."""
-        name = f"{self.schema.table_id}_{secrets.token_hex(8)}"
-        with self.sessions.session() as session:
-            path = ""
-            noted = _Noted(self.schema)
-
-            def define() -> None:
-                nonlocal path
-                path = f"{loaded.PREFIX if self._enters(session, snapshot_id) else 'chunk_'}{name}"
-                session.run(
-                    f"INSERT INTO {SCHEMA}.chunks (path, log_id, table_id, row_count) VALUES (%s, %s, %s, 0)",
-                    path,
-                    self.log_id,
-                    self.schema.table_id,
-                )
-                if not loaded.is_loaded(path):
-                    session.unlogged(f"{SCHEMA}.{path}", defined(definitions(session, self.schema, NUMBERED)))
-
-            try:
-                with session.transaction(define):
-                    size = self._load(session, path, noted, rows)
-                    if noted.rows:
-                        session.run(f"UPDATE {SCHEMA}.chunks SET row_count = %s WHERE path = %s", noted.rows, path)
-                        _put_keys(session, path, noted.keys())
-                    else:
-                        drop(session, [path])
-            except BaseException as error:
-                # Where definitions commit by themselves, each attempt would leave a table, and on a full disk take what
-                # is left of it. (One whose process dies is dropped after the snapshot.)
-                with suppress(TailraceError):
-                    drop(session, [path] if path else ())
-                if isinstance(error, UnfitValue):
-                    raise error.of(self.schema.name) from None
-                if isinstance(error, TargetRefused) and self._is_of_copy(session, path):
-                    # Staged from now on: it is the batch that refuses them, which stops this table and no other.
-                    raise Retry(error.message, error.fix) from error
-                raise
-            if loaded.is_loaded(path):
-                # Dying here is safe: rows that no batch takes leave the copy before it gets its key.
-                seam("load.after-commit")
-            return WrittenChunk(path, noted.rows, size) if noted.rows else None
-
-    def _enters(self, session: TargetSession, snapshot_id: str) -> bool:
-        """True if the copy itself takes the rows."""
-        if self.copy is None:
-            return False
-        place, relation = self.copy
-        loads = loaded.Loads(relation, self.form, snapshot_id)
-        return loaded.enter(session, place, loads, definitions(session, self.schema))
-
-    def _is_of_copy(self, session: TargetSession, path: str) -> bool:
-        """True if it is the copy that refused rows, or to be entered (no `path` yet). It is to take no more."""
-        if self.copy is None or (path and not loaded.is_loaded(path)):
-            return False
-        return loaded.withdraw(session, self.copy[1]) or loaded.is_loaded(path)
-
-    def _load(self, session: TargetSession, path: str, noted: "_Noted", rows: Iterable[pa.Table]) -> int:
-        if self.copy is None or not loaded.is_loaded(path):
-            columns = definitions(session, self.schema, NUMBERED)
-            return session.load(f"{SCHEMA}.{path}", columns, noted.numbered(rows))
-        place, relation = self.copy
-        size = session.load(table(session, place), definitions(session, self.schema), noted.all(rows))
-        if noted.rows:
-            loaded.note(session, path, relation, noted.rows)
-        return size
-
-    def discard(self, paths: Sequence[str]) -> None:
-        with self.sessions.session() as session:
-            drop(session, paths)
-
-
-@dataclass
-class _Noted:
-    """The rows of a chunk on their way: numbered, and their keys kept."""
-
-    schema: TableSchema
-    rows: int = 0
-    parts: list[pa.Table] = field(default_factory=list)
-
-    def numbered(self, rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        for at, part in self._passing(rows):
-            numbers = pa.array(np.arange(at, at + part.num_rows, dtype=np.int64))
-            yield part.add_column(0, NUMBER, numbers)
-
-    def all(self, rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        for _, part in self._passing(rows):
-            yield part
-
-    def _passing(self, rows: Iterable[pa.Table]) -> Iterator[tuple[int, pa.Table]]:
-        names = [column.name for column in self.schema.key_columns]
-        for part in rows:
-            if part.num_rows:
-                at = self.rows
-                self.rows += part.num_rows
-                self.parts.append(part.select(names))
-                yield at, part.select([c.name for c in self.schema.columns])
-
-    def keys(self) -> bytes:
-        if not self.schema.key_columns:
-            return b""
-        sink = pa.BufferOutputStream()
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
-        with pa.ipc.new_stream(sink, self.parts[0].schema, options=options) as stream:
-            for part in self.parts:
-                stream.write_table(part)
-        kept: bytes = sink.getvalue().to_pybytes()
-        return kept
-
-
-def _put_keys(session: TargetSession, path: str, keys: bytes) -> None:
-    statement = f"INSERT INTO {SCHEMA}.keys_of_chunks (path, piece, row_keys) VALUES (%s, %s, %s)"
-    for number, at in enumerate(range(0, len(keys), PIECE)):
-        session.run(statement, path, number, keys[at : at + PIECE])
 
 
 def drop(session: TargetSession, paths: Iterable[str]) -> None:

@@ -30,6 +30,7 @@ from tailrace.targets.api import (
 from tailrace.targets.sql import columns, handover, loaded, staged, state, unloading
 from tailrace.targets.sql.batch import apply_keyed
 from tailrace.targets.sql.changes import apply_changes
+from tailrace.targets.sql.chunk_writer import SqlChunkWriter, wire_form
 from tailrace.targets.sql.columns import is_unique
 from tailrace.targets.sql.compare import SqlLook
 from tailrace.targets.sql.first_copy import CopyKey, Form
@@ -37,7 +38,6 @@ from tailrace.targets.sql.keyless import apply_keyless
 from tailrace.targets.sql.obstacles import foreign_fix, refuse_handed_over, refuse_namesakes, refuse_what_is_there
 from tailrace.targets.sql.session import Place, TargetSession, TargetSessions, UnfitValue, table
 from tailrace.targets.sql.soft_delete import apply_marked
-from tailrace.targets.sql.staged import SqlChunkWriter
 from tailrace.targets.sql.state import Group, StoredCopy
 from tailrace.targets.sql.versions import apply_versions
 
@@ -419,9 +419,9 @@ class SqlUnit:
     def chunk_writer(self, schema: TableSchema) -> SqlChunkWriter:
         known = self.tables[schema.table_id]
         with self.sessions.session() as session:
-            form = staged.form_of(session, schema, known.opening.generation)
+            form, wire = staged.form_of(session, schema, known.opening.generation), wire_form(session, schema)
         copy = (known.place, known.copy.relation) if is_unique(schema) and schema.history is None else None
-        return SqlChunkWriter(self.sessions, known.copy.applied.log_id, schema, form, copy)
+        return SqlChunkWriter(self.sessions, known.copy.applied.log_id, schema, form, copy, wire)
 
     def version_at(self, table_id: int, record: RecordNumber) -> VersionAt:
         """Nothing is kept of a moment that has passed."""
