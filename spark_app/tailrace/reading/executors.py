@@ -12,7 +12,7 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from tailrace.errors import TailraceError
-from tailrace.reading.task import ChunkFile, ChunkTask, TooMuch, on_executor, perform
+from tailrace.reading.task import ChunkFile, ChunkTask, TooMuch, as_sent, on_executor, perform
 
 FEW_BYTES = 1 << 20
 """A table of so many bytes is read in the driver, until it turns out to have more."""
@@ -44,7 +44,8 @@ class ChunkExecutors:
         if task.table.schema.keyless or self._ready() or not self._meanwhile.acquire(blocking=False):
             return None
         try:
-            return perform(task, MEANWHILE_BYTES)
+            # What passes as it is sent is not held.
+            return as_sent(task) or perform(task, MEANWHILE_BYTES)
         except TooMuch:
             return None
         finally:

@@ -105,13 +105,13 @@ def perform(task: ChunkTask, most: int | None = None) -> ChunkFile:
     `most` bytes; so few are read to their end first, which takes no thread."""
     if most is not None:
         return _perform_few(task, most)
-    return _as_sent(task) or _side_by_side(
+    return as_sent(task) or _side_by_side(
         lambda put: task.reader.read(task.table, task.part, task.where, _kept(task, put)),
         lambda batches: _written(task, (pa.Table.from_batches([batch]) for batch in batches)),
     )
 
 
-def _as_sent(task: ChunkTask) -> ChunkFile | None:
+def as_sent(task: ChunkTask) -> ChunkFile | None:
     """The chunk, if source and target can do without its values, of which only the key is looked at; None: they
     cannot."""
     schema, writer = task.table.schema, task.writer.wire

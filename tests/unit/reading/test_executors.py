@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 from typing_extensions import override
-from unit.reading.test_task import BATCH, Files, Reading, asked
+from unit.reading.test_task import BATCH, Files, Reading, Sent, asked
 
 from tailrace.errors import Retry
 from tailrace.reading import executors
@@ -79,6 +79,14 @@ def test_while_spark_is_starting_the_first_chunks_are_read_in_the_driver(
     assert (found.all_rows, cluster.jobs) == (10 * batches, jobs)
     assert sum(len(rows) for rows in files.rows.values()) == 10 * batches
     assert found.held == (0 if jobs else 3 * BATCH.nbytes)
+
+
+def test_rows_that_pass_as_they_are_sent_need_no_room_in_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "MEANWHILE_BYTES", 1)
+    task = asked(1, Files(wire=Sent()), keyless=False)
+    sent = ChunkTask(cast(Any, Reading(1, product="a product")), task.table, task.part, None, task.writer, "s", 0)
+    found = ChunkExecutors(cast(Any, Cluster), lambda: False).read(sent)
+    assert (found.path, found.rows, found.held) == ("sent:///0", 10, 0)
 
 
 def test_the_driver_reads_a_few_chunks_at_a_time_and_leaves_others_to_spark() -> None:
