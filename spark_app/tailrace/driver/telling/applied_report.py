@@ -4,10 +4,11 @@ truth."""
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.capture.client import CaptureClient
+from tailrace.changelog.changed import changed
 from tailrace.changelog.records.tables import Applied
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.errors import Retry
@@ -35,6 +36,11 @@ class Reporter:
         self._progress = progress
         self._monotonic = monotonic
         self._due = -math.inf
+        self._put = progress.news()
+        self._tables: Mapping[int, TableLog] = {}
+        """The tables of the state that was last looked at."""
+        self._unreported: set[int] = set()
+        """Tables that may hold what the journal does not show."""
 
     def report(self, state: LogState, force: bool = False) -> None:
         """Only commits that the journal does not show: a report makes a record, and a record must not call for the next
@@ -42,11 +48,7 @@ class Reporter:
         if self._monotonic() < self._due and not force:
             return
         self._due = self._monotonic() + SECONDS
-        moved = {
-            table_id: p
-            for table_id, p in self._progress.all().items()
-            if p.committed_record >= 0 and table_id in state.tables and _is_news(p, state.tables[table_id])
-        }
+        moved = self._moved(state)
         cut_off = self._exhausted()
         # Capture forgets with each restart what is cut off, so it is reported again and again.
         if not moved and not cut_off and not self._cut_off:
@@ -64,12 +66,21 @@ class Reporter:
             return
         self._cut_off = cut_off
 
+    def _moved(self, state: LogState) -> dict[int, TableProgress]:
+        """Tables that have committed what the journal does not show: a look costs those that moved, of thousands."""
+        self._unreported.update(self._put(), changed(self._tables, state.tables))
+        self._tables = state.tables
+        at = {table_id: self._progress.of(table_id) for table_id in self._unreported if table_id in state.tables}
+        moved = {i: p for i, p in at.items() if p.committed_record >= 0 and _is_news(p, state.tables[i])}
+        self._unreported = set(moved)
+        return moved
+
     def _exhausted(self) -> frozenset[int]:
         now, retry = self._monotonic(), self._retry_seconds()
         return frozenset(
             table_id
-            for table_id, p in self._progress.all().items()
-            if p.fault is not None and p.failing_since is not None and now - p.failing_since > retry
+            for table_id, p in self._progress.failing().items()
+            if p.failing_since is not None and now - p.failing_since > retry
         )
 
 

@@ -36,6 +36,7 @@ class ProgressReader(Protocol):
     """The newest progress of each table (`apply.progress`)."""
 
     def all(self) -> Mapping[int, TableProgress]: ...
+    def failing(self) -> Mapping[int, TableProgress]: ...
 
 
 class StopKeeper(Protocol):
@@ -61,7 +62,9 @@ class CopyStops:
         """One look. `last`: the driver ends, so nothing is waited for."""
         if control.journal is None:
             return
-        if not stop_events(control.journal.state, control.progress.all()):
+        state = control.journal.state
+        concerned = state.copy_stops or any(at.stopped for at in control.progress.failing().values())
+        if not concerned or not stop_events(state, control.progress.all()):
             self._since = None
             return
         now = self._monotonic()

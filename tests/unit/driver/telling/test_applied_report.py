@@ -1,4 +1,7 @@
+from dataclasses import replace
 from typing import cast
+
+import pytest
 
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.capture.client import CaptureClient
@@ -53,6 +56,32 @@ def test_capture_hears_of_commits_only_and_again_after_it_was_away() -> None:
     now[0] += 3
     reporter.report(state)
     assert len(client.told) == 2, "a record that brought the table nothing calls for no report"
+
+
+def test_a_report_looks_at_the_tables_that_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, client, progress = [0.0], Client(), Progress(lambda: 0.0)
+    reporter = Reporter(cast(CaptureClient, client), progress, lambda: 60.0, lambda: now[0])
+    tables = {i: TableLog.model_construct(table_id=i, applied_record=8, applied_seq=4) for i in range(50)}
+    held = TableProgress(applied_seq=Seq(4), applied_record=RecordNumber(9), committed_record=RecordNumber(8))
+    for table_id in tables:
+        progress.put(table_id, held)
+    reporter.report(LogState.model_construct(tables=tables))
+    asked: list[int] = []
+    known = progress.of
+
+    def of(table_id: int) -> TableProgress:
+        asked.append(table_id)
+        return known(table_id)
+
+    monkeypatch.setattr(progress, "of", of)
+    monkeypatch.setattr(progress, "all", lambda: pytest.fail("all tables are looked at"))
+    progress.put(7, replace(held, committed_record=RecordNumber(10)))
+    again = TableLog.model_construct(table_id=9, applied_record=0, applied_seq=0)  # it was added again
+    for state in [LogState.model_construct(tables={**tables, 9: again})] * 2:
+        now[0] += 3
+        reporter.report(state)
+        assert {one.table_id for one in client.told[-1]} == {7, 9}
+    assert sorted(asked) == [7, 7, 9, 9]
 
 
 def test_a_table_that_fails_for_longer_than_the_retry_time_is_reported_as_cut_off_until_it_heals() -> None:
