@@ -246,8 +246,8 @@ class Driver:
     def _make_parts(self, journal: SharedJournal) -> Iterator[DriverParts | None]:
         """Asks the target's catalog, which may hang as well."""
         control, places = self._control, self._places
-        control.journal = journal
         control.position_text = lambda position: bound(places.source, journal.state).text(position)
+        control.journal = journal  # then a status has tables, and names their positions
         given = self._live, self._folder, control.progress, places
         made = Question(
             lambda: launch.parts(

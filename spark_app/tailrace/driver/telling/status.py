@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tailrace.apply.progress import TableProgress
+from tailrace.apply.progress import NOTHING, TableProgress
 from tailrace.capture.protocol import StateAnswer
 from tailrace.changelog.dropped import due
 from tailrace.changelog.logged import KEPT_SNAPSHOTS, Verified, converging
@@ -36,6 +36,7 @@ from tailrace.contract.status import (
     Verification,
 )
 from tailrace.contract.status import SnapshotState as SnapshotWord
+from tailrace.driver.telling.seen_tables import SeenTables
 from tailrace.errors import RESYNC, LogTrimmed, RewindRefused
 from tailrace.snapshot.chunks import TableRun
 
@@ -75,6 +76,8 @@ class Moment:
     """See `spark.executors_wanted`."""
     position_text: Callable[[Position], str] = str
     """The source's own way to write a position."""
+    seen: SeenTables | None = None
+    """The statuses of tables as last assembled; None: each is assembled."""
 
     @cached_property
     def being_read(self) -> frozenset[int]:
@@ -197,7 +200,14 @@ def _position(at: Moment, position: Position) -> str | None:
 
 
 def _table(at: Moment, log: TableLog) -> TableStatus:
-    progress = at.tables.get(log.table_id, TableProgress())
+    progress, rate = at.tables.get(log.table_id, NOTHING), round(at.table_rates.get(log.table_id, 0.0), 1)
+    if at.seen is None:
+        return _assembled(at, log, progress)
+    rests = rate == 0.0 and at.fault is None and log.table_id not in at.being_read
+    return at.seen.status(log, progress, rests, lambda: _assembled(at, log, progress))
+
+
+def _assembled(at: Moment, log: TableLog, progress: TableProgress) -> TableStatus:
     fault = fault_of_table(at.log, log, progress)
     return TableStatus(
         name=log.schema.name,
