@@ -59,7 +59,7 @@ class Fake:
         self.running, self.is_working, self.through, self.last_step_at = True, False, 3, 0.0
         self.runs: dict[Any, Any] = {}
         self.waiting_for = None
-        self.pause = 0.0
+        self.pause = self.late = 0.0
 
     def _do(self, what: str) -> None:
         self.done.append(f"{self.name} {what}")
@@ -418,6 +418,28 @@ def test_the_main_loop_turns_while_the_source_hangs_over_the_keys_of_a_request(
     watching.start()
     assert made.run() == 0
     watching.join()
+
+
+@pytest.mark.parametrize(("once", "late", "wished"), [(False, 1.0, 0.48), (False, 0.0, 0.24), (True, 1.0, 0.0)])
+def test_capture_is_told_how_long_records_may_take_while_tables_are_late(
+    once: bool, late: float, wished: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = ready(tmp_path, monkeypatch)
+    spec = made._spec.model_copy(update={"apply": made._spec.apply.model_copy(update={"freshness": "1s"})})
+    monkeypatch.setattr(Driver, "_spec", property(lambda _: spec))
+    monkeypatch.setattr(made, "_settings", dataclasses.replace(made._settings, once=once))
+    heard = list[float]()
+
+    def await_record(client: object, after: int, patience: float, record_seconds: float) -> bool:
+        heard.append(record_seconds)
+        return True
+
+    monkeypatch.setattr(driver.tail, "await_record", await_record)
+    parts = cast(Any, launch.parts)()
+    parts.applier.late = late
+    made._tail(parts)
+    assert heard == [pytest.approx(wished)]
+    made._folder.release()
 
 
 def test_the_main_loop_turns_while_the_source_hangs_over_the_position_of_once(
