@@ -434,7 +434,7 @@ def test_capture_is_told_how_long_records_may_take_while_tables_are_late(
         heard.append(record_seconds)
         return True
 
-    monkeypatch.setattr(driver.tail, "await_record", await_record)
+    monkeypatch.setattr("tailrace.driver.process.tail.await_record", await_record)
     parts = cast(Any, launch.parts)()
     parts.applier.late = late
     made._tail(parts)
