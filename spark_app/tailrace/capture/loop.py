@@ -64,11 +64,15 @@ class Timing:
     long_read: float = 0.005
     """Seconds of a read after which the stream has much to send."""
     gather_fraction: float = 0.025
-    """The fraction of `record` that is waited in place of `gather` while the stream has little to send."""
+    """The fraction of `record` that is waited in place of `gather` while the stream has little to send, ..."""
+    gather_quietly: float = 0.0125
+    """... or so long, but no more than a quarter of it: a record is due as long after its first message as before."""
 
     def gather_seconds(self, last_read: float) -> float:
         """Seconds from a message to the next read, where the last one took so long."""
-        return self.gather if last_read > self.long_read else max(self.gather, self.gather_fraction * self.record)
+        if last_read > self.long_read:
+            return self.gather
+        return max(self.gather, self.gather_fraction * self.record, min(self.gather_quietly, self.record / 4))
 
     def between_looks(self, took: float) -> float:
         """Seconds. With thousands of tables or partitions a look costs the source so much that looks become rarer."""
@@ -141,14 +145,16 @@ class Capture:
 
     def _turn(self) -> None:
         stream = self._stream
+        came_at = None
         if not self._behind and readable(stream.fileno(), self._inbox.fileno(), seconds=self._wait()):
+            came_at = time.monotonic()
             self._gather()
         begun = time.monotonic()
         self._behind = not stream.read(self._timing.read_bytes, self._timing.read_seconds)
         self._last_read = time.monotonic() - begun
         for item in self._inbox.take():
             self._requests.serve(item)
-        self._record()
+        self._record(came_at)
         self._housekeeping()
         stream.keep_alive()
         self._board.beat()
@@ -178,11 +184,12 @@ class Capture:
         """The longest time that a finished transaction waits for its record at present."""
         return max(self._timing.record, self._board.record_seconds)
 
-    def _record(self) -> None:
-        """Cut a record when one is due, or when a request waits for it."""
+    def _record(self, came_at: float | None) -> None:
+        """Cut a record when one is due, or when a request waits for it. `came_at`: the time at which the first of the
+        messages came that were read just now; None: they had been waiting, and fill records anyway."""
         now = time.monotonic()
         if self._stream.pending and self._pending_since is None:
-            self._pending_since = now
+            self._pending_since = now if came_at is None else came_at
         overdue = self._pending_since is not None and now - self._pending_since >= self._record_seconds
         if overdue or self._recorder.has_requests:
             self._cut()
