@@ -44,6 +44,7 @@ DEAR = frozenset(
         "integration/targets/test_iceberg_catalogs",
         "integration/targets/test_iceberg_rows",
         "integration/targets/test_iceberg_small_commits", "integration/targets/test_iceberg_state",
+        "integration/targets/test_interrupted_first_copy",
         "integration/targets/test_maintenance", "integration/targets/test_postgresql_copies",
         "integration/targets/test_readers", "integration/targets/test_snowflake_copies",
         "integration/targets/test_soft_deletes", "integration/targets/test_two_drivers",

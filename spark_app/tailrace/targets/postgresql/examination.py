@@ -15,8 +15,12 @@ KINDS = {"v": "VIEW", "m": "MATERIALIZED VIEW", "S": "SEQUENCE", "f": "FOREIGN T
 """Objects that share their names with tables."""
 SETTABLE_FROM = 150000
 """The first version with GRANT SET ON PARAMETER."""
-_THERE = """
-SELECT p.place_schema, p.place_name, c.oid::int8, c.relkind::text, pg_has_role(c.relowner, 'USAGE')
+RIGHTS = "SELECT, INSERT, UPDATE, DELETE"
+"""Rights on copies and on Tailrace's own tables, which their owner has unless somebody took them away."""
+_LACKS = f"EXISTS (SELECT FROM unnest(string_to_array('{RIGHTS}', ', ')) r WHERE NOT has_table_privilege(c.oid, r))"
+_THERE = f"""
+SELECT p.place_schema, p.place_name, c.oid::int8, c.relkind::text, pg_has_role(c.relowner, 'USAGE'),
+       {_LACKS}
   FROM unnest(%s::text[], %s::text[]) AS p (place_schema, place_name)
   JOIN pg_namespace n ON n.nspname = p.place_schema
   JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.place_name
@@ -26,10 +30,13 @@ SELECT nspname, has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid,
   FROM pg_namespace WHERE nspname = ANY (%s)
 """
 _STATE = """
-SELECT pg_get_userbyid(nspowner) FROM pg_namespace n
+SELECT pg_get_userbyid(nspowner), pg_has_role(nspowner, 'USAGE') FROM pg_namespace n
  WHERE nspname = %s AND NOT (has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE')
    AND NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid AND relname = ANY (%s)
                       AND NOT pg_has_role(relowner, 'USAGE')))
+"""
+_STATE_TABLES = f"""
+SELECT 1 FROM pg_class c WHERE relnamespace = to_regnamespace(%s) AND relname = ANY (%s) AND {_LACKS} LIMIT 1
 """
 _CONSTRAINTS = """
 SELECT conrelid::int8, CASE contype WHEN 'f' THEN 'acts' ELSE 'limits' END, 'constraint ' || quote_ident(conname),
@@ -60,31 +67,40 @@ class TargetExamination:
 
     def obstacles(self, places: Sequence[tuple[TableSchema, Place]]) -> Iterator[Obstacle]:
         """`places`: where the copies of these tables are, or are to be made."""
-        foreign = self._foreign_state()
-        own = owners(self.session) if foreign is None else {}
-        yield from [] if foreign is None else [foreign]
+        closed = self._closed_state()
+        yield from [] if closed is None else [closed]
         yield from self._closed({place[0] for _, place in places})
+        if closed is not None:
+            return  # which of the tables are copies cannot be told
+        own = owners(self.session)
         names = [[place[part] for _, place in places] for part in (0, 1)]
         there = {(row[0], row[1]): row[2:] for row in self.session.rows(_THERE, *names)}
         copies: dict[int, str] = {}
         for schema, place in places:
             if place in there:
-                oid, kind, may = there[place]
-                found = list(self._there(schema, place, own.get(place), (int(oid), str(kind), bool(may))))
+                oid, kind, may, lacks = there[place]
+                told = int(oid), str(kind), bool(may), bool(lacks)
+                found = list(self._there(schema, place, own.get(place), told))
                 yield from found
                 if not found:
                     copies[int(oid)] = schema.name
         yield from self._added(copies)
 
-    def _foreign_state(self) -> Obstacle | None:
-        """Tells of another role that Tailrace's own schema belongs to, if it is closed for this one."""
-        closed = self.session.rows(_STATE, state.SCHEMA, list(state.tables(self.session)))
-        if not closed:
-            return None
-        owner = str(closed[0][0])
-        grant = f"GRANT {self.session.quote(owner)} TO {self.session.quote(self.role)}"
-        message = f"schema {state.SCHEMA} of the target belongs to {owner}, whose rights {self.role} does not have"
-        return Obstacle("fail", message, f"Run `{grant}`, or connect as {owner} (target.username).")
+    def _closed_state(self) -> Obstacle | None:
+        """Tells of rights that this role lacks in Tailrace's own schema."""
+        quote, own = self.session.quote, list(state.tables(self.session))
+        closed, role = self.session.rows(_STATE, state.SCHEMA, own), quote(self.role)
+        if closed and not closed[0][1]:
+            owner = str(closed[0][0])
+            grant = f"GRANT {quote(owner)} TO {role}"
+            message = f"schema {state.SCHEMA} of the target belongs to {owner}, whose rights {self.role} does not have"
+            return Obstacle("fail", message, f"Run `{grant}`, or connect as {owner} (target.username).")
+        if closed or self.session.rows(_STATE_TABLES, state.SCHEMA, own):
+            message = f"{self.role} lacks rights on schema {state.SCHEMA} of the target, or on tables in it"
+            grants = f"GRANT USAGE, CREATE ON SCHEMA {state.SCHEMA} TO {role}"
+            grants += f"; GRANT {RIGHTS} ON ALL TABLES IN SCHEMA {state.SCHEMA} TO {role}"
+            return Obstacle("fail", message, f"Run `{grants}`.")
+        return None
 
     def _closed(self, wanted: set[str]) -> Iterator[Obstacle]:
         found = {str(name): bool(may) for name, may in self.session.rows(_SCHEMAS, sorted(wanted))}
@@ -102,9 +118,9 @@ class TargetExamination:
             yield Obstacle("fail", f"{self.role} may not create schema {names} of the target", f"Run `{grant}`.")
 
     def _there(
-        self, schema: TableSchema, place: Place, owner: Owner | None, found: tuple[int, str, bool]
+        self, schema: TableSchema, place: Place, owner: Owner | None, found: tuple[int, str, bool, bool]
     ) -> Iterator[Obstacle]:
-        (oid, kind, may) = found
+        (oid, kind, may, lacks) = found
         if owner is None and kind in KINDS:
             yield not_ours(self.session, schema, place, KINDS[kind])
         elif owner != (self.log_id, oid):
@@ -113,6 +129,10 @@ class TargetExamination:
             change = f"ALTER TABLE {table(self.session, place)} OWNER TO {self.session.quote(self.role)}"
             message = f"{self.role} does not own its copy {'.'.join(place)}"
             yield Obstacle("fail", message, f"Run `{change}`.", schema.name)
+        elif lacks:
+            grant = f"GRANT {RIGHTS} ON {table(self.session, place)} TO {self.session.quote(self.role)}"
+            message = f"{self.role} lacks rights on its copy {'.'.join(place)}"
+            yield Obstacle("fail", message, f"Run `{grant}`.", schema.name)
 
     def _added(self, copies: dict[int, str]) -> Iterator[Obstacle]:
         """Constraints and triggers that copies are made without."""
