@@ -2,6 +2,8 @@
 
     PYTHONPATH=tools python -m bench.databases [--rows N] [--transactions N] [--seconds 30] [--freshness 200ms]
 
+`--only debezium` measures Debezium's engine with its JDBC sink in the same way (`bench.debezium`), which needs Maven.
+
 One table of ten columns. Measured are its first copy, a backlog of single-row transactions that were made while nobody
 read, and 1,000 single-row transactions a second. CPU is counted for Tailrace's processes (for PostgreSQL's replication
 there are none), for the source's server and for the target's. The start of Tailrace's processes is counted, too; it is
@@ -25,6 +27,7 @@ import psutil
 
 from demo.postgres_server import PostgresServer
 
+from . import debezium
 from .measure import Times, cpu_times, family, machine, spent_between, until
 
 COLUMNS = (
@@ -222,12 +225,27 @@ def tailrace(pair: Pair, folder: Path) -> None:
     manifest = folder / "replicator.json"
     resource = {"apiVersion": "tailrace.dev/v1alpha1", "kind": "Replicator", "metadata": {"name": "copy"}, "spec": spec}
     manifest.write_text(json.dumps(resource))
-    with running(manifest, folder) as start:
+    command = [sys.executable, "-m", "tailrace.cli.main", "run", "-f", str(manifest), "--run-dir", str(folder / "run")]
+    with running(command, folder) as start:
 
         def begin() -> None:
             pair.process = start()
 
         measured(pair, "Tailrace", begin, lambda halt: halted(pair.process, halt))
+
+
+def debezium_s(pair: Pair, folder: Path) -> None:
+    pair.target.execute(f"CREATE TABLE public.t ({COLUMNS})", dbname=TARGET)
+    source, target = (pair.source.host, pair.source.port, "postgres"), (pair.target.host, pair.target.port, TARGET)
+    settings = folder / "debezium.properties"
+    given = debezium.properties(source, target).items()
+    settings.write_text("".join(f"{name}={value}\n" for name, value in given))
+    with running([*debezium.prepared(), str(settings)], folder) as start:
+
+        def begin() -> None:
+            pair.process = start()
+
+        measured(pair, "Debezium's", begin, lambda halt: halted(pair.process, halt))
 
 
 def halted(process: int | None, halt: bool) -> None:
@@ -237,8 +255,7 @@ def halted(process: int | None, halt: bool) -> None:
 
 
 @contextmanager
-def running(manifest: Path, folder: Path) -> Iterator[Callable[[], int]]:
-    command = [sys.executable, "-m", "tailrace.cli.main", "run", "-f", str(manifest), "--run-dir", str(folder / "run")]
+def running(command: Sequence[str], folder: Path) -> Iterator[Callable[[], int]]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start() -> int:
@@ -266,10 +283,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--transactions", type=int, default=100_000)
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--freshness", default="200ms")
-    parser.add_argument("--only", choices=("tailrace", "neighbour"))
+    parser.add_argument("--only", choices=("tailrace", "neighbour", "debezium"))
     options = parser.parse_args(arguments)
     print(f"{machine()}\n{options.rows} rows, {options.transactions} transactions, freshness {options.freshness}\n")
-    print("| what | wall s | Tailrace's CPU s | source's | target's | |\n|---|---:|---:|---:|---:|---|")
+    print("| what | wall s | the copier's CPU s | source's | target's | |\n|---|---:|---:|---:|---:|---|")
     for who in ("neighbour", "tailrace") if options.only is None else (options.only,):
         with (
             tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder,
@@ -279,7 +296,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             fill(source, options.rows)
             alone(target, f"CREATE DATABASE {TARGET}")
             pair = Pair(source, target, options)
-            tailrace(pair, Path(folder)) if who == "tailrace" else neighbour(pair)
+            if who == "neighbour":
+                neighbour(pair)
+            else:
+                (tailrace if who == "tailrace" else debezium_s)(pair, Path(folder))
 
 
 if __name__ == "__main__":
