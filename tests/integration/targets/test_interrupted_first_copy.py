@@ -3,13 +3,13 @@ source and in the target's server. Each time the copy becomes what the source is
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import psycopg
-import pyarrow as pa
 import pytest
 
 from support.database_copies import begin, settle
@@ -21,7 +21,7 @@ from tailrace.changelog.journal import JournalReader
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.databases.postgresql import connect
 from tailrace.errors import TargetRefused
-from tailrace.targets.sql import staged
+from tailrace.targets.sql.chunk_writer import Arriving, ArrivingSent, ArrivingValues
 from tailrace.targets.sql.pool import SessionPool
 from tailrace.targets.sql.unit import SqlUnits
 
@@ -70,11 +70,18 @@ class Copy:
     def begun(self) -> None:
         """Until rows may be loaded; then some are, which no batch takes."""
         self.pipeline.until(lambda _: self.asked(OPEN) == [(1,)], work=True)
-        until(lambda: self.read() or self.asked(LOADS) != [(0,)], "rows are loaded", pause=0.0)
+        self.read_until(lambda: self.asked(LOADS) != [(0,)])
 
     def read(self) -> None:
         """Chunks are read, and no batch is begun."""
         self.pipeline.driver.runner.step(0.02)
+
+    def read_until(self, met: Callable[[], bool]) -> None:
+        def look() -> bool:
+            self.read()
+            return met()
+
+        until(look, "chunks are read", pause=0.0)
 
     def grants(self) -> list[str]:
         """The statements of `tailrace doctor`."""
@@ -116,21 +123,23 @@ class Held:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.armed, self.reached, self.go = Event(), Event(), Event()
-        passing = staged._Noted._passing
+        for kind in (ArrivingSent, ArrivingValues):
+            monkeypatch.setattr(kind, "_passing", self._holding(kind._passing))
 
-        def wait(noted: staged._Noted, rows: Iterable[pa.Table]) -> Iterator[tuple[int, pa.Table]]:
-            yield from passing(noted, rows)
-            if noted.schema.table_name == "item" and self.armed.is_set():
+    def _holding(self, passing: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+        def hold(arriving: Arriving, *given: object) -> Iterator[Any]:
+            yield from passing(arriving, *given)
+            if arriving.schema.table_name == "item" and self.armed.is_set():
                 self.armed.clear()
                 self.reached.set()
                 assert self.go.wait(120)
 
-        monkeypatch.setattr(staged._Noted, "_passing", wait)
+        return hold
 
     def backend(self, copy: Copy) -> int:
         """The server's process of the next load."""
         self.armed.set()
-        until(lambda: copy.read() or self.reached.is_set(), "a load is under way", pause=0.0)
+        copy.read_until(self.reached.is_set)
         ((pid,),) = until(lambda: copy.asked(LOADING), "the server copies its rows")
         return int(str(pid))
 
@@ -235,7 +244,6 @@ def test_a_right_that_is_taken_away_while_rows_are_loaded_stops_this_table_until
 
 
 OWN = {
-    "CREATE": "REVOKE CREATE ON SCHEMA _tailrace FROM plain",
     "USAGE": "REVOKE USAGE ON SCHEMA _tailrace FROM plain",
     "INSERT": "REVOKE INSERT ON _tailrace.chunks FROM plain",
 }
