@@ -44,7 +44,6 @@ RANDOM = {
     "text": "left(md5(random()::text) || chr((random() * 50000)::int + 161), (random() * -33)::int)",
     "varchar(9)": "left(md5(random()::text), (random() * 9)::int)",
     "char(9)": "left(md5(random()::text), (random() * 9)::int)",
-    "name": "left(md5(random()::text), (random() * 9)::int)",
     "bytea": "decode(left(md5(random()::text), 2 * (random() * 16)::int), 'hex')",
     "date": "date '2000-01-01' + ((random() - 0.4) * 2000000)::int",
     "timestamp": MOMENT,
@@ -89,8 +88,9 @@ KINDS = (
 """An expression for random values of each type."""
 EDGES = {kind: VALUES.get(kind, []) + ONLY_HERE.get(kind, []) for kind in [*VALUES, *ONLY_HERE]}
 AS_VALUES = {
-    '"char"', "interval", "xml", "money", "regclass", "public.mood", "public.pair", "public.citext", "public.mood[]",
-    "public.hstore", "public.lengths", "tsquery", "jsonpath", "txid_snapshot", "interval day to second(3)",
+    '"char"', "name", "interval", "xml", "money", "regclass", "public.mood", "public.pair", "public.citext",
+    "public.mood[]", "public.hstore", "public.lengths", "tsquery", "jsonpath", "txid_snapshot",
+    "interval day to second(3)",
 }  # fmt: skip
 """Types of `EDGES` whose values are looked at."""
 ROWS = 200
