@@ -25,10 +25,11 @@ from tailrace.targets.lake.delta import foreign as delta_foreign
 from tailrace.targets.lake.delta import schema as delta_schema
 from tailrace.targets.lake.delta import state as delta_state
 from tailrace.targets.lake.delta.commit import LiveFile, new_add, path_of, plan, uri_of
+from tailrace.targets.lake.delta.known import KnownVersion, LogVersion
 from tailrace.targets.lake.delta.protocol import NEW
 from tailrace.targets.lake.delta.replay import State, replay
 from tailrace.targets.lake.delta.stats import PREFIX, bounds, dumps, file_stats, loads
-from tailrace.targets.lake.delta.table import DeltaTable, _Snapshot, _Version
+from tailrace.targets.lake.delta.table import DeltaTable
 from tailrace.targets.lake.files import write as files
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.model import NewFile, TableCommit
@@ -227,7 +228,7 @@ def test_a_column_that_somebody_renamed_or_dropped_in_the_target_stops_the_table
     metadata["schemaString"] = metadata["schemaString"].replace('"name": "v"', '"name": "theirs"')
     table = DeltaTable(lambda: cast(SparkSession, None), LocalFiles(), "file:///t")
     stored = delta_state.StoredDomain(AppliedState("log", schema_version=1), 1, "n")
-    table._at = _Version(_Snapshot(1, NEW, metadata, {}), stored, {})
+    table._at = KnownVersion(LogVersion(1, NEW, metadata, {}), stored, {})
     with pytest.raises(TargetChanged, match="no column 'v'"):
         table.arrow_schema(schema)
     newer = version_of(schema, {1: "id", 3: "w"})
@@ -240,7 +241,7 @@ def test_nothing_is_written_on_top_of_a_version_of_ours_that_has_gone(tmp_path: 
     location = new_location(tmp_path)
     table = DeltaTable(lambda: cast(SparkSession, None), LocalFiles(), location)
     metadata = delta_schema.new_metadata(schema, "x", 0)
-    table._at = _Version(_Snapshot(3, NEW, metadata, {}, b"digest"), stored, {})
+    table._at = KnownVersion(LogVersion(3, NEW, metadata, {}, b"digest"), stored, {})
     with pytest.raises(Retry, match=r"version 3 of .* is missing or another one"):
         table.commit(TableCommit(AppliedState("log", Seq(1), RecordNumber(1))))
     with pytest.raises(Retry, match="not known"):
@@ -319,7 +320,7 @@ def test_a_lost_list_of_holes_stops_the_table_by_name(tmp_path: Path) -> None:
     storage = Storage.open(StorageLocation(location=tmp_path.as_uri()))
     table = DeltaTable(lambda: cast(SparkSession, None), storage, f"{tmp_path.as_uri()}/t")
     with pytest.raises(TargetChanged, match=r"holes-1\.json is gone"):
-        table._stored(State(domains={delta_state.DOMAIN: json.dumps(text)}))
+        table._reader.stored("s.t", State(domains={delta_state.DOMAIN: json.dumps(text)}))
 
 
 def add_of(path: str, rows: int, **more: Any) -> dict[str, Any]:
