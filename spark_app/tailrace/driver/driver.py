@@ -55,8 +55,8 @@ from tailrace.places import Places
 from tailrace.seams import seam
 from tailrace.selection import masks
 from tailrace.sources.api import Source
-from tailrace.spark import class_archive, executors_wanted, session
-from tailrace.spark.session import OnDemand
+from tailrace.spark import executors_wanted
+from tailrace.spark.on_demand import on_demand
 
 log = logging.getLogger(__name__)
 
@@ -189,8 +189,8 @@ class Driver:
 
     def _work(self) -> int:
         self._control.position_text = self._places.source.text
-        place = self._places.target, self._folder.path, self._folder.spark_log, class_archive.java_options()
-        self._spark = OnDemand(lambda: session.start(self._spec, *place))
+        place = self._places.target, self._folder.path, self._folder.spark_log
+        self._spark = on_demand(lambda: self._spec, *place)
         try:
             for parts in self._start():
                 if parts is not None:
@@ -237,7 +237,7 @@ class Driver:
                 reader = look.answer()
                 if reader is not None:
                     return SharedJournal(reader, lambda: tail.newest_record(self._tail_client))
-                self._spark.begin()  # everything is to be read
+                self._spark.launch()  # everything is to be read; a session is begun for what is large
             except Retry as error:
                 log.warning("%s", error)
             self._view.show()
@@ -324,9 +324,7 @@ class Driver:
         while not self._ending.wait(STEP_SECONDS):
             self.last_step_at = time.monotonic()
             self._look_after_children()
-            spark = self._spark.started()
-            if spark is not None:
-                session.check(spark, self._folder.spark_log)
+            self._spark.check(self._folder.spark_log)
             self._side_loops.check()
             self._take_spec(parts)
             unaccepted = requests.open  # before the state: that has the plans of all others

@@ -43,7 +43,7 @@ from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Tools
 from tailrace.removal.dropped import DroppedCopies
 from tailrace.sources.api import Source
-from tailrace.spark.session import OnDemand
+from tailrace.spark.on_demand import OnDemand
 from tailrace.targets.api import Runtime
 
 log = logging.getLogger(__name__)
@@ -183,6 +183,7 @@ def parts(
         places.require_other_database,
         folder.path / "target",
         size(live.spec.driver.scratch) // SCRATCH_SHARE,
+        spark.jvm,
     )
     units = target.units(run)
     group = units.group()
@@ -200,7 +201,7 @@ def parts(
         anywhere=places.source,
         options=lambda: live.spec.read_options,
         socket=folder.socket,
-        executors=ChunkExecutors(spark.session, lambda: spark.started() is not None),
+        executors=ChunkExecutors(spark.session, lambda: spark.started() is not None, spark.begin),
         journal=journal,
         writers=applier.chunk_writer,
         lost=applier.lost_chunks,

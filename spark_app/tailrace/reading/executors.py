@@ -23,9 +23,15 @@ MEANWHILE_CHUNKS = 2
 
 
 class ChunkExecutors:
-    def __init__(self, spark: Callable[[], SparkSession], ready: Callable[[], bool] = lambda: True) -> None:
-        """`spark` waits for the session. `ready` returns True if there is nothing to wait for."""
-        self._spark, self._ready = spark, ready
+    def __init__(
+        self,
+        spark: Callable[[], SparkSession],
+        ready: Callable[[], bool] = lambda: True,
+        begin: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`spark` waits for the session, `begin` starts it without waiting. `ready` returns True if there is nothing
+        to wait for."""
+        self._spark, self._ready, self._begin = spark, ready, begin
         self._meanwhile = threading.BoundedSemaphore(MEANWHILE_CHUNKS)
 
     def read(self, task: ChunkTask, small: bool = False) -> ChunkFile:
@@ -35,9 +41,9 @@ class ChunkExecutors:
                 return perform(task, FEW_BYTES)
             except TooMuch:
                 pass
-        elif (file := self._read_meanwhile(task)) is not None:
-            return file
-        return self._run(task)
+            return self._run(task)
+        self._begin()
+        return self._read_meanwhile(task) or self._run(task)
 
     def _read_meanwhile(self, task: ChunkTask) -> ChunkFile | None:
         """None: it is for an executor. A table without a key is, being one chunk however large it is."""

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import ValidationError
-from pyspark.sql import SparkSession
 
 from tailrace.changelog import paths
 from tailrace.changelog.followers import FOLLOWERS
@@ -21,8 +20,7 @@ from tailrace.errors import CorruptLog, StorageFull
 from tailrace.places import Places
 from tailrace.removal import claims
 from tailrace.removal.claims import Known
-from tailrace.spark import class_archive, session
-from tailrace.spark.session import OnDemand
+from tailrace.spark.on_demand import on_demand
 from tailrace.storage.probe import PROBES
 from tailrace.storage.store import NotFound, Storage
 from tailrace.targets.api import TableName, TargetRemoval
@@ -61,7 +59,7 @@ def drop(known: Known, places: Places, run_dir: Path, by_now: Callable[[], Known
     if before is None and (known.log is None or known.log.origin is None):
         yield f"change log {storage.root}", "absent", ""
         return
-    spark = OnDemand(lambda: _start_spark(places, run_dir))
+    spark = on_demand(lambda: places.spec, target, run_dir, run_dir / "spark.log")
     tables = target.removal(spark.session)
     try:
         note = yield from _prove(known, before, tables)
@@ -187,9 +185,3 @@ def _places(known: Known) -> list[TableName]:
     if log is None:
         return []
     return [*map(place_of, log.tables.values()), *log.forgotten_tables, *(d.place for d in log.dropped)]
-
-
-def _start_spark(places: Places, run_dir: Path) -> SparkSession:
-    """A session for as long as the deletion takes, if the target asks for one."""
-    run_dir.mkdir(parents=True, exist_ok=True)
-    return session.start(places.spec, places.target, run_dir, run_dir / "spark.log", class_archive.java_options())

@@ -6,14 +6,11 @@ import os
 import re
 import secrets
 import shutil
-import signal
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, wait
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +25,7 @@ from tailrace.contract.resources import ReplicatorSpec
 from tailrace.errors import ROOM_FIRST, InvalidManifest, Retry, StorageFull, TailraceError, foreign
 from tailrace.spark import artifacts, jvm_log
 from tailrace.spark.settings import KUBERNETES, scratch, settings
-from tailrace.targets.api import Target
+from tailrace.targets.api import DriverJvm, Target
 
 log = logging.getLogger(__name__)
 
@@ -57,11 +54,48 @@ def utf8_paths(environment: Mapping[str, str]) -> dict[str, str]:
     return {} if re.search("utf-?8", given, re.IGNORECASE) else {"LC_ALL": "C.UTF-8"}
 
 
+@dataclass(frozen=True)
+class Launched:
+    """A JVM and what a session in it is started with."""
+
+    jvm: DriverJvm
+    conf: SparkConf
+    run_dir: Path
+
+    @property
+    def process(self) -> "subprocess.Popen[bytes]":
+        process: subprocess.Popen[bytes] = self.jvm.gateway.proc
+        return process
+
+
 def start(spec: ReplicatorSpec, target: Target, run_dir: Path, log_file: Path, java_options: str = "") -> SparkSession:
+    """Start the JVM, see `launch`, and a session in it."""
+    return start_in(launch(spec, target, run_dir, log_file, java_options), spec, target)
+
+
+def launch(spec: ReplicatorSpec, target: Target, run_dir: Path, log_file: Path, java_options: str = "") -> Launched:
     """Start the JVM, with `java_options` beside those of the settings; what it logs and prints goes to `log_file`. Its
     scratch files are in the run directory: a disk that is too small for them is named (`StorageFull`)."""
+    with _room(run_dir):
+        return _launch(spec, target, run_dir, log_file, java_options)
+
+
+def start_in(launched: Launched, spec: ReplicatorSpec, target: Target) -> SparkSession:
+    """Start the session, which takes longer than the JVM."""
+    with _room(launched.run_dir):
+        try:
+            context = SparkContext(conf=launched.conf, gateway=launched.jvm.gateway)
+        except Py4JJavaError as error:
+            raise _refused(spec, error) from error
+        context.setLogLevel("WARN")
+        target.prepare(context._jsc.hadoopConfiguration())
+        return SparkSession(context)
+
+
+@contextmanager
+def _room(run_dir: Path) -> Iterator[None]:
     try:
-        return _start(spec, target, run_dir, log_file, java_options)
+        yield
     except Exception as error:
         if not foreign.full(error):
             raise
@@ -81,7 +115,7 @@ def _no_settings(run_dir: Path) -> Path:
     return own
 
 
-def _start(spec: ReplicatorSpec, target: Target, run_dir: Path, log_file: Path, java_options: str) -> SparkSession:
+def _launch(spec: ReplicatorSpec, target: Target, run_dir: Path, log_file: Path, java_options: str) -> Launched:
     forget_leftovers(run_dir)
     scratch(run_dir).mkdir(parents=True, exist_ok=True)
     (run_dir / "pools.xml").write_text(POOLS)
@@ -114,13 +148,10 @@ def _start(spec: ReplicatorSpec, target: Target, run_dir: Path, log_file: Path, 
         finally:
             if forwarder is not None:
                 forwarder.start()
-    try:
-        context = SparkContext(conf=conf, gateway=gateway)
-    except Py4JJavaError as error:
-        raise _refused(spec, error) from error
-    context.setLogLevel("WARN")
-    target.prepare(context)
-    return SparkSession(context)
+    java = gateway.jvm.org.apache.spark
+    hadoop = java.deploy.SparkHadoopUtil.get().newConfiguration(java.SparkConf())  # as a session makes its own
+    target.prepare(hadoop)
+    return Launched(DriverJvm(gateway, hadoop), conf, run_dir)
 
 
 class _Launch(dict[str, Any]):
@@ -145,72 +176,9 @@ def _refused(spec: ReplicatorSpec, error: Py4JJavaError) -> TailraceError:
     return Retry(f"Spark did not start: {texts[-1] if texts else type(error).__name__}", fix)
 
 
-class OnDemand:
-    """The session of a run, started when it is first asked for, on a thread of its own: what happens meanwhile may end
-    the run."""
-
-    def __init__(self, start: Callable[[], SparkSession]) -> None:
-        self._start = start
-        self._lock = threading.Lock()
-        self._session: Future[SparkSession] = Future()
-        self._thread: threading.Thread | None = None
-        self._over = False
-
-    def begin(self) -> None:
-        """Start it, unless that has been done."""
-        with self._lock:
-            if self._over:
-                raise Retry("Spark is no longer started: the run ends")
-            if self._thread is None:
-                log.info("Spark is starting; this usually takes 5 to 20 s")
-                self._thread = threading.Thread(target=self._run, name="spark-start", daemon=True)
-                self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._session.set_result(self._start())
-        except BaseException as error:  # handed to who waits
-            self._session.set_exception(error)
-
-    def session(self) -> SparkSession:
-        """The session, which is waited for. Raises what `start` raised. A commit under way at the run's end may ask."""
-        if not self._session.done():
-            self.begin()
-        return self._session.result()
-
-    def started(self, seconds: float = 0.0) -> SparkSession | None:
-        """The session; None: not within that time. Raises what `start` raised."""
-        return self._session.result() if wait([self._session], seconds).done else None
-
-    def abandon(self, keep: int | None) -> None:
-        """Start none from now on, and kill the JVM of one that is still on its way up. `keep`: the child process that
-        is not Spark's."""
-        with self._lock:
-            self._over, thread = True, self._thread
-        until = time.monotonic() + STOP_SECONDS
-        while thread is not None and thread.is_alive() and time.monotonic() < until:
-            for child in set(_children()) - {keep}:
-                with suppress(ProcessLookupError):
-                    os.killpg(child, signal.SIGKILL)  # a session of its own, see `start`
-            thread.join(0.2)
-
-    def stop(self) -> None:
-        """End the session that has come up."""
-        if self._session.done() and self._session.exception() is None:
-            stop(self._session.result())
-
-
-def _children() -> Iterator[int]:
-    """Processes that this one has started and that have not been waited for."""
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
-                yield int(path.parent.name)
-
-
-def check(spark: SparkSession, log_file: Path) -> None:
+def check(launched: Launched, log_file: Path) -> None:
     """Name the JVM's death: what calls into it afterwards only meets a refused connection."""
-    code = spark.sparkContext._gateway.proc.poll()  # type: ignore[union-attr]  # None only where no JVM was started
+    code = launched.process.poll()
     if code is not None:
         raise Retry(
             f"Spark's JVM ended with code {code}",
@@ -226,10 +194,15 @@ def stop(spark: SparkSession, patience: float = STOP_SECONDS) -> None:
         spark.stop()
     finally:
         SparkContext._gateway = SparkContext._jvm = None  # the next session starts a JVM of its own
-        assert jvm.stdin is not None
-        jvm.stdin.close()  # the gateway's sign to exit
-        try:
-            jvm.wait(patience)
-        except subprocess.TimeoutExpired:
-            jvm.kill()
-            jvm.wait()
+        end(jvm, patience)
+
+
+def end(jvm: "subprocess.Popen[bytes]", patience: float = STOP_SECONDS) -> None:
+    """End a JVM that has no session."""
+    assert jvm.stdin is not None
+    jvm.stdin.close()  # the gateway's sign to exit
+    try:
+        jvm.wait(patience)
+    except subprocess.TimeoutExpired:
+        jvm.kill()
+        jvm.wait()

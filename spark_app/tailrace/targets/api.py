@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tailrace.batch.applied import AppliedState, Generation
@@ -305,6 +304,16 @@ class Handover(Protocol):
 
 
 @dataclass(frozen=True)
+class DriverJvm:
+    """The JVM of a driver, in which a session may run."""
+
+    gateway: Any
+    """py4j's."""
+    hadoop: Any
+    """Hadoop's configuration for its file systems, with what `Target.prepare` sets."""
+
+
+@dataclass(frozen=True)
 class SparkNeeds:
     """The settings with which a session must be started."""
 
@@ -341,6 +350,8 @@ class Runtime:
     none."""
     scratch_size: int = 0
     """Bytes that the target may use of it."""
+    jvm: Callable[[], DriverJvm] | None = None
+    """The JVM, which is started if there is none yet, and is there before the session; None: the session's."""
 
 
 class FormerVersion(Protocol):
@@ -415,8 +426,8 @@ class Target(Protocol):
 
     def spark(self) -> SparkNeeds: ...
 
-    def prepare(self, context: SparkContext) -> None:
-        """Called once in each JVM, before a table is opened: sets secrets."""
+    def prepare(self, hadoop: Any) -> None:
+        """Called in each JVM before a table is opened: sets secrets in Hadoop's configuration."""
 
     def units(self, run: Runtime) -> Units:
         """Nothing is read before a unit's `open`."""

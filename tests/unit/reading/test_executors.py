@@ -89,6 +89,16 @@ def test_rows_that_pass_as_they_are_sent_need_no_room_in_the_driver(monkeypatch:
     assert (found.path, found.rows, found.held) == ("sent:///0", 10, 0)
 
 
+def test_spark_is_begun_for_a_chunk_of_a_table_that_is_not_small() -> None:
+    """A short run does not start it for small tables, and a large one's chunks do not wait for who asks first."""
+    begun = list[str]()
+    both = ChunkExecutors(cast(Any, Cluster), lambda: False, lambda: begun.append("Spark"))
+    assert both.read(asked(1, Files(), keyless=False), small=True).all_rows == 10
+    assert not begun
+    assert both.read(asked(1, Files(), keyless=False)).all_rows == 10
+    assert begun == ["Spark"]
+
+
 def test_the_driver_reads_a_few_chunks_at_a_time_and_leaves_others_to_spark() -> None:
     under_way, most, over = [0], [0], threading.Event()
     reading = threading.Semaphore(0)

@@ -1,11 +1,10 @@
 import subprocess
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from pyspark import SparkConf
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -13,16 +12,18 @@ from support.spark_specs import spec
 from tailrace.errors import Retry
 from tailrace.places import Places
 from tailrace.spark import artifacts, session
+from tailrace.spark.session import Launched
+from tailrace.targets.api import DriverJvm
 
 
 def test_a_jvm_that_died_is_named_with_its_code_and_its_log(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as jvm:
-        spark = cast(SparkSession, SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=jvm))))
-        session.check(spark, tmp_path / "spark.log")
+        launched = Launched(DriverJvm(SimpleNamespace(proc=jvm), None), cast(SparkConf, None), tmp_path)
+        session.check(launched, tmp_path / "spark.log")
         jvm.kill()
         jvm.wait()
         with pytest.raises(Retry, match="code -9") as caught:
-            session.check(spark, tmp_path / "spark.log")
+            session.check(launched, tmp_path / "spark.log")
     assert "spark.log" in caught.value.fix and "driver.memory" in caught.value.fix
 
 
@@ -75,38 +76,3 @@ def test_what_a_killed_jvm_left_in_the_run_directory_is_removed_and_nothing_else
 )
 def test_the_jvm_names_files_in_utf8_whatever_the_locale(given: dict[str, str], added: str | None) -> None:
     assert session.utf8_paths(given).get("LC_ALL") == added
-
-
-def test_a_session_is_started_by_the_first_who_asks_and_by_nobody_once_the_run_ends() -> None:
-    made, asked, go_on = cast(SparkSession, SimpleNamespace()), list[int](), threading.Event()
-
-    def start() -> SparkSession:
-        asked.append(1)
-        assert go_on.wait(20)
-        return made
-
-    spark, never = session.OnDemand(start), session.OnDemand(start)
-    assert not asked
-    with ThreadPoolExecutor(2) as pool:
-        waiting = [pool.submit(spark.session) for _ in range(2)]
-        go_on.set()
-        assert [one.result(20) for one in waiting] == [made, made]
-    assert (spark.started(), asked) == (made, [1])
-    spark.abandon(None)
-    assert spark.session() is made, "for a commit under way when the run ends"
-    assert never.started() is None
-    never.abandon(None)
-    never.stop()
-    with pytest.raises(Retry, match="the run ends"):
-        never.session()
-
-
-def test_whoever_waits_for_a_session_learns_why_there_is_none() -> None:
-    def start() -> SparkSession:
-        raise Retry("no Java")
-
-    spark = session.OnDemand(start)
-    for ask in (spark.session, spark.started):
-        with pytest.raises(Retry, match="no Java"):
-            ask()
-    spark.stop()

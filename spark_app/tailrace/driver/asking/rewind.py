@@ -29,8 +29,7 @@ from tailrace.errors import InvalidManifest, RewindRefused
 from tailrace.places import Places
 from tailrace.seams import seam
 from tailrace.sources.patterns import matches
-from tailrace.spark import class_archive, session
-from tailrace.spark.session import OnDemand
+from tailrace.spark.on_demand import on_demand
 from tailrace.targets.api import FormerVersion, Opening, Rewinding, Runtime
 
 OTHERS = "`tailrace cuts` of a running driver shows all, and its answer says which tables each has."
@@ -73,7 +72,7 @@ class Rewound:
 @contextmanager
 def session_of(places: Places, run_dir: Path) -> Iterator[Callable[[], SparkSession]]:
     """A session that is started when it is first asked for, and ended."""
-    spark = OnDemand(lambda: _start_spark(places, run_dir))
+    spark = on_demand(lambda: places.spec, places.target, run_dir, run_dir / "spark.log")
     try:
         yield spark.session
     finally:
@@ -244,7 +243,3 @@ def _rewinding(places: Places, spark: Callable[[], SparkSession]) -> Rewinding:
     rewinding = places.target.rewinding(run)
     assert rewinding is not None, "a lake keeps versions"
     return rewinding
-
-
-def _start_spark(places: Places, run_dir: Path) -> SparkSession:
-    return session.start(places.spec, places.target, run_dir, run_dir / "spark.log", class_archive.java_options())

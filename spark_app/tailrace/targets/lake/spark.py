@@ -4,8 +4,7 @@
 """
 
 import os
-
-from pyspark import SparkContext
+from typing import Any
 
 from tailrace.contract import resources
 from tailrace.storage.access import hadoop_options
@@ -34,7 +33,6 @@ def needs(target: resources.TargetSpec) -> SparkNeeds:
     return SparkNeeds(("lake", *s3, *jdbc), SETTINGS)
 
 
-def prepare(target: resources.TargetSpec, context: SparkContext) -> None:
-    hadoop = context._jsc.hadoopConfiguration()
+def prepare(target: resources.TargetSpec, hadoop: Any) -> None:
     for name, value in hadoop_options(target.lake, os.environ).items():
         hadoop.set(name, value)  # not in the session's settings: they are the JVM's command line, for all to see

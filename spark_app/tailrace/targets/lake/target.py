@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tailrace.batch.limits import BatchLimits
@@ -16,7 +15,7 @@ from tailrace.storage.access import Access, hadoop_options, resolve
 from tailrace.storage.path_names import table_folder
 from tailrace.storage.probe import probe, require_exclusive
 from tailrace.storage.store import Storage
-from tailrace.targets.api import Admit, Runtime, SparkNeeds, TableName
+from tailrace.targets.api import Runtime, SparkNeeds, TableName
 from tailrace.targets.lake import spark as lake_spark
 from tailrace.targets.lake.cut_files import CutFiles
 from tailrace.targets.lake.delta import schema as delta_schema
@@ -79,8 +78,8 @@ class LakeTarget:
     def spark(self) -> SparkNeeds:
         return lake_spark.needs(self._spec)
 
-    def prepare(self, context: SparkContext) -> None:
-        lake_spark.prepare(self._spec, context)
+    def prepare(self, hadoop: Any) -> None:
+        lake_spark.prepare(self._spec, hadoop)
 
     def handover(self) -> None:
         return None
@@ -100,7 +99,7 @@ class LakeTarget:
 
     def rewinding(self, run: Runtime) -> LakeRewinding:
         lake = Storage.open(self._spec.lake, part="target")
-        return LakeRewinding(self._opener(run.spark, lake, run.admit), self.removal(run.spark))
+        return LakeRewinding(self._opener(run, lake), self.removal(run.spark))
 
     def shown_cuts(self, log_id: str) -> Collection[str]:
         return () if self._cut_files is None else self._cut_files.names(log_id)
@@ -112,16 +111,14 @@ class LakeTarget:
         lake = Storage.open(self._spec.lake, part="target")
         if run.scratch is not None:
             CACHE.kept = key_files(run.scratch / "keys", run.scratch_size)
-        opened = self._opener(run.spark, lake, run.admit)
+        opened = self._opener(run, lake)
 
         def table(schema: TableSchema) -> LakeTable:
             return LakeTable(opened(schema), run.log, lake, lambda work: spread(run.spark(), work), run.admit)
 
         return LakeUnits(table, lambda work: compare_rows(run.spark, work))
 
-    def _opener(
-        self, spark: Callable[[], SparkSession], lake: Storage, admit: Admit
-    ) -> Callable[[TableSchema], RewindableTable]:
+    def _opener(self, run: Runtime, lake: Storage) -> Callable[[TableSchema], RewindableTable]:
         """The first name stays: a renamed table keeps its place."""
         if self._spec.type == "delta":
 
@@ -132,13 +129,13 @@ class LakeTarget:
 
             def delta(first: TableSchema) -> RewindableTable:
                 prove_exclusive()
-                return DeltaTable(spark, lake, location(lake.root, first), admit=admit)
+                return DeltaTable(run.spark, lake, location(lake.root, first), admit=run.admit)
 
             return delta
-        catalog = IcebergCatalog(lambda: Java.of(spark()), self._spec)
+        catalog = IcebergCatalog(lambda: Java.of(run.spark()) if run.jvm is None else Java.on(run.jvm()), self._spec)
 
         def iceberg(first: TableSchema) -> RewindableTable:
-            return IcebergTable(catalog, lake, first.schema_name, first.table_name, admit=admit)
+            return IcebergTable(catalog, lake, first.schema_name, first.table_name, admit=run.admit)
 
         return iceberg
 

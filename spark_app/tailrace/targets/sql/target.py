@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tailrace.batch.limits import BatchLimits
@@ -66,7 +65,7 @@ class SqlTarget:
     def spark(self) -> SparkNeeds:
         return NO_JARS
 
-    def prepare(self, context: SparkContext) -> None:
+    def prepare(self, hadoop: Any) -> None:
         """Nothing of the target is in the JVM."""
 
     def units(self, run: Runtime) -> SqlUnits:

@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 from typing_extensions import override
 
 from tailrace.errors import OutcomeUnknown, Retry, TailraceError, TargetRefused, privacy
+from tailrace.targets.api import DriverJvm
 from tailrace.targets.lake.known_names import known_names
 
 _PACKAGE = "org.apache.iceberg.exceptions."
@@ -46,7 +47,7 @@ class MissingTable(TailraceError):
 
 @dataclass(frozen=True)
 class Java:
-    """The JVM's side: py4j's gateway from the SparkSession, its Hadoop configuration for file systems."""
+    """The JVM's side: py4j's gateway, its Hadoop configuration for file systems."""
 
     gateway: Any
     hadoop: Any
@@ -55,6 +56,11 @@ class Java:
     def of(cls, spark: Any) -> "Java":
         """The JVM of a classic SparkSession (Spark Connect has none)."""
         return cls(spark.sparkContext._gateway, spark._jsc.hadoopConfiguration())
+
+    @classmethod
+    def on(cls, jvm: DriverJvm) -> "Java":
+        """The JVM, whether it has a session or not."""
+        return cls(jvm.gateway, jvm.hadoop)
 
     @property
     def jvm(self) -> Any:
