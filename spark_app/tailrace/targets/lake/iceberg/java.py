@@ -41,6 +41,12 @@ class CommitConflict(Retry):
         return Retry.__name__
 
 
+def replaced(name: str, detail: str) -> CommitConflict:
+    """The conflict of a table that was replaced. The result shows when it is opened: it is created again, and filled
+    from the log as far as possible; another's table in its place is refused."""
+    return CommitConflict(f"the target table {name} was dropped or re-created ({detail})", "It is opened again.")
+
+
 class MissingTable(TailraceError):
     """The catalog has no such table, or no longer."""
 

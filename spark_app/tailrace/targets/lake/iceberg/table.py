@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from tailrace.batch.applied import FIRST, AppliedState, Generation
 from tailrace.changelog.records.terms import RecordNumber, TableSchema
-from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, RewindRefused, TargetRefused
+from tailrace.errors import ForeignChange, OutcomeUnknown, Retry, TargetRefused
 from tailrace.seams import seam
 from tailrace.targets.api import Admit, VersionAt
-from tailrace.targets.lake.columns import COLUMNS, Columns, claimed
+from tailrace.targets.lake.columns import COLUMNS, Columns
 from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.vectors import puffin_file
 from tailrace.targets.lake.iceberg import at_rest, small
@@ -28,24 +28,17 @@ from tailrace.targets.lake.iceberg import state as iceberg_state
 from tailrace.targets.lake.iceberg.catalog import IcebergCatalog, table_location
 from tailrace.targets.lake.iceberg.cleanup import AT_ONCE, IcebergCleaner
 from tailrace.targets.lake.iceberg.clock import clock_named
-from tailrace.targets.lake.iceberg.commit import (
-    Builder,
-    Plan,
-    check_partitions,
-    evolve,
-    fill,
-    plan,
-    row_delta,
-)
-from tailrace.targets.lake.iceberg.files import LiveFile, Vector, absolute, data_file, paths_of
-from tailrace.targets.lake.iceberg.history import CUT
-from tailrace.targets.lake.iceberg.java import CommitConflict, Java, MissingTable, guarded
+from tailrace.targets.lake.iceberg.commit import Plan, plan
+from tailrace.targets.lake.iceberg.files import Vector, absolute
+from tailrace.targets.lake.iceberg.java import CommitConflict, Java, MissingTable, guarded, replaced
 from tailrace.targets.lake.iceberg.read import Reader, Version
 from tailrace.targets.lake.iceberg.replace import mirrored
 from tailrace.targets.lake.iceberg.replace import replace as replace_table
 from tailrace.targets.lake.iceberg.state import IcebergSnapshot, Mirror, StoredSummary
+from tailrace.targets.lake.iceberg.tagged_versions import TaggedVersions
+from tailrace.targets.lake.iceberg.transaction import IcebergTransaction, files_after
 from tailrace.targets.lake.kept import CHUNK, NO_CHUNKS, SKEW_SECONDS, KeptChunks, name_of
-from tailrace.targets.lake.model import OTHER_CUT, OTHERS, DataFile, Naming, Replacement, TableCommit, always, belongs
+from tailrace.targets.lake.model import OTHERS, DataFile, Naming, Replacement, TableCommit, always, belongs
 
 
 def _random_id() -> str:
@@ -245,11 +238,7 @@ class IcebergTable:
         return self._version.stored.applied
 
     def _replaced(self, detail: str) -> CommitConflict:
-        """The conflict of a table that was replaced. The result shows when it is opened: it is created again, and
-        filled from the log as far as possible; another's table in its place is refused."""
-        return CommitConflict(
-            f"the target table {self.name} was dropped or re-created ({detail})", "It is opened again."
-        )
+        return replaced(self.name, detail)
 
     def files(self) -> Sequence[DataFile]:
         return [tracked.file for tracked in self._known().files.values()]
@@ -318,63 +307,27 @@ class IcebergTable:
                 self.commit(TableCommit(known.stored.applied))
                 known = self._known()
             return VersionAt(known.snapshot, known.stored.applied)
-        reader, at = self._open()[0], known.snapshot
-        while at is not None:
-            snapshot = reader.snapshot(at)
-            if snapshot is None:
-                return None
-            if snapshot.state is not None:
-                stored = iceberg_state.decode(snapshot.state, self.name)
-                of_this = known.stored.applied.generation, known.stored.applied.table_id
-                if (stored.applied.generation, stored.applied.table_id) != of_this:
-                    return None
-                if stored.applied.applied_record <= record:
-                    return VersionAt(at, reader.with_holes(stored).applied)
-            at = snapshot.parent
-        return None
+        return self._tagged().before(known, record)
 
     def keep(self, versions: Mapping[str, int]) -> None:
         """Tags name them, which Iceberg's own expiry respects as well."""
-        reader, java = self._open()[0], self._java.jvm.java
-        with guarded(self.name, "reading"):
-            refs = str(java.lang.String.join("\n", reader.table.refs().keySet())).split("\n")
-            present = {name.removeprefix(CUT) for name in refs if name.startswith(CUT)}
-            new = {name: id_ for name, id_ in versions.items() if name not in present and reader.table.snapshot(id_)}
-        gone = present - versions.keys()
-        if not new and not gone:
-            return
+        tagged = self._tagged()
+        new, gone = tagged.changes(versions)
         self._let_go = self._let_go or bool(gone)
-        self._admit()
-        with clock_named(self._java, reader.table, self.name), guarded(self.name, "tagging", committing=True):
-            change = reader.table.manageSnapshots()
-            for name, id_ in new.items():
-                change.createTag(CUT + name, id_)
-            for name in gone:
-                change.removeTag(CUT + name)
-            change.commit()
+        if new or gone:
+            tagged.tag(new, gone)
 
     def former(self, version: int) -> AppliedState:
-        known, reader = self._known(), self._open()[0]
-        snapshot = reader.snapshot(version)
-        if snapshot is None or snapshot.state is None:
-            raise RewindRefused(f"{self.name}: snapshot {version} is gone", OTHER_CUT)
-        # Not by the version in the log: a table whose rows are read again gets another one there.
-        if snapshot.schema_id != known.schema_id:
-            raise RewindRefused(f"{self.name}: its columns have changed since snapshot {version}", OTHER_CUT)
-        with guarded(self.name, "listing the files of"):
-            files = paths_of(self._java, reader.table, self.name, known.columns, version)
-        lost = next((path for path in sorted(files) if not self._access.exists(path)), None)
-        if lost is not None:
-            raise RewindRefused(f"{self.name}: snapshot {version} lacks {lost}", OTHER_CUT)
-        return reader.with_holes(iceberg_state.decode(snapshot.state, self.name)).applied
+        return self._tagged().former(self._known(), version)
 
     def restore(self, version: int) -> None:
         self.former(version)
-        reader, self._version = self._open()[0], None
-        self._admit()
-        with clock_named(self._java, reader.table, self.name), guarded(self.name, "rewinding", committing=True):
-            reader.table.manageSnapshots().setCurrentSnapshot(version).commit()
+        self._version = None
+        self._tagged().restore(version)
         self.refresh()
+
+    def _tagged(self) -> TaggedVersions:
+        return TaggedVersions(self._open()[0], self._access, self._admit)
 
     def expire(self, older_than: float, chunks: KeptChunks = NO_CHUNKS, at_once: int = AT_ONCE) -> bool:
         """All snapshots are listed in one metadata file that every commit rewrites: without this it grows forever. The
@@ -413,30 +366,13 @@ class IcebergTable:
             done = self._small(base, work, vectors, stored, entries)
             if done is not None:
                 return done
-        reader = self._open()[0]
-        with clock_named(self._java, reader.table, self.name), guarded(self.name, "preparing a commit to"):
-            transaction = reader.table.newTransaction()
-            staged = transaction.table()
-            self._same_version(staged, base)
-            columns, last_id, fields = self._evolve(transaction, change.evolve, base)
-            check_partitions(self.name, staged, iceberg_schema.partition_of(columns))
-            operation = self._operation(transaction, work, base)
-            builder = Builder.of(self._java, self._access, staged)
-            added = fill(operation, builder, work, vectors)
-            for name, value in entries.items():
-                operation.set(name, value)
-            operation.commit()
-            current = reader.parse(staged.currentSnapshot())
-            self._set_properties(transaction, Mirror(stored, current.id, current.sequence), columns, base)
-            described = [builder.describe(file) for file in added]
-            schema_id = int(staged.schema().schemaId())
+        transaction = IcebergTransaction(self._java, self._access, *self._open(), base)
+        made = transaction.prepare(change, work, vectors=vectors, stored=stored, entries=entries)
         self._admit()
-        with guarded(self.name, "committing to", committing=True):
-            transaction.commitTransaction()
-        with guarded(self.name, "reading"):
-            committed = reader.parse(staged.currentSnapshot())
-        files = self._files_after(base, columns, work, described, vectors)
-        return committed, Version(committed.id, stored, columns, last_id, schema_id, fields, files)
+        committed = transaction.commit()
+        files = files_after(base.files, work, made.described, vectors, keys=self._open()[0].keys, columns=made.columns)
+        after = Version(committed.id, stored, made.columns, made.last_id, made.schema_id, made.fields, files)
+        return committed, after
 
     def _small(
         self, base: Version, work: Plan, vectors: Mapping[str, Vector], stored: StoredSummary, entries: dict[str, str]
@@ -454,79 +390,11 @@ class IcebergTable:
         with guarded(self.name, "committing to", committing=True):
             self._writer.send()
         made = json.loads(told)
-        files = self._files_after(base, base.columns, work, made["files"], vectors)
+        files = files_after(base.files, work, made["files"], vectors, keys=reader.keys, columns=base.columns)
         committed = IcebergSnapshot(
             made["snapshot"], base.snapshot, made["sequence"], "", None, entries[iceberg_state.NONCE]
         )
         return committed, replace(base, snapshot=committed.id, stored=stored, files=files)
-
-    def _files_after(
-        self,
-        base: Version,
-        columns: Columns,
-        work: Plan,
-        described: Sequence[Mapping[str, Any]],
-        vectors: Mapping[str, Vector],
-    ) -> dict[str, LiveFile]:
-        """`described`: the added files as Iceberg's JSON."""
-        files = dict(base.files)
-        for tracked in work.remove:
-            del files[tracked.file.path]
-        for doc in described:
-            known = data_file(doc, self._open()[0].keys, columns)
-            files[known.path] = LiveFile(known, doc["file-path"])
-        for path, vector in vectors.items():
-            files[path] = replace(files[path], file=replace(files[path].file, dead=work.vectors[path]), vector=vector)
-        return files
-
-    def _set_properties(self, transaction: Any, mirror: Mirror, columns: Columns, base: Version) -> None:
-        update = transaction.updateProperties().set(iceberg_state.STATE, iceberg_state.encode_mirror(mirror))
-        if columns != base.columns:
-            update = update.set(COLUMNS, columns.to_json())
-        update.commit()
-
-    def _operation(self, transaction: Any, work: Plan, base: Version) -> Any:
-        if not work.rewrite:
-            return row_delta(
-                transaction, self._java, base.snapshot, [tracked.raw for tracked in base.files.values()], work
-            )
-        operation = transaction.newRewrite()
-        return operation if base.snapshot is None else operation.validateFromSnapshot(base.snapshot)
-
-    def _same_version(self, staged: Any, base: Version) -> None:
-        if str(staged.uuid().toString()) != self._open()[1]:
-            raise self._replaced("another uuid")
-        current = staged.currentSnapshot()
-        present = None if current is None else int(current.snapshotId())
-        if present != base.snapshot:
-            raise CommitConflict(
-                f"{self.name} is at snapshot {present}, the batch was located at {base.snapshot}",
-                "The table is read again and the batch located again.",
-            )
-
-    def _evolve(
-        self, transaction: Any, wanted: TableSchema | None, base: Version
-    ) -> tuple[Columns, int, frozenset[int]]:
-        """Changes the schema. Returns the new columns, the highest field id ever used, and the fields."""
-        staged, java = transaction.table(), self._java.iceberg
-        text = java.SchemaParser.toJson(staged.schema())
-        present = iceberg_schema.present_fields(text)
-        if base.fields - iceberg_schema.field_ids(present):
-            raise CommitConflict(f"columns of {self.name} were dropped by another program", "The table is read again.")
-        if wanted is None:
-            return base.columns, base.last_id, iceberg_schema.field_ids(present)
-        columns = base.columns.extended(iceberg_schema.shown(wanted), base.last_id)
-        steps = iceberg_schema.evolution(self.name, present, base.columns, wanted)
-        names = {step.name for step in steps if step.action == "deleteColumn"}
-        spec, order = java.PartitionSpecParser.toJson(staged.spec()), java.SortOrderParser.toJson(staged.sortOrder())
-        if by := iceberg_schema.claims([f for f in present if f.name in names], text, spec, order):
-            raise claimed(self.name, *by)
-        after = iceberg_schema.present_fields(evolve(transaction, self._java, steps))
-        if what := iceberg_schema.unforeseen(columns, wanted, after):
-            # Somebody else changed the schema; our files already carry the ids foreseen.
-            raise CommitConflict(f"{self.name}: {what}", "The table is read again and the batch written again.")
-        last_id = max([base.last_id, columns.highest, *(field.id for field in after)])
-        return columns, last_id, iceberg_schema.field_ids(after)
 
     def _store(self, applied: AppliedState, last: StoredSummary) -> StoredSummary:
         text = iceberg_state.holes_json(applied)
