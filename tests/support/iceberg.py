@@ -145,10 +145,9 @@ def create_namespace_late(orders: Orders) -> None:
         return next(looks, True) and bool(real.namespaceExists(namespace))
 
     late = SimpleNamespace(namespaceExists=exists, createNamespace=real.createNamespace)
-    identifier = orders.catalog.identifier(orders.namespace, "others")
     seen = copy(orders.catalog)
     seen._opened, seen._namespaces = (seen.java, late), set()
-    seen.ensure_namespace(orders.namespace, identifier, "others")
+    seen.ensure_namespace(orders.namespace, "others")
 
 
 def random_rows(rng: random.Random, keys: Sequence[int]) -> dict[int, tuple[Any, ...]]:

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from py4j.protocol import Py4JJavaError
 
@@ -138,22 +139,39 @@ class IcebergCatalog:
                 self._opened = java, made
             return self._opened
 
+    def _named(self, schema_name: str, table_name: str) -> tuple[str, str]:
+        """A folder catalog makes folders of the names."""
+        return (encode(schema_name), encode(table_name)) if self.folder else (schema_name, table_name)
+
     def identifier(self, schema_name: str, table_name: str) -> Any:
-        if self.folder:  # it makes folders of the names
-            schema_name, table_name = encode(schema_name), encode(table_name)
+        schema_name, table_name = self._named(schema_name, table_name)
         catalogs = self.java.iceberg.catalog
         return catalogs.TableIdentifier.of(catalogs.Namespace.of(self.java.string_array(schema_name)), table_name)
 
-    def ensure_namespace(self, schema_name: str, identifier: Any, name: str) -> None:
+    def find(self, schema_name: str, table_name: str) -> Any:
+        """The table; None: there is none."""
+        return self.java.iceberg.TailraceTables.open(self.catalog, *self._named(schema_name, table_name))
+
+    def create(
+        self, schema_name: str, table_name: str, schema: str, properties: Mapping[str, str], days: str | None
+    ) -> Any:
+        """The new table, in a namespace that exists. `schema`: Iceberg's JSON; `days`: the column by whose days it is
+        partitioned."""
+        place = None if self.folder else table_location(self.location, schema_name, table_name)
+        names, form = self._named(schema_name, table_name), urlencode(properties)
+        return self.java.iceberg.TailraceTables.create(self.catalog, *names, schema, form, days, place)
+
+    def ensure_namespace(self, schema_name: str, table_name: str) -> None:
         """Asked once for all tables of a folder catalog, which makes the folder with a table's first file anyway."""
         if self.folder and schema_name in self._namespaces:
             return
-        with guarded(name, "creating the namespace of"):
+        namespace = self.identifier(schema_name, table_name).namespace()
+        with guarded(f"{schema_name}.{table_name}", "creating the namespace of"):
             self._namespaces.add(schema_name)
-            if self.catalog.namespaceExists(identifier.namespace()):
+            if self.catalog.namespaceExists(namespace):
                 return
             try:
-                self.catalog.createNamespace(identifier.namespace())
+                self.catalog.createNamespace(namespace)
             except Py4JJavaError:  # each catalog has an error of its own for one that another table has just created
-                if not self.catalog.namespaceExists(identifier.namespace()):
+                if not self.catalog.namespaceExists(namespace):
                     raise

@@ -12,6 +12,7 @@ _BESIDE = {
     "TailraceCatalog.java": "org.apache.iceberg.hadoop.HadoopCatalog",
     "TailraceManifests.java": "org.apache.iceberg.ManifestFiles",
     "TailraceWriter.java": "org.apache.iceberg.BaseRowDelta",
+    "TailraceTables.java": "org.apache.iceberg.BaseTable",
 }
 """Sources, and the class in whose package each is defined: it uses parts that are shown to nobody else."""
 LOCAL = "org.apache.hadoop.fs.TailraceLocalFolder"

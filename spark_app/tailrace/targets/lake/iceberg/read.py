@@ -37,6 +37,20 @@ class Version:
 
 
 @dataclass(frozen=True)
+class Described:
+    """What the table's metadata says of a version, but for its files."""
+
+    uuid: str
+    location: str
+    snapshot: int | None
+    """None: the table has no snapshot yet."""
+    last_id: int
+    schema_id: int
+    fields: Sequence[PresentField]
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Reader:
     """Reads versions of one opened table."""
 
@@ -46,13 +60,24 @@ class Reader:
     keys: tuple[Column, ...]
     access: FileAccess
 
-    def version(self, snapshot_id: int | None, accepts: bool = False) -> Version:
-        """State, then files, of the version that the table object holds. `accepts`: see `FormatTable.ensure`."""
+    def describe(self) -> Described:
+        """The version that the table object holds, by one call."""
         with guarded(self.name, "reading"):
-            properties = self.java.properties(self.table)
-            metadata = self.table.operations().current()
-            last_id, schema_id = int(metadata.lastColumnId()), int(metadata.currentSchemaId())
-            present = present_fields(self.java.iceberg.SchemaParser.toJson(self.table.schema()))
+            doc = json.loads(self.java.iceberg.TailraceTables.describe(self.table))
+        return Described(
+            doc["uuid"],
+            doc["location"],
+            doc.get("snapshot"),
+            doc["last-column"],
+            doc["schema-id"],
+            present_fields(doc["schema"]),
+            doc["properties"],
+        )
+
+    def version(self, described: Described, accepts: bool = False) -> Version:
+        """State, then files, of the version that the table object holds. `accepts`: see `FormatTable.ensure`."""
+        properties, present = described.properties, described.fields
+        last_id, schema_id, snapshot_id = described.last_id, described.schema_id, described.snapshot
         if iceberg_state.STATE in properties and COLUMNS not in properties:
             what = f"the target table has lost its property {COLUMNS}: another program has removed it"
             raise TargetChanged(self.name, what, f"Nothing else tells its columns apart: {RESYNC}.")

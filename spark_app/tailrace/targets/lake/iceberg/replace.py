@@ -27,7 +27,7 @@ from tailrace.targets.lake.model import Replacement
 _METRICS = "write.metadata.metrics.column."
 
 
-def mirrored(properties: dict[str, str], name: str) -> AppliedState | None:
+def mirrored(properties: Mapping[str, str], name: str) -> AppliedState | None:
     """The newest state in the table's properties, without its holes; None: it is not Tailrace's."""
     text = properties.get(iceberg_state.STATE)
     return None if text is None else iceberg_state.decode_mirror(text, name).stored.applied

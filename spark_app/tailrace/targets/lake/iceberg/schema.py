@@ -6,7 +6,7 @@ ever seen (`lake.columns`).
 
 import json
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -246,11 +246,12 @@ def _promotable(old: str, new: str) -> bool:
     return before is not None and after is not None and before[1] == after[1] and before[0] <= after[0]
 
 
-def present_fields(text: str) -> list[PresentField]:
-    """The table's current fields, from Iceberg's schema JSON."""
+def present_fields(schema: str | Mapping[str, Any]) -> list[PresentField]:
+    """The table's current fields, from Iceberg's schema JSON, as a text or read."""
+    document = json.loads(schema) if isinstance(schema, str) else schema
     return [
         PresentField(f["id"], f["name"], _type_text(f["type"]), f["required"], _inner_ids(f["type"]))
-        for f in json.loads(text)["fields"]
+        for f in document["fields"]
     ]
 
 

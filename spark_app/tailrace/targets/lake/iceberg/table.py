@@ -107,10 +107,6 @@ class IcebergTable:
     def _java(self) -> Java:
         return self._catalog.java
 
-    @property
-    def _identifier(self) -> Any:
-        return self._catalog.identifier(*self._names)
-
     def _ensure_open(self, schema: TableSchema, log_id: str, generation: Generation, accepts: bool) -> AppliedState:
         try:
             applied = self._ensure(schema, log_id, generation, accepts)
@@ -122,19 +118,17 @@ class IcebergTable:
             raise Retry(error.message, DAMAGED) from error
 
     def _ensure(self, schema: TableSchema, log_id: str, generation: Generation, accepts: bool) -> AppliedState:
-        identifier = self._identifier
         with guarded(self.name, "opening"):
-            exists = self._catalog.catalog.tableExists(identifier)
-            table = self._catalog.catalog.loadTable(identifier) if exists else None
-        if table is None:
-            table = self._create(identifier, schema, generation.begin(schema, log_id))
-        with guarded(self.name, "opening"):
-            self.location = absolute(str(table.location()))
+            found = self._catalog.find(*self._names)
+        table = self._create(schema, generation.begin(schema, log_id)) if found is None else found
         reader = Reader(self._java, table, self.name, schema.key_columns, self._access)
-        self._opened, self._version, self._writer = (reader, reader.uuid()), None, None
-        if not exists:
-            return self.refresh()
-        known = self._peek()
+        described = reader.describe()
+        self.location = absolute(described.location)
+        self._opened, self._version, self._writer = (reader, described.uuid), None, None
+        if found is None:
+            self._version = reader.version(described)
+            return self._version.stored.applied
+        known = mirrored(described.properties, self.name)
         # Before anything else is read: what is wrong with a former generation's rows is over with them.
         if known is not None and known.log_id == log_id and not belongs(generation, known, schema, self.name):
             if generation.keeps:
@@ -158,7 +152,8 @@ class IcebergTable:
             return self.refresh()
         except ForeignChange as change:
             reader = self._open()[0]
-            self._version = reader.version(reader.current(), accepts=True)
+            reader.look()
+            self._version = reader.version(reader.describe(), accepts=True)
             log.warning("%s: taken over as it is, to be compared: %s", self.name, change.message)
         applied = self._version.stored.applied
         self.commit(TableCommit(applied))
@@ -204,25 +199,16 @@ class IcebergTable:
             self._java, self._access, table, self.name, by=by, stored=stored, vectors=vectors, nonce=self._new_id()
         )
 
-    def _create(self, identifier: Any, schema: TableSchema, state: AppliedState) -> Any:
-        document = iceberg_schema.schema_json(schema)
+    def _create(self, schema: TableSchema, state: AppliedState) -> Any:
+        document, days = iceberg_schema.schema_json(schema), iceberg_schema.days_of(schema)
         properties = iceberg_schema.properties(schema) | {
             iceberg_state.STATE: iceberg_state.encode_mirror(Mirror(StoredSummary(state), None, 0)),
             COLUMNS: iceberg_schema.first_columns(schema).to_json(),
         }
-        self._catalog.ensure_namespace(self._names[0], identifier, self.name)
+        self._catalog.ensure_namespace(*self._names)
+        self._admit()
         with guarded(self.name, "creating"):
-            fields = self._java.iceberg.SchemaParser.fromJson(document)
-            builder = self._catalog.catalog.buildTable(identifier, fields)
-            builder = builder.withProperties(self._java.map(properties))
-            days = iceberg_schema.days_of(schema)
-            if days is not None:
-                spec = self._java.iceberg.PartitionSpec.builderFor(fields).day(days).build()
-                builder = builder.withPartitionSpec(spec)
-            if not self._catalog.folder:
-                builder = builder.withLocation(self.location)
-            self._admit()
-            return builder.create()
+            return self._catalog.create(*self._names, document, properties, days)
 
     def refresh(self) -> AppliedState:
         reader, first_uuid = self._open()
@@ -234,7 +220,7 @@ class IcebergTable:
             raise self._replaced(f"uuid {table_uuid}, at first {first_uuid}")
         if self._version is None or self._version.snapshot != current:
             self._version = None
-            self._version = reader.version(current)
+            self._version = reader.version(reader.describe())
         return self._version.stored.applied
 
     def _replaced(self, detail: str) -> CommitConflict:
