@@ -96,6 +96,7 @@ class Fake:
         self._do(f"follow {interval}")
 
     waits_for: str | None = None
+    late = 0.0
 
     def hold(self) -> bool:
         self._do("hold")
