@@ -50,7 +50,7 @@ class DeltaWriter:
         return domain(delta_state.encode(stored, self.save)[0])
 
     def state_actions(self, applied: AppliedState, at: KnownVersion, nonce: str) -> tuple[StoredDomain, list[Action]]:
-        """What the version after `at` says of its state."""
+        """The actions by which the version after `at` tells its state."""
         stored = StoredDomain(applied, at.snapshot.version + 1, nonce, at.stored.holes_file)
         text, holes_file = delta_state.encode(stored, self.save)
         # For people and other tools; we ourselves go by the domain.

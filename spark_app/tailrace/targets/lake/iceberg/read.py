@@ -37,8 +37,8 @@ class Version:
 
 
 @dataclass(frozen=True)
-class Described:
-    """What the table's metadata says of a version, but for its files."""
+class DescribedVersion:
+    """A version by the table's metadata, without its files."""
 
     uuid: str
     location: str
@@ -60,11 +60,11 @@ class Reader:
     keys: tuple[Column, ...]
     access: FileAccess
 
-    def describe(self) -> Described:
+    def describe(self) -> DescribedVersion:
         """The version that the table object holds, by one call."""
         with guarded(self.name, "reading"):
             doc = json.loads(self.java.iceberg.TailraceTables.describe(self.table))
-        return Described(
+        return DescribedVersion(
             doc["uuid"],
             doc["location"],
             doc.get("snapshot"),
@@ -74,7 +74,7 @@ class Reader:
             doc["properties"],
         )
 
-    def version(self, described: Described, accepts: bool = False) -> Version:
+    def version(self, described: DescribedVersion, accepts: bool = False) -> Version:
         """State, then files, of the version that the table object holds. `accepts`: see `FormatTable.ensure`."""
         properties, present = described.properties, described.fields
         last_id, schema_id, snapshot_id = described.last_id, described.schema_id, described.snapshot
