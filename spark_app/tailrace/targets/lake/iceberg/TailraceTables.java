@@ -12,7 +12,7 @@ import org.apache.iceberg.shaded.com.fasterxml.jackson.core.JsonGenerator;
 import org.apache.iceberg.util.JsonUtil;
 
 /**
- * Makes, opens and describes tables by one call over py4j each (docs/decisions/0150): hundreds of tables that are new
+ * Makes, opens and describes tables by one call over py4j each (docs/decisions/0152): hundreds of tables that are new
  * meet code of the JVM that is cold, and calls of which each costs as much as what it asks for.
  */
 public class TailraceTables {
