@@ -32,8 +32,11 @@ SPACING = 1.0
 """Seconds between two tries of a place that is away, on average, however many tables fail there."""
 FIRST_GUESS = 0.1
 """Seconds that a table's first batch is expected to take."""
-LATE_TABLES = 50
-"""Tables whose latest commits say how late commits are, about: a moment's delay is no overload."""
+FEWEST_COUNTED, MOST_COUNTED = 4, 50
+"""Commits that say how late commits are: of all tables the latest one, about, in these bounds. A moment's delay is no
+overload."""
+LATEST = 5.0
+"""Seconds that one commit counts as late at most: a pause, or a place that was away, is soon forgotten."""
 SNAPSHOT_HOLD = 1.0
 """Seconds that a table waits at most while a snapshot of it, or a new copy, is under way. With a snapshot's end there
 is nothing left to wait for, unless one commit takes others along."""
@@ -137,7 +140,7 @@ class Schedule:
         self.next_due = math.inf
         """The monotonic time at which the next table is due, as `due` found it: of those that were not due."""
         self.late = 0.0
-        """Seconds by which tables are committed too late, on average of the latest; 0: the promise is kept."""
+        """Seconds by which tables have been committed too late, on average of their latest commits."""
         self._away = set[ApplyUnit]()
         """Units that failed at a place that is away, since one last got an answer."""
         self._cuts: tuple[LogState | None, Mapping[int, Sequence[LoggedCut]]] = None, {}
@@ -250,7 +253,8 @@ class Schedule:
         now = self._monotonic()
         for entry in unit.entries.values():
             if entry.behind_since is not None and entry.deadline < math.inf:
-                self.late += (max(0.0, now - entry.deadline) - self.late) / LATE_TABLES
+                counted = max(FEWEST_COUNTED, min(MOST_COUNTED, len(self.entries)))
+                self.late += (min(LATEST, max(0.0, now - entry.deadline)) - self.late) / counted
                 entry.deadline = math.inf
 
     def spread(self, unit: ApplyUnit, now: float) -> None:
