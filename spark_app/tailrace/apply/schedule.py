@@ -140,7 +140,8 @@ class Schedule:
         self.next_due = math.inf
         """The monotonic time at which the next table is due, as `due` found it: of those that were not due."""
         self.late = 0.0
-        """Seconds by which tables have been committed too late, on average of their latest commits."""
+        """Seconds by which tables have been committed too late, on average of their latest commits since all had
+        everything."""
         self._away = set[ApplyUnit]()
         """Units that failed at a place that is away, since one last got an answer."""
         self._cuts: tuple[LogState | None, Mapping[int, Sequence[LoggedCut]]] = None, {}
@@ -161,6 +162,8 @@ class Schedule:
         self._board()
         behind = [entry for table_id in list(self._stirred) if (entry := self._look(table_id, number)) is not None]
         self._progress.cover(number)
+        if not behind and not self.running:
+            self.late = 0.0  # there is nothing that longer records could save
         now, hold, busy, due, counted = self._monotonic(), self._hold(), 0.0, 0, set[ApplyUnit]()
         by_deadline = ((self._deadline(entry, hold, now), entry.table.table_id, entry) for entry in behind)
         timed = sorted(by_deadline, key=itemgetter(0, 1))

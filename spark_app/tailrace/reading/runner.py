@@ -338,7 +338,7 @@ class SnapshotRunner:
             if isinstance(work, chunks.Read):
                 joins = self._joins(snapshot, entry)
                 if not self._tools.opened(key[1]):
-                    return None
+                    return Room.TO_OPEN
                 if not (self._may_read(snapshot) or (joins and self._groups.reads)):
                     return Room.TO_READ
                 if not self._may_register(state, key, entry):

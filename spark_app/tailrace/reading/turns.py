@@ -25,6 +25,7 @@ class Room(Enum):
 
     TO_BEGIN = "as many tables have begun as can be read soon"
     TO_READ = "as many chunks are being read as may be"
+    TO_OPEN = "its target is not open yet"
 
 
 class TableTurns:
@@ -102,7 +103,7 @@ class TableTurns:
 
     def lacks(self, key: RunKey, room: Room) -> None:
         """The one that was brought last cannot continue now."""
-        if room is Room.TO_READ:
+        if room is not Room.TO_BEGIN:
             self._awake.add(key)
         elif self._waited:
             self._to_begin.appendleft(key)

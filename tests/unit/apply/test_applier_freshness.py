@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from support.apply_loop import LIMITS, Journal, Loop, Target, TargetUnit, log, table
 from tailrace.apply.progress import Progress
-from tailrace.apply.schedule import FEWEST_COUNTED, LATEST, SNAPSHOT_HOLD
+from tailrace.apply.schedule import LATEST, SNAPSHOT_HOLD
 from tailrace.apply.unit_worker import UnitWorker
 from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.logged import DroppedTable, LoggedFinish, place_of
@@ -164,22 +164,12 @@ def test_how_late_tables_are_committed_is_known_and_forgotten_when_they_are_in_t
 
     round_of(range(10, 20), HOLD + 2.0)
     assert 1.9 < one.loop.late <= 2.0
-    one.loop.offer(RecordNumber(19), patience=5)
-    assert one.loop.late > 1.9, "a look that commits nothing says nothing"
     round_of(range(20, 26), HOLD)
     assert one.loop.late < 0.01
-    one.loop.stop()
-
-
-def test_a_pause_of_an_hour_is_forgotten_with_the_next_commits(follow: Callable[..., Followed]) -> None:
-    one = follow(7)
-    for record, waits in [(10, 3600.0), *((record, HOLD) for record in range(11, 26))]:
-        one.bring(record, table(7, 3, record))
-        assert not one.loop.is_due(RecordNumber(record))
-        one.now += waits
-        one.loop.offer(RecordNumber(record), patience=5)
-        assert one.loop.late <= LATEST / FEWEST_COUNTED
-    assert one.loop.late < 0.05
+    round_of(range(26, 28), 3600.0)
+    assert one.loop.late <= LATEST, "a pause of an hour counts for seconds"
+    assert not one.loop.is_due(RecordNumber(27))
+    assert one.loop.late == 0.0, "all have everything"
     one.loop.stop()
 
 

@@ -154,6 +154,24 @@ def test_of_many_tables_a_round_looks_at_those_that_can_continue(begin: Begin, m
     assert looked == before, "an idle round looks at no table"
 
 
+def test_a_table_whose_target_is_opened_later_is_read_at_once(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "FEW", 8)
+    monkeypatch.setattr(turns, "LOOK_SECONDS", 1e9)  # nothing depends on the looks at all of them
+    runner, around = begin(*[10] * 40)
+    around.running_xid = 11
+    rounds = Counter[str]()
+    monkeypatch.setattr(runner, "_begin_work", _counted(rounds, "all", runner._begin_work))
+    runner._tools = replace(runner._tools, opened=lambda _: rounds["all"] > 200)
+
+    def over() -> bool:
+        known = around.state.snapshots
+        return len(known) > 0 and all(s.ended is not None for s in known.values())
+
+    turn_until(runner, around, over)
+    runner.stop()
+    assert 200 < rounds["all"] < 400
+
+
 def _counted(looked: Counter[str], name: str, act: Callable[..., Any]) -> Callable[..., Any]:
     def counted(*given: Any, **more: Any) -> Any:
         looked[name] += 1
