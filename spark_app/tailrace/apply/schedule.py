@@ -32,7 +32,7 @@ SPACING = 1.0
 """Seconds between two tries of a place that is away, on average, however many tables fail there."""
 FIRST_GUESS = 0.1
 """Seconds that a table's first batch is expected to take."""
-FEWEST_COUNTED, MOST_COUNTED = 4, 50
+FEWEST_COUNTED, MANY = 4, 50
 """Commits that say how late commits are: of all tables the latest one, about, in these bounds. A moment's delay is no
 overload."""
 LATEST = 5.0
@@ -139,7 +139,7 @@ class Schedule:
         self.running: set[ApplyUnit] = set()
         self.next_due = math.inf
         """The monotonic time at which the next table is due, as `due` found it: of those that were not due."""
-        self.late = 0.0
+        self._late = 0.0
         """Seconds by which tables have been committed too late, on average of their latest commits since all had
         everything."""
         self._away = set[ApplyUnit]()
@@ -163,7 +163,7 @@ class Schedule:
         behind = [entry for table_id in list(self._stirred) if (entry := self._look(table_id, number)) is not None]
         self._progress.cover(number)
         if not behind and not self.running:
-            self.late = 0.0  # there is nothing that longer records could save
+            self._late = 0.0  # there is nothing that longer records could save
         now, hold, busy, due, counted = self._monotonic(), self._hold(), 0.0, 0, set[ApplyUnit]()
         by_deadline = ((self._deadline(entry, hold, now), entry.table.table_id, entry) for entry in behind)
         timed = sorted(by_deadline, key=itemgetter(0, 1))
@@ -251,13 +251,19 @@ class Schedule:
         entry.deadline = since + hold
         return entry.deadline
 
+    @property
+    def late(self) -> float:
+        """Seconds by which commits are late, as far as many tables are the cause: with few, a record costs little, and
+        longer ones would have them wait."""
+        return self._late * min(1.0, len(self.entries) / MANY)
+
     def committed(self, unit: ApplyUnit) -> None:
         """Notes how late a unit's batch has ended."""
         now = self._monotonic()
         for entry in unit.entries.values():
             if entry.behind_since is not None and entry.deadline < math.inf:
-                counted = max(FEWEST_COUNTED, min(MOST_COUNTED, len(self.entries)))
-                self.late += (min(LATEST, max(0.0, now - entry.deadline)) - self.late) / counted
+                counted = max(FEWEST_COUNTED, min(MANY, len(self.entries)))
+                self._late += (min(LATEST, max(0.0, now - entry.deadline)) - self._late) / counted
                 entry.deadline = math.inf
 
     def spread(self, unit: ApplyUnit, now: float) -> None:

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from support.apply_loop import LIMITS, Journal, Loop, Target, TargetUnit, log, table
 from tailrace.apply.progress import Progress
-from tailrace.apply.schedule import LATEST, SNAPSHOT_HOLD
+from tailrace.apply.schedule import LATEST, MANY, SNAPSHOT_HOLD
 from tailrace.apply.unit_worker import UnitWorker
 from tailrace.changelog.append_list import AppendList
 from tailrace.changelog.logged import DroppedTable, LoggedFinish, place_of
@@ -151,7 +151,7 @@ def test_of_tables_that_cannot_all_be_in_time_the_one_that_waits_longest_is_firs
 def test_how_late_tables_are_committed_is_known_and_forgotten_when_they_are_in_time_again(
     follow: Callable[..., Followed],
 ) -> None:
-    numbers = range(20, 30)
+    numbers = range(20, 20 + MANY)
     one = follow(*numbers)
     assert one.loop.late == 0.0
 
@@ -170,6 +170,17 @@ def test_how_late_tables_are_committed_is_known_and_forgotten_when_they_are_in_t
     assert one.loop.late <= LATEST, "a pause of an hour counts for seconds"
     assert not one.loop.is_due(RecordNumber(27))
     assert one.loop.late == 0.0, "all have everything"
+    one.loop.stop()
+
+
+def test_a_few_late_tables_have_no_longer_records(follow: Callable[..., Followed]) -> None:
+    one = follow(7)
+    for record in range(10, 20):
+        one.bring(record, table(7, 3, record))
+        assert not one.loop.is_due(RecordNumber(record))
+        one.now += HOLD + 100.0
+        one.loop.offer(RecordNumber(record), patience=5)
+    assert 0 < one.loop.late <= LATEST / MANY
     one.loop.stop()
 
 
