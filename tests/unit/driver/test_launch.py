@@ -30,7 +30,7 @@ def test_a_target_can_have_itself_compared_with_the_source_before_it_is_written_
         driver=SimpleNamespace(scratch="2Gi"),
     )
     live = SimpleNamespace(spec=spec)
-    nothing = cast(Any, SimpleNamespace(session=None, jvm=None, state=LogState()))
+    nothing = cast(Any, SimpleNamespace(session=None, jvm=None, begin=None, state=LogState()))
     parts = launch.parts(
         cast(Any, live),
         cast(Any, folder),
