@@ -21,7 +21,7 @@ from tailrace.changelog.records.terms import TableSchema
 from tailrace.changelog.types import arrow_type
 from tailrace.contract.resources import TargetSpec
 from tailrace.targets.api import Runtime, Target, Units
-from tailrace.targets.bigquery import names
+from tailrace.targets.bigquery import names, types
 from tailrace.targets.bigquery.rest import BigQueryClient, BigQueryConfig
 
 LIVE = "TAILRACE_LIVE_BIGQUERY"
@@ -111,14 +111,24 @@ class BigQueryDatabase:
     dataset: str
     lacking: frozenset[str] = frozenset()
     unfit: frozenset[str] = frozenset()
+    lists: str = "Text"
+
+    @property
+    def target(self) -> Target:
+        return self.server.target(self.dataset, lists=self.lists)
 
     def units(self, admit: Callable[[], None]) -> Units:
-        return self.server.target(self.dataset).units(Runtime(log_of(self.folder), admit, no_spark, "mysql"))
+        return self.target.units(Runtime(log_of(self.folder), admit, no_spark, "mysql"))
 
     def rows(self, schema: TableSchema) -> Rows:
         there = self.resource(schema.table_name)
-        found = [names.read(column["name"]) for column in there["schema"]["fields"]]
-        rows = self.server.query(f"SELECT * FROM `{self.dataset}`.`{names.written(schema.table_name)}`")
+        columns = there["schema"]["fields"]
+        found = [names.read(column["name"]) for column in columns]
+        taken = ", ".join(
+            f"TO_JSON_STRING(`{column['name']}`)" if column.get("mode") == types.REPEATED else f"`{column['name']}`"
+            for column in columns
+        )
+        rows = self.server.query(f"SELECT {taken} FROM `{self.dataset}`.`{names.written(schema.table_name)}`")
         kinds = {column.name: arrow_type(column.type) for column in schema.columns}
         return [{n: _value(v, kinds.get(n)) for n, v in zip(found, row, strict=True)} for row in rows]
 

@@ -22,6 +22,7 @@ from support.random_log import KeyOf, RandomLog
 from support.scripted_target import MemoryDatabase, MemoryUnits
 from tailrace import targets
 from tailrace.batch.applied import FIRST, AppliedState, Generation
+from tailrace.batch.rule import ApplyRule, TargetState
 from tailrace.batch.slice import TableSlice, cut
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.changelog.types import arrow_type
@@ -271,3 +272,21 @@ class LogOf(RandomLog):
     @override
     def put(self, number: int, rows: pa.Table) -> WrittenChunk | None:
         return self.writer.write("s", number, [rows])
+
+
+def rows_of(log: LogOf, target: TargetState[KeyOf]) -> Rows:
+    names = [column.name for column in log.schema.columns]
+    return [dict(zip(names, row, strict=True)) for row in target.rows.values()]
+
+
+def equal(found: Rows, wanted: Rows) -> None:
+    assert sorted(map(repr, (sorted(row.items()) for row in found))) == sorted(
+        map(repr, (sorted(row.items()) for row in wanted))
+    )
+
+
+def by_rule(log: LogOf, target: TargetState[KeyOf], part: TableSlice | None) -> TargetState[KeyOf]:
+    columns = len(log.schema.columns)
+    rows = {key: (*row, *[None] * (columns - len(row))) for key, row in target.rows.items()}
+    before = TargetState(rows, target.applied_seq, target.applied_record, target.holes)
+    return ApplyRule[KeyOf](columns).apply(before, log.batch(bool(part and part.repair)))

@@ -351,9 +351,9 @@ class BigQuerySpec(Model):
     endpoint: Text | None = None
     """URL of an emulator; unset: Google's service."""
     lists: Literal["Text", "Repeated"] = "Text"
-    """The type of columns with `options[].as: list`. `Text`: JSON in a `STRING`. `Repeated`: an `ARRAY`, which holds
-    neither NULL in place of a list nor NULL in one: such a value stops its table. After a change tables with lists
-    stop until they are read again (`tailrace resync`)."""
+    """The type of columns with `options[].as: list`. `Text`: JSON in a `STRING`. `Repeated`: an `ARRAY`, which can
+    neither be NULL nor contain NULL: such a value stops its table. After a change tables with lists stop until they
+    are read again (`tailrace resync`)."""
 
 
 class SnowflakeSpec(Model):

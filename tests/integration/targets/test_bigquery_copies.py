@@ -28,7 +28,7 @@ from tailrace import targets
 from tailrace.batch.applied import FIRST
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract.resources import Credentials
-from tailrace.errors import AuthenticationFailed, Retry, TableStop, TargetRefused
+from tailrace.errors import AuthenticationFailed, Retry, TableStop, TailraceError, TargetRefused
 from tailrace.targets.api import Opening, TableFailed, TargetRemoval
 from tailrace.targets.bigquery import session as bigquery_session
 from tailrace.targets.bigquery.names import written
@@ -198,7 +198,9 @@ def test_a_table_that_cannot_be_copied_is_refused_by_name(
     assert copies.server.tables(copies.dataset) == []
 
 
-def test_what_is_in_the_way_is_told_before_anything_is_touched(copies: BigQueryDatabase, tmp_path: Path) -> None:
+def test_what_is_in_the_way_is_told_before_anything_is_touched(
+    copies: BigQueryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target, schema = copies.server.target(copies.dataset), first_schema(composite=False)
     assert target.examine() and target.obstacles([schema], None) == []
     _, table = begun(copies, tmp_path)
@@ -224,6 +226,14 @@ def test_what_is_in_the_way_is_told_before_anything_is_touched(copies: BigQueryD
     (found,) = copies.server.target(other).obstacles([schema], LOG)
     assert found.level == "fail" and "that Tailrace has no record of" in found.message
     assert table.applied.applied_record == 0
+    for error, level in ((Retry("503"), "warn"), (TargetRefused("no table can be created", "Grant it."), "fail")):
+
+        def refuse(session: BigQuerySession, error: TailraceError = error) -> None:
+            raise error
+
+        monkeypatch.setattr(BigQuerySession, "hidden_policies", refuse)
+        same, told = copies.server.target(other).obstacles([schema], LOG)
+        assert same == found and (told.level, told.fix) == (level, error.fix) and error.message in told.message
 
 
 def test_a_key_that_is_none_is_refused(copies: BigQueryDatabase, tmp_path: Path) -> None:

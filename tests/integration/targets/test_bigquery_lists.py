@@ -1,20 +1,32 @@
 """Arrays of PostgreSQL as repeated columns (`target.bigquery.lists`), in BigQuery's emulator: by chunk and by log, and
 what such columns cannot hold."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
-from support.bigquery import BigQueryService
+from support.bigquery import BigQueryDatabase, BigQueryService
 from support.bigquery_reader import BigQueryCopies
+from support.conforming import LOG, LogOf, Table, by_rule, equal, rows_of
 from support.database_copies import settle
+from support.killed import killed_at
 from support.lake import table_schema
 from support.postgres import PostgresServer
+from support.random_log import KeyOf, first_schema
 from support.warehouse import copying
-from tailrace.errors import TableStop
+from tailrace.batch.applied import Generation
+from tailrace.batch.rule import TargetState
+from tailrace.batch.slice import cut
+from tailrace.changelog.records.terms import Column, RecordNumber, Seq
+from tailrace.changelog.types import element_of
+from tailrace.errors import SchemaChangeUnsupported, TableStop
+from tailrace.targets.api import TableFailed
 
 LISTS = {
     "tags": "text[]",
@@ -44,6 +56,14 @@ STEPS = (
     " INSERT INTO shop.item SELECT 200, note, n::text[], n, p, f, at, raw, sure, born FROM shop.item WHERE id = 1",
     "ALTER TABLE shop.item DROP plain; UPDATE shop.item SET n = '{7}' WHERE id = 8",
 )
+
+KINDS = {"Text": "STRING", "Repeated": "ARRAY<FLOAT64>"}
+
+
+@pytest.fixture
+def copies(tmp_path: Path, bigquery: BigQueryService) -> BigQueryDatabase:
+    (tmp_path / "log").mkdir()
+    return BigQueryDatabase(tmp_path, bigquery, bigquery.new_dataset())
 
 
 def shown(value: Any) -> str:
@@ -108,6 +128,61 @@ def test_arrays_are_repeated_columns_and_a_null_stops_the_table_until_it_is_gone
         require_stopped(retyped, "'n' is new and is to be ARRAY<STRING>")
         read_again()
         require_equal()
+
+
+@pytest.mark.parametrize(("before", "after"), [("Text", "Repeated"), ("Repeated", "Text")])
+def test_a_table_that_is_idle_stops_after_a_change_of_lists_until_it_is_read_again(
+    copies: BigQueryDatabase, before: str, after: str
+) -> None:
+    schema = table_schema([("id", "int64"), ("f", "list<float64>"), ("note", "string")], ["id"])
+    Table(replace(copies, lists=before), schema)
+    changed = replace(copies, lists=after)
+    with pytest.raises(TableFailed) as failed:
+        Table(changed, schema)
+    stop = failed.value.error
+    assert isinstance(stop, SchemaChangeUnsupported) and f"'f' is {KINDS[before]} in the target" in stop.message
+    found = {one.message: one.level for one in changed.target.obstacles([schema], LOG)}
+    assert found[stop.message] == "fail"
+    as_text = table_schema([("id", "int64"), ("f", "string"), ("note", "string")], ["id"])
+    assert changed.target.obstacles([as_text], LOG) == [], "such a table starts over"
+    again = Table(changed, schema, Generation(RecordNumber(4), Seq(0), keeps=True))
+    assert again.replacing
+    assert stop.message not in {one.message for one in changed.target.obstacles([schema], LOG)}
+    former = Table(replace(copies, lists=before), schema)
+    assert not former.replacing and former.applied.generation == 0, "nothing has happened to what readers see"
+
+
+class ListLog(LogOf):
+    """A log whose column of texts has lists."""
+
+    @override
+    def _value(self, column: Column, key: KeyOf) -> object:
+        value = super()._value(column, key)
+        if element_of(column.type) is None:
+            return value
+        return [] if value is None else [value, ""]
+
+
+def test_batches_with_arrays_have_the_effect_of_the_rule_whichever_driver_is_killed(
+    copies: BigQueryDatabase, tmp_path: Path
+) -> None:
+    repeated, first = replace(copies, lists="Repeated"), first_schema(composite=False)
+    listed = [c.model_copy(update={"type": "list<string>"}) if c.name == "t" else c for c in first.columns]
+    schema = first.model_copy(update={"columns": tuple(listed)})
+    table = Table(repeated, schema)
+    log = ListLog(Random(3), tmp_path, schema, [(n,) for n in range(7)], table)
+    target, killed = TargetState[KeyOf](), 0
+    for _ in range(6):
+        log.grow()
+        part = cut(log.state, schema.table_id, table.applied, log.record)
+        target = by_rule(log, target, part)
+        if part is not None:
+            seam, killed = ("apply.before-commit", "apply.after-commit")[killed % 2], killed + 1
+            killed_at(seam, lambda: Table(repeated, schema).follow(log))
+            table.restart()
+        table.follow(log)
+        equal(repeated.rows(schema), rows_of(log, target))
+    assert killed > 2 and any(row["t" if "t" in row else "title"] for row in repeated.rows(schema))
 
 
 def test_a_history_of_changes_has_no_repeated_columns(bigquery: BigQueryService) -> None:

@@ -9,15 +9,15 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from support.conforming import LogOf, Rows, Subject, Table, log_of
+from support.conforming import LogOf, Subject, Table, by_rule, equal, log_of, rows_of
 from support.lake import table_schema
 from support.random_log import KeyOf, first_schema
 from support.read_ranges import ReadRanges
 from support.states import chunk as made_chunk
 from support.states import log_state, table_log
 from tailrace.batch.applied import Generation
-from tailrace.batch.rule import ApplyRule, TargetState
-from tailrace.batch.slice import TableSlice, cut
+from tailrace.batch.rule import TargetState
+from tailrace.batch.slice import cut
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.segments import segment_schema, write_segment
 from tailrace.changelog.state import LoggedChunk, LoggedSegment, SegmentList
@@ -45,24 +45,6 @@ def begun(subject: Subject, folder: Path, seed: int = 1, composite: bool = False
     keys: list[KeyOf] = [("r" * (n % 3), n) if composite else (n,) for n in range(random.randint(3, 9))]
     table = Table(subject, schema)
     return LogOf(random, folder, schema, keys, table), table
-
-
-def rows_of(log: LogOf, target: TargetState[KeyOf]) -> Rows:
-    names = [column.name for column in log.schema.columns]
-    return [dict(zip(names, row, strict=True)) for row in target.rows.values()]
-
-
-def equal(found: Rows, wanted: Rows) -> None:
-    assert sorted(map(repr, (sorted(row.items()) for row in found))) == sorted(
-        map(repr, (sorted(row.items()) for row in wanted))
-    )
-
-
-def by_rule(log: LogOf, target: TargetState[KeyOf], part: TableSlice | None) -> TargetState[KeyOf]:
-    columns = len(log.schema.columns)
-    rows = {key: (*row, *[None] * (columns - len(row))) for key, row in target.rows.items()}
-    before = TargetState(rows, target.applied_seq, target.applied_record, target.holes)
-    return ApplyRule[KeyOf](columns).apply(before, log.batch(bool(part and part.repair)))
 
 
 @pytest.mark.parametrize(("seed", "composite"), [(1, False), (2, True), (3, False)])

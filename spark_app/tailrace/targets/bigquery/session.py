@@ -19,6 +19,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from tailrace.changelog.records.terms import Column, TableSchema
+from tailrace.changelog.types import element_of
 from tailrace.errors import Retry, TailraceError, TargetRefused
 from tailrace.targets.api import TableFailed
 from tailrace.targets.bigquery import names, types
@@ -29,6 +30,7 @@ from tailrace.targets.bigquery.tables import CopyTable, fields, protected, requi
 from tailrace.targets.bigquery.tables import names as names_of
 from tailrace.targets.bigquery.values import files, listed, literal
 from tailrace.targets.sql.collected import NO_COPY, CollectedChange, CollectedSession
+from tailrace.targets.sql.described import CopyColumn
 from tailrace.targets.sql.session import Alteration, Definitions, Place, both
 from tailrace.targets.sql.state import SCHEMA
 
@@ -290,9 +292,18 @@ class BigQuerySession(CollectedSession):
         self._client.change(self._placed(copy.created(self._table(place))), job_id=_creation(copy.number))
 
     @override
+    def require_lists(self, place: Place, schema: TableSchema) -> None:
+        lists = [column for column in schema.columns if element_of(column.type) is not None]
+        copy = self._copy(place) if lists else None
+        if copy is not None:
+            there = {column.id for column in copy.columns}  # a change of columns may have been interrupted
+            wanted = (CopyColumn(names.written(one.name), self._kind(one), one.id) for one in lists if one.id in there)
+            require_same_lists(copy, wanted)
+
+    @override
     def _alter(self, copy: CopyTable, place: Place, change: Alteration, admit: Callable[[], None]) -> None:
         there, (after, values) = self._table(place), copy.altered(change)
-        require_same_lists(copy, after)
+        require_same_lists(copy, after.columns)
         wanted = copy.number, after.description
         in_place = None if wanted in REFUSED else copy.altering(there, change)
         if in_place is None:

@@ -110,11 +110,11 @@ def _described(description: str) -> str:
     return f"SET OPTIONS(description={literal(description)})"
 
 
-def require_same_lists(before: CopyTable, after: CopyTable) -> None:
+def require_same_lists(before: CopyTable, after: Iterable[CopyColumn]) -> None:
     """`UnfitColumn`: a column gets arrays, or had them. The rows that are there would have an empty one each, which is
     not what the source has, and no cast makes an array of a text."""
     there = {column.id: column.kind for column in before.columns}
-    for column in after.columns:
+    for column in after:
         kinds = there.get(column.id), column.kind
         if kinds[0] != kinds[1] and any(kind is not None and types.element_kind(kind) is not None for kind in kinds):
             now = "is new" if kinds[0] is None else f"is {kinds[0]} in the target"

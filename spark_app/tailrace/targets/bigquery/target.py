@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from typing_extensions import override
 
@@ -15,8 +16,11 @@ from tailrace.targets.bigquery import names, types
 from tailrace.targets.bigquery.rest import BigQueryConfig
 from tailrace.targets.bigquery.session import BigQuerySession
 from tailrace.targets.bigquery.tables import DESCRIPTION_CHARACTERS, CopyTable
+from tailrace.targets.bigquery.values import ALSO_NULL
+from tailrace.targets.sql import state
 from tailrace.targets.sql.described import CopyColumn
 from tailrace.targets.sql.pool import SessionPool
+from tailrace.targets.sql.session import Place, UnfitColumn
 from tailrace.targets.sql.warehouse import WarehouseTarget
 
 MOST_TABLES = 90
@@ -63,10 +67,24 @@ class BigQueryTarget(WarehouseTarget):
                 yield Obstacle(
                     "warn",
                     f"column {', '.join(map(repr, names))} may be NULL in the source: the first row in which it is"
-                    " stops the table, as a repeated column has no NULL",
-                    "Declare it NOT NULL in the source, or leave it out of options[].as.",
+                    f" ({ALSO_NULL}) stops the table, as a repeated column has no NULL",
+                    "Declare it NOT NULL in the source, or copy it as text: remove it from options[].as.",
                     schema.name,
                 )
+
+    @override
+    def _of_copied_lists(self, session: Any, copied: Sequence[tuple[TableSchema, Place]]) -> Iterator[Obstacle]:
+        for schema, place in copied:
+            lists = {column.name for column in schema.columns if element_of(column.type) is not None}
+            copies = state.copies_at(session, place) if lists else {}
+            copy = copies.get(True, copies.get(False))
+            try:
+                if copy is not None:
+                    session.require_lists(copy.where, copy.schema)
+            except UnfitColumn as error:
+                if error.column in lists:  # else the table starts over, as options[].as has changed
+                    stop = error.of(schema.name)
+                    yield Obstacle("fail", stop.message, stop.fix, schema.name)
 
     @override
     def _sessions(self, source: str) -> SessionPool:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from tailrace.changelog import keys
 from tailrace.changelog.types import list_type
+from tailrace.errors import RESYNC
 from tailrace.targets.bigquery import types
 from tailrace.targets.sql import parquet_files
 from tailrace.targets.sql.session import UnfitValue
@@ -19,7 +20,18 @@ from tailrace.targets.sql.texts import each, json_text, of_four_digits, placed
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LEAST_INT64 = -(1 << 63)
 """The number whose digits alone are none of INT64."""
+ALSO_NULL = (
+    "also an array of several dimensions, one that does not begin at 1, or one with a value that the type of its"
+    " elements cannot hold"
+)
+"""Arrays of the source that are NULL where lists are copied (docs/types.md)."""
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\0": "\\u0000"})
+
+
+class UnfitList(UnfitValue):
+    """A list that a repeated column cannot hold."""
+
+    fix = f"Correct the value, or copy the column as text: remove it from options[].as, then {RESYNC}."
 
 
 def literal(value: object) -> str:
@@ -128,10 +140,10 @@ def _repeated(name: str, lists: pa.ListArray, kind: str) -> pa.ListArray:
     """The lists with elements of this type, where an array can hold them: its place is never NULL, nor is one of its
     elements."""
     if lists.null_count:
-        raise UnfitValue(name, "NULL in place of a list, for which a repeated column has an empty one")
+        raise UnfitList(name, f"NULL in place of a list ({ALSO_NULL}), for which a repeated column has an empty one")
     elements = lists.flatten()
     if elements.null_count:
-        raise UnfitValue(name, "a list with NULL in it, which a repeated column cannot hold")
+        raise UnfitList(name, "a list with NULL in it, which a repeated column cannot hold")
     ends = pc.cumulative_sum(lists.value_lengths().cast(pa.int32()))
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
     fitted = _fitting(name, elements, kind)

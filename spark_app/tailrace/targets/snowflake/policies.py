@@ -59,6 +59,14 @@ def right_of(role: str) -> str:
     )
 
 
+def as_owner(role: str) -> str:
+    """The fix where another role owns a copy. Rights that this one has from others are in no list of its own."""
+    return (
+        f"Let role {role} own the copies. If it has APPLY ROW ACCESS POLICY and APPLY MASKING POLICY on the account,"
+        " all policies are listed, and you can ignore this, which is shown all the same."
+    )
+
+
 def refused(table: str, why: str) -> TargetRefused:
     """`table`: with its place."""
     return TargetRefused(f"{table} {why}", FIX)

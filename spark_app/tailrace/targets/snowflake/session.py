@@ -328,12 +328,14 @@ class SnowflakeSession(CollectedSession):
         role owns may be left out of an answer without a word."""
         if self.lacks_schema(SCHEMA):
             return None
-        role, why = self._config.role, policies.owned_by_others(self._tables(self._config.schema), self._config.role)
+        role = self._config.role
         try:
             self._policies((SCHEMA, FENCE))
         except TargetRefused as refused:
-            why = refused.message
-        return None if why is None else TargetRefused(why, policies.right_of(role))
+            if not refused.absent:  # the schema was made before the first start
+                return TargetRefused(refused.message, policies.right_of(role))
+        others = policies.owned_by_others(self._tables(self._config.schema), role)
+        return None if others is None else TargetRefused(others, policies.as_owner(role))
 
     def _has_policies(self, place: Place, why: str) -> TargetRefused:
         return policies.refused(f"{self._config.place}: table {'.'.join(place)}", why)

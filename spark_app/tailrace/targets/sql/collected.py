@@ -107,6 +107,10 @@ class CollectedSession:
     def hidden_policies(self) -> TargetRefused | None:
         """The refusal to tell the policies that people have put on copies; None: they are told, or there are none."""
 
+    def require_lists(self, place: Place, schema: TableSchema) -> None:
+        """`UnfitColumn`: a column with lists has another type in the copy of this schema than a new copy would get, as
+        the manifest has changed since."""
+
     @abstractmethod
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]: ...
 

@@ -24,13 +24,14 @@ NUMBER, COUNT = "_tailrace_n", "_tailrace_count"
 class UnfitValue(Exception):
     """A value that the target cannot hold."""
 
+    fix = "Correct the value, or leave the column out (options[].columns)."
+
     def __init__(self, column: str, why: str) -> None:
         super().__init__(f"{column}: {why}")
         self.column, self.why = column, why
 
     def of(self, table: str) -> TableStop:
-        fix = "Correct the value, or leave the column out (options[].columns)."
-        return TableStop(table, f"column {self.column!r} has {self.why}", fix)
+        return TableStop(table, f"column {self.column!r} has {self.why}", self.fix)
 
 
 class UnfitColumn(UnfitValue):

@@ -73,6 +73,9 @@ class SqlUnits:
     def group(self) -> "SqlUnit":
         return SqlUnit(self, together=True)
 
+    def check_copy(self, session: TargetSession, copy: StoredCopy) -> None:
+        """Called when a copy is opened that was there: `TableStop`, if it cannot be continued."""
+
     def require_other_database(self, session: TargetSession, log_id: str) -> None:
         """Before the first copy is made; the source may be away later."""
         if not self.compared and not state.has_copies_of(session, log_id):
@@ -139,6 +142,7 @@ class SqlUnit:
                 try:
                     with session.transaction():
                         made = self._opened(session, opening, log_id)
+                        self.units.check_copy(session, made)
                         # This process does not know what such a copy has.
                         closed = session.late_keys is None or not loaded.withdraw(session, made.relation)
                 except Fenced:

@@ -12,11 +12,13 @@ from typing_extensions import override
 
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract import resources
-from tailrace.errors import TableStop, TargetRefused
+from tailrace.errors import Retry, TableStop, TailraceError, TargetRefused
 from tailrace.targets.api import Obstacle, Runtime
 from tailrace.targets.sql import state
 from tailrace.targets.sql.obstacles import in_the_way, merged, owners
 from tailrace.targets.sql.pool import PooledSession, SessionPool
+from tailrace.targets.sql.session import Place, UnfitColumn
+from tailrace.targets.sql.state import StoredCopy
 from tailrace.targets.sql.target import SqlTarget
 from tailrace.targets.sql.unit import SqlUnits
 
@@ -29,6 +31,8 @@ class WarehouseSession(PooledSession, Protocol):
     def hidden_policies(self) -> TargetRefused | None:
         """The refusal to tell the policies that people have put on copies; None: they are told, or there are none."""
 
+    def require_lists(self, place: Place, schema: TableSchema) -> None: ...
+
 
 class WarehouseUnits(SqlUnits):
     """Each change log has a schema for itself: two would change the same state's tables, and hold each other up."""
@@ -37,6 +41,17 @@ class WarehouseUnits(SqlUnits):
     def require_other_database(self, session: Any, log_id: str) -> None:
         if state.has_copies(session):
             _require_alone(session, log_id)
+
+    @override
+    def check_copy(self, session: Any, copy: StoredCopy) -> None:
+        _require_lists(session, copy)
+
+
+def _require_lists(session: WarehouseSession, copy: StoredCopy) -> None:
+    try:
+        session.require_lists(copy.where, copy.schema)
+    except UnfitColumn as error:
+        raise error.of(copy.schema.name) from None
 
 
 def _require_alone(session: Any, log_id: str) -> None:
@@ -50,9 +65,14 @@ def _require_alone(session: Any, log_id: str) -> None:
 
 
 def _of_policies(session: WarehouseSession) -> Iterator[Obstacle]:
-    refused = session.hidden_policies()
+    try:
+        refused = session.hidden_policies()
+    except TailraceError as error:  # what else was found is told all the same
+        what = f"whether policies on the copies can be listed is not known: {error.message}"
+        yield Obstacle("warn" if isinstance(error, Retry) else "fail", what, error.fix)
+        return
     if refused is not None:
-        what = "policies on the copies cannot be listed: a table that has to be written again would stop"
+        what = "policies on the copies may not be listed: a table that has to be written again would stop, or lose them"
         yield Obstacle("warn", f"{what} ({refused.message})", refused.fix)
 
 
@@ -108,10 +128,16 @@ class WarehouseTarget(SqlTarget):
                 for schema, place in places
                 for one in in_the_way(session, schema, place, known.get(place), log_id, adopts=False)
             ]
-            return [*merged(places), *found, *_of_policies(session), *self._of_lists(schemas), *self._warnings(session)]
+            copied = [(schema, place) for schema, place in places if known.get(place, ("", 0))[0] == log_id]
+            lists = [*self._of_lists(schemas), *self._of_copied_lists(session, copied)]
+            return [*merged(places), *found, *_of_policies(session), *lists, *self._warnings(session)]
 
     def _of_lists(self, schemas: Sequence[TableSchema]) -> Iterator[Obstacle]:
         """Warnings of columns with lists that the target may not hold."""
+        yield from ()
+
+    def _of_copied_lists(self, session: Any, copied: Sequence[tuple[TableSchema, Place]]) -> Iterator[Obstacle]:
+        """Columns with lists for which tables that are copied have to be read again."""
         yield from ()
 
     def _warnings(self, session: Any) -> Iterator[Obstacle]:

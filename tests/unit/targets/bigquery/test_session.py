@@ -1,10 +1,13 @@
 """What a session asks of the service, for which a script stands."""
 
+import json
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from support.lake import table_schema
+from tailrace.changelog.records.terms import TableSchema
 from tailrace.errors import Retry, SchemaChangeUnsupported, TargetRefused
 from tailrace.targets.bigquery.rest import CHANGED, BigQueryConfig, ServiceMessage
 from tailrace.targets.bigquery.session import BigQuerySession
@@ -178,6 +181,45 @@ def test_a_table_is_read_again_before_a_column_of_it_has_arrays(
     stop = refused.value.of("shop.item")
     assert isinstance(stop, SchemaChangeUnsupported) and why in stop.message and "tailrace resync" in stop.fix
     assert there.sent == []
+
+
+def list_schema(*types: str) -> TableSchema:
+    return table_schema([("id", "int64"), *((f"c{n}", kind) for n, kind in enumerate(types))], ["id"])
+
+
+@pytest.mark.parametrize(
+    ("repeated", "field", "why"),
+    [
+        (True, {"type": "STRING"}, "'c0' is STRING in the target and is to be ARRAY<STRING>"),
+        (False, {"type": "STRING", "mode": "REPEATED"}, "'c0' is ARRAY<STRING> in the target and is to be STRING"),
+        (True, {"type": "STRING", "mode": "REPEATED"}, None),
+        (False, {"type": "STRING"}, None),
+    ],
+)
+def test_a_copy_whose_lists_have_another_type_by_now_is_not_continued(
+    monkeypatch: pytest.MonkeyPatch, repeated: bool, field: dict[str, str], why: str | None
+) -> None:
+    """After a change of columns that was interrupted, the record still has a column that is gone: `c1`."""
+    schema = list_schema("list<string>", "list<int64>", "string")
+    told = {"tailrace": 7, "columns": {"c0": schema.columns[1].id}, "key": []}
+    there: dict[str, Any] = {"description": json.dumps(told), "schema": {"fields": [{"name": "c0", **field}]}}
+    session = BigQuerySession(BigQueryConfig("p", "d", "EU", "http://127.0.0.1:9", None, repeated=repeated))
+    asked = list[str]()
+
+    def call(method: str, path: str, **_: object) -> dict[str, Any]:
+        asked.append(path)
+        return there
+
+    monkeypatch.setattr(session._client, "call", call)
+    session.require_lists(("d", "t"), list_schema("string"))
+    assert asked == [], "it has no lists"
+    if why is None:
+        session.require_lists(("d", "t"), schema)
+    else:
+        with pytest.raises(UnfitColumn) as refused:
+            session.require_lists(("d", "t"), schema)
+        assert why in refused.value.of(schema.name).message
+    assert asked == ["datasets/d/tables/t"]
 
 
 def test_rows_with_arrays_are_loaded_and_not_listed() -> None:

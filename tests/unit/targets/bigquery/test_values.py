@@ -85,11 +85,17 @@ def test_lists_are_written_as_repeated_columns(
 
 
 @pytest.mark.parametrize(
-    ("given", "why"), [([["a"], None], "NULL in place of a list"), ([["a", None]], "a list with NULL in it")]
+    ("given", "why"),
+    [
+        ([["a"], None], r"NULL in place of a list \(also an array of several dimensions"),
+        ([["a", None]], "a list with NULL in it"),
+    ],
 )
 def test_what_a_repeated_column_cannot_hold_is_refused_with_its_column(given: list[object], why: str) -> None:
-    with pytest.raises(UnfitValue, match=f"tags: {why}"):
+    with pytest.raises(UnfitValue, match=f"tags: {why}") as refused:
         list(values.files([pa.table({"tags": pa.array(given, list_type(pa.string()))})], ["tags"], ["ARRAY<STRING>"]))
+    fix = refused.value.of("s.t").fix
+    assert "copy the column as text: remove it from options[].as" in fix and "tailrace resync" in fix
 
 
 def test_rows_as_an_expression_that_stands_for_a_table() -> None:

@@ -392,5 +392,15 @@ def test_a_right_that_is_missing_for_policies_is_told(monkeypatch: pytest.Monkey
     monkeypatch.setattr(asking, "_tables", lambda schema: shown)
     other = asking.hidden_policies()
     assert other is not None and "table t belongs to role A, not to R" in other.message
+    assert "Let role R own" in other.fix and "GRANT" not in other.fix, "which would not end this"
     monkeypatch.setattr(asking, "lacks_schema", lambda name: True)
+    assert asking.hidden_policies() is None
+
+
+def test_a_schema_of_its_own_that_was_made_before_the_first_start_hides_no_policies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    absent = errors.ProgrammingError("Table 'D.S_TAILRACE.fence' does not exist or not authorized.", errno=2003)
+    asking, _ = session(monkeypatch, SHOW_TABLES=[[]], SELECT_POLICY=[absent])
+    monkeypatch.setattr(asking, "lacks_schema", lambda name: False)
     assert asking.hidden_policies() is None
