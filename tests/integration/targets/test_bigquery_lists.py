@@ -172,7 +172,7 @@ def test_batches_with_arrays_have_the_effect_of_the_rule_whichever_driver_is_kil
     table = Table(repeated, schema)
     log = ListLog(Random(3), tmp_path, schema, [(n,) for n in range(7)], table)
     target, killed = TargetState[KeyOf](), 0
-    for _ in range(6):
+    for _ in range(4):
         log.grow()
         part = cut(log.state, schema.table_id, table.applied, log.record)
         target = by_rule(log, target, part)
@@ -182,7 +182,7 @@ def test_batches_with_arrays_have_the_effect_of_the_rule_whichever_driver_is_kil
             table.restart()
         table.follow(log)
         equal(repeated.rows(schema), rows_of(log, target))
-    assert killed > 2 and any(row["t" if "t" in row else "title"] for row in repeated.rows(schema))
+    assert killed > 1 and any(row["t" if "t" in row else "title"] for row in repeated.rows(schema))
 
 
 def test_a_history_of_changes_has_no_repeated_columns(bigquery: BigQueryService) -> None:
