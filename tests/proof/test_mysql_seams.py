@@ -15,7 +15,7 @@ from support import mysql_shop
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_stalls import commits_that_stall
 from support.process import Program
-from support.proof.process import Deployment
+from support.proof.process import HELD, Deployment
 from support.versions import turns
 
 READERS = {"delta": read_delta, "iceberg": read_iceberg}
@@ -78,7 +78,8 @@ def test_kills_at_every_seam_of_capture_chunks_and_driver_lose_and_double_nothin
         time.sleep(1)
         plan = [f"{seam}=kill@{3 + 4 * i}" for i, seam in enumerate(CAPTURE)]
         plan += ["capture.after-origin=kill", *(f"{seam}=kill@{2 + i}" for i, seam in enumerate(CHUNK))]
-        run = deployment.start(seams=",".join(plan))
+        run = deployment.start(seams=",".join([*plan, f"{HELD}=hold"]))
+        deployment.read_by_executors(run)
         run.until(lambda: len(list(deployment.marks.iterdir())) == len(plan), 400, f"all of {plan} to be reached")
         run.kill()
         killed = deployment.start(seams=f"{committed}=kill@3")

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from support.proof.harness import SMALL, Begin
+from support.proof.process import HELD
 from support.versions import turns
 
 START = ("capture.after-publication", "capture.after-slot", "capture.after-origin")
@@ -30,7 +31,8 @@ def test_capture_and_chunk_workers_killed_at_every_seam_lose_and_double_nothing(
     plan = [f"{seam}=kill@{3 + 4 * i}" for i, seam in enumerate(CAPTURE)]
     plan += [f"{seam}=kill" for seam in START]
     plan += [f"{seam}=kill@{2 + i}" for i, seam in enumerate(CHUNK)]
-    run = proof.deployment.start(seams=",".join(plan))
+    run = proof.deployment.start(seams=",".join([*plan, f"{HELD}=hold"]))
+    proof.deployment.read_by_executors(run)
     run.until(lambda: len(list(proof.deployment.marks.iterdir())) == len(plan), 400, f"all of {plan} to be reached")
     time.sleep(3)
     assert run.process.poll() is None, f"the driver ended with capture or a worker\n{run.tail()}"

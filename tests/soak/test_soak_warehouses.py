@@ -15,6 +15,7 @@ from support.postgres import PostgresServer
 from support.proof.harness import Proof
 from support.proof.in_warehouse import replicated
 from support.proof.kills import live_and_die
+from support.proof.process import HELD
 
 SEED = int(os.environ.get("TAILRACE_SOAK_WAREHOUSES_SEED", "0"))
 LIVES = int(os.environ.get("TAILRACE_SOAK_ROUNDS", "6"))
@@ -70,7 +71,8 @@ def test_a_driver_and_its_capture_that_are_killed_lose_and_double_nothing(
 def test_kills_at_every_other_seam_lose_and_double_nothing(proof: Proof, product: str) -> None:
     writers = proof.writers(seed=9, count=1, pause=0.1)
     plan = [f"{seam}=kill" for seam in START] + [f"{seam}=kill@{2 + i}" for i, seam in enumerate(CHUNK)]
-    run = proof.deployment.start(seams=",".join(plan))
+    run = proof.deployment.start(seams=",".join([*plan, f"{HELD}=hold"]))
+    proof.deployment.read_by_executors(run)
     run.until(lambda: len(list(proof.deployment.marks.iterdir())) == len(plan), 600, f"all of {plan} to be reached")
     run.until(proof.completed(1), 300, "the first snapshots to be completed")
     assert run.stop() == 0, run.tail()

@@ -50,7 +50,12 @@ class OnDemand:
     def begin(self) -> None:
         """Start both, unless that has been done."""
         self.launch()
-        self._run("spark-start", self._session, lambda: self._start(self._launched.result()))
+        self._run("spark-start", self._session, self._ready)
+
+    def _ready(self) -> SparkSession:
+        session = self._start(self._launched.result())
+        log.info("Spark has started")
+        return session
 
     def launch(self) -> None:
         """Start the JVM, unless that has been done."""

@@ -56,6 +56,10 @@ def forked_copies(manifest: Path, folder: Path, seams: str, level: bool, again: 
     return Program(Forked(made, made.fork("copies", output, *given)), output)
 
 
+HELD = "snapshot.after-plan"
+"""The seam before a snapshot's first chunk."""
+
+
 @dataclass
 class Deployment:
     """Manifest, folders and processes of one Replicator under proof."""
@@ -76,6 +80,13 @@ class Deployment:
     def marks(self) -> Path:
         """Folder of the newest run where a seam leaves a file of its name before it acts."""
         return self.folder / f"seams-{len(self.started)}"
+
+    def read_by_executors(self, run: Program) -> None:
+        """With the seam `HELD`=hold: lets snapshots be read once Spark is there, and not by the driver until then."""
+        held = self.marks / HELD
+        run.until(held.exists, 240, "a snapshot that is planned")
+        run.until(lambda: "Spark has started" in run.tail(1 << 20), 240, "Spark's start")
+        held.unlink()
 
     @property
     def manifest(self) -> Path:
