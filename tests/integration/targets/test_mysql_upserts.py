@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,6 +22,7 @@ from tailrace.batch.rule import Change, Op
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.errors import TargetRefused
 from tailrace.targets.api import TableFailed
+from tailrace.targets.mysql.fit import WANTED
 from tailrace.targets.mysql.upserts import MysqlUpserts
 
 SCHEMA = table_schema([("id", "string"), ("t", "string"), ("n", "int32")], ["id"], table_id=TABLE)
@@ -102,7 +105,7 @@ def test_rows_are_written_over_those_of_the_same_key(
     statements.clear()
     log.follow(*updated(["c", "a"], ["1", "2"]), *inserted("d"))
     assert of_copy(statements) == ["INSERT INTO"]
-    assert not any("TEMPORARY" in each for each in statements)
+    assert not any("TEMPORARY" in each for each in statements if WANTED not in each)
     rows = [("a", "2", 2), ("a ", "a  before", 1), ("b", "b before", 1), ("c", "1", 2), ("d", "d before", 1)]
     assert server.execute("SELECT id, t, n FROM public.t ORDER BY id") == rows
     if "twice" in beyond:
@@ -178,6 +181,50 @@ def test_keys_that_another_collation_takes_for_one_are_refused_and_none_is_lost(
         log.follow(*inserted("A"))
     assert isinstance(refused.value.error, TargetRefused)
     assert server.execute("SELECT id FROM public.t") == [("a",)]
+
+
+ROUNDED = {
+    "datetime": ("timestamp", datetime(2026, 1, 1, 0, 0, 0, 100_000), datetime(2026, 1, 1, 0, 0, 0, 200_000)),
+    "decimal(12,0)": ("decimal(12,4)", Decimal("1.1"), Decimal("1.2")),
+    "float": ("float64", 1.000_000_01, 1.000_000_02),
+    "char(99)": ("string", "a", "a "),
+}
+"""Types that a person gives the copy's key, each with that of the source and two of its keys, which become one."""
+
+
+@pytest.mark.parametrize("kind", ROUNDED)
+def test_keys_that_another_type_takes_for_one_are_refused_and_none_is_lost(
+    server: MysqlServer, tmp_path: Path, kind: str
+) -> None:
+    of_source, one, other = ROUNDED[kind]
+    log = begun(server, tmp_path, table_schema([("id", of_source), ("t", "string")], ["id"], table_id=TABLE))
+    log.follow(("I", (one,), (one, "first")))
+    server.execute(f"ALTER TABLE public.t MODIFY id {kind} NOT NULL")
+    with pytest.raises(TableFailed, match="1062") as refused:
+        log.follow(("I", (other,), (other, "second")))
+    assert isinstance(refused.value.error, TargetRefused)
+    assert server.execute("SELECT t FROM public.t") == [("first",)]
+
+
+def test_a_row_that_fits_into_a_packet_only_if_it_is_inserted_is_inserted(
+    server: MysqlServer, tmp_path: Path, statements: list[str]
+) -> None:
+    packet = 1 << 16
+    ((before,),) = server.execute("SELECT @@GLOBAL.max_allowed_packet")
+    server.execute(f"SET GLOBAL max_allowed_packet = {packet}")
+    try:
+        log = begun(server, tmp_path)
+        log.follow(*inserted("a", "b", "c"))
+        statements.clear()
+        long = "x" * (packet - 100)
+        log.follow(("D", ("b",), ()), *updated(["a", "c"], [long, "1"]))
+        assert of_copy(statements) == ["DELETE t", "DELETE t", "INSERT INTO"]
+        assert server.execute("SELECT id, length(t) FROM public.t ORDER BY id") == [("a", len(long)), ("c", 1)]
+        with pytest.raises(TableFailed, match="max_allowed_packet"):
+            log.follow(*updated(["a"], ["y" * packet]))
+        assert server.execute("SELECT count(*) FROM public.t") == [(2,)]
+    finally:
+        server.execute(f"SET GLOBAL max_allowed_packet = {before}")
 
 
 def test_keys_change_in_letters_that_are_the_same_for_the_sources_collation(

@@ -82,6 +82,16 @@ def _kinds(
     return kinds
 
 
+def tells_apart(session: TargetSession, name: str, key: Mapping[str, str]) -> bool:
+    """True if these columns of a copy, by their names, have the types and collations that these definitions give a new
+    one, and so tell apart what it does. Called in the transaction of a batch, and does not end it."""
+    found = _columns(session, name)
+    made = session.temporary(WANTED, ", ".join(f"{session.quote(column)} {kind}" for column, kind in key.items()))
+    wanted = _columns(session, made)
+    session.drop_temporary(made)
+    return all((found[n].kind, found[n].collation) == (wanted[n].kind, wanted[n].collation) for n in key)
+
+
 def _misfits_of(
     session: TargetSession, name: str, column: WantedColumn, wanted: ShownColumn, found: ShownColumn | None
 ) -> Iterator[tuple[str, str]]:

@@ -117,7 +117,7 @@ class MysqlTargetSession:
 
     @cached_property
     def upserts(self) -> MysqlUpserts:
-        return MysqlUpserts(self, self._loading, self.collation, named=self.server.product == "mysql")
+        return MysqlUpserts(self, self._loading, named=self.server.product == "mysql")
 
     def silence(self) -> str | None:
         silent = silent_for(self._connection)

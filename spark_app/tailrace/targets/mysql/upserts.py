@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from tailrace.changelog.records.terms import TableSchema
+from tailrace.targets.mysql import fit
 from tailrace.targets.mysql.literals import unlabelled_values
 from tailrace.targets.mysql.loading import Loading
-from tailrace.targets.mysql.types import COLLATE
 from tailrace.targets.sql.session import Definitions, TargetSession
 
 NEW = "_tailrace_new"
@@ -21,7 +21,7 @@ NEW = "_tailrace_new"
 UNIQUE = ("  PRIMARY KEY", "  UNIQUE KEY")
 """The beginning of a definition's lines about indexes that allow a value once."""
 MOST_KNOWN = 1000
-"""Definitions whose collations are remembered."""
+"""Definitions whose keys are remembered."""
 _PRIMARY = re.compile(r"  PRIMARY KEY \((`(?:[^`]|``)+`(?:,`(?:[^`]|``)+`)*)\)(?: USING BTREE)?,?")
 """The whole values of columns, and not their beginnings."""
 _NAME = re.compile(r"`(?:[^`]|``)+`")
@@ -34,12 +34,10 @@ class MysqlUpserts:
 
     session: TargetSession
     loading: Loading
-    collation: str
-    """That of new copies."""
     named: bool
     """The server can give a statement's row a name (MySQL), and warns of the other way."""
-    _collated: dict[tuple[str, ...], bool] = field(default_factory=dict)
-    """True if a table has the collations of its key's types; by its definition and these types."""
+    _told_apart: dict[tuple[str, ...], bool] = field(default_factory=dict)
+    """True if a table's key is of the types that it has in a new copy; by its definition and these types."""
 
     def fit(self, table: str, schema: TableSchema, rows: pa.Table) -> bool:
         if unlabelled_values(rows, [self.session.type_of(schema, column) for column in schema.columns]):
@@ -49,22 +47,18 @@ class MysqlUpserts:
         ((_, text, *_),) = self.session.rows(f"SHOW CREATE TABLE {table}")
         unique = [line for line in str(text).splitlines() if line.startswith(UNIQUE)]
         key = _PRIMARY.fullmatch(unique[0]) if len(unique) == 1 else None
-        kinds = {self.session.quote(c.name): self.session.type_of(schema, c) for c in schema.key_columns}
-        return key is not None and set(_NAME.findall(key[1])) == kinds.keys() and self._is_collated(table, text, kinds)
+        kinds = {c.name: self.session.type_of(schema, c) for c in schema.key_columns}
+        names = {self.session.quote(name) for name in kinds}
+        return key is not None and set(_NAME.findall(key[1])) == names and self._tells_apart(table, text, kinds)
 
-    def _is_collated(self, table: str, text: str, kinds: dict[str, str]) -> bool:
-        """With another collation, two keys of the source might be one for the copy."""
+    def _tells_apart(self, table: str, text: str, kinds: dict[str, str]) -> bool:
+        """Of another type or collation, two keys of the source might be one for the copy."""
         known = (_COUNTER.sub("", text), *kinds.values())
-        if known not in self._collated:
-            if len(self._collated) == MOST_KNOWN:
-                self._collated.clear()
-            found = self.session.rows(f"SHOW FULL COLUMNS FROM {table}")
-            collations = {self.session.quote(str(name)): collation for name, _, collation, *_ in found}
-            wanted = {
-                name: kind.rpartition(COLLATE)[2] if COLLATE in kind else self.collation for name, kind in kinds.items()
-            }
-            self._collated[known] = all(collations[name] in (None, collation) for name, collation in wanted.items())
-        return self._collated[known]
+        if known not in self._told_apart:
+            if len(self._told_apart) == MOST_KNOWN:
+                self._told_apart.clear()
+            self._told_apart[known] = fit.tells_apart(self.session, table, kinds)
+        return self._told_apart[known]
 
     def load(self, table: str, columns: Definitions, rows: pa.Table) -> None:
         value, alias = (f"{NEW}.%s", f" AS {NEW}") if self.named else ("VALUES(%s)", "")

@@ -30,7 +30,7 @@ from tailrace.fold.log_rows import segment_rows
 from tailrace.fold.moved_keys import find_moved_keys
 from tailrace.fold.newest import FROM_BASE
 from tailrace.fold.numbered import NumberedKeys, number_keys
-from tailrace.targets.sql.session import NUMBER, TargetSession, equal, list_of
+from tailrace.targets.sql.session import NUMBER, TargetSession, UnfitValue, equal, list_of
 from tailrace.targets.sql.staged import NUMBERED, ServerRows, StagedChunks, definitions
 from tailrace.targets.sql.staging import Staging, in_key_order
 from tailrace.targets.sql.state import SCHEMA
@@ -115,7 +115,10 @@ class KeyedBatch:
         # These go first: one may have the key of a new row, as far as the copy tells them apart.
         self._delete_keys(decided.numbered, np.setdiff1d(self.alone(decided.numbered), decided.folded.rows.key))
         columns = definitions(self.session, part.schema)
-        upserts.load(self.table, columns, in_key_order(rows, self.work.key))
+        try:
+            upserts.load(self.table, columns, in_key_order(rows, self.work.key))
+        except UnfitValue:
+            return False  # a row that is inserted takes some bytes less; what does not fit then, stops the table
         return True
 
     # ---- rows to write ----

@@ -126,7 +126,7 @@ class Upserts(Protocol):
         transaction of a batch."""
 
     def load(self, table: str, columns: Definitions, rows: pa.Table) -> None:
-        """Write them."""
+        """Write them. `UnfitValue`: one does not fit, or would if it were inserted; others may have been written."""
 
 
 class Wire(Protocol):
