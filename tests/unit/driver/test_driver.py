@@ -125,8 +125,10 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **faults: Exception) 
     monkeypatch.setattr(launch, "server", fake("server"))
     monkeypatch.setattr(launch, "capture_process", fake("capture"))
     monkeypatch.setattr(display, "choose", fake("view"))
-    monkeypatch.setattr(session, "start", fake("spark"))
+    monkeypatch.setattr(session, "launch", lambda *arguments: SimpleNamespace(process=None))
+    monkeypatch.setattr(session, "start_in", fake("spark"))
     monkeypatch.setattr(session, "check", lambda spark, log_file: None)
+    monkeypatch.setattr(session, "end", lambda process: None)
     monkeypatch.setattr(executors_wanted, "of", lambda spark: lambda: None)
     monkeypatch.setattr(session, "stop", lambda spark: spark.stop())
     names = ("applier", "runner", "stream", "journal", "dropped", "cuts", "rewinds")
@@ -225,7 +227,7 @@ def test_what_capture_refuses_ends_the_run_while_spark_still_starts(
         jvm.append(subprocess.Popen(["sleep", "60"], start_new_session=True))
         raise Retry(f"the JVM ended with {jvm[0].wait()}")
 
-    monkeypatch.setattr(session, "start", start)
+    monkeypatch.setattr(session, "launch", start)
     begun = time.monotonic()
     with pytest.raises(PositionLost):
         made.run()
@@ -245,7 +247,7 @@ def test_a_service_works_while_spark_still_starts_and_ends_when_it_does_not_star
         assert working.wait(20)
         raise InvalidManifest("Spark did not start", "Check spec.sparkConf.")
 
-    monkeypatch.setattr(session, "start", start)
+    monkeypatch.setattr(session, "launch", start)
     with pytest.raises(InvalidManifest):
         made.run()
     assert "stream start" in done and "capture stop" in done
@@ -262,7 +264,7 @@ def test_spark_that_does_not_start_ends_a_run_that_waits_for_its_change_log(
     def start(*arguments: object) -> None:
         raise refused
 
-    monkeypatch.setattr(session, "start", start)
+    monkeypatch.setattr(session, "launch", start)
     with pytest.raises(InvalidManifest):
         made.run()
 
@@ -293,7 +295,7 @@ def test_a_signal_while_spark_starts_ends_the_run_in_order(
         made._ending.on_signal(15, None)
         raise Retry(f"the JVM ended with {jvm[0].wait()}")
 
-    monkeypatch.setattr(session, "start", start)
+    monkeypatch.setattr(session, "launch", start)
     assert made.run() == 0
     assert "Spark is starting" in caplog.text, "it takes a while: a sign of life"
     assert jvm[0].returncode == -signal.SIGKILL
