@@ -290,7 +290,7 @@ class Driver:
             self._ending.force()  # the pod has little time, and the source comes first
         if self._ending.forced:
             return
-        self._spark.abandon(self._capture.pid)  # or those that wait for it would be waited for
+        self._spark.let_go(self._capture.pid)  # or those that wait for it would be waited for
         without_jvm_errors("the apply stream", parts.stream.stop)
         parts.runner.stop()
         parts.applier.stop()

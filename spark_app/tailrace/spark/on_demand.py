@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -26,6 +26,8 @@ from tailrace.targets.api import DriverJvm, Target
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+OVER = "Spark is no longer started: the run ends"
 
 
 def on_demand(spec: Callable[[], ReplicatorSpec], target: Target, run_dir: Path, log_file: Path) -> "OnDemand":
@@ -64,14 +66,17 @@ class OnDemand:
 
     def _run(self, name: str, result: Future[T], act: Callable[[], T]) -> bool:
         def run() -> None:
-            try:
-                result.set_result(act())
-            except BaseException as error:  # handed to who waits
-                result.set_exception(error)
+            with suppress(InvalidStateError):  # nobody waits for it, see `let_go`
+                try:
+                    made = act()
+                except BaseException as error:  # handed to who waits
+                    result.set_exception(error)
+                else:
+                    result.set_result(made)
 
         with self._lock:
             if self._over and name not in self._threads:
-                raise Retry("Spark is no longer started: the run ends")
+                raise Retry(OVER)
             if name in self._threads:
                 return False
             thread = self._threads[name] = threading.Thread(target=run, name=name, daemon=True)
@@ -101,6 +106,16 @@ class OnDemand:
         """Name the death of a JVM that has come up."""
         if self._launched.done():
             session.check(self._launched.result(), log_file)
+
+    def let_go(self, keep: int | None) -> None:
+        """Start none from now on, and have nobody wait for one that is still on its way up. A JVM that has come up
+        stays until `abandon`, whatever its session's start does: commits may be under way in it. `keep`: see there."""
+        with self._lock:
+            self._over = True
+        if not _is_up(self._launched):
+            self.abandon(keep)
+        with suppress(InvalidStateError):  # the session is there
+            self._session.set_exception(Retry(OVER))
 
     def abandon(self, keep: int | None) -> None:
         """Start none from now on, and kill the JVM of one that is still on its way up. `keep`: the child process that

@@ -72,6 +72,7 @@ class Fake:
     def started(self, seconds: float = 0.0) -> None: ...
     def begin(self) -> None: ...
     def abandon(self, keep: int | None) -> None: ...
+    def let_go(self, keep: int | None) -> None: ...
 
     def close(self) -> None:
         self._do("close")
@@ -234,6 +235,37 @@ def test_what_capture_refuses_ends_the_run_while_spark_still_starts(
     assert time.monotonic() - begun < 20
     assert jvm[0].returncode == -signal.SIGKILL
     assert "capture stop" in done and "spark stop" not in done
+
+
+def test_commits_under_way_end_before_a_jvm_whose_session_still_starts_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those to Iceberg need no session."""
+    made, done = ready(tmp_path, monkeypatch)
+    jvm: list[subprocess.Popen[bytes]] = []
+    starting = threading.Event()
+
+    def launch_it(*arguments: object) -> SimpleNamespace:
+        jvm.append(subprocess.Popen(["sleep", "60"], start_new_session=True))
+        return SimpleNamespace(process=jvm[0])
+
+    def start_in(*arguments: object) -> None:
+        starting.set()
+        raise Retry(f"the JVM ended with {jvm[0].wait()}")
+
+    alive: list[bool] = []
+
+    def commit() -> None:
+        alive.append(jvm[0].poll() is None)
+        done.append("applier stop")
+
+    monkeypatch.setattr(session, "launch", launch_it)
+    monkeypatch.setattr(session, "start_in", start_in)
+    monkeypatch.setattr(cast(Any, launch.parts)().applier, "stop", commit)
+    monkeypatch.setattr(made._ending, "wait", lambda seconds: starting.wait(20))
+    assert made.run() == 0
+    assert "applier stop" in done and alive == [True]
+    assert jvm[0].returncode == -signal.SIGKILL
 
 
 def test_a_service_works_while_spark_still_starts_and_ends_when_it_does_not_start(

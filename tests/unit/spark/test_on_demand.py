@@ -73,6 +73,28 @@ def test_the_jvm_is_there_before_the_session_and_without_one() -> None:
     assert both.session() is made
 
 
+def test_at_the_end_of_a_run_nobody_waits_for_a_session_and_the_jvm_stays_for_commits() -> None:
+    starts, go_on = threading.Event(), threading.Event()
+
+    def start(_: Launched) -> SparkSession:
+        starts.set()
+        assert go_on.wait(20)
+        return cast(SparkSession, SimpleNamespace())
+
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process, ThreadPoolExecutor(1) as pool:
+        spark = OnDemand(lambda: launched(SimpleNamespace(proc=process)), start)
+        waiting = pool.submit(spark.session)
+        assert starts.wait(20)
+        spark.let_go(None)
+        with pytest.raises(Retry, match="the run ends"):
+            waiting.result(20)
+        assert process.poll() is None and spark.jvm().gateway.proc is process
+        go_on.set()
+        spark._threads["spark-start"].join(20)
+        spark.stop()
+        assert process.returncode == 0
+
+
 def test_whoever_waits_for_a_session_learns_why_there_is_none() -> None:
     def launch() -> Launched:
         raise Retry("no Java")
