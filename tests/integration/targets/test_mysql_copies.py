@@ -37,11 +37,11 @@ from tailrace.batch.applied import FIRST, Generation
 from tailrace.batch.slice import cut
 from tailrace.changelog.records.terms import RecordNumber, Seq, TableSchema
 from tailrace.contract.resources import TargetSpec
-from tailrace.databases.mysql.connect import MyConfig
+from tailrace.databases.mysql.connect import MyConfig, execute
 from tailrace.errors import TableStop, TargetRefused
 from tailrace.targets.api import Opening, Runtime, TableFailed
 from tailrace.targets.mysql.session import MysqlTargetSession
-from tailrace.targets.mysql.turns import RowTurn
+from tailrace.targets.mysql.turns import IDLE, RowTurn
 from tailrace.targets.sql import staged
 from tailrace.targets.sql.state import SCHEMA as STATE
 
@@ -364,6 +364,23 @@ def test_a_row_keeps_others_from_defining_tables_where_locks_have_no_names(targe
             one.drop_schema(STATE)  # nothing else is in it
     found = "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s"
     assert target.execute(found, [STATE]) == []
+
+
+def test_the_session_that_keeps_others_out_may_rest_while_a_table_is_defined(target: MysqlServer) -> None:
+    config = MyConfig(target.host, target.port, None, target.user, "tailrace test", part="target")
+    limits = [str(name) for name, _ in target.execute(IDLE)]
+    for name in limits:
+        target.execute(f"SET GLOBAL {name} = 1")
+    try:
+        with closing(MysqlTargetSession(config)) as session:
+            assert len(limits) == (3 if session.server.product == "mariadb" else 0)
+            turn = RowTurn(config, session._prepare_turns)
+            assert turn.take()
+            assert [int(seconds) for _, seconds in execute(turn._locking[0], IDLE)] == [0] * len(limits)
+            turn.give_back()
+    finally:
+        for name in limits:
+            target.execute(f"SET GLOBAL {name} = 0")
 
 
 @pytest.mark.timeout(300)

@@ -20,6 +20,8 @@ NAME, SECONDS = "tailrace", 60
 TURNS = "turns"
 """The table with the row."""
 _PLACE = f"{SCHEMA}.{TURNS}"
+IDLE = "SHOW VARIABLES LIKE 'idle%transaction_timeout'"
+"""Seconds after which MariaDB ends a session whose transaction rests; 0: never."""
 LATE = 1205
 """Somebody else has kept the row locked for so long."""
 
@@ -74,6 +76,8 @@ class RowTurn:
         self._locking.append(connect(self.config))
         try:
             execute(self._locking[0], f"SET innodb_lock_wait_timeout = {SECONDS}")
+            for name, _ in execute(self._locking[0], IDLE):  # the transaction rests while a table is defined
+                execute(self._locking[0], f"SET SESSION {name} = 0")
             if not execute(self._locking[0], f"SELECT number FROM {_PLACE}"):
                 execute(self._locking[0], f"INSERT IGNORE INTO {_PLACE} VALUES (1)")
             execute(self._locking[0], "BEGIN")
