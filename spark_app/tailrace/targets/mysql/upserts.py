@@ -52,7 +52,7 @@ class MysqlUpserts:
         return key is not None and set(_NAME.findall(key[1])) == names and self._tells_apart(table, text, kinds)
 
     def _tells_apart(self, table: str, text: str, kinds: dict[str, str]) -> bool:
-        """Of another type or collation, two keys of the source might be one for the copy."""
+        """Returns False where two keys of the source might be one for the copy."""
         known = (_COUNTER.sub("", text), *kinds.values())
         if known not in self._told_apart:
             if len(self._told_apart) == MOST_KNOWN:
