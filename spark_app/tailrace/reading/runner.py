@@ -24,7 +24,7 @@ from tailrace.contract.status import Fault
 from tailrace.errors import AuthenticationFailed, Locked, NotVerified, Retry, Stop, TableStop, TailraceError
 from tailrace.errors.backoff import Backoff, Outages
 from tailrace.reading import cascades, steps, together, verification
-from tailrace.reading.executors import following_rows
+from tailrace.reading.chunk_rows import RowsPerChunk, chosen_rows
 from tailrace.reading.groups import Groups
 from tailrace.reading.messages import (
     CascadesSearched,
@@ -60,23 +60,18 @@ class _Entry:
     """A table's run with what the journal does not need to know."""
 
     run: chunks.TableRun
+    rows: RowsPerChunk
     table: Table | None = None
     busy: bool = False
     """An edge check, start, cut or finish is under way."""
     waits_for: str | None = None
     backoff: Backoff = field(default_factory=lambda: Backoff(LONGEST_PAUSE))
-    chunk_rows: int = planner.FIRST_CHUNK_ROWS
-    cut_rows: int = 0
-    """Rows of the chunks that this process has cut, about, and of those that were registered before."""
-    asked: dict[int, int] = field(default_factory=dict)
-    """The table's rows in each chunk that is cut and not read, except a gap's last: its rows were not counted."""
     small: bool = False
     """See `steps.Start`."""
     alone: bool = False
     """A step of it has failed: others do not wait for the next."""
     grouped: bool = False
     """Its chunk is being read with others'."""
-    begun: dict[int, float] = field(default_factory=dict)
     added: RecordNumber = RecordNumber(0)
     """The record that added the table, when the last step or read was begun."""
 
@@ -299,13 +294,10 @@ class SnapshotRunner:
 
     def _enter(self, snapshot: SnapshotState, key: RunKey) -> None:
         if key not in self._entries:
-            first_rows = self._rows(snapshot) or planner.FIRST_CHUNK_ROWS
+            first_rows = chosen_rows(snapshot.plan, self._defaults()) or planner.FIRST_CHUNK_ROWS
             run = _as_recorded(snapshot, key[1])
-            self._entries[key] = _Entry(run, chunk_rows=first_rows, cut_rows=run.rows_done)
+            self._entries[key] = _Entry(run, RowsPerChunk(first_rows, run.rows_done))
             self._turns.add(key)
-
-    def _rows(self, snapshot: SnapshotState) -> int | None:
-        return snapshot.plan.chunk_rows or self._defaults().chunk_rows
 
     # ---- starting work ----
 
@@ -425,7 +417,7 @@ class SnapshotRunner:
 
     def _read_begun(self, key: RunKey, entry: _Entry, part: Range) -> TableLog:
         entry.run = chunks.step(entry.run, chunks.ReadBegun(part.ordinal))
-        entry.begun[part.ordinal] = self._monotonic()
+        entry.rows.begin_read(part.ordinal, self._monotonic())
         log_table = self._tools.journal.state.tables[key[1]]
         entry.added = log_table.added_record
         return log_table
@@ -447,21 +439,19 @@ class SnapshotRunner:
     def _begin_step(self, state: LogState, key: RunKey, entry: _Entry, work: chunks.Work) -> None:
         entry.busy, entry.added = True, state.tables[key[1]].added_record
         if isinstance(work, chunks.FindMaxKey) and not entry.alone:
-            self._groups.starts.append((key, StartAsked(entry.run, state.tables[key[1]], entry.chunk_rows)))
+            self._groups.starts.append((key, StartAsked(entry.run, state.tables[key[1]], entry.rows.following)))
             self._ready += 1
             return
         if isinstance(work, chunks.RecordFinish) and not entry.alone and not entry.run.verify:
             self._groups.finishes.append((key, entry.run))
             return
         run, log_table, tools = entry.run, state.tables[key[1]], self._tools
-        table, rows = entry.table, entry.chunk_rows
+        table, rows = entry.table, entry.rows.following
         if isinstance(work, chunks.CheckEdge):
             self._edges.looks(log_table.edge, self._monotonic())
         if isinstance(work, chunks.CutNext):
             entry.run = chunks.step(entry.run, chunks.CutBegun())
-            rows = self._rows_to_cut(state.snapshots[key[0]], entry)
-            entry.cut_rows += rows
-            entry.asked[run.gaps[0].first] = rows
+            rows = entry.rows.begin_cut(run, state.snapshots[key[0]].plan, self._defaults())
 
         def act() -> Message:
             match work:
@@ -484,19 +474,6 @@ class SnapshotRunner:
 
         failed = EndFailed if isinstance(work, chunks.RecordFinish) else StepFailed
         self._submit(act, lambda error: failed(key, error))
-
-    def _rows_to_cut(self, snapshot: SnapshotState, entry: _Entry) -> int:
-        """Chunks are cut by the table's rows: the estimate says nothing about them where it is of a request's filter
-        alone."""
-        run, rows = entry.run, entry.chunk_rows
-        if run.where is not None:
-            return rows
-        if run.sample is not None and snapshot.plan.chunk_rows is None:
-            return planner.sample_rows(run.estimated_rows)
-        if self._rows(snapshot) is None:
-            left = run.estimated_rows - entry.cut_rows
-            return planner.shared_chunk_rows(rows, left, self._defaults().parallelism)
-        return rows
 
     def _submit(self, act: Callable[[], Message], failed: Callable[[Exception], Message]) -> None:
         def run() -> None:
@@ -546,14 +523,14 @@ class SnapshotRunner:
                 if table is not None:  # the source was asked
                     self._source_answered()
                 if isinstance(event, chunks.Cut) and entry.run.gaps:
-                    self._cut(entry, event)
+                    entry.rows.end_cut(entry.run, event)
                 self._stepped(entry, event, table)
             case ChunkDone(_, ordinal, rows, _, table) as done:
                 entry.grouped = False
                 self._source_answered()
                 self._outages.answered(self._monotonic())
                 self._stepped(entry, chunks.Registered(ordinal, rows), table)
-                self._adapt(entry, done)
+                self._read_ended(entry, done)
             case EndFailed(_, error):
                 self._end_failed(entry, error)
             case StepFailed(_, error):
@@ -587,30 +564,12 @@ class SnapshotRunner:
             self._turns.wake_all()
         self._edges.saw(look, {table.edge for table in self._tools.journal.state.tables.values()})
 
-    def _cut(self, entry: _Entry, cut: chunks.Cut) -> None:
-        """The rows were counted where a chunk ends before its gap does."""
-        ordinal = entry.run.gaps[0].first
-        if cut.upper is None or not entry.run.takes(ordinal):
-            entry.asked.pop(ordinal, None)
-
-    def _adapt(self, entry: _Entry, done: ChunkDone) -> None:
-        """`done.rows`: those that filters let through. The reader's work, and what is cut next, go by the table's."""
-        now, ordinal = self._monotonic(), done.ordinal
-        asked_rows = entry.asked.pop(ordinal, None)
-        rows = max(done.rows, asked_rows or 0)
-        begun = entry.begun.pop(ordinal, now)
-        snapshot = self._tools.journal.state.snapshots.get(done.key[0])
-        asked = self._background()
-        if snapshot is not None and snapshot.plan.in_background and asked is not None:
+    def _read_ended(self, entry: _Entry, done: ChunkDone) -> None:
+        snapshot, asked = self._tools.journal.state.snapshots.get(done.key[0]), self._background()
+        plan = None if snapshot is None else snapshot.plan
+        rows, begun = entry.rows.end_read(done, self._monotonic(), plan, self._defaults())
+        if plan is not None and plan.in_background and asked is not None:
             self._background_read_at = begun + rows / asked.max_rows_per_second
-        if asked_rows is not None and snapshot is not None:
-            chosen = self._rows(snapshot)
-            took, aim = now - begun - done.waited, self._defaults().chunk_seconds
-            following = planner.next_chunk_rows(chosen, rows, done.size, took, aim)
-            most = planner.MOST_COMPARED if snapshot.plan.verify and chosen is None else following
-            if done.held:
-                most = min(most, following_rows(rows, done.held))
-            entry.chunk_rows = min(following, most)
 
     def _failed(self, entry: _Entry, error: Exception, ordinal: int | None) -> None:
         now = self._monotonic()
