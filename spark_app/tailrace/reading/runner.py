@@ -10,21 +10,20 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 
 from tailrace.apply.progress import Progress
 from tailrace.capture.client import CaptureClient
 from tailrace.changelog.changed import changed
 from tailrace.changelog.records.terms import Key, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
-from tailrace.contract.faults import fault_of
 from tailrace.contract.resources import SnapshotSpec
 from tailrace.contract.settings import VerifySpec
 from tailrace.contract.status import Fault
-from tailrace.errors import AuthenticationFailed, Locked, NotVerified, Retry, Stop, TableStop, TailraceError
-from tailrace.errors.backoff import Backoff, Outages
-from tailrace.reading import cascades, steps, together, verification
+from tailrace.errors import NotVerified, Retry, Stop, TailraceError
+from tailrace.errors.backoff import Backoff
+from tailrace.reading import cascades, steps, verification
 from tailrace.reading.chunk_rows import RowsPerChunk, chosen_rows
+from tailrace.reading.failures import StepFailures
 from tailrace.reading.groups import Groups
 from tailrace.reading.messages import (
     CascadesSearched,
@@ -39,41 +38,18 @@ from tailrace.reading.messages import (
     Together,
 )
 from tailrace.reading.planning import Planning
-from tailrace.reading.rotation import Rotation
+from tailrace.reading.run_entry import LONGEST_PAUSE, RunEntry, as_recorded
 from tailrace.reading.steps import Tools
 from tailrace.reading.together import MOST, ChunkAsked, StartAsked
 from tailrace.reading.turns import Room, TableTurns
 from tailrace.snapshot import chunks, planner
 from tailrace.snapshot.edge import EdgeLook, Edges
 from tailrace.snapshot.ranges import Range
-from tailrace.sources.api import Table
 
 log = logging.getLogger(__name__)
 
-LONGEST_PAUSE = 15.0
 AHEAD = 2
 """Chunks cut and not begun, per table."""
-
-
-@dataclass
-class _Entry:
-    """A table's run with what the journal does not need to know."""
-
-    run: chunks.TableRun
-    rows: RowsPerChunk
-    table: Table | None = None
-    busy: bool = False
-    """An edge check, start, cut or finish is under way."""
-    waits_for: str | None = None
-    backoff: Backoff = field(default_factory=lambda: Backoff(LONGEST_PAUSE))
-    small: bool = False
-    """See `steps.Start`."""
-    alone: bool = False
-    """A step of it has failed: others do not wait for the next."""
-    grouped: bool = False
-    """Its chunk is being read with others'."""
-    added: RecordNumber = RecordNumber(0)
-    """The record that added the table, when the last step or read was begun."""
 
 
 def over(table: TableLog, snapshot: SnapshotState) -> str | None:
@@ -87,11 +63,6 @@ def over(table: TableLog, snapshot: SnapshotState) -> str | None:
         return f"{name} is no longer captured"
     # Its chunks would be of another form, for another target: what called for the table's return called for a snapshot.
     return None if snapshot.reads(table) else f"{name} was added again since then and has its own snapshot"
-
-
-def _as_recorded(snapshot: SnapshotState, table_id: int) -> chunks.TableRun:
-    plan, part = snapshot.plan, snapshot.tables[table_id]
-    return chunks.begin(plan.snapshot_id, part, plan.where, plan.keys, verify=plan.verify, sample=plan.sample)
 
 
 class SnapshotRunner:
@@ -112,7 +83,6 @@ class SnapshotRunner:
         self._tools = tools
         self._progress = progress
         self._defaults = defaults
-        self._retry_seconds = retry_seconds
         self._background = background
         self._background_read_at = 0.0
         self._clock, self._monotonic = clock, monotonic
@@ -120,7 +90,7 @@ class SnapshotRunner:
         self._planning = Planning(
             lambda: self._tools, self._client, progress, background, clock=clock, monotonic=monotonic
         )
-        self._entries: dict[RunKey, _Entry] = {}
+        self._entries: dict[RunKey, RunEntry] = {}
         self._turns = TableTurns()
         self._put = progress.news()
         self._followed: Mapping[str, SnapshotState] = {}
@@ -136,8 +106,7 @@ class SnapshotRunner:
         self._groups = Groups(lambda: self._tools, self._client, self._submit)
         self._ready = 0
         self._edges = Edges()
-        self._rotation = Rotation()
-        self._outages = Outages()
+        self._failures = StepFailures(retry_seconds, clock)
         self._stopping = False
         self._searching = False
         """A search for rows that foreign keys have reached is under way."""
@@ -200,14 +169,14 @@ class SnapshotRunner:
 
     # ---- small tables together ----
 
-    def _joins(self, snapshot: SnapshotState, entry: _Entry) -> bool:
+    def _joins(self, snapshot: SnapshotState, entry: RunEntry) -> bool:
         """True if the table's chunk may be read in a group: it is small, as far as is known, nothing of it failed, and
         nobody has asked how many are to be read at once."""
         plan = snapshot.plan
         known = entry.small and entry.table is not None
         return known and not (entry.alone or plan.verify or plan.parallelism or plan.keys)
 
-    def _join_read(self, key: RunKey, entry: _Entry, part: Range) -> None:
+    def _join_read(self, key: RunKey, entry: RunEntry, part: Range) -> None:
         assert entry.table is not None
         self._read_begun(key, entry, part)
         entry.grouped = True
@@ -267,7 +236,7 @@ class SnapshotRunner:
         now = self._monotonic()
         self._search_backoff.failed(now)
         known = isinstance(error, TailraceError)
-        quiet = known and not self._outages.met(error, now)
+        quiet = known and not self._failures.is_news(error, now)
         text = "rows that foreign keys have reached were not found: %s"
         log.log(logging.DEBUG if quiet else logging.WARNING, text, error, exc_info=None if known else error)
 
@@ -295,13 +264,13 @@ class SnapshotRunner:
     def _enter(self, snapshot: SnapshotState, key: RunKey) -> None:
         if key not in self._entries:
             first_rows = chosen_rows(snapshot.plan, self._defaults()) or planner.FIRST_CHUNK_ROWS
-            run = _as_recorded(snapshot, key[1])
-            self._entries[key] = _Entry(run, RowsPerChunk(first_rows, run.rows_done))
+            run = as_recorded(snapshot, key[1])
+            self._entries[key] = RunEntry(run, RowsPerChunk(first_rows, run.rows_done))
             self._turns.add(key)
 
     # ---- starting work ----
 
-    def _start_next(self, state: LogState, key: RunKey, entry: _Entry) -> Room | None:
+    def _start_next(self, state: LogState, key: RunKey, entry: RunEntry) -> Room | None:
         """Returns what it lacks, if others must end before it can continue."""
         snapshot = state.snapshots.get(key[0])
         if (
@@ -316,7 +285,7 @@ class SnapshotRunner:
         if why is not None and (entry.run.phase is not chunks.Phase.FINISH or entry.run.fault is None):
             # Also where only the end is still to be recorded: the journal takes none without a fault now.
             entry.added = log_table.added_record
-            self._give_up(entry, Fault(name="TableGone", message=why, where="source", since=self._clock()))
+            entry.give_up(Fault(name="TableGone", message=why, where="source", since=self._clock()))
         elif snapshot.awaits(log_table):
             return None  # capture takes it in again at its next look
         paused = snapshot.suspended and entry.run.phase is not chunks.Phase.FINISH
@@ -325,7 +294,7 @@ class SnapshotRunner:
             if snapshot.plan.verify and entry.run.fault is None and (converges or not self._tools.is_whole(key[1])):
                 entry.waits_for = f"{log_table.schema.name}: the target does not hold it whole yet"
                 if (fault := self._not_verifiable(snapshot, log_table)) is not None:
-                    self._give_up(entry, fault)
+                    entry.give_up(fault)
                 return None
             if isinstance(work, chunks.Read):
                 joins = self._joins(snapshot, entry)
@@ -364,10 +333,9 @@ class SnapshotRunner:
         )
 
     def _must_wait(self) -> bool:
-        now = self._monotonic()
-        return self._rotation.is_waiting(now, self._under_way) or self._outages.is_waiting(now, "source")
+        return self._failures.must_wait(self._monotonic(), self._under_way)
 
-    def _may_register(self, state: LogState, key: RunKey, entry: _Entry) -> bool:
+    def _may_register(self, state: LogState, key: RunKey, entry: RunEntry) -> bool:
         """A table's edge moves when the catalog shows that it must be read again: whatever is read before older
         transactions have ended would be refused at its registration."""
         edge = state.tables[key[1]].edge
@@ -396,7 +364,7 @@ class SnapshotRunner:
         reads = run.ready and snapshot is not None and not snapshot.suspended and self._tools.opened(table_id)
         return len(run.ready) if reads else 0
 
-    def _urgency(self, state: LogState, key: RunKey, entry: _Entry) -> tuple[bool, bool, bool, bool, int]:
+    def _urgency(self, state: LogState, key: RunKey, entry: RunEntry) -> tuple[bool, bool, bool, bool, int]:
         """Rows that are withheld come before rows that are not there yet, and what is done in the background last; what
         is begun before what is not; of that, the tables that have the fewest readers, so that a small one does not wait
         for a large one's end."""
@@ -415,14 +383,14 @@ class SnapshotRunner:
         mine = self._reading[snapshot.plan.snapshot_id]
         return self._reading.total() + self._groups.readers < most and mine < own
 
-    def _read_begun(self, key: RunKey, entry: _Entry, part: Range) -> TableLog:
+    def _read_begun(self, key: RunKey, entry: RunEntry, part: Range) -> TableLog:
         entry.run = chunks.step(entry.run, chunks.ReadBegun(part.ordinal))
         entry.rows.begin_read(part.ordinal, self._monotonic())
         log_table = self._tools.journal.state.tables[key[1]]
         entry.added = log_table.added_record
         return log_table
 
-    def _begin_read(self, key: RunKey, entry: _Entry, part: Range) -> None:
+    def _begin_read(self, key: RunKey, entry: RunEntry, part: Range) -> None:
         log_table = self._read_begun(key, entry, part)
         self._reading[key[0]] += 1
         run, table, small = entry.run, entry.table, entry.small
@@ -436,7 +404,7 @@ class SnapshotRunner:
 
         self._submit(act, lambda error: ChunkFailed(key, part.ordinal, error))
 
-    def _begin_step(self, state: LogState, key: RunKey, entry: _Entry, work: chunks.Work) -> None:
+    def _begin_step(self, state: LogState, key: RunKey, entry: RunEntry, work: chunks.Work) -> None:
         entry.busy, entry.added = True, state.tables[key[1]].added_record
         if isinstance(work, chunks.FindMaxKey) and not entry.alone:
             self._groups.starts.append((key, StartAsked(entry.run, state.tables[key[1]], entry.rows.following)))
@@ -479,7 +447,7 @@ class SnapshotRunner:
         def run() -> None:
             try:
                 message = act()
-            except BaseException as error:  # handed to the turning thread, which names it in the status
+            except BaseException as error:  # handed to the thread of `step`, which names it in the status
                 # Also a library's panic: without a message the step would never end.
                 named = error if isinstance(error, Exception) else Retry(f"a step ended with {type(error).__name__}")
                 message = failed(named)
@@ -513,49 +481,40 @@ class SnapshotRunner:
         if entry is None:
             return
         self._turns.wake(message.key)
+        now = self._monotonic()
         match message:
             case EdgeLooked(_, look):
-                self._source_answered()
+                self._failures.source_answered(now)
                 self._looked(entry, look)
             case StepDone(_, event, table, small):
                 entry.busy, entry.small = False, small
-                self._outages.answered(self._monotonic(), ("capture",))
+                self._failures.capture_answered(now)
                 if table is not None:  # the source was asked
-                    self._source_answered()
+                    self._failures.source_answered(now)
                 if isinstance(event, chunks.Cut) and entry.run.gaps:
                     entry.rows.end_cut(entry.run, event)
-                self._stepped(entry, event, table)
+                entry.stepped(event, table)
             case ChunkDone(_, ordinal, rows, _, table) as done:
                 entry.grouped = False
-                self._source_answered()
-                self._outages.answered(self._monotonic())
-                self._stepped(entry, chunks.Registered(ordinal, rows), table)
+                self._failures.all_answered(now)
+                entry.stepped(chunks.Registered(ordinal, rows), table)
                 self._read_ended(entry, done)
-            case EndFailed(_, error):
-                self._end_failed(entry, error)
+            case EndFailed(key, error):
+                snapshot = self._tools.journal.state.snapshots.get(key[0])
+                self._failures.end_failed(entry, error, snapshot, now)
             case StepFailed(_, error):
-                self._failed(entry, error, None)
+                self._failures.failed(entry, error, None, now)
             case ChunkFailed(_, ordinal, error):
                 entry.grouped = False
-                self._failed(entry, error, ordinal)
+                self._failures.failed(entry, error, ordinal, now)
 
-    def _source_answered(self) -> None:
-        now = self._monotonic()
-        self._rotation.accepted(now)
-        self._outages.answered(now, ("source",))
-
-    def _stepped(self, entry: _Entry, event: chunks.Event, table: Table | None) -> None:
-        entry.table, entry.alone = table or entry.table, False
-        entry.run, entry.waits_for = chunks.step(entry.run, event), None
-        entry.backoff.reset()
-
-    def _looked(self, entry: _Entry, look: EdgeLook) -> None:
+    def _looked(self, entry: RunEntry, look: EdgeLook) -> None:
         self._saw(look)
         entry.busy, entry.waits_for = False, look.waits_for
         if look.waits_for is not None:
             entry.backoff.reset()  # whatever failed before has been waiting for the same since
         elif entry.run.phase is chunks.Phase.EDGE:
-            self._stepped(entry, chunks.EdgePassed(), None)
+            entry.stepped(chunks.EdgePassed(), None)
 
     def _saw(self, look: EdgeLook) -> None:
         if look.waits_for is not None and self._edges.waits_for(look.edge) is None:
@@ -564,63 +523,9 @@ class SnapshotRunner:
             self._turns.wake_all()
         self._edges.saw(look, {table.edge for table in self._tools.journal.state.tables.values()})
 
-    def _read_ended(self, entry: _Entry, done: ChunkDone) -> None:
+    def _read_ended(self, entry: RunEntry, done: ChunkDone) -> None:
         snapshot, asked = self._tools.journal.state.snapshots.get(done.key[0]), self._background()
         plan = None if snapshot is None else snapshot.plan
         rows, begun = entry.rows.end_read(done, self._monotonic(), plan, self._defaults())
         if plan is not None and plan.in_background and asked is not None:
             self._background_read_at = begun + rows / asked.max_rows_per_second
-
-    def _failed(self, entry: _Entry, error: Exception, ordinal: int | None) -> None:
-        now = self._monotonic()
-        refused = isinstance(error, AuthenticationFailed)
-        if isinstance(error, Stop) and not (refused and self._rotation.refused(now)):
-            raise error
-        fault = fault_of(error, self._clock())
-        if isinstance(error, Locked):
-            self._waits(entry, error, now)
-        else:
-            known = isinstance(error, TailraceError)
-            quiet = not self._outages.met(error, now) or isinstance(error, steps.TargetNotOpen)
-            log.log(
-                logging.DEBUG if quiet else logging.WARNING,
-                "snapshot step failed: %s: %s", fault.name, fault.message,
-                extra={"snapshot": entry.run.snapshot_id}, exc_info=None if known else error,
-            )  # fmt: skip
-            if refused:
-                entry.backoff.waited(now)  # the table is not given up for it
-            else:
-                entry.backoff.failed(now)
-        entry.table = None  # looked up again: its definition may be what changed
-        entry.alone = not (together.is_of_all(error) or isinstance(error, steps.TargetNotOpen))
-        if ordinal is not None:
-            entry.run = chunks.step(entry.run, chunks.ReadFailed(ordinal, fault))
-        else:
-            entry.busy = False
-            if entry.run.cutting:
-                entry.run = chunks.step(entry.run, chunks.CutFailed(fault))
-        patience = self._retry_seconds()
-        lasting = isinstance(error, TableStop) or entry.backoff.is_exhausted(now, patience)
-        lasting |= self._outages.outlasted(error, now, patience)
-        if lasting and entry.run.phase not in (chunks.Phase.FINISH, chunks.Phase.DONE):
-            self._give_up(entry, fault)
-
-    def _end_failed(self, entry: _Entry, error: Exception) -> None:
-        """Ends a table that failed for good, perhaps because it returned for this very snapshot: that is checked
-        again."""
-        self._failed(entry, error, None)
-        snapshot = self._tools.journal.state.snapshots.get(entry.run.snapshot_id)
-        if entry.run.given_up is not None and snapshot is not None:
-            entry.run = _as_recorded(snapshot, entry.run.table_id)
-
-    def _waits(self, entry: _Entry, error: Locked, now: float) -> None:
-        """However long a migration holds its lock, the table is not stopped: it is tried again and again, with pauses
-        in which others are read."""
-        if entry.waits_for is None:
-            log.info("a snapshot waits for %s", error.message, extra={"snapshot": entry.run.snapshot_id})
-        entry.waits_for = error.message
-        entry.backoff.waited(now)
-
-    def _give_up(self, entry: _Entry, fault: Fault) -> None:
-        if entry.run.phase is not chunks.Phase.DONE:
-            entry.run = chunks.step(entry.run, chunks.GaveUp(fault, entry.added))

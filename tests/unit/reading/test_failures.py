@@ -56,7 +56,8 @@ def test_a_clock_that_is_set_back_by_a_day_holds_no_retry_up(begin: Begin, monke
             raise Retry("away")
         return real(*of)
 
-    monkeypatch.setattr(runner, "_clock", lambda: wall[0])
+    for part in (runner, runner._failures):
+        monkeypatch.setattr(part, "_clock", lambda: wall[0])
     monkeypatch.setattr(steps, "find_start", fails_once)
     turn_until(runner, around, lambda: len(tries) == 1)
     wall[0] -= 86_400
@@ -132,7 +133,7 @@ def test_a_source_that_is_away_is_tried_once_a_pause_and_told_once_a_try_however
         known = around.refresh().snapshots
         return len(known) > 0 and all(s.ended is not None for s in known.values())
 
-    monkeypatch.setattr(runner, "_retry_seconds", lambda: 600.0)
+    monkeypatch.setattr(runner._failures, "_retry_seconds", lambda: 600.0)
     for name in ("check_edge", "find_start", "find_cut", "read"):
         monkeypatch.setattr(steps, name, cut_off(name))
     with caplog.at_level("WARNING", "tailrace"):
@@ -158,7 +159,7 @@ def test_an_outage_that_lasts_longer_than_the_retry_time_ends_every_tables_wait(
     def over() -> bool:
         return len(around.refresh().snapshots) > 0 and all(s.ended for s in around.state.snapshots.values())
 
-    monkeypatch.setattr(runner, "_retry_seconds", lambda: 60.0)
+    monkeypatch.setattr(runner._failures, "_retry_seconds", lambda: 60.0)
     monkeypatch.setattr(steps, "find_start", away)
     turn_until(runner, around, over, 5)
     runner.stop()

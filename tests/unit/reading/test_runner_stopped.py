@@ -22,8 +22,7 @@ from tailrace.changelog.state import TableLog
 from tailrace.contract.settings import VerifySpec
 from tailrace.contract.status import Fault
 from tailrace.errors import Retry, TableGone, backoff
-from tailrace.reading import runner as snapshots
-from tailrace.reading import steps
+from tailrace.reading import run_entry, steps
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Start, Tools
 from tailrace.reading.task import ChunkFile
@@ -146,7 +145,7 @@ def settled(world: Unsteady) -> bool:
 
 def hurried(world: Unsteady, folder: Path, monkeypatch: pytest.MonkeyPatch) -> SnapshotRunner:
     monkeypatch.setattr(backoff, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(snapshots, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(run_entry, "LONGEST_PAUSE", 0.01)
     monkeypatch.setattr(edge, "SECONDS", 0.001)
     return runner_over(world, folder, monkeypatch)
 
