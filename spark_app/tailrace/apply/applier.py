@@ -16,8 +16,9 @@ from threading import Lock
 
 from tailrace.apply.progress import Progress
 from tailrace.apply.publishing import is_settled
-from tailrace.apply.schedule import ApplyUnit, Schedule, TableEntry
+from tailrace.apply.schedule import Schedule
 from tailrace.apply.unit_worker import UnitWorker
+from tailrace.apply.units import ApplyUnit, TableEntry
 from tailrace.apply.upkeep import Upkeep
 from tailrace.changelog.logged import place_of
 from tailrace.changelog.records.snapshots import ChunkRegistered

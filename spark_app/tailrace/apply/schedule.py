@@ -1,9 +1,6 @@
 """Which tables have to be entered now, so that each commits within the promise: earliest deadline first.
 
-Where a target can move several tables by one commit, those that are level are a group. A table leaves the group when it
-fails, or is not level with it, and is a unit of its own until nothing is being read of it and it is level again.
-
-Tested with `applier`.
+Held by the applier, which enters their units.
 """
 
 import itertools
@@ -11,12 +8,13 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from operator import itemgetter
 
+from tailrace.apply.group import TableGroup
 from tailrace.apply.progress import Progress, TableProgress
-from tailrace.apply.publishing import is_settled
 from tailrace.apply.unit_worker import TableCopy, UnitWorker
+from tailrace.apply.units import LONGEST_PAUSE, ApplyUnit, TableEntry
 from tailrace.batch.slice import last_record
 from tailrace.changelog.changed import changed
 from tailrace.changelog.dropped import is_blocked
@@ -24,14 +22,9 @@ from tailrace.changelog.logged import LoggedCut, place_of
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, TableLog
-from tailrace.errors import Stop
-from tailrace.errors.backoff import Backoff
 
-LONGEST_PAUSE, JITTER = 30.0, 0.25
 SPACING = 1.0
 """Seconds between two tries of a place that is away, on average, however many tables fail there."""
-FIRST_GUESS = 0.1
-"""Seconds that a table's first batch is expected to take."""
 FEWEST_COUNTED, MANY = 4, 50
 """Commits that say how late commits are: of all tables the latest one, about, in these bounds. A moment's delay is no
 overload."""
@@ -40,75 +33,6 @@ LATEST = 5.0
 SNAPSHOT_HOLD = 1.0
 """Seconds that a table waits at most while a snapshot of it, or a new copy, is under way. With a snapshot's end there
 is nothing left to wait for, unless one commit takes others along."""
-
-
-@dataclass(eq=False)
-class ApplyUnit:
-    """Tables that one commit moves, and when their worker may be entered again."""
-
-    entries: "dict[int, TableEntry]" = field(default_factory=dict)
-    worker: UnitWorker | None = None
-    """None: not made yet, or that failed."""
-    refused: Stop | None = None
-    running: Future[None] | None = None
-    backoff: Backoff = field(default_factory=lambda: Backoff(LONGEST_PAUSE, JITTER))
-    waiting_since: float | None = None
-    """The monotonic time since which its batches have met nothing but a chunk that is being written; None: they do
-    not."""
-    waiting_told: float = -math.inf
-    """The time at which somebody was warned of that, or at which it began."""
-    spread: float = -math.inf
-    """The monotonic time before which it is not tried either, for many others fail at a place that is away."""
-    took: float = FIRST_GUESS
-    """Seconds that its latest batches took."""
-
-    def is_waiting(self, now: float) -> bool:
-        return now < self.spread or self.backoff.is_waiting(now)
-
-    def enter(self, entry: "TableEntry") -> None:
-        entry.unit, self.entries[entry.table.table_id] = self, entry
-        if self.worker is not None:
-            self.worker.add(entry.copy)
-
-    def leave(self, entry: "TableEntry") -> None:
-        del self.entries[entry.table.table_id]
-        if self.worker is not None:
-            self.worker.remove(entry.table.table_id)
-
-
-@dataclass(eq=False)
-class TableEntry:
-    """A captured table."""
-
-    table: TableLog
-    """The table as first seen: its copy is made from it."""
-    latest: TableLog
-    """The table as it was last seen, ..."""
-    last_record: RecordNumber
-    """... and the last record that brings it something."""
-    copy: TableCopy
-    unit: ApplyUnit = field(default_factory=ApplyUnit)
-    tidied: float = -math.inf
-    """The time of the last tidying, or of the one that would have come if the table were written to."""
-    tidied_record: RecordNumber | None = None
-    """The committed record then: others have come since if it is another one now. None: the target is not open yet."""
-    tidy_at: float = math.inf
-    """The time at which `Upkeep` looks at it next."""
-    idle: bool = False
-    """It was looked at again after the last commit had become old."""
-    behind_since: float | None = None
-    """Monotonic time at which the first change that the target lacks was seen; None: it lacks none."""
-    deadline: float = math.inf
-    """The monotonic time by which those changes were to be committed; infinity: nothing was promised, as while the
-    table is being read."""
-
-    @property
-    def running(self) -> Future[None] | None:
-        return self.unit.running
-
-    @property
-    def opened(self) -> bool:
-        return self.copy.opened
 
 
 class Schedule:
@@ -131,8 +55,7 @@ class Schedule:
     ) -> None:
         """`group`, `hold`, `threads`, `monotonic`: see `Applier`."""
         self._journal, self._progress = journal, progress
-        self.group = None if group is None else ApplyUnit(worker=group)
-        """The unit that tables join; None: each stays by itself."""
+        self._group = TableGroup(journal, progress, group)
         self._hold, self._threads, self._monotonic = hold, threads, monotonic
         self.entries: dict[int, TableEntry] = {}
         """Tables that were entered once, by table id."""
@@ -151,15 +74,19 @@ class Schedule:
         self._stirred: dict[int, None] = {}
         """Tables that the next look looks at."""
         self._put = progress.news()
-        self._apart: dict[int, TableEntry] = {}
-        """Tables that have left the group."""
+
+    @property
+    def group(self) -> ApplyUnit | None:
+        """The unit that tables join; None: each stays by itself."""
+        return self._group.unit
 
     def due(self, number: RecordNumber) -> list[TableEntry]:
         """Tables that have to be entered now: those that nothing is gained by letting wait, and of the others as many
         of the oldest as must be begun so that all are committed in time. (Earliest deadline first.)"""
         self.next_due = math.inf
         self._notice()
-        self._board()
+        for table_id in self._group.board():
+            self._stir(table_id)
         behind = [entry for table_id in list(self._stirred) if (entry := self._look(table_id, number)) is not None]
         self._progress.cover(number)
         if not behind and not self.running:
@@ -233,9 +160,7 @@ class Schedule:
             self._stir(table_id)
 
     def leave_group(self, entry: TableEntry, own: ApplyUnit) -> None:
-        entry.unit.leave(entry)
-        own.enter(entry)
-        self._apart[entry.table.table_id] = entry
+        self._group.leave(entry, own)
         self._stir(entry.table.table_id)
 
     def _deadline(self, entry: TableEntry, hold: float, now: float) -> float:
@@ -303,36 +228,11 @@ class Schedule:
         table_id = entry.table.table_id
         entry.unit.leave(entry)
         self._away.discard(entry.unit)
-        self._apart.pop(table_id, None)
+        self._group.forget(table_id)
         del self.entries[table_id]
         self._progress.forget(table_id)
         if table_id in self._journal.state.tables:
             self._stirred[table_id] = None
-
-    def _board(self) -> None:
-        """Tables that are level with the group join it, while it rests."""
-        group = self.group
-        if group is None or group.running is not None:
-            return
-        joining = [entry for entry in self._apart.values() if self._may_join(entry)]
-        if not joining:
-            return
-        level = min((self._progress.of(i).applied_record for i in group.entries), default=RecordNumber(-1))
-        for entry in joining:
-            table_id = entry.table.table_id
-            if self._progress.of(table_id).applied_record >= level:
-                entry.unit.leave(entry)
-                group.enter(entry)
-                del self._apart[table_id]
-                self._stir(table_id)
-
-    def _may_join(self, entry: TableEntry) -> bool:
-        state, applied, table_id = self._journal.state, entry.copy.applied, entry.table.table_id
-        if entry.running is not None or self._progress.of(table_id).fault is not None:
-            return False
-        if applied is None or entry.copy.replacing or table_id not in state.tables:
-            return False
-        return is_settled(state.tables[table_id], state, applied)
 
     def _behind(self, table: TableLog, number: RecordNumber) -> TableEntry | None:
         """The table's entry if it lacks something up to record `number` and may be entered."""

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from tailrace.apply.progress import Progress
-from tailrace.apply.schedule import TableEntry
+from tailrace.apply.units import TableEntry
 
 TIDY_SECONDS = 30.0
 """Between two looks at whether a table should be compacted, while it is written to."""

@@ -18,7 +18,7 @@ from support.scripted import ScriptedSource
 from support.scripted_database import Change
 from support.scripted_runs import Copy, by_key, filled, manifest
 from support.versions import turns
-from tailrace.apply.schedule import ApplyUnit
+from tailrace.apply.units import ApplyUnit
 from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.contract.resources import Replicator

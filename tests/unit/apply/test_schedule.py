@@ -11,8 +11,9 @@ from typing_extensions import override
 
 from support.apply_loop import Journal, log, table
 from tailrace.apply.progress import HeldCut, Progress, TableProgress
-from tailrace.apply.schedule import ApplyUnit, Schedule, TableEntry
+from tailrace.apply.schedule import Schedule
 from tailrace.apply.unit_worker import UnitWorker
+from tailrace.apply.units import ApplyUnit, TableEntry
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import last_record
 from tailrace.changelog.logged import DroppedTable, LoggedCut, place_of

@@ -14,7 +14,7 @@ from support.ddl.lake import QuickTable
 from support.scripted_database import Change, Database, Seen, toasted
 from support.scripted_runs import Copy, change, filled
 from support.states import log_state, table_log
-from tailrace.apply import schedule
+from tailrace.apply import units
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.history import require_history, stored_slice
 from tailrace.batch.slice import cut
@@ -41,7 +41,7 @@ def history_of(folder: Path, database: Database, history: str = "Changes") -> Co
 
 def failing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Commits that fail before or after they took effect, as one does whose answer is lost; returns those tried."""
-    monkeypatch.setattr(schedule, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(units, "LONGEST_PAUSE", 0.05)
     monkeypatch.setattr(backoff, "FIRST_PAUSE", 0.05)
     commit, broken = QuickTable.commit, list[int]()
 
