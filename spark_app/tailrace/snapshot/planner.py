@@ -1,7 +1,8 @@
 """The snapshots that there should be, decided from the journal's state: pure, no I/O, no clock.
 
-Called by the snapshot runner in every step. Snapshots that Tailrace orders itself have ids derived from what calls for
-them, so that a restart, or a step that is repeated, cannot plan one twice: the journal knows the id.
+Called by `reading.planning` in every round of the snapshot runner, and by the driver's control for requests. Snapshots
+that Tailrace orders itself have ids derived from what calls for them, so that a restart, or a round that is repeated,
+cannot plan one twice: the journal knows the id.
 """
 
 import hashlib
