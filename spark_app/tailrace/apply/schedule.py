@@ -73,7 +73,7 @@ class Schedule:
         """The tables and cuts of the state that was last looked at."""
         self._stirred: dict[int, None] = {}
         """Tables that the next look looks at."""
-        self._put = progress.news()
+        self._moved_tables = progress.news()
 
     @property
     def group(self) -> ApplyUnit | None:
@@ -112,7 +112,7 @@ class Schedule:
             touched |= dict.fromkeys(self.entries.keys() - state.tables.keys())
         awaited = (state.cuts[name].awaited for name in changed(cuts, state.cuts))
         self._seen = state.tables, state.cuts
-        for table_id in itertools.chain(touched, *awaited, self._put()):
+        for table_id in itertools.chain(touched, *awaited, self._moved_tables()):
             self._stir(table_id)
 
     def _stir(self, table_id: int) -> None:

@@ -25,7 +25,7 @@ class Upkeep:
     def __init__(self, entries: Mapping[int, TableEntry], progress: Progress, monotonic: Callable[[], float]) -> None:
         """`entries`: those of the schedule, as they are."""
         self._entries, self._progress, self._monotonic = entries, progress, monotonic
-        self._put = progress.news()
+        self._moved_tables = progress.news()
         self._times: list[tuple[float, int, TableEntry]] = []
         """A heap of times at which a table may be due, numbered. Of several of one table, `TableEntry.tidy_at`
         counts."""
@@ -58,7 +58,7 @@ class Upkeep:
         self._wait(entry, self._monotonic() + BUSY_SECONDS)
 
     def _take_news(self) -> None:
-        for entry in filter(None, map(self._entries.get, self._put())):
+        for entry in filter(None, map(self._entries.get, self._moved_tables())):
             if entry.copy.found_record is not None:
                 self.done(entry)
 

@@ -70,7 +70,7 @@ class RowsPerChunk:
             chosen, took = chosen_rows(plan, spec), now - begun - done.waited
             following = planner.next_chunk_rows(chosen, rows, done.size, took, spec.chunk_seconds)
             most = planner.MOST_COMPARED if plan.verify and chosen is None else following
-            if done.held:
-                most = min(most, following_rows(rows, done.held))
+            if done.bytes_in_memory:
+                most = min(most, following_rows(rows, done.bytes_in_memory))
             self.following = min(following, most)
         return rows, begun

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tailrace.errors import TailraceError
 from tailrace.reading.task import ChunkFile, ChunkTask, TooMuch, as_sent, on_executor, perform
 
-FEW_BYTES = 1 << 20
+SMALL_TABLE_BYTES = 1 << 20
 """A table of so many bytes is read in the driver, until it turns out to have more."""
 MEANWHILE_BYTES = 64 << 20
 """Bytes in memory of one chunk that is read in the driver while Spark is starting."""
@@ -38,7 +38,7 @@ class ChunkExecutors:
         """Read one chunk. `small`: the table has few bytes, as far as is known, and Spark is not waited for."""
         if small:
             try:
-                return perform(task, FEW_BYTES)
+                return perform(task, SMALL_TABLE_BYTES)
             except TooMuch:
                 pass
             return self._run(task)

@@ -59,8 +59,8 @@ class ChunkDone:
     table: Table
     waited: float = 0.0
     """Seconds for which it waited for Spark."""
-    held: int = 0
-    """Bytes of the table's rows in memory: see `task.ChunkFile`."""
+    bytes_in_memory: int = 0
+    """See `task.ChunkFile`."""
 
 
 @dataclass(frozen=True)

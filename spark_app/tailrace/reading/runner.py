@@ -92,7 +92,7 @@ class SnapshotRunner:
         )
         self._entries: dict[RunKey, RunEntry] = {}
         self._turns = TableTurns()
-        self._put = progress.news()
+        self._moved_tables = progress.news()
         self._followed: Mapping[str, SnapshotState] = {}
         """The snapshots that `_entries` are of."""
         self._over: dict[RunKey, None] = {}
@@ -139,7 +139,7 @@ class SnapshotRunner:
         state = self._planning.plan(self._tools.journal.refresh())
         self._look_for_cascades(state)
         self._follow(state)
-        for table_id in self._put():
+        for table_id in self._moved_tables():
             self._turns.wake_table(table_id)
         self._turns.begin(self._monotonic())
         self._count(state)
@@ -400,7 +400,7 @@ class SnapshotRunner:
             file = steps.read(self._tools, run, part, found, small)
             if run.verify:
                 verification.compare_chunk(self._tools, self._client, run, part.ordinal)
-            return ChunkDone(key, part.ordinal, file.all_rows, file.all_bytes, found, file.waited, file.held)
+            return ChunkDone(key, part.ordinal, file.all_rows, file.all_bytes, found, file.waited, file.bytes_in_memory)
 
         self._submit(act, lambda error: ChunkFailed(key, part.ordinal, error))
 

@@ -22,7 +22,7 @@ from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, SnapshotTable, TableLog
 from tailrace.contract.resources import TableOptions
 from tailrace.errors import InvalidManifest, ReadRefused, Retry, SourceRefused, TableGone, TableStop
-from tailrace.reading.executors import FEW_BYTES, ChunkExecutors
+from tailrace.reading.executors import SMALL_TABLE_BYTES, ChunkExecutors
 from tailrace.reading.task import ChunkFile, ChunkTask
 from tailrace.seams import seam
 from tailrace.snapshot.chunks import CutNext, TableRun
@@ -129,7 +129,7 @@ def look_for_start(  # noqa: PLR0917  # as `find_start`
     estimated = keys.estimated_rows(run.where)
     whole = keys.at_most(chunk_rows)
     size = keys.bytes() if whole else None
-    small = size is not None and size <= FEW_BYTES
+    small = size is not None and size <= SMALL_TABLE_BYTES
     if run.sample is not None and not whole:
         estimated = int(estimated * run.sample)
     return Start(table, None if whole else keys.max_key(), estimated, small)

@@ -58,8 +58,8 @@ class ChunkFile:
     """The other files of a table without a key."""
     waited: float = 0.0
     """Seconds for which it waited for Spark, whose start says nothing of how long such rows take."""
-    held: int = 0
-    """Bytes of the table's rows in memory, where all were read before they were written."""
+    bytes_in_memory: int = 0
+    """The table's rows, where all were read before they were written."""
 
     @property
     def all_rows(self) -> int:
@@ -104,7 +104,7 @@ def perform(task: ChunkTask, most: int | None = None) -> ChunkFile:
     """Read and write side by side: rows are compressed while the next ones arrive. `TooMuch` where they have more than
     `most` bytes; so few are read to their end first, which takes no thread."""
     if most is not None:
-        return _perform_few(task, most)
+        return _perform_held(task, most)
     return as_sent(task) or _side_by_side(
         lambda put: task.reader.read(task.table, task.part, task.where, _kept(task, put)),
         lambda batches: _written(task, (pa.Table.from_batches([batch]) for batch in batches)),
@@ -156,7 +156,7 @@ def _side_by_side(read: Read[Rows], write: Callable[[Iterator[Rows]], list[Writt
     return _file(feed.result, written)
 
 
-def _perform_few(task: ChunkTask, most: int) -> ChunkFile:
+def _perform_held(task: ChunkTask, most: int) -> ChunkFile:
     size, tables = 0, list[pa.Table]()
 
     def put(batch: pa.RecordBatch) -> None:
@@ -168,7 +168,7 @@ def _perform_few(task: ChunkTask, most: int) -> ChunkFile:
             tables.append(pa.Table.from_batches([kept]))
 
     found = task.reader.read(task.table, task.part, task.where, put)
-    return replace(_file(found, _written(task, iter(tables))), held=size)
+    return replace(_file(found, _written(task, iter(tables))), bytes_in_memory=size)
 
 
 def _written(task: ChunkTask, tables: Iterator[pa.Table]) -> list[WrittenChunk]:

@@ -17,7 +17,7 @@ from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.state import TableLog
 from tailrace.errors import AuthenticationFailed, Retry, Stop
 from tailrace.reading import steps, task
-from tailrace.reading.executors import FEW_BYTES
+from tailrace.reading.executors import SMALL_TABLE_BYTES
 from tailrace.reading.steps import Start, Tools
 from tailrace.reading.task import ChunkFile, ChunkTask
 from tailrace.seams import seam
@@ -155,7 +155,7 @@ def read(tools: Tools, asked: Sequence[ChunkAsked]) -> list[ChunkFile | Exceptio
                         found[number] = known
                         return
                     chunk = steps.chunk_task_of(tools, run, part, table, reader)
-                    file = task.perform(chunk, FEW_BYTES)
+                    file = task.perform(chunk, SMALL_TABLE_BYTES)
                     waiting[number] = _Unregistered(asked[number], chunk, file, time.monotonic() - begun)
                 except task.TooMuch:
                     large.append(number)

@@ -42,7 +42,7 @@ class Cluster:
 def test_a_small_table_is_read_without_a_job(
     batches: int, small: bool, jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executors, "FEW_BYTES", 4 * BATCH.nbytes)
+    monkeypatch.setattr(executors, "SMALL_TABLE_BYTES", 4 * BATCH.nbytes)
     files, cluster = Files(), Cluster()
 
     def started() -> Any:
@@ -78,7 +78,7 @@ def test_while_spark_is_starting_the_first_chunks_are_read_in_the_driver(
     found = ChunkExecutors(lambda: cluster, lambda: ready).read(asked(batches, files, keyless))  # type: ignore[arg-type, return-value]  # the fake
     assert (found.all_rows, cluster.jobs) == (10 * batches, jobs)
     assert sum(len(rows) for rows in files.rows.values()) == 10 * batches
-    assert found.held == (0 if jobs else 3 * BATCH.nbytes)
+    assert found.bytes_in_memory == (0 if jobs else 3 * BATCH.nbytes)
 
 
 def test_rows_that_pass_as_they_are_sent_need_no_room_in_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_rows_that_pass_as_they_are_sent_need_no_room_in_the_driver(monkeypatch:
     task = asked(1, Files(wire=Sent()), keyless=False)
     sent = ChunkTask(cast(Any, Reading(1, product="a product")), task.table, task.part, None, task.writer, "s", 0)
     found = ChunkExecutors(cast(Any, Cluster), lambda: False).read(sent)
-    assert (found.path, found.rows, found.held) == ("sent:///0", 10, 0)
+    assert (found.path, found.rows, found.bytes_in_memory) == ("sent:///0", 10, 0)
 
 
 def test_spark_is_begun_for_a_chunk_of_a_table_that_is_not_small() -> None:
@@ -148,7 +148,7 @@ def test_a_chunk_that_failed_in_the_driver_leaves_its_room() -> None:
     for _ in range(MEANWHILE_CHUNKS + 1):
         with pytest.raises(Retry, match="cut"):
             both.read(asked(1, Files(), keyless=False, cut_off=True))
-    assert both.read(asked(1, Files(), keyless=False)).held == BATCH.nbytes
+    assert both.read(asked(1, Files(), keyless=False)).bytes_in_memory == BATCH.nbytes
 
 
 def test_the_next_chunk_in_the_driver_has_at_most_half_of_its_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from tailrace.changelog.records.terms import Position, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, SnapshotTable
 from tailrace.errors import AuthenticationFailed, Locked, Retry
 from tailrace.reading import steps, together
-from tailrace.reading.executors import FEW_BYTES
+from tailrace.reading.executors import SMALL_TABLE_BYTES
 from tailrace.reading.steps import Tools
 from tailrace.reading.task import ChunkFile
 from tailrace.reading.together import ChunkAsked, StartAsked
@@ -29,7 +29,7 @@ from tailrace.targets.api import WrittenChunk
 
 TABLES = range(1, 6)
 ROW = pa.record_batch({"id": pa.array([1], pa.int64())})
-LARGE = pa.record_batch({"id": pa.array(range(FEW_BYTES // 8 + 1), pa.int64())})
+LARGE = pa.record_batch({"id": pa.array(range(SMALL_TABLE_BYTES // 8 + 1), pa.int64())})
 
 
 def state_of(*tables: int) -> LogState:

@@ -45,7 +45,7 @@ from tailrace.driver.telling.history import HistoryRing
 from tailrace.driver.telling.lateness import Lateness
 from tailrace.driver.telling.lineage.reporter import LineageReporter
 from tailrace.driver.telling.rates import Rates
-from tailrace.driver.telling.seen_tables import SeenTables
+from tailrace.driver.telling.resting_statuses import RestingStatuses
 from tailrace.driver.telling.status import Moment, assemble
 from tailrace.driver.telling.table_history import TableHistory
 from tailrace.driver.telling.table_view import table_view
@@ -126,7 +126,7 @@ class DriverControl:
         """The number of executors that Spark's tasks call for."""
         self._table_rates = Rates[int]()
         self._snapshot_rates = Rates[str]()
-        self._lateness, self._seen = Lateness(), SeenTables()
+        self._lateness, self._resting = Lateness(), RestingStatuses()
         self._history = HistoryRing()
         self._table_history = TableHistory()
         self._rates_lock = threading.Lock()
@@ -177,10 +177,10 @@ class DriverControl:
                 not_deleted=self.dropped.faults if self.dropped is not None else {},
                 executors_wanted=self._executors_wanted or int(DEMAND.missing),
                 position_text=self.position_text,
-                seen=self._seen,
+                resting=self._resting,
             )
         )
-        self._seen.keep(state.tables)
+        self._resting.keep(state.tables)
         told = {"notifications": self.notifications(), "cutover": self.cutover()}
         status = status.model_copy(update={**told, "followers": self.followers.reports()})
         if self.measured is not None:

@@ -36,7 +36,7 @@ from tailrace.contract.status import (
     Verification,
 )
 from tailrace.contract.status import SnapshotState as SnapshotWord
-from tailrace.driver.telling.seen_tables import SeenTables
+from tailrace.driver.telling.resting_statuses import RestingStatuses
 from tailrace.errors import RESYNC, LogTrimmed, RewindRefused
 from tailrace.snapshot.chunks import TableRun
 
@@ -76,7 +76,7 @@ class Moment:
     """See `spark.executors_wanted`."""
     position_text: Callable[[Position], str] = str
     """The source's own way to write a position."""
-    seen: SeenTables | None = None
+    resting: RestingStatuses | None = None
     """The statuses of tables as last assembled; None: each is assembled."""
 
     @cached_property
@@ -201,10 +201,10 @@ def _position(at: Moment, position: Position) -> str | None:
 
 def _table(at: Moment, log: TableLog) -> TableStatus:
     progress, rate = at.tables.get(log.table_id, NOTHING), round(at.table_rates.get(log.table_id, 0.0), 1)
-    if at.seen is None:
+    if at.resting is None:
         return _assembled(at, log, progress)
     rests = rate == 0.0 and at.fault is None and log.table_id not in at.being_read
-    return at.seen.status(log, progress, rests, lambda: _assembled(at, log, progress))
+    return at.resting.status(log, progress, rests, lambda: _assembled(at, log, progress))
 
 
 def _assembled(at: Moment, log: TableLog, progress: TableProgress) -> TableStatus:

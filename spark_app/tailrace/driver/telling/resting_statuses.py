@@ -1,7 +1,7 @@
 """The statuses of tables as they were last assembled: those that nothing has happened to are taken over.
 
 The status of thousands of tables is assembled several times a minute, for the display and for the last hour's numbers,
-while most of them rest. Held by the driver's control; used by the status (`Moment.table`).
+while most of them rest. Held by the driver's control; used by `status.assemble`.
 """
 
 from collections.abc import Callable, Container
@@ -16,7 +16,7 @@ OTHERS = attrgetter(*(field.name for field in fields(TableProgress) if field.nam
 """All of a table's progress but the record up to which it is covered: each record moves that."""
 
 
-class SeenTables:
+class RestingStatuses:
     def __init__(self) -> None:
         self._known: dict[int, tuple[TableLog, TableProgress, TableStatus]] = {}
         """Tables at rest."""

@@ -14,7 +14,7 @@ from tailrace.changelog.records.terms import Position, RecordNumber, Seq
 from tailrace.changelog.state import TableLog
 from tailrace.contract.status import Fault, TableCounters
 from tailrace.driver.telling import status
-from tailrace.driver.telling.seen_tables import SeenTables
+from tailrace.driver.telling.resting_statuses import RestingStatuses
 from tailrace.driver.telling.status import Moment, assemble
 
 FAULT = Fault(name="Retry", message="m", since=1, where="target")
@@ -22,10 +22,10 @@ UNREAD = ReadFailure(message="m", fix="f", where="source")
 FOUND = ComparisonResult(rows=3)
 
 
-def moment(known: dict[int, TableLog], seen: SeenTables | None = None, **more: Any) -> Moment:
+def moment(known: dict[int, TableLog], resting: RestingStatuses | None = None, **more: Any) -> Moment:
     snapshots = more.pop("snapshots", {})
     log = log_state(*known.values(), number=99, snapshots=snapshots)
-    return Moment(name="shop", now=1e6, started_at=0.0, log=log, seen=seen, **more)
+    return Moment(name="shop", now=1e6, started_at=0.0, log=log, resting=resting, **more)
 
 
 def brought(random: Random, table_id: int) -> TableLog:
@@ -56,7 +56,7 @@ def moved(random: Random) -> TableProgress:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_it_says_the_same_as_a_status_that_is_assembled_afresh(seed: int) -> None:
-    random, seen = Random(seed), SeenTables()
+    random, resting = Random(seed), RestingStatuses()
     tables = {i: brought(random, i) for i in range(1, 7)}
     progress = {i: moved(random) for i in tables}
     for _ in range(150):
@@ -81,9 +81,9 @@ def test_it_says_the_same_as_a_status_that_is_assembled_afresh(seed: int) -> Non
             "snapshots": {"r": snapshot(read)} if random.random() < 0.5 else {},
             "fault": FAULT if random.random() < 0.1 else None,
         }
-        found = assemble(moment(tables, seen, tables=dict(progress), **more))
+        found = assemble(moment(tables, resting, tables=dict(progress), **more))
         assert found == assemble(moment(tables, tables=dict(progress), **more))
-        seen.keep(tables)
+        resting.keep(tables)
 
 
 def test_tables_at_rest_are_assembled_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,11 +96,11 @@ def test_tables_at_rest_are_assembled_once(monkeypatch: pytest.MonkeyPatch) -> N
         return make(at, log, progress)
 
     monkeypatch.setattr(status, "_assembled", counted)
-    seen, tables = SeenTables(), {i: table_with(i, 3) for i in range(20)}
+    resting, tables = RestingStatuses(), {i: table_with(i, 3) for i in range(20)}
     for record in range(10, 20):
         at = TableProgress(Seq(4), RecordNumber(record), RecordNumber(3))
         busy = TableProgress(Seq(record), RecordNumber(record), RecordNumber(record))
         progress = {**dict.fromkeys(tables, at), 7: busy}
-        rows = assemble(moment(tables, seen, tables=progress)).tables
+        rows = assemble(moment(tables, resting, tables=progress)).tables
         assert {row.applied_record for row in rows} == {record}
     assert sorted(assembled) == sorted([*range(20), *[7] * 9])
