@@ -36,7 +36,9 @@ from tailrace.driver.process.run_dir import NotRunning, RunFolder
 from .measure import Watch, cpu_seconds, cpu_times, machine, until
 
 KEPT = Path(__file__).with_name("product.json")
-"""Figures of earlier states by what was measured: `[cores, lag p95 in seconds, seconds until all replicate, CPU s]`."""
+"""Earlier figures by what was `measured`: `[cores, lag p95 in seconds, seconds until all replicate, CPU s]`."""
+ROWS = 10
+"""Of each table, unless `--rows` says otherwise."""
 STEP = 7919
 """Between the rows that are changed one after the other: a prime, so that all have their turn."""
 IDLE, SETTLED = 20.0, 10.0
@@ -153,6 +155,14 @@ def lags(lake: Path, since: float, to: float) -> list[float]:
     return sorted(written - at / 1e6 for (_, at), written in earliest.items())
 
 
+def measured(format: str, options: argparse.Namespace) -> str:
+    """The name of what is measured: only figures of the same name can be compared."""
+    name = f"{format} {options.tables} {options.freshness}"
+    name += f" rows={options.rows}" if options.rows != ROWS else ""
+    name += f" changing={options.changing}" if options.changing != options.tables else ""
+    return name + (f" rate={options.rate}" if (options.rate or options.changing) != options.changing else "")
+
+
 def tailrace(server: PostgresServer, folder: Path, format: str, options: argparse.Namespace) -> tuple[float, ...]:
     folder.mkdir()
     begun = time.monotonic()
@@ -175,8 +185,7 @@ def tailrace(server: PostgresServer, folder: Path, format: str, options: argpars
     expected = options.seconds * (options.rate or options.changing)
     assert len(late) > 0.8 * expected, f"{len(late)} of {expected} changes were found in the lake"
     p50, p95 = late[len(late) // 2], late[len(late) * 95 // 100]
-    same = f"{format} {options.tables} {options.freshness}" if options.changing == options.tables else ""
-    earlier = json.loads(KEPT.read_text()).get(same)
+    earlier = json.loads(KEPT.read_text()).get(measured(format, options))
     ratio = f"{cores / earlier[0]:.2f} of {earlier[0]}" if earlier else ""
     shares = ", ".join(f"{after[name] / busy.wall - before[name] / busy.wall:.2f}" for name in after)
     figures = f"{started:.1f} | {start_cpu:.1f} | {cores:.2f} | {shares} | {made / busy.wall:.1f}"
@@ -212,18 +221,23 @@ HEADER = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.product", description=__doc__)
     parser.add_argument("--tables", type=int, default=200)
     parser.add_argument("--changing", type=int, help="tables that change; default: all")
-    parser.add_argument("--rows", type=int, default=10, help="of each table")
+    parser.add_argument("--rows", type=int, default=ROWS, help="of each table")
     parser.add_argument("--rate", type=int, help="rows a second in all tables together; default: one in each")
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--freshness", default="5s")
     parser.add_argument("--formats", default="delta,iceberg")
     options = parser.parse_args(arguments)
-    of = f", of which {options.changing} change" if options.changing else ""
     options.changing = options.changing or options.tables
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    of = f", of which {options.changing} change" if options.changing != options.tables else ""
     work = f"{options.rate} rows a second in all" if options.rate else "a row a second in each"
     print(f"{machine()}\n{options.tables} tables{of}, {work}, freshness {options.freshness}\n\n{HEADER}")
     print("|---|" + "---:|" * 9)
