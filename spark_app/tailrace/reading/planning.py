@@ -40,21 +40,21 @@ class Planning:
         self._tools, self._client, self._progress, self._background = tools, client, progress, background
         self._clock, self._monotonic = clock, monotonic
         self._background_look_at = 0.0
-        self._tables: Mapping[int, TableLog] = {}
+        self._seen_tables: Mapping[int, TableLog] = {}
         """The tables whose calls for snapshots have all been answered, ..."""
-        self._snapshots: Mapping[str, SnapshotState] = {}
+        self._seen_snapshots: Mapping[str, SnapshotState] = {}
         """... and the snapshots whose ends have all been recorded."""
         self._wanted = True
         """Verifications in the background were wanted then."""
-        self._looked: Mapping[int, TableLog] = {}
+        self._seen_for_cascades: Mapping[int, TableLog] = {}
         self._cascading: dict[int, None] = {}
-        """Tables that had cascades when they were `_looked` at."""
+        """Tables that had cascades when they were last looked at for that."""
 
     def plan(self, state: LogState) -> LogState:
         """Returns the state with what had to be recorded."""
         holes = {i: planner.Holes(p.applied_record, p.holes) for i, p in self._progress.with_holes().items()}
         tables, lost = state.tables, list(self._tools().lost())
-        news = [tables[table_id] for table_id in changed(self._tables, tables)]
+        news = [tables[table_id] for table_id in changed(self._seen_tables, tables)]
         plans = [*planner.due_snapshots(state, holes, news), *planner.rereads_of_lost(state, lost), *self._due(state)]
         if plans:
             self._client.append(plans)
@@ -62,12 +62,12 @@ class Planning:
             for line in planner.log_lines(state, plans):
                 log.info("%s", line)
             state = self._tools().journal.refresh()
-        self._tables = tables
+        self._seen_tables = tables
         return self._end(state)
 
     def _end(self, state: LogState) -> LogState:
         snapshots, wanted = state.snapshots, self._background() is not None
-        news = [snapshots[snapshot_id] for snapshot_id in changed(self._snapshots, snapshots)]
+        news = [snapshots[snapshot_id] for snapshot_id in changed(self._seen_snapshots, snapshots)]
         unwanted = () if wanted else planner.unwanted(snapshots.open() if self._wanted else news)
         # One that is over by itself is not stopped, too.
         ends = list({end.snapshot_id: end for end in (*unwanted, *planner.endings(state, news))}.values())
@@ -78,7 +78,7 @@ class Planning:
                 text = f"snapshot {end.outcome}" + (f": {end.message}" if end.message else "")
                 log.log(level, "%s", text, extra={"snapshot": end.snapshot_id})
             state = self._tools().journal.refresh()
-        self._snapshots, self._wanted = snapshots, wanted
+        self._seen_snapshots, self._wanted = snapshots, wanted
         return state
 
     def _due(self, state: LogState) -> Iterator[SnapshotPlanned]:
@@ -94,11 +94,11 @@ class Planning:
 
     def are_cascades_due(self, state: LogState, holds: cascades.Holds) -> bool:
         """True if rows that foreign keys have reached can be looked for now."""
-        for table_id in changed(self._looked, state.tables):
+        for table_id in changed(self._seen_for_cascades, state.tables):
             if state.tables[table_id].cascades:
                 self._cascading[table_id] = None
             else:
                 self._cascading.pop(table_id, None)
-        self._looked = state.tables
+        self._seen_for_cascades = state.tables
         among = [state.tables[table_id] for table_id in self._cascading if table_id in state.tables]
         return bool(cascades.due(state, holds, among))

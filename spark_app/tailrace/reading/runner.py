@@ -93,7 +93,7 @@ class SnapshotRunner:
         self._entries: dict[RunKey, RunEntry] = {}
         self._turns = TableTurns()
         self._moved_tables = progress.news()
-        self._followed: Mapping[str, SnapshotState] = {}
+        self._seen_snapshots: Mapping[str, SnapshotState] = {}
         """The snapshots that `_entries` are of."""
         self._over: dict[RunKey, None] = {}
         """Tables that are left as soon as nothing of them is being read."""
@@ -241,7 +241,7 @@ class SnapshotRunner:
         log.log(logging.DEBUG if quiet else logging.WARNING, text, error, exc_info=None if known else error)
 
     def _follow(self, state: LogState) -> None:
-        before, now, self._followed = self._followed, state.snapshots, state.snapshots
+        before, now, self._seen_snapshots = self._seen_snapshots, state.snapshots, state.snapshots
         for snapshot_id in changed(before, now):
             snapshot, known = now[snapshot_id], before.get(snapshot_id)
             same = known is not None and known.is_open == snapshot.is_open

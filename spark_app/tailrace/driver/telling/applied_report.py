@@ -37,7 +37,7 @@ class Reporter:
         self._monotonic = monotonic
         self._due = -math.inf
         self._moved_tables = progress.news()
-        self._tables: Mapping[int, TableLog] = {}
+        self._seen_tables: Mapping[int, TableLog] = {}
         """The tables of the state that was last looked at."""
         self._unreported: set[int] = set()
         """Tables that may hold what the journal does not show."""
@@ -68,8 +68,8 @@ class Reporter:
 
     def _moved(self, state: LogState) -> dict[int, TableProgress]:
         """Tables that have committed what the journal does not show: a look costs those that moved, of thousands."""
-        self._unreported.update(self._moved_tables(), changed(self._tables, state.tables))
-        self._tables = state.tables
+        self._unreported.update(self._moved_tables(), changed(self._seen_tables, state.tables))
+        self._seen_tables = state.tables
         at = {table_id: self._progress.of(table_id) for table_id in self._unreported if table_id in state.tables}
         moved = {i: p for i, p in at.items() if p.committed_record >= 0 and _is_news(p, state.tables[i])}
         self._unreported = set(moved)
