@@ -38,7 +38,7 @@ from .measure import Watch, cpu_seconds, cpu_times, machine, until
 KEPT = Path(__file__).with_name("product.json")
 """Earlier figures by what was `measured`: `[cores, lag p95 in seconds, seconds until all replicate, CPU s]`."""
 ROWS = 10
-"""Of each table, unless `--rows` says otherwise."""
+"""Rows of each table, unless `--rows` says otherwise."""
 STEP = 7919
 """Between the rows that are changed one after the other: a prime, so that all have their turn."""
 IDLE, SETTLED = 20.0, 10.0

@@ -1,4 +1,4 @@
-"""What the applier enters: units, each of the tables that one commit moves, with what is known of both.
+"""Units, each of the tables that one commit moves, as the applier enters them, with what is known of both.
 
 Changed by the applier and its schedule, under the applier's lock.
 """

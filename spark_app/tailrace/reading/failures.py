@@ -1,4 +1,4 @@
-"""What follows from steps that fail: when they are tried again, what is logged, and when a table is stopped.
+"""Answers to steps that fail: when they are tried again, what is logged, and when a table is stopped.
 
 Called by the snapshot runner with the results of its steps, on its thread. Times are of a monotonic clock.
 """
