@@ -42,7 +42,7 @@ from tailrace.errors import TableStop, TargetRefused
 from tailrace.targets.api import Opening, Runtime, TableFailed
 from tailrace.targets.mysql.session import MysqlTargetSession
 from tailrace.targets.mysql.turns import IDLE, RowTurn
-from tailrace.targets.sql import staged
+from tailrace.targets.sql import chunk_writer
 from tailrace.targets.sql.state import SCHEMA as STATE
 
 SYSTEM = ("information_schema", "mysql", "performance_schema", "sys")
@@ -129,7 +129,7 @@ def arrive_out_of_postgresql(postgres: PostgresServer, target: MysqlServer, tmp_
 def test_rows_columns_and_keys_arrive_out_of_mysql(
     mysql: MysqlServer, target: MysqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staged, "PIECE", 50)
+    monkeypatch.setattr(chunk_writer, "PIECE", 50)
     with demanding(target, sql_generate_invisible_primary_key="ON"):
         arrive_out_of_mysql(mysql, target, tmp_path)
 
