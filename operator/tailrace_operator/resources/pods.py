@@ -24,8 +24,6 @@ RUN_DIR = "/var/lib/tailrace"
 LAST_WORDS = {"name": "TAILRACE_TERMINATION_MESSAGE", "value": "/dev/termination-log"}
 """The path to which a container writes its report of what it dropped or found."""
 _UNITS = {"Mi": 1, "Gi": 1024}
-LEAST_OVERHEAD = 384
-"""MiB, as Spark's own."""
 LEAST_REQUEST = 1536
 """MiB, for all processes of a driver without large batches (docs/decisions/0061)."""
 
@@ -55,9 +53,7 @@ def mebibytes(size: str) -> int:
 
 def overhead(pod: Pod) -> int:
     """MiB beside the JVM."""
-    if pod.memory_overhead is not None:
-        return mebibytes(pod.memory_overhead)
-    return max(mebibytes(pod.memory) * 2 // 5, LEAST_OVERHEAD)
+    return pod.beside_jvm >> 20
 
 
 def cpu(pod: Pod) -> str:

@@ -39,7 +39,8 @@ class Timing:
     """Seconds and bytes."""
 
     record: float = 0.2
-    """Oldest finished transaction without a record; see `pace.Pace`."""
+    """Oldest finished transaction without a record (`pace.Pace`), unless the driver asks for longer ones
+    (`protocol.GetState.record_seconds`)."""
     block: int = 32 << 20
     """Bytes that the stream holds in memory before they become segments."""
     poll: float = 3.0

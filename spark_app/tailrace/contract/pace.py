@@ -24,7 +24,8 @@ class Pace:
     """Seconds."""
 
     record: float
-    """The longest time that capture lets a finished transaction wait for its record."""
+    """The longest time that capture lets a finished transaction wait for its record, while commits are in time: see
+    `record_when`."""
     look: float
     """The longest time between two looks for tables that are due, while some are applied; when one becomes due, and
     when a record comes, there is one as well. Also between two looks for records, while capture does not answer."""

@@ -310,7 +310,9 @@ class Catalog(Model):
 
 
 _NO_LOCATION = "location is required with type delta and with type iceberg"
-_ON_STORES = "tables of a lake are on s3:// or file:///; only storage.location may be gs:// or az://"
+_ON_STORES = (
+    "tables of a lake are on s3:// or file:///; only storage.location and follow.location may be gs:// or az://"
+)
 _NO_CATALOG = "catalog goes with type iceberg only"
 _NO_SERVER = "host and username are required with types postgresql and mysql"
 _SERVER_FIELDS = ("host", "port", "database", "schema", "username", "passwordFile", "tls")

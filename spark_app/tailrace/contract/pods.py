@@ -16,6 +16,8 @@ CpuAmount = Annotated[str, StringConstraints(max_length=8, pattern=r"^[1-9][0-9]
 
 LEAST_MEMORY = 512 << 20
 """Bytes. Spark refuses to start in less than 450 MiB."""
+LEAST_OVERHEAD = 384 << 20
+"""Bytes, as Spark's own."""
 _LITTLE = "Spark needs memory of at least 512Mi: write 512Mi or more"
 _ENOUGH = "!self.endsWith('Mi') || int(self.substring(0, self.size() - 2)) >= 512"
 
@@ -74,6 +76,13 @@ class Pod(Model):
     pod_template: PodTemplate = PodTemplate()
     """A core/v1 PodTemplateSpec, to which the operator adds its own fields: labels, node selector, tolerations,
     affinity, volumes, variables of container `tailrace`, containers beside it. Fields of the operator are refused."""
+
+    @property
+    def beside_jvm(self) -> int:
+        """Bytes of the container for Python, capture and buffers."""
+        if self.memory_overhead is not None:
+            return size(self.memory_overhead)
+        return max(size(self.memory) * 2 // 5, LEAST_OVERHEAD)
 
     @model_validator(mode="after")
     def _enough_cpu(self) -> "Pod":

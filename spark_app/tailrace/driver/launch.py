@@ -38,7 +38,7 @@ from tailrace.driver.telling import display
 from tailrace.driver.telling.lineage.reporter import LineageReporter, open_lineage
 from tailrace.errors import InvalidManifest, Retry
 from tailrace.places import Places
-from tailrace.reading.executors import ChunkExecutors
+from tailrace.reading.executors import ChunkExecutors, room_meanwhile
 from tailrace.reading.runner import SnapshotRunner
 from tailrace.reading.steps import Tools
 from tailrace.removal.dropped import DroppedCopies
@@ -201,7 +201,12 @@ def parts(
         anywhere=places.source,
         options=lambda: live.spec.read_options,
         socket=folder.socket,
-        executors=ChunkExecutors(spark.session, lambda: spark.started() is not None, spark.begin),
+        executors=ChunkExecutors(
+            spark.session,
+            lambda: spark.started() is not None,
+            spark.begin,
+            room_meanwhile(live.spec.driver.beside_jvm),
+        ),
         journal=journal,
         writers=applier.chunk_writer,
         lost=applier.lost_chunks,

@@ -1,1 +1,1 @@
-"""Executes snapshots: planner, Spark task, registered chunk."""
+"""Executes snapshots: planner, chunk read in a Spark task or in the driver, registered chunk."""

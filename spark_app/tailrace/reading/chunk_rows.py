@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tailrace.changelog.records.snapshots import SnapshotPlanned
 from tailrace.contract.resources import SnapshotSpec
-from tailrace.reading.executors import following_rows
+from tailrace.reading.executors import ChunkExecutors
 from tailrace.reading.messages import ChunkDone
 from tailrace.snapshot import planner
 from tailrace.snapshot.chunks import Cut, TableRun
@@ -58,7 +58,12 @@ class RowsPerChunk:
         self._begun[ordinal] = now
 
     def end_read(
-        self, done: ChunkDone, now: float, plan: SnapshotPlanned | None, spec: SnapshotSpec
+        self,
+        done: ChunkDone,
+        now: float,
+        plan: SnapshotPlanned | None,
+        spec: SnapshotSpec,
+        executors: ChunkExecutors,
     ) -> tuple[int, float]:
         """Returns the table's rows in the chunk, about, and when its read began. `done.rows` are those that filters let
         through: the reader's work, and what is cut next, go by the table's. `plan`: None where the journal no longer
@@ -71,6 +76,6 @@ class RowsPerChunk:
             following = planner.next_chunk_rows(chosen, rows, done.size, took, spec.chunk_seconds)
             most = planner.MOST_COMPARED if plan.verify and chosen is None else following
             if done.bytes_in_memory:
-                most = min(most, following_rows(rows, done.bytes_in_memory))
+                most = min(most, executors.following_rows(rows, done.bytes_in_memory))
             self.following = min(following, most)
         return rows, begun

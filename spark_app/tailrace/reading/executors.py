@@ -17,7 +17,9 @@ from tailrace.reading.task import ChunkFile, ChunkTask, TooMuch, as_sent, on_exe
 SMALL_TABLE_BYTES = 1 << 20
 """A table of so many bytes is read in the driver, until it turns out to have more."""
 MEANWHILE_BYTES = 64 << 20
-"""Bytes in memory of one chunk that is read in the driver while Spark is starting."""
+"""Bytes in memory of one chunk that is read in the driver while Spark is starting, at most, ..."""
+MEANWHILE_SHARE = 8
+"""... and no more than an eighth of what the driver's container has beside the JVM."""
 MEANWHILE_CHUNKS = 2
 """Such chunks at a time."""
 
@@ -28,10 +30,11 @@ class ChunkExecutors:
         spark: Callable[[], SparkSession],
         ready: Callable[[], bool] = lambda: True,
         begin: Callable[[], None] = lambda: None,
+        meanwhile_bytes: int = MEANWHILE_BYTES,
     ) -> None:
         """`spark` waits for the session, `begin` starts it without waiting. `ready` returns True if there is nothing
-        to wait for."""
-        self._spark, self._ready, self._begin = spark, ready, begin
+        to wait for. `meanwhile_bytes`: of one chunk that is read meanwhile, see `room_meanwhile`."""
+        self._spark, self._ready, self._begin, self._meanwhile_bytes = spark, ready, begin, meanwhile_bytes
         self._meanwhile = threading.BoundedSemaphore(MEANWHILE_CHUNKS)
 
     def read(self, task: ChunkTask, small: bool = False) -> ChunkFile:
@@ -50,12 +53,17 @@ class ChunkExecutors:
         if task.table.schema.keyless or self._ready() or not self._meanwhile.acquire(blocking=False):
             return None
         try:
-            # What passes as it is sent is not held.
-            return as_sent(task) or perform(task, MEANWHILE_BYTES)
+            # Of rows that pass as they are sent only the keys are held.
+            return as_sent(task) or perform(task, self._meanwhile_bytes)
         except TooMuch:
             return None
         finally:
             self._meanwhile.release()
+
+    def following_rows(self, rows: int, held: int) -> int:
+        """The most rows that the next chunk should have to be read in the driver as well, after one of `rows` rows with
+        `held` bytes in memory. The next ones may be longer, so half of the room is left."""
+        return max(1, int(rows * self._meanwhile_bytes / 2 / held))
 
     def _run(self, task: ChunkTask) -> ChunkFile:
         """One job with one task, in the pool of the snapshots."""
@@ -71,7 +79,6 @@ class ChunkExecutors:
         return replace(answer, waited=waited)
 
 
-def following_rows(rows: int, held: int) -> int:
-    """The most rows that the next chunk should have to be read in the driver as well, after one of `rows` rows with
-    `held` bytes in memory. The next ones may be longer, so half of the room is left."""
-    return max(1, int(rows * MEANWHILE_BYTES / 2 / held))
+def room_meanwhile(beside_jvm: int) -> int:
+    """Bytes in memory that one chunk may have in a driver whose container has so many beside the JVM."""
+    return min(MEANWHILE_BYTES, beside_jvm // MEANWHILE_SHARE)

@@ -526,6 +526,7 @@ class SnapshotRunner:
     def _read_ended(self, entry: RunEntry, done: ChunkDone) -> None:
         snapshot, asked = self._tools.journal.state.snapshots.get(done.key[0]), self._background()
         plan = None if snapshot is None else snapshot.plan
-        rows, begun = entry.rows.end_read(done, self._monotonic(), plan, self._defaults())
+        executors = self._tools.executors
+        rows, begun = entry.rows.end_read(done, self._monotonic(), plan, self._defaults(), executors)
         if plan is not None and plan.in_background and asked is not None:
             self._background_read_at = begun + rows / asked.max_rows_per_second

@@ -1,7 +1,7 @@
 """The work for one chunk: read it from the source and write it where the target wants it.
 
-Sent by the snapshot runner to an executor (`reading.executors`); everything it needs travels in `ChunkTask`, everything
-it found comes back in `ChunkFile`.
+The snapshot runner sends it to an executor, or has the driver do it (`reading.executors`); everything it needs travels
+in `ChunkTask`, everything it found comes back in `ChunkFile`.
 """
 
 import logging
@@ -128,7 +128,9 @@ def as_sent(task: ChunkTask) -> ChunkFile | None:
     try:
         return _side_by_side(lambda put: reader.read(task.part, task.where, put), write)
     except WireRefused:
-        log.warning("rows are not taken as they were sent: they are read as values", extra={"table": task.table.name})
+        log.warning(
+            "the target refused the source's binary rows; reading them as values", extra={"table": task.table.name}
+        )
         return None
 
 

@@ -57,7 +57,20 @@ _REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, e
 
 _MACHINE_CREDENTIALS = ("169.254.169.254", "metadata.google.internal")
 """Services of a cloud's machines that the clients ask for credentials if they were given none."""
-NO_CREDENTIALS = "No credentials were found: set `credentials` in the manifest, or the environment's (AWS_…, GOOGLE_…)."
+_POD_TEMPLATE = "in Kubernetes: `podTemplate` of driver and executors"
+_GIVEN = f"No credentials were found: set {{}} in the environment ({_POD_TEMPLATE}), or use a workload identity."
+_NO_CREDENTIALS = {
+    "s3": "No credentials were found: set `credentials` in the manifest, or AWS_… in the environment.",
+    "gs": _GIVEN.format("GOOGLE_SERVICE_ACCOUNT"),
+    "az": _GIVEN.format("AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"),
+}
+"""Fixes by scheme: a manifest has credentials for S3 only."""
+_CORRECT = {
+    "s3": "Correct them; what the manifest lacks comes from the environment (AWS_…).",
+    "gs": f"Correct GOOGLE_… in the environment ({_POD_TEMPLATE}).",
+    "az": f"Correct AZURE_… in the environment ({_POD_TEMPLATE}).",
+}
+"""The same, where what was given cannot be used."""
 _NO_ROOT = {"NoSuchBucket": "bucket", "ContainerNotFound": "container"}
 """Codes in a store's answer (S3 and GCS, Azure) and what is missing: not an object, but the place of all of them."""
 _UNCONFIGURED = "must be specified"
@@ -382,7 +395,8 @@ class Storage:
             if isinstance(error, OSError) and error.errno in foreign.FULL:
                 raise StorageFull(f"{where}: {_first_line(error)}", MAKE_ROOM) from error
             kind = OutcomeUnknown if writing else Retry
-            fix = NO_CREDENTIALS if any(service in str(error) for service in _MACHINE_CREDENTIALS) else ""
+            asked = any(service in str(error) for service in _MACHINE_CREDENTIALS)
+            fix = _NO_CREDENTIALS.get(self.access.scheme, "") if asked else ""
             raise kind.of_place(f"{where}: {_first_line(error)}", fix) from error
         except BaseException as error:
             if type(error).__name__ != "PanicException":
@@ -411,7 +425,7 @@ class _Errors:
 def _unusable(where: str, error: BaseException) -> StorageRefused:
     return StorageRefused(
         f"{where}: endpoint, region, credentials and bucket do not fit together ({_first_line(error)})",
-        "Correct them; settings missing in the manifest come from the environment (AWS_…, AZURE_…, GOOGLE_…).",
+        _CORRECT.get(where.partition("://")[0], ""),
     )
 
 

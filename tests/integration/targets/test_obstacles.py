@@ -96,6 +96,13 @@ def test_each_obstacle_is_mended_by_its_statement(major: int) -> None:
         run("CREATE TABLE open.copy (id bigint PRIMARY KEY); CREATE TABLE open.foreign (id bigint)")
         run(STATE)
         run(*statements(found()["fail", None].fix))
+        run("CREATE ROLE third")
+        for fix in (0, 1):
+            run("ALTER TABLE _tailrace.logs OWNER TO third; ALTER TABLE _tailrace.chunks OWNER TO third")
+            closed = found()["fail", None]
+            assert "_tailrace.chunks, _tailrace.logs" in closed.message and "third" in closed.message
+            run(statements(closed.fix)[fix])
+            assert ("fail", None) not in found()
         run('REVOKE CREATE ON DATABASE copy FROM "poor man"; ALTER SCHEMA closed RENAME TO shut')
         assert target_of(server).examine()
         run(*statements(found()["fail", None].fix))

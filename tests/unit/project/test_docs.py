@@ -17,6 +17,7 @@ from tailrace.changelog.records.terms import Closed
 from tailrace.changelog.state import HANDLERS
 from tailrace.cli import main as cli
 from tailrace.cli.kubectl import main as plugin
+from tailrace.contract.change import immutable
 from tailrace.contract.status import Status
 from tailrace.driver.telling import metrics
 
@@ -30,6 +31,12 @@ DOCS = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs/dev").glob("*.md")),
 ]
+
+
+def test_the_fields_that_cannot_be_changed_are_listed() -> None:
+    text = (ROOT / "docs/kubernetes.md").read_text()
+    (line,) = re.findall(r"^\* (`source\.type`.*) cannot be changed\.$", text, re.MULTILINE)
+    assert sorted(re.findall("`([^`]+)`", line)) == sorted(immutable())
 
 
 def test_every_error_that_a_user_can_meet_is_explained_and_no_other() -> None:

@@ -8,9 +8,10 @@ import pytest
 from typing_extensions import override
 from unit.reading.test_task import BATCH, Files, Reading, Sent, asked
 
+from tailrace.contract.pods import DriverPod
 from tailrace.errors import Retry
 from tailrace.reading import executors
-from tailrace.reading.executors import MEANWHILE_CHUNKS, ChunkExecutors, following_rows
+from tailrace.reading.executors import MEANWHILE_BYTES, MEANWHILE_CHUNKS, ChunkExecutors, room_meanwhile
 from tailrace.reading.task import ChunkTask
 from tailrace.sources.api import ChunkRead, Writer
 
@@ -71,21 +72,20 @@ def test_the_start_of_spark_is_no_part_of_the_time_that_a_chunk_took(monkeypatch
     ids=["starting", "started", "a chunk of many bytes", "without a key"],
 )
 def test_while_spark_is_starting_the_first_chunks_are_read_in_the_driver(
-    batches: int, keyless: bool, ready: bool, jobs: int, monkeypatch: pytest.MonkeyPatch
+    batches: int, keyless: bool, ready: bool, jobs: int
 ) -> None:
-    monkeypatch.setattr(executors, "MEANWHILE_BYTES", 4 * BATCH.nbytes)
     files, cluster = Files(), Cluster()
-    found = ChunkExecutors(lambda: cluster, lambda: ready).read(asked(batches, files, keyless))  # type: ignore[arg-type, return-value]  # the fake
+    both = ChunkExecutors(lambda: cast(Any, cluster), lambda: ready, meanwhile_bytes=4 * BATCH.nbytes)
+    found = both.read(asked(batches, files, keyless))
     assert (found.all_rows, cluster.jobs) == (10 * batches, jobs)
     assert sum(len(rows) for rows in files.rows.values()) == 10 * batches
     assert found.bytes_in_memory == (0 if jobs else 3 * BATCH.nbytes)
 
 
-def test_rows_that_pass_as_they_are_sent_need_no_room_in_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "MEANWHILE_BYTES", 1)
+def test_rows_that_pass_as_they_are_sent_need_no_room_in_the_driver() -> None:
     task = asked(1, Files(wire=Sent()), keyless=False)
     sent = ChunkTask(cast(Any, Reading(1, product="a product")), task.table, task.part, None, task.writer, "s", 0)
-    found = ChunkExecutors(cast(Any, Cluster), lambda: False).read(sent)
+    found = ChunkExecutors(cast(Any, Cluster), lambda: False, meanwhile_bytes=1).read(sent)
     assert (found.path, found.rows, found.bytes_in_memory) == ("sent:///0", 10, 0)
 
 
@@ -151,7 +151,22 @@ def test_a_chunk_that_failed_in_the_driver_leaves_its_room() -> None:
     assert both.read(asked(1, Files(), keyless=False)).bytes_in_memory == BATCH.nbytes
 
 
-def test_the_next_chunk_in_the_driver_has_at_most_half_of_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "MEANWHILE_BYTES", 1000)
-    assert following_rows(10, 100) == 50
-    assert following_rows(10, 100_000_000) == 1
+def test_the_next_chunk_in_the_driver_has_at_most_half_of_its_room() -> None:
+    both = ChunkExecutors(cast(Any, Cluster), meanwhile_bytes=1000)
+    assert both.following_rows(10, 100) == 50
+    assert both.following_rows(10, 100_000_000) == 1
+
+
+@pytest.mark.parametrize(
+    ("driver", "room"),
+    [
+        ({}, MEANWHILE_BYTES),
+        ({"memory": "512Mi"}, 48 << 20),
+        ({"memory": "512Mi", "memoryOverhead": "128Mi"}, 16 << 20),
+        ({"memory": "64Gi"}, MEANWHILE_BYTES),
+    ],
+)
+def test_chunks_in_the_driver_have_a_share_of_what_its_container_has_beside_the_jvm(
+    driver: dict[str, str], room: int
+) -> None:
+    assert room_meanwhile(DriverPod.model_validate(driver).beside_jvm) == room

@@ -32,7 +32,10 @@ def join(connection: Connection, place: str) -> None:
     if execute(connection, "SHOW STATUS LIKE 'wsrep_ready'") != [("wsrep_ready", "ON")]:
         raise Retry.of_place(
             f"{place} is a member of a cluster and takes no statements",
-            "Wait until it has joined the others, or give it the majority (`SHOW STATUS LIKE 'wsrep_cluster_status'`).",
+            "Wait until it has joined the others. If these are gone (`SHOW STATUS LIKE 'wsrep_cluster_status'` says"
+            " non-Primary in all that are left), run `SET GLOBAL wsrep_provider_options = 'pc.bootstrap=YES'` on one"
+            " member only, the one with the highest `wsrep_last_committed`: where others still have a majority, this"
+            " makes two clusters whose rows differ.",
         )
     execute(connection, "SET SESSION wsrep_sync_wait = 1")
 

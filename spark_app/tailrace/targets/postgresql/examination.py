@@ -30,10 +30,12 @@ SELECT nspname, has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid,
   FROM pg_namespace WHERE nspname = ANY (%s)
 """
 _STATE = """
-SELECT pg_get_userbyid(nspowner), pg_has_role(nspowner, 'USAGE') FROM pg_namespace n
- WHERE nspname = %s AND NOT (has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE')
-   AND NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid AND relname = ANY (%s)
-                      AND NOT pg_has_role(relowner, 'USAGE')))
+SELECT pg_get_userbyid(nspowner), pg_has_role(nspowner, 'USAGE') FROM pg_namespace
+ WHERE nspname = %s AND NOT (has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE'))
+"""
+_STATE_OWNERS = """
+SELECT relname, pg_get_userbyid(relowner) FROM pg_class
+ WHERE relnamespace = to_regnamespace(%s) AND relname = ANY (%s) AND NOT pg_has_role(relowner, 'USAGE') ORDER BY 1
 """
 _STATE_TABLES = f"""
 SELECT 1 FROM pg_class c WHERE relnamespace = to_regnamespace(%s) AND relname = ANY (%s) AND {_LACKS} LIMIT 1
@@ -89,12 +91,20 @@ class TargetExamination:
     def _closed_state(self) -> Obstacle | None:
         """Tells of rights that this role lacks in Tailrace's own schema."""
         quote, own = self.session.quote, list(state.tables(self.session))
-        closed, role = self.session.rows(_STATE, state.SCHEMA, own), quote(self.role)
+        closed, role = self.session.rows(_STATE, state.SCHEMA), quote(self.role)
         if closed and not closed[0][1]:
             owner = str(closed[0][0])
             grant = f"GRANT {quote(owner)} TO {role}"
             message = f"schema {state.SCHEMA} of the target belongs to {owner}, whose rights {self.role} does not have"
             return Obstacle("fail", message, f"Run `{grant}`, or connect as {owner} (target.username).")
+        if foreign := self.session.rows(_STATE_OWNERS, state.SCHEMA, own):
+            tables = [f"{state.SCHEMA}.{name}" for name, _ in foreign]
+            roles = sorted({str(owner) for _, owner in foreign})
+            message = f"{', '.join(tables)} of the target: the owner is {' or '.join(roles)}"
+            message += f", whose rights {self.role} does not have"
+            changes = "; ".join(f"ALTER TABLE {name} OWNER TO {role}" for name in tables)
+            grant = f"GRANT {', '.join(map(quote, roles))} TO {role}"
+            return Obstacle("fail", message, f"Run `{changes}`, or `{grant}`.")
         if closed or self.session.rows(_STATE_TABLES, state.SCHEMA, own):
             message = f"{self.role} lacks rights on schema {state.SCHEMA} of the target, or on tables in it"
             grants = f"GRANT USAGE, CREATE ON SCHEMA {state.SCHEMA} TO {role}"
