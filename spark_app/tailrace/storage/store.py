@@ -70,7 +70,7 @@ _CORRECT = {
     "gs": f"Correct GOOGLE_… in the environment ({_POD_TEMPLATE}).",
     "az": f"Correct AZURE_… in the environment ({_POD_TEMPLATE}).",
 }
-"""The same, where what was given cannot be used."""
+"""Fixes by scheme where what was given cannot be used."""
 _NO_ROOT = {"NoSuchBucket": "bucket", "ContainerNotFound": "container"}
 """Codes in a store's answer (S3 and GCS, Azure) and what is missing: not an object, but the place of all of them."""
 _UNCONFIGURED = "must be specified"
