@@ -1,7 +1,7 @@
 """The statuses of tables as they were last assembled: those that nothing has happened to are taken over.
 
 The status of thousands of tables is assembled several times a minute, for the display and for the last hour's numbers,
-while most of them rest. Held by the driver's control; used by `status.assemble`.
+while most of them rest. Held by the driver's control; used by `driver.telling.status`.
 """
 
 from collections.abc import Callable, Container
