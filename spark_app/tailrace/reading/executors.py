@@ -53,8 +53,8 @@ class ChunkExecutors:
         if task.table.schema.keyless or self._ready() or not self._meanwhile.acquire(blocking=False):
             return None
         try:
-            # Of rows that pass as they are sent only the keys are held.
-            return as_sent(task) or perform(task, self._meanwhile_bytes)
+            # Of what passes as it is sent, only the keys and what is read ahead are held.
+            return as_sent(task, self._meanwhile_bytes) or perform(task, self._meanwhile_bytes)
         except TooMuch:
             return None
         finally:

@@ -111,9 +111,9 @@ def perform(task: ChunkTask, most: int | None = None) -> ChunkFile:
     )
 
 
-def as_sent(task: ChunkTask) -> ChunkFile | None:
+def as_sent(task: ChunkTask, most: int | None = None) -> ChunkFile | None:
     """The chunk, if source and target can do without its values, of which only the key is looked at; None: they
-    cannot."""
+    cannot. `TooMuch` where the batches that are read ahead might have more than `most` bytes."""
     schema, writer = task.table.schema, task.writer.wire
     if writer is None or schema.keyless or not keeps_all(schema):
         return None
@@ -126,12 +126,23 @@ def as_sent(task: ChunkTask) -> ChunkFile | None:
         return [] if file is None else [file]
 
     try:
-        return _side_by_side(lambda put: reader.read(task.part, task.where, put), write)
+        return _side_by_side(lambda put: reader.read(task.part, task.where, _bounded(put, most)), write)
     except WireRefused:
         log.warning(
             "the target refused the source's binary rows; reading them as values", extra={"table": task.table.name}
         )
         return None
+
+
+def _bounded(put: Callable[[WireRows], None], most: int | None) -> Callable[[WireRows], None]:
+    """A batch ends behind a row, however large that is."""
+
+    def put_bounded(batch: WireRows) -> None:
+        if most is not None and len(batch.data) > most // WAITING_BATCHES:
+            raise TooMuch
+        put(batch)
+
+    return put_bounded
 
 
 def _kept(task: ChunkTask, put: Callable[[pa.RecordBatch], None]) -> Callable[[pa.RecordBatch], None]:

@@ -82,11 +82,13 @@ def test_while_spark_is_starting_the_first_chunks_are_read_in_the_driver(
     assert found.bytes_in_memory == (0 if jobs else 3 * BATCH.nbytes)
 
 
-def test_rows_that_pass_as_they_are_sent_need_no_room_in_the_driver() -> None:
-    task = asked(1, Files(wire=Sent()), keyless=False)
-    sent = ChunkTask(cast(Any, Reading(1, product="a product")), task.table, task.part, None, task.writer, "s", 0)
-    found = ChunkExecutors(cast(Any, Cluster), lambda: False, meanwhile_bytes=1).read(sent)
-    assert (found.path, found.rows, found.bytes_in_memory) == ("sent:///0", 10, 0)
+@pytest.mark.parametrize(("room", "jobs"), [(40, 0), (39, 1)], ids=["four batches", "less"])
+def test_rows_that_pass_as_they_are_sent_need_room_in_the_driver_for_a_few_batches(room: int, jobs: int) -> None:
+    """Batches of ten bytes. A single row may be large, and some batches are read ahead."""
+    cluster, task = Cluster(), asked(1, Files(wire=Sent()), keyless=False)
+    sent = ChunkTask(cast(Any, Reading(9, product="a product")), task.table, task.part, None, task.writer, "s", 0)
+    found = ChunkExecutors(lambda: cast(Any, cluster), lambda: False, meanwhile_bytes=room).read(sent)
+    assert (found.path, found.rows, found.bytes_in_memory, cluster.jobs) == ("sent:///0", 90, 0, jobs)
 
 
 def test_spark_is_begun_for_a_chunk_of_a_table_that_is_not_small() -> None:
