@@ -48,12 +48,15 @@ def _tables(path: Path) -> Iterator[pa.Table]:
 
 
 def _avro_blocks(raw: bytes) -> Iterator[bytes]:
-    """A header, then blocks (two numbers, rows by deflate), each ended by the same mark."""
+    """A header, then blocks (two numbers, rows as the header's codec left them), each ended by the same mark."""
     mark = raw[-16:]
-    for block in raw.split(mark)[1:-1]:
+    header, *blocks, _ = raw.split(mark)
+    deflated = b"\x14avro.codec\x0edeflate" in header
+    assert deflated or b"\x14avro.codec\x08null" in header or b"avro.codec" not in header, header
+    for block in blocks:
         at = 0
         for _ in range(2):
             while block[at] & 0x80:
                 at += 1
             at += 1
-        yield zlib.decompress(block[at:], -15)
+        yield zlib.decompress(block[at:], -15) if deflated else block[at:]

@@ -114,11 +114,18 @@ class Shop:
 
     def kill(self, space: str, pod: str) -> None:
         """SIGKILL to the first process of the pod's only container, as the node's kernel would."""
+        os.kill(
+            until(lambda: self._first_process(space, pod), f"a running container of {pod}", 120, pause=1),
+            signal.SIGKILL,
+        )
+
+    def _first_process(self, space: str, pod: str) -> int | None:
+        """None while the container that the pod's status names has ended and the kubelet has not told the next."""
         found = self.cluster.get(space, "pod", pod)
         assert found is not None and self.cluster.node is not None
-        container = str(found["status"]["containerStatuses"][0]["containerID"]).rpartition("/")[2]
+        container = str(found["status"]["containerStatuses"][0].get("containerID", "")).rpartition("/")[2]
         tasks = [line.split() for line in self.cluster.node.ctr("tasks", "ls").stdout.splitlines()]
-        os.kill(next(int(task[1]) for task in tasks if task[0] == container), signal.SIGKILL)
+        return next((int(task[1]) for task in tasks if task[0] == container and task[2] == "RUNNING"), None)
 
     def assert_equal(self, name: str = "shop", seconds: float = 240, root: str = "") -> None:
         """Hold the writers until the target has every row of the source as it is, and nothing else. `root` is the
