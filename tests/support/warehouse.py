@@ -226,9 +226,14 @@ def copying(source: dict[str, object], spec: TargetSpec, folder: Path, **more: o
 
 
 def require_followed(
-    postgres: PostgresServer, spec: TargetSpec, folder: Path, read: Callable[[str], list[tuple[Any, ...]]]
+    postgres: PostgresServer,
+    spec: TargetSpec,
+    folder: Path,
+    read: Callable[[str], list[tuple[Any, ...]]],
+    then: Callable[[Pipeline], None] = lambda _: None,
 ) -> None:
-    """A source is copied with its changes of columns. `read`: ids and values of a column of `item`, by the id."""
+    """A source is copied with its changes of columns. `read`: ids and values of a column of `item`, by the id. `then`
+    looks at the level copy."""
     postgres.execute(SHOP)
     copy = copying(postgres.source(), spec, folder)
     with copy.running():
@@ -246,3 +251,4 @@ def require_followed(
         }
         with pytest.raises(RewindRefused, match="keeps no former versions"):
             require_lake(Places(copy.replicator.spec))
+        then(copy)

@@ -8,7 +8,9 @@ from typing import Any, cast
 import pytest
 
 from support.conforming import LOG, LogOf, Table
+from support.database_copies import settle
 from support.lake import table_schema
+from support.pipeline import Pipeline
 from support.postgres import PostgresServer
 from support.random_log import first_schema
 from support.snowflake import SnowflakeDatabase, SnowflakeService, private_key
@@ -27,11 +29,12 @@ from support.warehouse import (
     require_thrown_away,
 )
 from tailrace import targets
+from tailrace.apply import applier
 from tailrace.batch.applied import FIRST
 from tailrace.batch.slice import cut
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract.resources import Credentials
-from tailrace.errors import AuthenticationFailed, Retry, TableStop, TargetRefused
+from tailrace.errors import AuthenticationFailed, Retry, TableStop, TailraceError, TargetRefused
 from tailrace.targets.api import Opening, TableFailed, TargetRemoval, UnitBatch
 from tailrace.targets.snowflake.connect import connect
 from tailrace.targets.snowflake.session import OWN, SnowflakeSession
@@ -189,7 +192,9 @@ def test_a_table_that_cannot_be_copied_is_refused_by_name(
     assert copies.server.tables(copies.schema) == []
 
 
-def test_what_is_in_the_way_is_told_before_anything_is_touched(copies: SnowflakeDatabase, tmp_path: Path) -> None:
+def test_what_is_in_the_way_is_told_before_anything_is_touched(
+    copies: SnowflakeDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target, schema = copies.server.target(copies.schema), first_schema(composite=False)
     assert target.examine() and copies.server.tables(copies.schema) == copies.server.tables(copies.schema + OWN) == []
     (costly,) = target.obstacles([schema], None)
@@ -205,6 +210,14 @@ def test_what_is_in_the_way_is_told_before_anything_is_touched(copies: Snowflake
     found, _ = target.obstacles([schema], LOG)
     assert found.level == "fail" and "that Tailrace has no record of" in found.message
     assert table.unit.missing() == frozenset({schema.table_id})
+    for error in (Retry("503"), TargetRefused("nothing is shown", "Grant it.")):
+
+        def refuse(session: SnowflakeSession, error: TailraceError = error) -> None:
+            raise error
+
+        monkeypatch.setattr(SnowflakeSession, "suspended_after", refuse)
+        same, told = target.obstacles([schema], LOG)
+        assert same == found and (told.level, told.fix) == ("warn", error.fix) and error.message in told.message
 
 
 def test_a_key_that_is_none_is_refused_and_one_with_a_passphrase_is_read(
@@ -287,10 +300,28 @@ def test_names_are_those_of_the_source(copies: SnowflakeDatabase) -> None:
 
 @pytest.mark.timeout(300)
 def test_a_source_is_copied_with_its_changes_of_columns(
-    postgres: PostgresServer, copies: SnowflakeDatabase, tmp_path: Path
+    postgres: PostgresServer, copies: SnowflakeDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked, run = list[str](), SnowflakeSession._asked
+
+    def listen(session: SnowflakeSession, statement: str, values: Sequence[object]) -> tuple[Any, ...]:
+        asked.append(statement)
+        return run(session, statement, values)
+
     def read(column: str) -> list[tuple[Any, ...]]:
         return copies.server.query(f'SELECT "id", "{column}" FROM {copies.place("item")} ORDER BY "id"')
 
-    require_followed(postgres, copies.server.spec(copies.schema), tmp_path, read)
+    def require_quiet(copy: Pipeline) -> None:
+        """The warehouse may be suspended while no copied table changes: SHOW needs none."""
+        monkeypatch.setattr(SnowflakeSession, "_asked", listen)
+        monkeypatch.setattr(applier, "LOOK_SECONDS", 0.0)
+        before = copy.state.number
+        postgres.execute("CREATE TABLE public.other (a int)")
+        for number in range(5):
+            postgres.execute(f"INSERT INTO public.other VALUES ({number})")
+            settle(copy)
+        assert copy.state.number > before
+        assert asked and {statement.split()[0] for statement in asked} == {"SHOW"}
+
+    require_followed(postgres, copies.server.spec(copies.schema), tmp_path, read, require_quiet)
     assert "tags" not in copies.server.named(f"SELECT * FROM {copies.place('item')}")[0]

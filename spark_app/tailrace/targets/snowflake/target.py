@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract import resources
-from tailrace.errors import AuthenticationFailed, TableStop
+from tailrace.errors import AuthenticationFailed, TableStop, TailraceError
 from tailrace.targets.api import Obstacle
 from tailrace.targets.snowflake.connect import SnowflakeConfig
 from tailrace.targets.snowflake.session import SnowflakeSession
@@ -65,7 +65,13 @@ class SnowflakeTarget(WarehouseTarget):
 
     @override
     def _warnings(self, session: Any) -> Iterator[Obstacle]:
-        after, warehouse = session.suspended_after(), self._of.warehouse.upper()
+        warehouse = self._of.warehouse.upper()
+        try:
+            after = session.suspended_after()
+        except TailraceError as error:  # what else was found is told all the same
+            what = f"whether warehouse {warehouse} suspends itself is not known: {error.message}"
+            yield Obstacle("warn", what, error.fix)
+            return
         if after is None or after > LONG_SECONDS:
             when = "is not known to suspend itself" if after is None else f"is suspended {after} s after a statement"
             yield Obstacle(
