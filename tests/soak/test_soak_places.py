@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import StaticTable
 
@@ -14,18 +13,12 @@ from demo.compare import compare_by
 from support.azurite import Azurite
 from support.gcs import GoogleStorage
 from support.iceberg_rest import served
-from support.origins import origin
 from support.proof import tables
 from support.proof.harness import SMALL, Begin
 from support.proof.on_s3 import OnS3
 from support.s3 import S3Server
-from support.store_contract import StoreContract
-from tailrace.changelog.records import Heartbeat
-from tailrace.changelog.records.terms import Position
-from tailrace.changelog.writer import JournalWriter
+from support.store_contract import ObjectStoreContract
 from tailrace.contract.resources import StorageLocation, TargetSpec
-from tailrace.errors import Fenced
-from tailrace.storage.access import StorageRefused
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.iceberg.catalog import file_options
 
@@ -91,40 +84,13 @@ def storage(container: str) -> Storage:
     return Storage.open(StorageLocation(location=f"az://{container}/some/log"), {})
 
 
-class TestAzure(StoreContract):
-    pass
+@pytest.fixture
+def missing(container: str) -> Storage:
+    return Storage.open(StorageLocation(location=f"az://{container}-missing/log"), {})
 
 
-def test_azure_keeps_its_word_that_what_exists_is_not_created_again_and_fences_the_lower_epoch(
-    storage: Storage,
-) -> None:
-    storage.require_exclusive("probe")
-    assert list(storage.list("")) == []
-    old = JournalWriter.create(storage, origin(), Position(5), "a")
-    old.append(Position(6), events=(Heartbeat(),))
-    new = JournalWriter.claim(storage, "b")
-    with pytest.raises(Fenced):
-        old.append(Position(7), events=(Heartbeat(),))
-    new.append(Position(8), events=(Heartbeat(),))
-
-
-def test_parquet_goes_to_azure_and_back_in_parts(storage: Storage) -> None:
-    table = pa.table({"x": pa.array(range(3_000_000), pa.int64())})
-    with storage.open_output("big.parquet") as output:
-        pq.write_table(table, output, compression="none", use_dictionary=False)
-    assert output.size == storage.size("big.parquet") > 16 << 20
-    with storage.open_input("big.parquet") as source:
-        assert pq.read_table(source).equals(table)
-    with pytest.raises(RuntimeError), storage.open_output("half") as output:
-        output.write(b"x" * (20 << 20))
-        raise RuntimeError("half-way")
-    assert not storage.exists("half")
-
-
-def test_a_container_that_is_not_there_is_refused_by_name(container: str) -> None:
-    missing = Storage.open(StorageLocation(location=f"az://{container}-missing/log"), {})
-    with pytest.raises(StorageRefused, match="container"):
-        missing.create("x", b"1")
+class TestAzure(ObjectStoreContract):
+    lacks = "container"
 
 
 @pytest.mark.timeout(1200)

@@ -1,10 +1,21 @@
 """What every store must do: tests for a class in the file of each store, which has a fixture `storage`."""
 
+import pickle
 import threading
 import time
+from typing import ClassVar
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from support.origins import origin
+from tailrace.changelog.journal import JournalReader
+from tailrace.changelog.records import Heartbeat
+from tailrace.changelog.records.terms import Position
+from tailrace.changelog.writer import JournalWriter
+from tailrace.errors import Fenced
+from tailrace.storage.access import StorageRefused
 from tailrace.storage.store import AlreadyExists, NotFound, Storage
 
 
@@ -66,3 +77,44 @@ class StoreContract:
         storage.delete_many([f"segments/{number}" for number in range(1, 7)])
         assert [path for path, _ in storage.list("segments/")] == ["segments/0"]
         storage.delete_many([])
+
+
+class ObjectStoreContract(StoreContract):
+    """What the change log needs of one that is no folder. The file has a fixture `missing`, too: a storage in a place
+    that is not there."""
+
+    lacks: ClassVar[str]
+    """Words of the refusal of that one."""
+
+    def test_it_keeps_its_word_that_what_exists_is_not_created_again(self, storage: Storage) -> None:
+        storage.require_exclusive("probe")
+        assert list(storage.list("")) == []
+
+    def test_the_journal_fences_the_lower_epoch(self, storage: Storage) -> None:
+        old = JournalWriter.create(storage, origin(), Position(5), "a")
+        old.append(Position(6), events=(Heartbeat(),))
+        new = JournalWriter.claim(storage, "b")
+        with pytest.raises(Fenced):
+            old.append(Position(7), events=(Heartbeat(),))
+        new.append(Position(8), events=(Heartbeat(),))
+        assert JournalReader.open(storage).state == new.state
+
+    def test_parquet_goes_in_and_out_also_in_parts_and_in_a_pickled_storage(self, storage: Storage) -> None:
+        table = pa.table({"x": pa.array(range(3_000_000), pa.int64())})
+        with storage.open_output("big.parquet") as output:
+            pq.write_table(table, output, compression="none", use_dictionary=False)
+        assert output.size == storage.size("big.parquet") > 16 << 20
+        for path in ("big.parquet", storage.uri("big.parquet")):
+            with pickle.loads(pickle.dumps(storage)).open_input(path) as source:
+                assert pq.read_table(source).equals(table)
+
+    def test_an_output_that_raises_leaves_nothing(self, storage: Storage) -> None:
+        for size in (10, 20 << 20):
+            with pytest.raises(RuntimeError), storage.open_output("half") as output:
+                output.write(b"x" * size)
+                raise RuntimeError("half-way")
+            assert not storage.exists("half")
+
+    def test_a_place_that_is_not_there_is_refused_by_name(self, missing: Storage) -> None:
+        with pytest.raises(StorageRefused, match=self.lacks):
+            missing.create("x", b"1")

@@ -1,6 +1,5 @@
-"""The storage layer, the journal and segments against a real S3 server."""
+"""The storage layer against a real S3 server."""
 
-import pickle
 from functools import partial
 from pathlib import Path
 
@@ -8,20 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from support.origins import origin
 from support.s3 import S3Server
-from support.store_contract import StoreContract
-from tailrace.changelog.journal import JournalReader
-from tailrace.changelog.records import Heartbeat
-from tailrace.changelog.records.terms import Position
-from tailrace.changelog.writer import JournalWriter
+from support.store_contract import ObjectStoreContract
 from tailrace.contract.resources import Credentials, StorageLocation
-from tailrace.errors import Fenced, OutcomeUnknown, Retry
+from tailrace.errors import OutcomeUnknown, Retry
 from tailrace.storage.access import StorageRefused
 from tailrace.storage.files import RemoteInput
 from tailrace.storage.store import Storage
-
-ORIGIN = origin()
 
 
 def config(s3: S3Server, folder: Path, secret: str | None = None, bucket: str | None = None) -> StorageLocation:
@@ -41,23 +33,13 @@ def storage(s3: S3Server, tmp_path: Path) -> Storage:
     return Storage.open(config(s3, tmp_path))
 
 
-class TestS3(StoreContract):
-    pass
+@pytest.fixture
+def missing(s3: S3Server, tmp_path: Path) -> Storage:
+    return Storage.open(config(s3, tmp_path, bucket="no-such-bucket"))
 
 
-def test_the_store_keeps_its_word_that_what_exists_is_not_created_again(storage: Storage) -> None:
-    storage.require_exclusive("probe")
-    assert list(storage.list("")) == []
-
-
-def test_parquet_goes_in_and_out_also_in_parts_and_in_a_pickled_storage(storage: Storage) -> None:
-    table = pa.table({"x": pa.array(range(3_000_000), pa.int64())})
-    with storage.open_output("big.parquet") as output:
-        pq.write_table(table, output, compression="none", use_dictionary=False)
-    assert output.size == storage.size("big.parquet") > 16 << 20
-    for path in ("big.parquet", storage.uri("big.parquet")):
-        with pickle.loads(pickle.dumps(storage)).open_input(path) as source:
-            assert pq.read_table(source).equals(table)
+class TestS3(ObjectStoreContract):
+    lacks = "bucket"
 
 
 def test_ranged_reads_for_stores_that_arrow_does_not_know_bring_the_same_rows(storage: Storage) -> None:
@@ -69,25 +51,14 @@ def test_ranged_reads_for_stores_that_arrow_does_not_know_bring_the_same_rows(st
     assert pq.ParquetFile(source).read().equals(table)
 
 
-def test_an_output_that_raises_leaves_nothing(storage: Storage) -> None:
-    for size in (10, 20 << 20):
-        with pytest.raises(RuntimeError), storage.open_output("half") as output:
-            output.write(b"x" * size)
-            raise RuntimeError("half-way")
-        assert not storage.exists("half")
-
-
-def test_wrong_keys_and_a_missing_bucket_are_refused_by_name(s3: S3Server, tmp_path: Path) -> None:
+def test_wrong_keys_and_a_missing_bucket_are_refused_by_name(s3: S3Server, missing: Storage, tmp_path: Path) -> None:
     wrong = Storage.open(config(s3, tmp_path, secret="wrong"))
     with pytest.raises(StorageRefused):
         wrong.create("x", b"")
     with pytest.raises(StorageRefused):
         wrong.get("x")
-    missing = Storage.open(config(s3, tmp_path, bucket="no-such-bucket"))
     with pytest.raises(StorageRefused, match="bucket"):
         missing.get("x")
-    with pytest.raises(StorageRefused, match="bucket"):
-        missing.create("x", b"1")
 
 
 def test_a_server_that_is_away_is_an_unknown_outcome_for_writes_and_a_retry_for_reads(tmp_path: Path) -> None:
@@ -102,13 +73,3 @@ def test_a_server_that_is_away_is_an_unknown_outcome_for_writes_and_a_retry_for_
             storage.get("x")
         server.start()
         storage.create("y", b"1")
-
-
-def test_the_journal_fences_the_lower_epoch(storage: Storage) -> None:
-    old = JournalWriter.create(storage, ORIGIN, Position(5), "a")
-    old.append(Position(6), events=(Heartbeat(),))
-    new = JournalWriter.claim(storage, "b")
-    with pytest.raises(Fenced):
-        old.append(Position(7), events=(Heartbeat(),))
-    new.append(Position(8), events=(Heartbeat(),))
-    assert JournalReader.open(storage).state == new.state
