@@ -1,5 +1,6 @@
 """Copies in BigQuery's emulator: killed drivers, divided transactions, names, schema changes, what is refused."""
 
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,16 +9,21 @@ from typing import Any, cast
 import pytest
 
 from support.bigquery import BigQueryDatabase, BigQueryService
+from support.bigquery_reader import BigQueryCopies
 from support.conforming import LOG, Table
+from support.database_copies import settle
 from support.killed import killed_at
 from support.lake import table_schema
 from support.postgres import PostgresServer
 from support.random_log import first_schema
+from support.versions import turns
+from support.waiting import until
 from support.warehouse import (
     REFUSED,
     UNFIT_DATES,
     Several,
     begun,
+    copying,
     require_dates_refused,
     require_followed,
     require_overtaken,
@@ -26,13 +32,17 @@ from support.warehouse import (
 )
 from tailrace import targets
 from tailrace.batch.applied import FIRST
+from tailrace.batch.slice import cut
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.contract.resources import Credentials
+from tailrace.driver.telling import lateness
 from tailrace.errors import AuthenticationFailed, Retry, TableStop, TailraceError, TargetRefused
-from tailrace.targets.api import Opening, TableFailed, TargetRemoval
+from tailrace.targets.api import NeededChunks, Opening, TableFailed, TargetRemoval
+from tailrace.targets.bigquery import pace, rest
 from tailrace.targets.bigquery import session as bigquery_session
 from tailrace.targets.bigquery.names import written
 from tailrace.targets.bigquery.rest import BigQueryClient
+from tailrace.targets.bigquery.script import BEGIN
 from tailrace.targets.bigquery.session import BigQuerySession
 from tailrace.targets.sql.collected import CollectedChange
 
@@ -59,6 +69,89 @@ def test_a_killed_driver_leaves_nothing_of_its_batch_or_all_of_it(copies: BigQue
         held = copies.rows(table.schema)
     own = copies.server.tables(f"{copies.dataset}_tailrace")
     assert len([name for name in own if name.startswith("tailrace_")]) <= 4, "those of the killed drivers, which expire"
+
+
+@pytest.mark.parametrize("unanswered", turns("load job", "script"))
+def test_a_job_that_was_done_without_an_answer_counts_once(
+    copies: BigQueryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unanswered: str
+) -> None:
+    """Its id is no other's: the next attempt has tables for itself, and each script insists on the state that was
+    read."""
+    call, lost = BigQueryClient.call, list[str]()
+
+    def lose(client: BigQueryClient, method: str, path: str, *, upload: bool = False, **more: Any) -> dict[str, Any]:
+        said, kind = call(client, method, path, upload=upload, **more), "load job" if upload else ""
+        asked = more.get("json", {}).get("configuration", {}).get("query", {}).get("query", "")
+        if unanswered == (kind or ("script" if asked.startswith(BEGIN) else "")) and not lost:
+            lost.append(unanswered)
+            raise Retry.of_place("no answer")
+        return said
+
+    monkeypatch.setattr(bigquery_session, "LISTED_ROWS", 0)
+    log, table = begun(copies, tmp_path)
+    undisturbed = BigQueryDatabase(tmp_path, copies.server, copies.server.new_dataset())
+    other = Table(undisturbed, table.schema)
+    log.grow_by_changes(9)
+    other.follow(log)
+    part = cut(log.state, table.schema.table_id, table.applied, log.record)
+    assert part is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(BigQueryClient, "call", lose)
+        with pytest.raises((Retry, TableFailed)):
+            table.apply(part)
+    assert lost and bool(copies.rows(table.schema)) == (unanswered == "script")
+    if unanswered == "script":
+        with pytest.raises((Retry, TableFailed), match="another driver has changed the state"):
+            table.apply(part)
+    table.restart()
+    table.follow(log)
+    assert table.applied.applied_record == log.record
+    assert sorted(map(repr, copies.rows(table.schema))) == sorted(map(repr, undisturbed.rows(table.schema)))
+
+
+def test_staged_rows_that_nothing_needs_are_dropped(copies: BigQueryDatabase, tmp_path: Path) -> None:
+    log, table = begun(copies, tmp_path)
+    while len(paths := [str(chunk.path) for chunk, _ in log.chunks if chunk.path is not None]) < 2:
+        log._chunk()
+
+    def there() -> set[str]:
+        return {name for name in copies.server.tables(f"{copies.dataset}_tailrace") if name.startswith("chunk_")}
+
+    for reading, needed, left in ((True, [], paths), (False, paths[1:], paths[1:]), (False, [], [])):
+        table.unit.tidy(table.schema, table.applied, NeededChunks(frozenset(needed), reading=reading), 0.0)
+        assert there() == set(left)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.turn(1, 3)  # the emulator takes long for each batch
+def test_batches_stretch_where_the_load_jobs_of_a_day_would_be_used_up_and_the_status_says_so(
+    postgres: PostgresServer, bigquery: BigQueryService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, over = list[float](), threading.Event()
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        over.wait(60)
+
+    monkeypatch.setattr(pace, "AT_ONCE", 0)
+    monkeypatch.setattr(rest, "PACE", pace.LoadPace(sleep=wait))
+    monkeypatch.setattr(lateness, "LASTING_SECONDS", 0.0)
+    monkeypatch.setattr(bigquery_session, "LISTED_ROWS", 0)
+    postgres.execute("CREATE SCHEMA shop; CREATE TABLE shop.item (id int PRIMARY KEY, a text)")
+    copies = BigQueryCopies.of(bigquery)
+    copy = copying(postgres.source(), bigquery.spec(copies.dataset), tmp_path)
+    with copy.running():
+        settle(copy)
+        copy.driver.control.freshness = 0.01
+        postgres.execute("INSERT INTO shop.item VALUES (0, 'a')")
+        copy.until(lambda _: waits, work=True)
+        for number in range(1, 21):
+            postgres.execute(f"INSERT INTO shop.item VALUES ({number}, 'a')")
+        told = until(lambda: copy.driver.control.status().apply.freshness_missed, "changes are late")
+        assert told.endswith(pace.WHY)
+        over.set()
+        settle(copy)
+        assert copies.read("item").num_rows == 21 and len(waits) < 10, "each of the transactions waited by itself"
 
 
 def test_a_driver_that_was_overtaken_changes_nothing(copies: BigQueryDatabase, tmp_path: Path) -> None:

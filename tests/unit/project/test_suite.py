@@ -100,6 +100,13 @@ def test_no_test_is_parametrized_by_what_chance_gives() -> None:
     assert not [str(path) for path in files if path != Path(__file__) and found.search(path.read_text())]
 
 
+def test_neither_ci_nor_make_test_asks_a_live_warehouse() -> None:
+    """Which `make live-bigquery` and `make live-snowflake` do."""
+    dry = subprocess.run(["make", "-n", "test"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "LIVE" in (ROOT / "Makefile").read_text()
+    assert not re.search("live-|LIVE", dry.stdout + (ROOT / ".ci/run").read_text())
+
+
 def test_what_make_check_leaves_out_is_run_by_make_test() -> None:
     """Among the integration tests: the others run in the same quick run of the unit tests."""
     dry = subprocess.run(["make", "-n", "test"], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -229,6 +229,24 @@ def test_rows_with_arrays_are_loaded_and_not_listed() -> None:
     assert session.listed([("`tags`", "ARRAY<STRING>")], rows) is None
 
 
+def test_a_table_of_a_batch_goes_by_itself_after_a_day_and_one_of_a_chunk_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = list[Any]()
+    session = BigQuerySession(BigQueryConfig("p", "d", "EU", "http://127.0.0.1:9", None))
+
+    def call(method: str, path: str, *, json: object) -> dict[str, object]:
+        asked.append(json)
+        return {}
+
+    monkeypatch.setattr(session._client, "call", call)
+    monkeypatch.setattr("time.time", lambda: 1_000.0)
+    session.temporary("_tailrace_keys_0", "id bigint")
+    session.unlogged("_tailrace.chunk_1", "id bigint")
+    assert [one.get("expirationTime") for one in asked] == ["87400000", None]
+    assert {one["tableReference"]["datasetId"] for one in asked} == {"d_tailrace"}
+
+
 def test_a_table_that_is_to_take_its_own_place_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[tuple[object, ...]]()
     session = BigQuerySession(BigQueryConfig("p", "d", "EU", "http://127.0.0.1:9", None))
