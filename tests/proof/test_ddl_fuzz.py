@@ -3,22 +3,24 @@
 `tests/soak/test_soak_ddl.py` runs it for an hour.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from support.ddl.copies import copies_in
 from support.ddl.fork_server import ForkServer
-from support.ddl.fuzz import Rounds
-from support.ddl.warehouse_copies import InWarehouse
+from support.ddl.fuzz import CopiedTables, Rounds
+from support.ddl.warehouse_copies import OF_ARRAYS, InWarehouse
 from support.mysql import TARGETS
 from support.postgres import PostgresServer
 from support.versions import major_for, turns
+from support.warehouse_reader import WITH_ARRAYS, block_of, service_of
 
 SEEDS = range(4)
 EVOLVED = 100
 """A seed whose tables follow every change of columns."""
-FEW = ("s.plain", "s.typed", "s.ranged", "s.t*")
+FEW = CopiedTables(("s.plain", "s.typed", "s.ranged", "s.t*"))
 """Each table takes the emulator long at first; `s.t*` are renamed ones."""
 BETWEEN = (15, 16, 17)
 """Of all other tests each runs with the oldest or the newest."""
@@ -55,11 +57,12 @@ def test_copies_in_a_database_follow_random_ddl(fork_server: ForkServer, tmp_pat
 
 @pytest.mark.timeout(600)
 @pytest.mark.turn(0, 2)  # the emulators take long for each batch
-@pytest.mark.parametrize("product", turns("bigquery", "snowflake"))
+@pytest.mark.parametrize("target", turns("bigquery", "snowflake", WITH_ARRAYS))
 def test_copies_in_a_warehouse_follow_random_ddl(
-    postgres: PostgresServer, fork_server: ForkServer, tmp_path: Path, request: pytest.FixtureRequest, product: str
+    postgres: PostgresServer, fork_server: ForkServer, tmp_path: Path, request: pytest.FixtureRequest, target: str
 ) -> None:
-    service = request.getfixturevalue(product)
-    rounds = Rounds(postgres, fork_server, tmp_path, into=lambda _: InWarehouse(service), tables=FEW)
+    service, block = service_of(target, request), block_of(target)
+    tables = replace(OF_ARRAYS, include=("s.listed", "s.plain", "s.t*")) if target == WITH_ARRAYS else FEW
+    rounds = Rounds(postgres, fork_server, tmp_path, into=lambda _: InWarehouse(service, **block), tables=tables)
     failed = rounds.play(EVOLVED, operations=8)
     assert failed is None, failed

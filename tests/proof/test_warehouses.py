@@ -12,7 +12,7 @@ from support.postgres import PostgresServer
 from support.proof.in_warehouse import replicated
 from support.proof.process import forked_copies
 from support.versions import turns
-from support.warehouse_reader import Service
+from support.warehouse_reader import WITH_ARRAYS
 
 SEAMS = (
     ("snapshot.before-register", "apply.before-commit"),
@@ -25,17 +25,17 @@ CASES = (
     *(("bigquery", pair) for pair in SEAMS),
     *(("snowflake", pair) for pair in SEAMS),
     ("snowflake", ("copy.recorded", "snowflake.before-commit")),
+    *((WITH_ARRAYS, pair) for pair in SEAMS[:2]),
 )
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.turn(0, 3)  # the emulators take long for each batch
-@pytest.mark.parametrize(("product", "seams"), turns(*CASES))
+@pytest.mark.parametrize(("target", "seams"), turns(*CASES))
 def test_kills_lose_and_double_nothing(
-    postgres: PostgresServer, request: pytest.FixtureRequest, tmp_path: Path, product: str, seams: tuple[str, str]
+    postgres: PostgresServer, request: pytest.FixtureRequest, tmp_path: Path, target: str, seams: tuple[str, str]
 ) -> None:
-    service: Service = request.getfixturevalue(product)
-    proof = replicated(postgres, service, tmp_path, seed=8, chunk_rows=1000)
+    proof = replicated(postgres, tmp_path, target, request, seed=8, chunk_rows=1000)
     writers, manifest = proof.writers(seed=8, count=1, pause=0.2), proof.deployment.manifest
     for seam, level in zip(seams, (False, True), strict=True):
         died = forked_copies(manifest, tmp_path, f"{seam}=kill@2", level)

@@ -8,27 +8,36 @@ from pathlib import Path
 import pytest
 
 from support.ddl.fork_server import ForkServer
-from support.ddl.fuzz import Rounds
+from support.ddl.fuzz import ALL, Rounds
 from support.ddl.mysql_in_warehouse import WarehouseRound
-from support.ddl.warehouse_copies import InWarehouse
+from support.ddl.warehouse_copies import OF_ARRAYS, InWarehouse
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.postgres import PostgresServer
+from support.warehouse_reader import WITH_ARRAYS, block_of, service_of
 
 SECONDS = float(os.environ.get("TAILRACE_SOAK_DDL_SECONDS", "3600"))
 SEED = int(os.environ.get("TAILRACE_SOAK_DDL_SEED", "0"))
 
 
 @pytest.mark.timeout(SECONDS + 1800)
-@pytest.mark.parametrize("product", ["bigquery", "snowflake"])
+@pytest.mark.parametrize("target", ["bigquery", "snowflake", WITH_ARRAYS])
 def test_random_ddl_is_followed_or_stops_the_table_by_name(
-    product: str, fork_server: ForkServer, tmp_path: Path, request: pytest.FixtureRequest
+    target: str, fork_server: ForkServer, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    service = request.getfixturevalue(product)
+    service, block = service_of(target, request), block_of(target)
+    tables = OF_ARRAYS if target == WITH_ARRAYS else ALL
     end, seed, failed = time.monotonic() + SECONDS, SEED, list[str]()
     while time.monotonic() < end:
         with PostgresServer((18, 14)[seed // 3 % 2]) as server:  # the way of following changes by `seed % 3`
             folder = tmp_path / str(seed)
-            rounds = Rounds(server, fork_server, folder, shrink_seconds=300, into=lambda _: InWarehouse(service))
+            rounds = Rounds(
+                server,
+                fork_server,
+                folder,
+                shrink_seconds=300,
+                into=lambda _: InWarehouse(service, **block),
+                tables=tables,
+            )
             told = rounds.play(seed, operations=20)
         if told is not None:
             print(told)

@@ -16,6 +16,7 @@ from support.proof.harness import Proof
 from support.proof.in_warehouse import replicated
 from support.proof.kills import live_and_die
 from support.proof.process import HELD
+from support.warehouse_reader import WITH_ARRAYS
 
 SEED = int(os.environ.get("TAILRACE_SOAK_WAREHOUSES_SEED", "0"))
 LIVES = int(os.environ.get("TAILRACE_SOAK_ROUNDS", "6"))
@@ -44,7 +45,7 @@ def product(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def proof(product: str, request: pytest.FixtureRequest, postgres: PostgresServer, tmp_path: Path) -> Iterator[Proof]:
-    made = replicated(postgres, request.getfixturevalue(product), tmp_path, SEED, chunk_rows=9)
+    made = replicated(postgres, tmp_path, product, request, seed=SEED, chunk_rows=9)
     yield made
     made.deployment.close()
 
@@ -103,7 +104,7 @@ def test_kills_while_columns_change_lose_and_double_nothing(proof: Proof) -> Non
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("product", PRODUCTS, indirect=True)
+@pytest.mark.parametrize("product", [*PRODUCTS, WITH_ARRAYS], indirect=True)
 def test_random_kills_leave_no_wrong_row(proof: Proof) -> None:
     """Also in the middle of a request."""
     random, writers = Random(SEED), proof.writers(seed=10, count=2, pause=0.1, truncate=True)

@@ -2,8 +2,8 @@
 
 import base64
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -38,16 +38,18 @@ class BigQueryCopies:
 
     service: BigQueryService
     dataset: str
+    more: Mapping[str, object] = field(default_factory=dict)
+    """Fields of the target's block."""
 
     @classmethod
-    def of(cls, service: BigQueryService) -> "BigQueryCopies":
+    def of(cls, service: BigQueryService, **more: object) -> "BigQueryCopies":
         """A data set that is not there yet."""
-        return cls(service, service.new_dataset())
+        return cls(service, service.new_dataset(), more)
 
     @property
     def target(self) -> dict[str, Any]:
         """`spec.target`."""
-        return self.service.spec(self.dataset).model_dump(mode="json", by_alias=True, exclude_none=True)
+        return self.service.spec(self.dataset, **self.more).model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def resource(self, table: str) -> dict[str, Any] | None:
         """What the interface tells of a table; None: it is not there."""
@@ -55,9 +57,9 @@ class BigQueryCopies:
         return answer.json() if answer.ok else None
 
     def kinds(self, table: str) -> dict[str, str]:
-        """Types of the interface by column."""
-        there = self.resource(table)
-        return {} if there is None else {names.read(f["name"]): f["type"] for f in there["schema"]["fields"]}
+        """Types of the interface by column, and `ARRAY` for those that are repeated."""
+        fields = (self.resource(table) or {"schema": {"fields": []}})["schema"]["fields"]
+        return {names.read(f["name"]): "ARRAY" if f.get("mode") == "REPEATED" else f["type"] for f in fields}
 
     def key(self, table: str) -> list[str]:
         """As the table's description tells: nothing enforces it."""

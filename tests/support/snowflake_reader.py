@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -31,16 +31,18 @@ class SnowflakeCopies:
 
     service: SnowflakeService
     schema: str
+    more: Mapping[str, object] = field(default_factory=dict)
+    """Fields of the target's block."""
 
     @classmethod
-    def of(cls, service: SnowflakeService) -> "SnowflakeCopies":
+    def of(cls, service: SnowflakeService, **more: object) -> "SnowflakeCopies":
         """A schema that is not there yet."""
-        return cls(service, service.new_schema())
+        return cls(service, service.new_schema(), more)
 
     @property
     def target(self) -> dict[str, Any]:
         """`spec.target`."""
-        return self.service.spec(self.schema).model_dump(mode="json", by_alias=True, exclude_none=True)
+        return self.service.spec(self.schema, **self.more).model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def kinds(self, table: str) -> dict[str, str]:
         """Types of the columns, as the table's comment has them."""

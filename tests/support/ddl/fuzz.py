@@ -6,7 +6,7 @@ tell a script that `support.ddl.replay` runs again.
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,7 +54,6 @@ SETUP = (
     "INSERT INTO s.multi SELECT g, 'k' || g, 'a' FROM generate_series(1, 9) g",
     "INSERT INTO s.parent VALUES (1, 'a'), (2, 'b'); INSERT INTO s.child VALUES (3, 'c', 3)",
 )  # fmt: skip
-ALL = ("s.*",)
 FIX = (
     "DO $$ DECLARE t text; BEGIN FOR t IN SELECT c.oid::regclass FROM pg_class c WHERE relkind IN ('r', 'p')"
     " AND relnamespace IN ('s'::regnamespace, 'o'::regnamespace) LOOP"
@@ -87,6 +86,24 @@ BURSTS = (
 """Before a run of operations, between any two of them, and after."""
 
 
+@dataclass(frozen=True)
+class CopiedTables:
+    """What a round copies: tables that are renamed to `s.x…` are none of them."""
+
+    include: Sequence[str] = ("s.*",)
+    """Patterns."""
+    made: Sequence[str] = ()
+    """Statements that make more tables than `SETUP`."""
+    options: Sequence[Mapping[str, object]] = ()
+
+    @property
+    def spec(self) -> dict[str, object]:
+        return {"tables": {"include": list(self.include), "exclude": ["s.x*"]}, "options": list(self.options)}
+
+
+ALL = CopiedTables()
+
+
 @dataclass
 class Round:
     seed: int
@@ -110,25 +127,20 @@ def publication(rnd: Random) -> tuple[dict[str, object], list[str]]:
     ]
 
 
-def selection(tables: Sequence[str]) -> dict[str, object]:
-    """Tables that are renamed to `s.x…` are none of them."""
-    return {"tables": {"include": list(tables), "exclude": ["s.x*"]}}
-
-
 def policy(seed: int) -> dict[str, object]:
     """What happens to a table whose form changes: each in turn."""
     return {"onSchemaChange": ("EvolveAdditive", "Evolve", "Stop")[seed % 3]}
 
 
-def fuzz(one: InProcess, seed: int, operations: int, tables: Sequence[str] = ALL) -> Round:
-    """Write and run one script of this seed. `tables`: patterns of those that are copied."""
+def fuzz(one: InProcess, seed: int, operations: int, tables: CopiedTables = ALL) -> Round:
+    """Write and run one script of this seed."""
     rnd = Random(seed)
     spec, more = publication(rnd)
-    one.spec |= selection(tables) | policy(seed) | spec
+    one.spec |= tables.spec | policy(seed) | spec
     done = Round(seed)
     writer = Writer(one, done.outcome, strict=False)
     try:
-        for line in [*SETUP, *more, f"!repair {rnd.choice(sorted(REPAIRS))}", "!start", "!settle"]:
+        for line in [*SETUP, *tables.made, *more, f"!repair {rnd.choice(sorted(REPAIRS))}", "!start", "!settle"]:
             writer.line(line)
             done.script.append(line)
         one.session().execute("SET lock_timeout = '1s'")
@@ -218,10 +230,9 @@ class Rounds:
         shrink_seconds: float = 60.0,
         *,
         into: Make | None = None,
-        tables: Sequence[str] = ALL,
+        tables: CopiedTables = ALL,
     ) -> None:
-        """`into`: makes the database of the targets; None: they are in memory. `tables`: patterns of those that are
-        copied."""
+        """`into`: makes the database of the targets; None: they are in memory."""
         self._server = server
         self._fork_server = fork_server
         self._folder = folder
@@ -244,7 +255,7 @@ class Rounds:
         self.refused += len(done.outcome.refused)
         if not done.outcome.wrong:
             return None
-        spec = selection(self._tables) | policy(seed) | publication(Random(seed))[0]
+        spec = self._tables.spec | policy(seed) | publication(Random(seed))[0]
         kind = _kind(done.outcome)
         small = shrink(done.script, lambda script: _kind(self._again(script, spec)) == kind, self._shrink_seconds)
         told = self._again(small, spec)

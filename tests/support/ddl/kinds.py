@@ -57,7 +57,7 @@ def change(table: Relation, rnd: Random, name: str = "") -> str:
         return rows(table, rnd, name) + " ON CONFLICT DO NOTHING"
     if how < 0.65:
         column = rnd.choice(table.values)
-        plain = column.kind == "b" and column.type in ("text", "int4", "int8")
+        plain = column.kind == "b" and column.type in ("text", "int4", "int8", "_text", "_int4")
         value = column.expression(rnd.randrange(1000)).replace("g", str(rnd.randrange(900)))
         return f"UPDATE {name} SET {column.name} = {value if plain else column.name} WHERE {table.some(rnd)}"
     if how < 0.8:

@@ -43,6 +43,8 @@ _EXPRESSIONS = _NUMBERS | {
     "uuid": "md5(g::text)::uuid",
 }
 
+_ARRAYS = {"_text": "ARRAY['', repeat('{salt}-' || g, {salt})]", "_int4": "ARRAY[g, {salt}, -g]"}
+
 
 @dataclass(frozen=True)
 class Column:
@@ -69,6 +71,8 @@ class Column:
         made = _EXPRESSIONS.get(base or "", "")
         if made:
             return made if self.key >= 0 or base not in _NUMBERS else f"({made}) + {salt}"
+        if base in _ARRAYS:
+            return _ARRAYS[base].format(salt=salt)
         if self.key >= 0:
             return "'k' || g"
         return f"repeat('{salt}-' || g, {300 if self.name == 'big' else 1})"
