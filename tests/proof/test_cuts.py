@@ -54,6 +54,7 @@ class Cutter:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.turn(0, 2)  # whole drivers
 @pytest.mark.parametrize("format", turns("delta", "iceberg"))
 def test_the_sum_over_two_tables_is_the_constant_at_every_cut_whoever_is_killed(
     prove: Begin, postgres: PostgresServer, format: str

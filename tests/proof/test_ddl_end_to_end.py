@@ -32,7 +32,7 @@ CASES = (("delta", "Evolve"), ("iceberg", "EvolveAdditive"))
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.turn(1, 2)  # whole drivers: nearly a minute of CPU
+@pytest.mark.turn(2, 4)  # whole drivers: nearly a minute of CPU
 @pytest.mark.postgres(18)
 @pytest.mark.parametrize(("format", "policy"), turns(*CASES))
 def test_source_and_target_are_equal_or_the_table_is_stopped_by_name_and_repaired(

@@ -16,8 +16,10 @@ CAPTURE = ("capture.after-segments", "journal.before-create", "journal.after-cre
 CHUNK = ("chunk.before-snapshot", "chunk.after-snapshot", "chunk.after-read")
 """An executor's Python worker dies; Spark and the planner read the chunk again."""
 DRIVER = (
-    ("delta", ("snapshot.after-plan", "snapshot.after-register", "delta.before-commit", "apply.after-commit")),
-    ("iceberg", ("snapshot.before-register", "apply.before-commit", "iceberg.before-commit")),
+    ("delta", ("snapshot.after-plan", "snapshot.after-register")),
+    ("iceberg", ("snapshot.before-register", "apply.before-commit")),
+    ("delta", ("delta.before-commit", "apply.after-commit")),
+    ("iceberg", ("snapshot.after-plan", "iceberg.before-commit")),
 )
 """The driver dies with its JVM; the next `tailrace run` goes on. (After a format's commit: `test_mysql_seams.py`.)"""
 WHERE = {"proof.composite": "(at >= '2020-01-01 00:00:00+00:00' OR v IS NULL) AND NOT a IN (2, 5)"}

@@ -30,7 +30,7 @@ CASES = (
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.turn(0, 3)  # the emulators take long for each batch
+@pytest.mark.turn(3, 4)  # the emulators take long for each batch
 @pytest.mark.parametrize(("target", "seams"), turns(*CASES))
 def test_kills_lose_and_double_nothing(
     postgres: PostgresServer, request: pytest.FixtureRequest, tmp_path: Path, target: str, seams: tuple[str, str]

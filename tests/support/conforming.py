@@ -118,26 +118,25 @@ class Database:
     unfit: frozenset[str] = frozenset({"string"})
     source: str = "mysql"
     """The product that the rows come from; PostgreSQL's types are kept."""
+    database: str = "postgres"
 
     def units(self, admit: Callable[[], None]) -> Units:
         spec = {"type": "postgresql", "host": self.server.host, "port": self.server.port, "username": "postgres"}
-        target = targets.open(TargetSpec.model_validate({**spec, "database": "postgres"}))
+        target = targets.open(TargetSpec.model_validate({**spec, "database": self.database}))
         return target.units(Runtime(log_of(self.folder), admit, no_spark, self.source))
 
     def rows(self, schema: TableSchema) -> Rows:
-        with self.server.connect() as connection, connection.cursor(row_factory=dict_row) as cursor:
+        with self.server.connect(self.database) as connection, connection.cursor(row_factory=dict_row) as cursor:
             connection.execute("SET TimeZone = 'UTC'")
             rows = cursor.execute(f'SELECT * FROM "{schema.schema_name}"."{schema.table_name}"').fetchall()
         types = {column.name: arrow_type(column.type) for column in schema.columns}
         return [{k: pa.scalar(v, types[k]).as_py() if k in types else v for k, v in row.items()} for row in rows]
 
     def lose(self, path: str) -> None:
-        with self.server.connect() as connection:
-            connection.execute(f"TRUNCATE _tailrace.{path}")
+        self.server.execute(f"TRUNCATE _tailrace.{path}", dbname=self.database)
 
     def holds(self, path: str) -> bool:
-        with self.server.connect() as connection:
-            return bool(connection.execute(f"SELECT 1 FROM _tailrace.{path}").fetchone())
+        return bool(self.server.execute(f"SELECT 1 FROM _tailrace.{path} LIMIT 1", dbname=self.database))
 
 
 @dataclass(frozen=True)

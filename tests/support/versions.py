@@ -29,7 +29,7 @@ DEAR = frozenset(
         "integration/operator/test_chart", "integration/operator/test_chart_cluster",
         "integration/operator/test_cluster_console",
         "integration/operator/test_faults", "integration/operator/test_plugin",
-        "integration/operator/test_replicators", "integration/operator/test_requests",
+        "integration/operator/test_requests",
         "integration/sources/test_keyless", "integration/sources/test_mysql_chunks",
         "integration/sources/test_mysql_continued", "integration/sources/test_mysql_crash",
         "integration/sources/test_mysql_failover", "integration/sources/test_mysql_in_place",
@@ -38,23 +38,31 @@ DEAR = frozenset(
         "integration/sources/test_mysql_statements_read", "integration/sources/test_mysql_values",
         "integration/sources/test_postgresql_chunks", "integration/sources/test_postgresql_values",
         "integration/sources/test_row_filters", "integration/sources/test_unusual_settings",
-        "integration/spark/test_session", "integration/targets/test_column_names",
-        "integration/targets/test_conformance", "integration/targets/test_delta_checkpoint",
-        "integration/targets/test_delta_table", "integration/targets/test_generations",
+        "integration/spark/test_session", "integration/targets/test_bigquery_lists",
+        "integration/targets/test_column_names", "integration/targets/test_delta_checkpoint",
+        "integration/targets/test_generations",
         "integration/targets/test_iceberg_catalogs",
         "integration/targets/test_iceberg_rows",
         "integration/targets/test_iceberg_small_commits", "integration/targets/test_iceberg_state",
         "integration/targets/test_interrupted_first_copy",
         "integration/targets/test_maintenance", "integration/targets/test_postgresql_copies",
-        "integration/targets/test_readers", "integration/targets/test_snowflake_copies",
-        "integration/targets/test_soft_deletes", "integration/targets/test_two_drivers",
+        "integration/targets/test_readers", "integration/targets/test_soft_deletes",
+        "integration/targets/test_two_drivers",
         "proof/test_ddl_fuzz", "proof/test_ddl_scenarios", "proof/test_evolve", "proof/test_foreign",
         "proof/test_lost", "proof/test_repairs_stream", "proof/test_seams",
     )
 )  # fmt: skip
 """Files of ten CPU seconds and more in which one half of the cases runs at a time, every second one of them."""
-HALF = 12
-"""Commits until the other half has its turn: all cases that take turns by themselves come up meanwhile."""
+DEAREST = frozenset(
+    f"tests/integration/{name}.py"
+    for name in (
+        "operator/test_replicators", "targets/test_bigquery_copies", "targets/test_comparison",
+        "targets/test_conformance", "targets/test_delta_table", "targets/test_snowflake_copies",
+    )
+)  # fmt: skip
+"""Files with so many cases of every target, statements of Spark's or operators that one third runs at a time."""
+SHIFT = 12
+"""Commits until the next half or third has its turn: all cases that take turns by themselves come up meanwhile."""
 VARIABLE = "TAILRACE_TURN"
 ALL = "all"
 
@@ -71,9 +79,9 @@ def deselect_others(config: pytest.Config, items: list[pytest.Item]) -> None:
     if turn() is None or any("::" in argument for argument in config.args):
         return
     now = [item for item in items if _is_now(item)]
-    for file in DEAR:
+    for file in DEAR | DEAREST:
         cases = [item for item in now if _file(item) == file]
-        resting = set(cases[1 - _half(file) :: 2])
+        resting = set(cases) - set(cases[_part(file) :: _parts(file)])
         now = [item for item in now if item not in resting]
     if len(now) < len(items):
         chosen = set(now)
@@ -81,10 +89,14 @@ def deselect_others(config: pytest.Config, items: list[pytest.Item]) -> None:
         items[:] = now
 
 
-def _half(file: str) -> int:
-    """0: the first, third ... of the file's cases run. Half of the files begin with the others: else all files with one
-    case would run, whole drivers among them, or none."""
-    return ((turn() or 0) // HALF + zlib.crc32(file.encode())) % 2
+def _parts(file: str) -> int:
+    return 3 if file in DEAREST else 2
+
+
+def _part(file: str) -> int:
+    """0: the first of the file's cases runs, and each second or third one after it. Half of the files begin with the
+    others: else all files with one case would run, whole drivers among them, or none."""
+    return ((turn() or 0) // SHIFT + zlib.crc32(file.encode())) % _parts(file)
 
 
 def _is_now(item: pytest.Item) -> bool:

@@ -10,7 +10,7 @@ from cluster.deploy import Cluster, condition
 from cluster.workload import Document
 from support.cluster_shop import OBJECTS, Shop, object_store, open_shop
 
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.turn(0, 2)]
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.turn(0, 3)]
 """Its processes in pods cost minutes of CPU: the files of this folder take turns."""
 SOURCE = {
     "type": "postgresql",

@@ -10,7 +10,7 @@ from cluster import workload
 from cluster.deploy import Cluster
 from support.cluster_shop import Shop, open_shop
 
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.turn(0, 2)]
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.turn(0, 3)]
 """Its processes in pods cost minutes of CPU: the files of this folder take turns."""
 SLOTS = "SELECT slot_name FROM pg_replication_slots"
 PUBLICATIONS = "SELECT pubname FROM pg_publication"

@@ -13,7 +13,7 @@ from support import mysql_shop
 from support.cluster_mysql import SERVICE, USER, PodServer, open_mysql_shop
 from support.cluster_shop import Shop
 
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.turn(0, 2)]
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.turn(0, 3)]
 """Its processes in pods cost minutes of CPU: the files of this folder take turns."""
 SPACE = "mysql"
 KINDS = "pods,configmaps,secrets,services,statefulsets,jobs,serviceaccounts,rolebindings"

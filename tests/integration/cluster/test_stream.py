@@ -25,8 +25,8 @@ from support.kubectl_plugin import Plugin
 from support.seam_names import checked
 
 pytestmark = pytest.mark.timeout(1800)
-FIRST, SECOND = pytest.mark.turn(0, 2), pytest.mark.turn(1, 2)
-"""Two halves of what need not be proven by each run: its processes in pods cost minutes of CPU."""
+FIRST, SECOND, THIRD = (pytest.mark.turn(part, 3) for part in range(3))
+"""Parts of what need not be proven by each run: its processes in pods cost minutes of CPU."""
 MANIFEST = "/etc/tailrace/replicator/replicator.yaml"
 
 
@@ -134,6 +134,7 @@ def _snapshot(shop: Shop, name: str) -> dict[str, Any]:
     return found
 
 
+@THIRD
 def test_a_snapshot_goes_on_after_the_driver_and_the_operator_are_killed_and_the_driver_is_evicted(shop: Shop) -> None:
     """The killed driver comes back in its pod, with new executors; the evicted one in another pod."""
     shop.wait_ready()
@@ -269,6 +270,7 @@ def test_a_killed_executor_and_a_deleted_secret_are_replaced_with_every_right_of
     assert {(request.resource, request.verb) for request in asked} == granted
 
 
+@FIRST
 def test_a_killed_operator_leaves_the_stream_alone(shop: Shop) -> None:
     shop.wait_ready()
     uid = driver_uid(shop)
@@ -341,7 +343,7 @@ def _operators(shop: Shop) -> set[str]:
     return {str(pod["metadata"]["name"]) for pod in pods}
 
 
-@FIRST
+@THIRD
 def test_the_plain_manifests_take_the_charts_place(shop: Shop) -> None:
     shop.wait_ready()
     uid = driver_uid(shop)
@@ -451,7 +453,7 @@ def test_a_rotated_password_reaches_the_driver(shop: Shop) -> None:
     shop.assert_equal()
 
 
-@SECOND
+@THIRD
 def test_suspend_stops_the_pods_and_resume_catches_up(shop: Shop) -> None:
     shop.wait_ready()
     shop.patch("replicator", "shop", '{"suspend": true}')

@@ -11,13 +11,14 @@ import pytest
 
 from support import lineage
 from support.proof import process, tables
-from support.proof.harness import Begin, Proof
+from support.proof.harness import SMALL, Begin, Proof
 from support.proof.process import status
 
 
 @pytest.mark.timeout(1500)
-def test_once_ends_while_writers_go_on_the_next_run_catches_up_and_takes_requests_and_few_changes_need_no_jvm(
-    prove: Begin, java_started: Path, catalog: lineage.Receiver, hook: lineage.Receiver, tmp_path: Path
+@pytest.mark.turn(0, 2)  # whole drivers: nearly a minute of CPU
+def test_once_ends_while_writers_go_on_and_the_next_run_catches_up_and_takes_requests(
+    prove: Begin, catalog: lineage.Receiver, hook: lineage.Receiver, tmp_path: Path
 ) -> None:
     """So many writers that there is never a moment without a hole."""
     told = {"namespace": "prod", "configFile": str(lineage.configuration(tmp_path, catalog.url))}
@@ -50,13 +51,22 @@ def test_once_ends_while_writers_go_on_the_next_run_catches_up_and_takes_request
     assert_notified(hook)
     proof.assert_nothing_acknowledged_early()
     assert_told(catalog, ["START", "COMPLETE", "START", "ABORT"])
-    java_started.unlink()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.turn(1, 2)
+def test_few_changes_need_no_jvm_and_what_a_run_without_java_leaves_is_done_by_the_next(
+    prove: Begin, java_started: Path
+) -> None:
+    proof = prove("delta", seed=1, rows=SMALL, snapshot={"chunkRows": SMALL})
+    proof.deployment.once()
+    java_started.unlink(missing_ok=True)
     proof.deployment.once()
     proof.server.execute("UPDATE proof.single SET v = v + 1")
     proof.deployment.once()
     proof.assert_equal()
     assert not java_started.exists()
-    # A run that cannot start Java says so, and the next one does what it left. Small tables are read without Java.
+    # It says so. Small tables are read without Java.
     java = Path(process.ENVIRONMENT["JAVA_HOME"]) / "bin" / "java"
     working = java.read_text()
     java.write_text(f"#!/bin/sh\ntouch '{java_started}'\nexit 1\n")

@@ -14,6 +14,7 @@ from support.kube import KubeApi
 from support.operator_namespace import OperatorNamespace, install_crds, operator, operator_namespace
 from support.operator_process import OperatorProcess
 from support.resources import SOURCE, replicator, request
+from support.versions import turns
 from support.waiting import until
 
 SHORT_LEASE = {
@@ -56,7 +57,7 @@ def through(place: OperatorNamespace, proxy: ApiProxy, timers: Mapping[str, floa
 
 
 @pytest.mark.parametrize(
-    ("code", "after"), [(409, False), (422, False), (429, False), (500, True), (0, False), (0, True)]
+    ("code", "after"), turns((409, False), (422, False), (429, False), (500, True), (0, False), (0, True))
 )
 def test_writes_that_fail_or_whose_answer_is_lost_are_done_again(
     kube_api: KubeApi, tmp_path: Path, proxy: ApiProxy, code: int, after: bool

@@ -26,7 +26,7 @@ def loses_its_slot(here: Cluster) -> str:
 
 
 @pytest.mark.timeout(2400)
-@pytest.mark.turn(0, 2)  # whole drivers: nearly a minute of CPU
+@pytest.mark.turn(3, 4)  # whole drivers: nearly a minute of CPU
 def test_a_lost_position_is_recovered_by_a_field(postgres: PostgresServer, tmp_path: Path) -> None:
     shop = Shop(postgres, tmp_path / "shop")
     with cluster(shop, tmp_path / "here", "recover", "127.0.31.5") as here:

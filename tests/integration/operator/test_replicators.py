@@ -14,6 +14,7 @@ from support.kube import KubeApi, now
 from support.operator_namespace import CRDS, OperatorNamespace, install_crds, operator, operator_namespace
 from support.operator_process import IMAGE, DriverDouble, OperatorProcess
 from support.resources import SOURCE, replicator, template
+from support.versions import turns
 from support.waiting import until
 from tailrace.contract.driver import DropAnswer, DropReport, LastWords
 from tailrace.contract.status import CaptureStatus, Fault, SnapshotStatus, TableStatus
@@ -467,11 +468,11 @@ def test_a_driver_whose_secret_is_deleted_with_its_replicator_drops_on_request(
 
 @pytest.mark.parametrize(
     ("how", "reason", "message"),
-    [
+    turns(
         ("dropped", "CleanedUp", "Dropped: replication slot x"),
         ("released", "Released", "until then the source keeps its log for replication slot tailrace_shop_1234abcd"),
         ("killed", "LeftBehind", "left behind at db:5432/shop: replication slot tailrace_shop_1234abcd"),
-    ],
+    ),
 )
 def test_a_namespace_that_is_deleted_is_not_held_up_and_says_what_stays(
     kube_api: KubeApi, tmp_path: Path, how: str, reason: str, message: str

@@ -1,6 +1,7 @@
 """The targets under test, each empty at first."""
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,18 @@ import pytest
 from support.bigquery import BigQueryDatabase, BigQueryService
 from support.conforming import Database, InMemory, Lake, MysqlDatabase, Subject
 from support.mysql import TARGETS, MysqlServer
+from support.postgres import PostgresServer
 from support.snowflake import SnowflakeDatabase, SnowflakeService
-from support.versions import one_of
+from support.versions import major_for, one_of
+
+_numbers = count()
+"""Of the databases that PostgreSQL's servers got."""
+
+
+@pytest.fixture(scope="module")
+def postgres_of_module(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    with PostgresServer(major_for(request.module.__name__)) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +35,10 @@ def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
     if request.param == "memory":
         return InMemory(tmp_path)
     if request.param == "postgresql":
-        return Database(tmp_path, request.getfixturevalue("postgres"))
+        server = request.getfixturevalue("postgres_of_module")
+        name = f"copies{next(_numbers)}"
+        server.execute(f"CREATE DATABASE {name}")
+        return Database(tmp_path, server, database=name)
     if request.param == "bigquery":
         service: BigQueryService = request.getfixturevalue("bigquery")
         return BigQueryDatabase(tmp_path, service, service.new_dataset())

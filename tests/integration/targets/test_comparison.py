@@ -46,11 +46,8 @@ from tailrace.targets.postgresql import session as pg_session
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 Row = tuple[Any, ...]
 History = Literal["SoftDelete", "Versions"] | None
-SEEDS = [
-    *(pytest.param(seed, marks=pytest.mark.turn(0, 2)) for seed in (1, 2)),
-    *(pytest.param(seed, marks=pytest.mark.turn(1, 2)) for seed in (3, 4)),
-]
-"""Of a key of one column and of one of two, two of each; a run has one of each."""
+SEEDS = turns(1, 2, 3, 4)
+"""Of a key of one column and of one of two, two of each."""
 
 
 class TrueLog(LogOf):
@@ -158,7 +155,7 @@ def test_a_verification_finds_what_was_planted_and_nothing_else(
 
 
 @pytest.mark.parametrize("seed", turns(4, 5))
-@pytest.mark.parametrize("history", ["SoftDelete", "Versions"])
+@pytest.mark.parametrize("history", turns("SoftDelete", "Versions"))
 @pytest.mark.parametrize("subject", ["delta", "iceberg", "postgresql", "mysql"], indirect=True)
 def test_a_copy_with_a_history_is_compared_by_what_it_claims_of_the_present(
     subject: Subject, tmp_path: Path, seed: int, history: History
@@ -372,7 +369,7 @@ def test_an_extra_row_is_named_by_its_key_of_every_type(subject: Subject) -> Non
     assert rest.found.examples == (RowDifference(kind="extra", key=extra),)
 
 
-@pytest.mark.parametrize("subject", ["delta", "iceberg", "postgresql", "mysql"], indirect=True)
+@pytest.mark.parametrize("subject", [*turns("delta", "iceberg"), "postgresql", "mysql"], indirect=True)
 def test_rows_without_a_key_are_compared_to_their_last_digit(subject: Subject) -> None:
     schema = table_schema([("f", "float32"), ("d", "float64"), ("t", "string")], []).model_copy(
         update={"keyless": True}

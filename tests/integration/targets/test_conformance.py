@@ -15,6 +15,7 @@ from support.random_log import KeyOf, first_schema
 from support.read_ranges import ReadRanges
 from support.states import chunk as made_chunk
 from support.states import log_state, table_log
+from support.versions import turns
 from tailrace.batch.applied import Generation
 from tailrace.batch.rule import TargetState
 from tailrace.batch.slice import cut
@@ -47,7 +48,7 @@ def begun(subject: Subject, folder: Path, seed: int = 1, composite: bool = False
     return LogOf(random, folder, schema, keys, table), table
 
 
-@pytest.mark.parametrize(("seed", "composite"), [(1, False), (2, True), (3, False)])
+@pytest.mark.parametrize(("seed", "composite"), turns((1, False), (2, True), (3, False)))
 def test_the_effect_of_a_batch_is_that_of_the_rule(
     subject: Subject, tmp_path: Path, seed: int, composite: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +119,7 @@ def cause(error: Exception) -> Exception:
     return error.error if isinstance(error, TableFailed) else error
 
 
-@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("keeps", turns(True, False))
 def test_readers_see_the_former_generation_until_the_new_one_is_published_or_it_goes_at_once(
     subject: Subject, tmp_path: Path, keeps: bool
 ) -> None:
@@ -187,8 +188,8 @@ VALUES: dict[str, object] = {
 }
 
 
-@pytest.mark.parametrize("lost", [0, 1])
-@pytest.mark.parametrize("changes", [0, 3])
+@pytest.mark.parametrize("lost", turns(0, 1))
+@pytest.mark.parametrize("changes", turns(0, 3))
 def test_the_end_of_a_snapshot_removes_what_the_source_lost_unnoticed_and_nothing_else(
     subject: Subject, tmp_path: Path, changes: int, lost: int
 ) -> None:
@@ -262,7 +263,7 @@ def test_values_of_every_type_come_back_equal_by_the_log_and_by_a_chunk(subject:
     equal(subject.rows(schema), pa.concat_tables(rows).to_pylist())
 
 
-@pytest.mark.parametrize(("kind", "value"), UNFIT.items())
+@pytest.mark.parametrize(("kind", "value"), turns(*UNFIT.items()))
 def test_a_value_that_the_target_cannot_hold_is_refused_with_its_column(
     subject: Subject, kind: str, value: object
 ) -> None:

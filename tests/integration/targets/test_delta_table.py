@@ -188,7 +188,9 @@ def check_replay(target: Target) -> None:
     )
 
 
-@pytest.mark.parametrize("settings", [{}, {"spark.databricks.delta.checkpoint.partSize": "2"}], ids=["one", "parts"])
+@pytest.mark.parametrize(
+    "settings", turns({}, {"spark.databricks.delta.checkpoint.partSize": "2"}), ids=["one", "parts"]
+)
 def test_a_table_is_opened_from_a_checkpoint_and_what_follows_it(
     target: Target, spark: SparkSession, settings: dict[str, str]
 ) -> None:
@@ -323,7 +325,7 @@ def test_vacuum_and_properties_of_others_are_accepted(target: Target) -> None:
 
 @pytest.mark.parametrize(
     ("name", "theirs", "ours"),
-    [("delta.enableDeletionVectors", "false", "true"), ("delta.appendOnly", "true", "false")],
+    turns(("delta.enableDeletionVectors", "false", "true"), ("delta.appendOnly", "true", "false")),
 )
 def test_a_property_of_others_under_which_no_row_can_be_changed_is_named_until_it_is_set_back(
     target: Target, name: str, theirs: str, ours: str
@@ -361,7 +363,7 @@ def test_a_table_deleted_under_us_is_named(target: Target) -> None:
     assert target.reopen().refresh().applied_record == 0
 
 
-@pytest.mark.parametrize("since", ["commit", "opening"])
+@pytest.mark.parametrize("since", turns("commit", "opening"))
 @pytest.mark.parametrize("left", ["nothing", "older", "anew"])
 def test_a_table_deleted_put_back_or_made_anew_between_two_commits_is_read_anew(
     target: Target, left: str, since: str
@@ -409,7 +411,7 @@ def test_files_written_without_a_commit_have_no_effect(target: Target) -> None:
 
 
 @pytest.mark.parametrize("happened", [True, False])
-@pytest.mark.parametrize("by", ["us", "delta"])
+@pytest.mark.parametrize("by", turns("us", "delta"))
 def test_a_commit_of_unknown_outcome_is_read_back(
     target: Target, happened: bool, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

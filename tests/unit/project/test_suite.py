@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from support import costs, halves
-from support.one_session import OneSession, has_spark
+from support import costs, halves, one_session
+from support.one_session import OneSession, place_of
 
 ROOT = Path(__file__).resolve().parents[3]
 STARTS_DRIVERS = re.compile(r"\bDeployment\(|\bprove\b|\bProof\.begin|\blocal_kubelet\b")
@@ -120,31 +120,70 @@ def test_what_make_check_leaves_out_is_run_by_make_test() -> None:
 class Worker:
     """Notes what it is given, and says that it has run it."""
 
-    shutting_down = False
-
     def __init__(self, name: str, files: list[str]) -> None:
         self.gateway = SimpleNamespace(id=name)
-        self.files, self.given = files, list[str]()
+        self.files, self.given, self.shutting_down = files, list[str](), False
 
     def send_runtest_some(self, indices: list[int]) -> None:
         self.given += [self.files[index] for index in indices]
 
-    def shutdown(self) -> None: ...
+    def shutdown(self) -> None:
+        self.shutting_down = True
 
 
-def test_one_worker_takes_the_files_with_a_spark_session_and_none_waits_while_a_file_is_left() -> None:
-    with_it = ["tests/integration/targets/test_delta_table.py", "tests/integration/targets/test_conformance.py"]
-    others = [f"tests/proof/test_{name}.py" for name in ("seams", "lost", "edges", "cuts")]
-    assert [has_spark(file) for file in (*with_it, *others)] == [True] * 2 + [False] * 4
-    config = SimpleNamespace(getvalue=lambda _: ["2*popen"], option=SimpleNamespace(loadscopereorder=False))
+SPARK = ["tests/integration/targets/test_delta_table.py", "tests/integration/targets/test_conformance.py"]
+PLAIN = [f"tests/proof/test_{name}.py" for name in ("seams", "lost", "edges", "cuts")]
+
+
+def queue_of(files: list[str], count: int) -> tuple[Any, list[Worker]]:
+    """A queue of files with one test each, and its workers, which have begun."""
+    config = SimpleNamespace(getvalue=lambda _: [f"{count}*popen"], option=SimpleNamespace(loadscopereorder=False))
     queue: Any = OneSession(config)
-    files = [others[0], *with_it, *others[1:]]
-    workers = [Worker(name, files) for name in ("gw0", "gw1")]
+    workers = [Worker(f"gw{number}", files) for number in range(count)]
     for worker in workers:
         queue.add_node(worker)
     for worker in workers:
         queue.add_node_collection(worker, [f"{file}::test_one" for file in files])
     queue.schedule()
-    assert [worker.given for worker in workers] == [with_it, others[:2]]
-    queue.mark_test_complete(workers[0], files.index(with_it[0]))
-    assert workers[0].given == [*with_it, others[2]]
+    return queue, workers
+
+
+def test_one_worker_takes_the_files_with_a_spark_session_and_none_waits_while_a_file_is_left() -> None:
+    assert [place_of(file) for file in (*SPARK, *PLAIN)] == [one_session.SPARK] * 2 + [None] * 4
+    files = [PLAIN[0], *SPARK, *PLAIN[1:]]
+    queue, workers = queue_of(files, 2)
+    assert [worker.given for worker in workers] == [SPARK, PLAIN[:2]]
+    queue.mark_test_complete(workers[0], files.index(SPARK[0]))
+    assert workers[0].given == [*SPARK, PLAIN[2]]
+
+
+def test_another_worker_takes_the_files_with_an_emulator() -> None:
+    with_it = [f"tests/integration/targets/test_{name}_copies.py" for name in ("bigquery", "snowflake")]
+    assert [place_of(file) for file in with_it] == [one_session.EMULATOR] * 2
+    _, workers = queue_of([*PLAIN, *with_it, *SPARK], 3)
+    assert [worker.given for worker in workers] == [SPARK, with_it, PLAIN[:2]]
+
+
+@pytest.mark.parametrize(("wall", "given"), [(one_session.WORTH / 2, []), (one_session.WORTH * 2, [SPARK[1]])])
+def test_a_second_session_is_started_for_many_files_alone(
+    monkeypatch: pytest.MonkeyPatch, wall: float, given: list[str]
+) -> None:
+    """The worker ends, and the first one takes what is left."""
+    monkeypatch.setattr(one_session, "recorded", lambda: {file: {"wall": wall} for file in SPARK})
+    more = [f"tests/integration/targets/test_{name}.py" for name in ("delta_checkpoint", "iceberg_state")]
+    monkeypatch.setattr(one_session, "UNKNOWN", {"wall": 0.0})
+    files = [*more, PLAIN[0], PLAIN[1], SPARK[1]]
+    queue, (first, second) = queue_of(files, 2)
+    assert (first.given, second.given) == (more, PLAIN[:2])
+    queue.mark_test_complete(second, files.index(PLAIN[0]))
+    assert second.given == [*PLAIN[:2], *given] and second.shutting_down == (not given)
+    queue.mark_test_complete(first, files.index(more[0]))
+    assert first.given == (more if given else [*more, SPARK[1]])
+
+
+def test_a_worker_in_the_place_of_a_crashed_one_gets_nothing_before_it_has_collected() -> None:
+    queue, _ = queue_of([*SPARK, *PLAIN], 1)
+    late = Worker("gw9", [])
+    queue.add_node(late)
+    queue.schedule()
+    assert late.given == []

@@ -70,17 +70,18 @@ def test_a_soak_and_a_test_that_is_named_run_all_cases(run: pytest.Pytester, mon
     assert len(passed(run)) == 9
 
 
-def test_of_a_dear_file_one_half_runs_at_a_time_and_all_cases_have_their_turn(
-    run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("files", "sizes"), [("DEAR", [1, 2]), ("DEAREST", [1, 1, 1])])
+def test_of_a_dear_file_one_part_runs_at_a_time_and_all_cases_have_their_turn(
+    run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, files: str, sizes: list[int]
 ) -> None:
-    monkeypatch.setattr(versions, "DEAR", {"test_cases.py"})
-    halves: tuple[list[set[str]], list[set[str]]] = [], []
-    for turn in range(2 * versions.HALF):
+    monkeypatch.setattr(versions, files, {"test_cases.py"})
+    parts: list[list[set[str]]] = [[] for _ in sizes]
+    for turn in range(len(sizes) * versions.SHIFT):
         monkeypatch.setenv(versions.VARIABLE, str(turn))
-        halves[turn // versions.HALF].append(passed(run))
-    assert sorted({len(names) for names in halves[0]}) == [2] and sorted({len(names) for names in halves[1]}) == [1]
-    seen = [set().union(*names) for names in halves]
-    assert not seen[0] & seen[1] and len(seen[0] | seen[1]) == 9
+        parts[turn // versions.SHIFT].append(passed(run))
+    assert sorted(size for part in parts for size in {len(names) for names in part}) == sizes
+    seen = [set().union(*names) for names in parts]
+    assert len(set().union(*seen)) == 9 == sum(map(len, seen)), "each in one part"
 
 
 def test_dear_files_with_one_case_do_not_all_run_in_the_same_commits() -> None:
@@ -88,12 +89,13 @@ def test_dear_files_with_one_case_do_not_all_run_in_the_same_commits() -> None:
     root = Path(versions.__file__).parents[2]
     texts = {file: (root / file).read_text() for file in versions.DEAR}
     single = [file for file, text in texts.items() if len(re.findall(r"^def test_", text, re.MULTILINE)) == 1]
-    assert len(single) > 2 and {versions._half(file) for file in single} == {0, 1}
+    assert len(single) > 2 and {versions._part(file) for file in single} == {0, 1}
 
 
 def test_dear_files_are_there() -> None:
     root = Path(versions.__file__).parents[2]
-    assert [file for file in versions.DEAR if not (root / file).is_file()] == []
+    assert [file for file in versions.DEAR | versions.DEAREST if not (root / file).is_file()] == []
+    assert not versions.DEAR & versions.DEAREST
 
 
 def test_the_turn_is_the_number_of_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
