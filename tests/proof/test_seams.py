@@ -5,8 +5,9 @@ import time
 
 import pytest
 
-from support.proof.harness import SMALL, Begin
+from support.proof.harness import ROWS, SMALL, Begin
 from support.proof.process import HELD
+from support.proof.tables import TABLES
 from support.versions import turns
 
 START = ("capture.after-publication", "capture.after-slot", "capture.after-origin")
@@ -14,7 +15,8 @@ START = ("capture.after-publication", "capture.after-slot", "capture.after-origi
 CAPTURE = ("capture.after-segments", "journal.before-create", "journal.after-create", "capture.before-ack")
 """Capture dies; the driver lives on and starts it again."""
 CHUNK = ("chunk.before-snapshot", "chunk.after-snapshot", "chunk.after-read")
-"""An executor's Python worker dies; Spark and the planner read the chunk again."""
+"""An executor's Python worker dies; Spark and the planner read the chunk again. Or the driver, which reads small tables
+itself, and first chunks of others."""
 DRIVER = (
     ("delta", ("snapshot.after-plan", "snapshot.after-register")),
     ("iceberg", ("snapshot.before-register", "apply.before-commit")),
@@ -58,4 +60,26 @@ def test_the_driver_killed_at_every_seam_loses_and_doubles_nothing(
     writers.stop()
     proof.deployment.once()
     proof.assert_equal()
+    proof.assert_nothing_acknowledged_early()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("rows", "tables"), turns((SMALL, ["proof.*"]), (ROWS, ["proof.single"])), ids=["small", "large"]
+)
+def test_the_driver_killed_while_it_reads_a_chunk_itself_loses_and_doubles_nothing(
+    prove: Begin, rows: int, tables: list[str]
+) -> None:
+    """Of small tables, or of one that executors read as soon as Spark has started."""
+    chunk_rows = 2 * SMALL if rows == SMALL else 17  # as many as the writers have keys, or twelve chunks
+    proof = prove("delta", seed=3, rows=rows, tables={"include": tables}, snapshot={"chunkRows": chunk_rows})
+    writers = proof.writers(seed=3, count=2)
+    for seam, visit in zip(CHUNK, (1, 2, 1), strict=True):
+        run = proof.deployment.start(seams=f"{seam}=kill@{visit}")
+        assert run.wait(120) == -9, f"{seam} was never reached\n{run.tail()}"
+        assert "Spark has started" not in run.tail(1 << 20), "an executor may have read it"
+    writers.stop()
+    proof.deployment.once()
+    names = [f"proof.{table.name}" for table in TABLES if rows == SMALL or table.name == "single"]
+    assert not (found := proof.differences(*names)), "\n".join(found)
     proof.assert_nothing_acknowledged_early()

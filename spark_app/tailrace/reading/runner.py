@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tailrace.apply.progress import Progress
 from tailrace.capture.client import CaptureClient
-from tailrace.changelog.changed import changed
 from tailrace.changelog.records.terms import Key, RecordNumber
 from tailrace.changelog.state import LogState, SnapshotState, TableLog
 from tailrace.contract.resources import SnapshotSpec
@@ -22,7 +21,6 @@ from tailrace.contract.status import Fault
 from tailrace.errors import NotVerified, Retry, Stop, TailraceError
 from tailrace.errors.backoff import Backoff
 from tailrace.reading import cascades, steps, verification
-from tailrace.reading.chunk_rows import RowsPerChunk, chosen_rows
 from tailrace.reading.failures import StepFailures
 from tailrace.reading.groups import Groups
 from tailrace.reading.messages import (
@@ -38,11 +36,12 @@ from tailrace.reading.messages import (
     Together,
 )
 from tailrace.reading.planning import Planning
-from tailrace.reading.run_entry import LONGEST_PAUSE, RunEntry, as_recorded
+from tailrace.reading.run_entries import RunEntries
+from tailrace.reading.run_entry import LONGEST_PAUSE, RunEntry
 from tailrace.reading.steps import Tools
 from tailrace.reading.together import MOST, ChunkAsked, StartAsked
 from tailrace.reading.turns import Room, TableTurns
-from tailrace.snapshot import chunks, planner
+from tailrace.snapshot import chunks
 from tailrace.snapshot.edge import EdgeLook, Edges
 from tailrace.snapshot.ranges import Range
 
@@ -90,13 +89,9 @@ class SnapshotRunner:
         self._planning = Planning(
             lambda: self._tools, self._client, progress, background, clock=clock, monotonic=monotonic
         )
-        self._entries: dict[RunKey, RunEntry] = {}
         self._turns = TableTurns()
+        self._entries = RunEntries(self._turns, defaults)
         self._moved_tables = progress.news()
-        self._seen_snapshots: Mapping[str, SnapshotState] = {}
-        """The snapshots that `_entries` are of."""
-        self._over: dict[RunKey, None] = {}
-        """Tables that are left as soon as nothing of them is being read."""
         self._messages: queue.Queue[Message] = queue.Queue()
         self._threads = defaults().parallelism + 2
         self._pool = ThreadPoolExecutor(self._threads, "snapshot")
@@ -119,11 +114,11 @@ class SnapshotRunner:
 
     @property
     def runs(self) -> Mapping[RunKey, chunks.TableRun]:
-        return {key: entry.run for key, entry in list(self._entries.items())}
+        return {key: entry.run for key, entry in list(self._entries.known.items())}
 
     @property
     def waiting_for(self) -> str | None:
-        return next((s.waits_for for s in list(self._entries.values()) if s.waits_for is not None), None)
+        return next((s.waits_for for s in list(self._entries.known.values()) if s.waits_for is not None), None)
 
     def step(self, patience: float = 0.5) -> None:
         """One round: plan, follow the journal, start the steps that may start, take the results of others."""
@@ -138,14 +133,14 @@ class SnapshotRunner:
         self._resize()
         state = self._planning.plan(self._tools.journal.refresh())
         self._look_for_cascades(state)
-        self._follow(state)
+        self._entries.follow(state.snapshots)
         for table_id in self._moved_tables():
             self._turns.wake_table(table_id)
         self._turns.begin(self._monotonic())
         self._count(state)
-        self._turns.sort(lambda key: self._urgency(state, key, self._entries[key]))
+        self._turns.sort(lambda key: self._urgency(state, key, self._entries.known[key]))
         while self._under_way < self._most and (key := self._turns.next()) is not None:
-            room = self._start_next(state, key, self._entries[key])
+            room = self._start_next(state, key, self._entries.known[key])
             if room is not None:
                 self._turns.lacks(key, room)
             self._groups.begin(MOST)
@@ -163,7 +158,7 @@ class SnapshotRunner:
         happens."""
         if self._hold is None:
             return
-        for entry in list(self._entries.values()):
+        for entry in list(self._entries.known.values()):
             entry.table = None
         self._hold = None
 
@@ -240,34 +235,6 @@ class SnapshotRunner:
         text = "rows that foreign keys have reached were not found: %s"
         log.log(logging.DEBUG if quiet else logging.WARNING, text, error, exc_info=None if known else error)
 
-    def _follow(self, state: LogState) -> None:
-        before, now, self._seen_snapshots = self._seen_snapshots, state.snapshots, state.snapshots
-        for snapshot_id in changed(before, now):
-            snapshot, known = now[snapshot_id], before.get(snapshot_id)
-            same = known is not None and known.is_open == snapshot.is_open
-            for table_id in changed(known.tables if known is not None and same else {}, snapshot.tables):
-                if snapshot.is_open and snapshot.tables[table_id].finished is None:
-                    self._enter(snapshot, (snapshot_id, table_id))
-                else:
-                    self._over[snapshot_id, table_id] = None
-        for snapshot_id in before.keys() - now.keys():
-            self._over |= {(snapshot_id, table_id): None for table_id in before[snapshot_id].tables}
-        for key in list(self._over):
-            entry = self._entries.get(key)
-            if entry is not None and entry.run.reading:
-                continue
-            del self._over[key]
-            if entry is not None:
-                del self._entries[key]
-                self._turns.remove(key)
-
-    def _enter(self, snapshot: SnapshotState, key: RunKey) -> None:
-        if key not in self._entries:
-            first_rows = chosen_rows(snapshot.plan, self._defaults()) or planner.FIRST_CHUNK_ROWS
-            run = as_recorded(snapshot, key[1])
-            self._entries[key] = RunEntry(run, RowsPerChunk(first_rows, run.rows_done))
-            self._turns.add(key)
-
     # ---- starting work ----
 
     def _start_next(self, state: LogState, key: RunKey, entry: RunEntry) -> Room | None:
@@ -277,6 +244,7 @@ class SnapshotRunner:
             snapshot is None
             or snapshot.ended is not None
             or self._stopping
+            or self._entries.is_over(key)
             or entry.backoff.is_waiting(self._monotonic())
         ):
             return None
@@ -350,7 +318,7 @@ class SnapshotRunner:
     def _count(self, state: LogState) -> None:
         self._reading, self._ready = Counter(), 0
         for key in list(self._turns.counted):
-            entry = self._entries[key]
+            entry = self._entries.known[key]
             mine = 0 if entry.grouped else len(entry.run.reading)
             begins = entry.busy and entry.run.phase is chunks.Phase.START
             ready = begins + self._ready_of(state.snapshots.get(key[0]), key[1], entry.run)
@@ -477,7 +445,7 @@ class SnapshotRunner:
             for one in message.messages:
                 self._took(one)
             return
-        entry = self._entries.get(message.key)
+        entry = self._entries.known.get(message.key)
         if entry is None:
             return
         self._turns.wake(message.key)

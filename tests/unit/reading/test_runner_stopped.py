@@ -5,6 +5,7 @@ step the journal hears of the table's end, or of its return.
 """
 
 import random
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +19,7 @@ from tailrace.changelog.records import Event
 from tailrace.changelog.records.snapshots import SnapshotEnded, SnapshotPlanned
 from tailrace.changelog.records.tables import TableAdded, TableRemoved, TableStopped
 from tailrace.changelog.records.terms import Position, RecordNumber, Seq
-from tailrace.changelog.state import TableLog
+from tailrace.changelog.state import KEPT_SNAPSHOTS, TableLog
 from tailrace.contract.settings import VerifySpec
 from tailrace.contract.status import Fault
 from tailrace.errors import Retry, TableGone, backoff
@@ -239,6 +240,42 @@ def test_a_table_that_comes_back_for_the_resync_while_it_is_given_up_is_read(
     ended = world.state.snapshots["again"].ended
     assert ended is not None and ended.outcome == "completed", ended
     assert world.state.tables[1].unread is None
+
+
+def test_a_snapshot_is_read_whose_id_another_one_had_of_which_a_chunk_is_still_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal has forgotten that one."""
+    world, reading, go_on = Unsteady(tmp_path, 0), threading.Event(), threading.Event()
+    world.left = 0
+    runner = hurried(world, tmp_path, monkeypatch)
+    turn_until(runner, lambda: settled(world), world)
+
+    def read(tools: Tools, run: TableRun, part: Range, table: object, small: bool = False) -> ChunkFile:
+        if go_on.is_set():
+            return world.read(tools, run, part, table, small)
+        reading.set()
+        assert go_on.wait(20)
+        raise Retry("the snapshot is over")
+
+    monkeypatch.setattr(steps, "read", read)
+
+    def planned(snapshot_id: str) -> SnapshotPlanned:
+        return SnapshotPlanned(snapshot_id=snapshot_id, request="r", tables=(1,))
+
+    world.append([planned("twice")])
+    turn_until(runner, reading.is_set, world)
+    ends = [SnapshotEnded(snapshot_id=key, outcome="stopped") for key in ("twice", *map(str, range(KEPT_SNAPSHOTS)))]
+    world.append([ends[0], *(event for end in ends[1:] for event in (planned(end.snapshot_id), end))])
+    runner.step(0.005)
+    assert "twice" not in world.refresh().snapshots
+    world.append([planned("twice")])
+    runner.step(0.005)
+    go_on.set()
+    turn_until(runner, lambda: world.refresh().snapshots["twice"].ended is not None, world)
+    runner.stop()
+    ended = world.state.snapshots["twice"].ended
+    assert ended is not None and ended.outcome == "completed", ended
 
 
 @pytest.mark.parametrize("accepts", [(), (1,)])
