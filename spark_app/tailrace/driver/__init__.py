@@ -1,1 +1,1 @@
-"""The driver: `launch` makes its parts, `driver` runs and shuts them down, `once` knows when `--once` is done."""
+"""The driver: `launch` and `assembly` make its parts, `driver` runs them, `once` tells when `--once` ends."""

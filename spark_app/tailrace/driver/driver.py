@@ -4,7 +4,7 @@
                                    └─────> SnapshotRunner ── chunk jobs ──> capture registers
 
 Called by `tailrace run`. Returns the exit code, or raises the error whose exit code it is. The parts are made in
-`driver.launch`.
+`driver.assembly`, and what is beside them in `driver.launch`.
 """
 
 import gc
@@ -28,7 +28,7 @@ from tailrace.contract.pace import AT_ONCE, SHORTEST_LOOK, Pace
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.status import TableStatus
 from tailrace.contract.units import seconds
-from tailrace.driver import launch
+from tailrace.driver import assembly, launch
 from tailrace.driver.asking import assessment, cutover_report, live_spec
 from tailrace.driver.asking.control import DriverControl, ManifestRequests
 from tailrace.driver.asking.declared_cutover import DeclaredCutover
@@ -37,7 +37,8 @@ from tailrace.driver.asking.live_spec import LiveSpec
 from tailrace.driver.asking.signal_acts import SignalNotices
 from tailrace.driver.asking.signal_file import SignalFile
 from tailrace.driver.asking.signal_table import TableSignals, open_signals
-from tailrace.driver.launch import DriverParts, DriverSettings, bound
+from tailrace.driver.assembly import DriverParts, bound
+from tailrace.driver.launch import DriverSettings
 from tailrace.driver.once import OnceCheck, Verdict
 from tailrace.driver.process import tail
 from tailrace.driver.process.beside import Answer, PositionQuestion, Question
@@ -250,7 +251,7 @@ class Driver:
         control.journal = journal  # then a status has tables, and names their positions
         given = self._live, self._folder, control.progress, places
         made = Question(
-            lambda: launch.parts(
+            lambda: assembly.parts(
                 *given,
                 spark=self._spark,
                 journal=journal,

@@ -8,7 +8,7 @@ from tailrace.apply.progress import Progress
 from tailrace.changelog.state import LogState
 from tailrace.contract.pace import AT_ONCE
 from tailrace.contract.pods import DriverPod
-from tailrace.driver import launch
+from tailrace.driver import assembly
 from tailrace.targets.api import Runtime
 
 
@@ -17,7 +17,7 @@ def test_a_target_can_have_itself_compared_with_the_source_before_it_is_written_
 ) -> None:
     asked: list[str] = []
     rooms: list[int] = []
-    monkeypatch.setattr(launch, "ChunkExecutors", lambda *given: rooms.append(given[3]))
+    monkeypatch.setattr(assembly, "ChunkExecutors", lambda *given: rooms.append(given[3]))
     given: list[Runtime] = []
 
     def units(run: Runtime) -> Any:
@@ -38,7 +38,7 @@ def test_a_target_can_have_itself_compared_with_the_source_before_it_is_written_
     )
     live = SimpleNamespace(spec=spec)
     nothing = cast(Any, SimpleNamespace(session=None, jvm=None, begin=None, state=LogState()))
-    parts = launch.parts(
+    parts = assembly.parts(
         cast(Any, live),
         cast(Any, folder),
         Progress(),
