@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from tailrace.contract.places import ServerSpec, SourceSpec, TargetSpec
+from tailrace.contract.places import ServerSpec, SourceSpec
+from tailrace.contract.target import TargetSpec
 
 _PRODUCTS = {"postgresql": "postgres", "mysql": "mysql"}
 

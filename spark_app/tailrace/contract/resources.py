@@ -24,16 +24,7 @@ from tailrace.contract.base import (
     rules,
 )
 from tailrace.contract.cutover import NOT_FROM_A_FOLLOWER, ONE_PRODUCT, CutoverSpec
-from tailrace.contract.places import (
-    ANEW,
-    Catalog,
-    Credentials,
-    SourceSpec,
-    StorageLocation,
-    StorageSpec,
-    TargetSpec,
-    Tls,
-)
+from tailrace.contract.places import ANEW, Credentials, SourceSpec, StorageLocation, StorageSpec, Tls
 from tailrace.contract.pods import DriverPod, Executors
 from tailrace.contract.settings import (
     FRESHNESS,
@@ -52,6 +43,7 @@ from tailrace.contract.settings import (
 from tailrace.contract.snapshot_request import RewindSpec, SnapshotRequest, SnapshotRequestSpec
 from tailrace.contract.spark_conf import SparkConf
 from tailrace.contract.tables import OnSchemaChange, OnTableDrop, TableOptions, TablesSpec
+from tailrace.contract.target import Catalog, TargetSpec
 from tailrace.contract.units import seconds
 
 __all__ = [

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.contract.pace import LONGEST_RECORD, MARGIN, NOTICE, Pace
-from tailrace.contract.places import TargetSpec
 from tailrace.contract.resources import ApplySpec, ReplicatorSpec
+from tailrace.contract.target import TargetSpec
 
 
 @given(st.floats(0.1, 3600.0))

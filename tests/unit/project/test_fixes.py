@@ -8,7 +8,8 @@ from pathlib import Path
 import tailrace
 from support.syntax import tree, walk
 from tailrace.contract.base import Model
-from tailrace.contract.places import SourceSpec, StorageSpec, TargetSpec
+from tailrace.contract.places import SourceSpec, StorageSpec
+from tailrace.contract.target import TargetSpec
 
 ROOT = Path(tailrace.__file__).parent
 ADVICE = re.compile(r"\b([Cc]orrect|[Ss]et|[Uu]se|[Nn]ame|[Rr]emove|[Cc]hoose|[Pp]oint|[Gg]ive)\b")

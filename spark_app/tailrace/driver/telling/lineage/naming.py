@@ -4,7 +4,7 @@ from tailrace import __version__, targets
 from tailrace.contract import dataset_names
 from tailrace.contract.base import GROUP
 from tailrace.contract.dataset_names import DatasetName
-from tailrace.contract.places import TargetSpec
+from tailrace.contract.target import TargetSpec
 from tailrace.storage.path_names import encode, table_folder
 
 PRODUCER = f"https://{GROUP}/{__version__}"

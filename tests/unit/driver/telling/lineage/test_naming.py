@@ -7,7 +7,8 @@ from openlineage.client.naming import dataset
 
 from support.resources import MYSQL, SOURCE
 from tailrace.contract.dataset_names import DatasetName, of_source
-from tailrace.contract.places import SourceSpec, TargetSpec
+from tailrace.contract.places import SourceSpec
+from tailrace.contract.target import TargetSpec
 from tailrace.driver.telling.lineage.naming import in_catalog, job_of, of_copy
 
 PG: dict[str, Any] = {"type": "postgresql", "host": "copy", "port": 6432, "database": "dw", "username": "u"}
