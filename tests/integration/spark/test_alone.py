@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.observed import of_driver
 from support.resources import replicator
 from tailrace.contract.resources import Replicator
@@ -24,6 +26,7 @@ session.stop(spark)
 """
 
 
+@pytest.mark.turn(0, 2)
 def test_spark_starts_and_computes_in_a_pod_without_executors(tmp_path: Path) -> None:
     spec = Replicator.model_validate(replicator(executors={"max": 0}, driver={"memory": "1Gi", "cores": 2})).spec
     given = of_driver(spec)["containers"][0]["env"]

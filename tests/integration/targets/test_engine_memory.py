@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.proof.process import ENVIRONMENT
 
 ARROW = 400
@@ -13,6 +15,7 @@ PROCESS = 1500
 later. Held whole, the unchanged values alone are 2,060 MiB."""
 
 
+@pytest.mark.turn(1, 2)
 def test_updates_over_more_than_2_gib_of_unchanged_values_stay_within_bounds(tmp_path: Path) -> None:
     """36,000 rows of 60 kB: more than an Arrow array with 32-bit offsets holds."""
     environment = ENVIRONMENT | {"PYTHONPATH": f"{ENVIRONMENT['PYTHONPATH']}:{Path(__file__).parents[2]}"}
