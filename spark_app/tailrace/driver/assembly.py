@@ -89,7 +89,7 @@ def parts(
 
 @dataclass(frozen=True)
 class _Assembly:
-    """What the parts are made of."""
+    """Makes the parts, out of what all of them share."""
 
     live: LiveSpec
     folder: RunFolder
