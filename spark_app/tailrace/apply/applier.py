@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from threading import Lock
 
+from tailrace.apply.commit_times import CommitTimes
 from tailrace.apply.progress import Progress
 from tailrace.apply.publishing import is_settled
 from tailrace.apply.schedule import Schedule
@@ -54,14 +55,15 @@ class Applier:
         *,
         group: UnitWorker | None = None,
         retry_seconds: Callable[[], float],
-        hold: Callable[[], float] = lambda: 0.0,
+        hold: Callable[[CommitTimes], float] = lambda _: 0.0,
         until: RecordNumber | None = None,
         threads: int = 4,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`make`: the worker of a unit that is to have this table alone. `group`: that of the unit which tables join;
-        None: each stays by itself. `hold`: the seconds within which a change that was seen is to be committed.
+        None: each stays by itself. `hold`: the seconds within which a change that was seen is to be committed, by what
+        commits take.
         `until`: the record at which tables stay; None: none. `clock` is for people and the age of files; pauses go by
         `monotonic`, which is never set back."""
         self._journal = journal
@@ -123,6 +125,10 @@ class Applier:
     def late(self) -> float:
         """See `Schedule.late`."""
         return self._schedule.late
+
+    @property
+    def times(self) -> CommitTimes:
+        return self._schedule.times
 
     @property
     def is_working(self) -> bool:
@@ -275,12 +281,12 @@ class Applier:
             with self._lock:
                 self._outages.answered(self._monotonic())
                 self._schedule.answered()
+                unit.took = (unit.took + self._monotonic() - since) / 2
                 self._schedule.committed(unit)
+                if not more:
+                    self._schedule.done(unit)
             unit.backoff.reset()
             unit.refused = unit.waiting_since = None
-            for entry in () if more else unit.entries.values():
-                entry.behind_since = None
-            unit.took = (unit.took + self._monotonic() - since) / 2
         except Exception as error:  # the boundary of one unit: its tables are named in the status and tried again
             self._failed(unit, error, begun)
         finally:

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from operator import itemgetter
 
+from tailrace.apply.commit_times import CommitTimes
 from tailrace.apply.group import TableGroup
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.apply.unit_worker import TableCopy, UnitWorker
@@ -30,6 +31,8 @@ FEWEST_COUNTED, MANY = 4, 50
 overload."""
 LATEST = 5.0
 """Seconds that one commit counts as late at most: a pause, or a place that was away, is soon forgotten."""
+SOON = 0.002
+"""Seconds that nobody waits for a table that is due then."""
 SNAPSHOT_HOLD = 1.0
 """Seconds that a table waits at most while a snapshot of it, or a new copy, is under way. With a snapshot's end there
 is nothing left to wait for, unless one commit takes others along."""
@@ -49,7 +52,7 @@ class Schedule:
         progress: Progress,
         group: UnitWorker | None,
         *,
-        hold: Callable[[], float],
+        hold: Callable[[CommitTimes], float],
         threads: int,
         monotonic: Callable[[], float],
     ) -> None:
@@ -60,6 +63,7 @@ class Schedule:
         self.entries: dict[int, TableEntry] = {}
         """Tables that were entered once, by table id."""
         self.running: set[ApplyUnit] = set()
+        self.times = CommitTimes(threads)
         self.next_due = math.inf
         """The monotonic time at which the next table is due, as `due` found it: of those that were not due."""
         self._late = 0.0
@@ -91,14 +95,14 @@ class Schedule:
         self._progress.cover(number)
         if not behind and not self.running:
             self._late = 0.0  # there is nothing that longer records could save
-        now, hold, busy, due, counted = self._monotonic(), self._hold(), 0.0, 0, set[ApplyUnit]()
+        now, hold, busy, due, counted = self._monotonic(), self._hold(self.times), 0.0, 0, set[ApplyUnit]()
         by_deadline = ((self._deadline(entry, hold, now), entry.table.table_id, entry) for entry in behind)
         timed = sorted(by_deadline, key=itemgetter(0, 1))
         for place, (deadline, _, entry) in enumerate(timed, 1):
             busy += 0.0 if entry.unit in counted else entry.unit.took / self._threads
             counted.add(entry.unit)
-            begin = deadline - busy
-            if begin <= now:
+            begin = deadline - max(busy, entry.unit.took)
+            if begin <= now + SOON:
                 due = place
             else:
                 self.next_due = min(self.next_due, begin)
@@ -114,6 +118,9 @@ class Schedule:
         self._seen = state.tables, state.cuts
         for table_id in itertools.chain(touched, *awaited, self._moved_tables()):
             self._stir(table_id)
+        for entry in filter(None, map(self.entries.get, touched if self.running else ())):
+            if entry.running is not None and entry.behind_again is None:
+                entry.behind_again = self._monotonic()
 
     def _stir(self, table_id: int) -> None:
         self._progress.stir(table_id)
@@ -153,6 +160,11 @@ class Schedule:
         for table_id in unit.entries:
             self._stir(table_id)
 
+    def done(self, unit: ApplyUnit) -> None:
+        """Notes that its tables hold what they were to hold. What was seen meanwhile, they may hold or not."""
+        for entry in unit.entries.values():
+            entry.behind_since, entry.behind_again = entry.behind_again, None
+
     def end(self, unit: ApplyUnit) -> None:
         unit.running = None
         self.running.discard(unit)
@@ -183,8 +195,9 @@ class Schedule:
         return self._late * min(1.0, len(self.entries) / MANY)
 
     def committed(self, unit: ApplyUnit) -> None:
-        """Notes how late a unit's batch has ended."""
+        """Notes how late a unit's batch has ended, and what it took."""
         now = self._monotonic()
+        self.times.committed(unit, now)
         for entry in unit.entries.values():
             if entry.behind_since is not None and entry.deadline < math.inf:
                 counted = max(FEWEST_COUNTED, min(MANY, len(self.entries)))
@@ -227,6 +240,8 @@ class Schedule:
         again."""
         table_id = entry.table.table_id
         entry.unit.leave(entry)
+        if not entry.unit.entries:
+            self.times.forget(entry.unit)
         self._away.discard(entry.unit)
         self._group.forget(table_id)
         del self.entries[table_id]
@@ -257,8 +272,10 @@ class Schedule:
             return None
         progress = self._progress.of(table.table_id)
         if progress.applied_record >= number and progress.fault is None:
+            entry.behind_since = None
             return None
         if _has_nothing_new(entry, progress) and not self._is_awaited(table.table_id, number):
+            entry.behind_since = None
             self._progress.put(table.table_id, replace(progress, applied_record=number))
             return None
         if entry.behind_since is None:

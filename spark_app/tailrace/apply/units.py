@@ -74,6 +74,8 @@ class TableEntry:
     """It was looked at again after the last commit had become old."""
     behind_since: float | None = None
     """Monotonic time at which the first change that the target lacks was seen; None: it lacks none."""
+    behind_again: float | None = None
+    """The same of changes that were seen during a batch, which may have left them; None: there were none."""
     deadline: float = math.inf
     """The monotonic time by which those changes were to be committed; infinity: nothing was promised, as while the
     table is being read."""

@@ -65,15 +65,15 @@ class Timing:
     long_read: float = 0.005
     """Seconds of a read after which the stream has much to send."""
     gather_fraction: float = 0.025
-    """The fraction of `record` that is waited in place of `gather` while the stream has little to send, ..."""
-    gather_quietly: float = 0.0125
+    """The fraction of a record's time that is waited in place of `gather` while the stream has little to send, ..."""
+    gather_quietly: float = 0.03
     """... or so long, but no more than a quarter of it: a record is due as long after its first message as before."""
 
-    def gather_seconds(self, last_read: float) -> float:
-        """Seconds from a message to the next read, where the last one took so long."""
+    def gather_seconds(self, last_read: float, record: float) -> float:
+        """Seconds from a message to the next read, where the last one took so long, and records take that long."""
         if last_read > self.long_read:
             return self.gather
-        return max(self.gather, self.gather_fraction * self.record, min(self.gather_quietly, self.record / 4))
+        return max(self.gather, self.gather_fraction * record, min(self.gather_quietly, record / 4))
 
     def between_looks(self, took: float) -> float:
         """Seconds. With thousands of tables or partitions a look costs the source so much that looks become rarer."""
@@ -168,7 +168,7 @@ class Capture:
     def _gather(self) -> None:
         """Let more messages come, until a request does or a record is due. Chunks do not wait for it."""
         waited = self._requests.waits_for is not None
-        seconds = self._timing.gather if waited else self._timing.gather_seconds(self._last_read)
+        seconds = self._timing.gather if waited else self._timing.gather_seconds(self._last_read, self._record_seconds)
         readable(self._inbox.fileno(), seconds=min(seconds, self._wait()))
 
     def _wait(self) -> float:

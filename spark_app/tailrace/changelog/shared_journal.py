@@ -46,10 +46,10 @@ class SharedJournal:
     def state(self) -> LogState:
         return self._state
 
-    def refresh(self) -> LogState:
+    def refresh(self, newest: RecordNumber | None = None) -> LogState:
         """Read what was recorded since. The storage is asked where there is something to read, where capture does not
-        say, and once a minute."""
-        newest = self._newest()
+        say, and once a minute. `newest`: the newest record as capture has just said; None: it is asked."""
+        newest = self._newest() if newest is None else newest
         with self._lock:
             if newest is None or self._clock() - self._looked >= LOOK_SECONDS:
                 return self.look()

@@ -2,7 +2,7 @@
 and the table waits for more changes, which are committed together.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 LONGEST_RECORD, LONGEST_LOOK = 1.2, 0.25
@@ -17,6 +17,11 @@ NOTICE = 0.05
 """Seconds after which a record is noticed at the latest: capture says that it is there."""
 MARGIN = 0.05
 """The part of the promise that nothing is planned for."""
+WRITING = 0.01
+"""Seconds that a record takes from its cut until it is durable."""
+FEW_COMMITS = 0.25
+"""The part of the time between two commits of a table that those of all tables may take, if each record is committed as
+soon as it comes: that is up to a third more commits than to wait for the third one."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,17 @@ class Pace:
         record = min(LONGEST_RECORD, freshness * RECORD_PART)
         look = max(SHORTEST_LOOK, min(LONGEST_LOOK, freshness / 10))
         return cls(record, look, max(0.0, freshness * (1 - MARGIN) - record - min(look, NOTICE)))
+
+    def for_commits(self, longest: float, together: float) -> Self:
+        """The pace where the longest commit of a table takes so many seconds, and those of all that change take
+        `together`. If that is little, a change waits in one place only: a record takes what the promise leaves, and is
+        committed as soon as it comes. Three records for one commit would cost three times as much, and the first would
+        have waited as long (docs/decisions/0155). Not where even the longest record would come too often for that."""
+        whole = self.record + self.hold
+        record = whole - longest - WRITING
+        if together > whole * FEW_COMMITS or not self.record < record <= LONGEST_RECORD:
+            return self
+        return replace(self, record=record, hold=longest)
 
     def record_when(self, late: float) -> float:
         """The longest time for a record while commits come so many seconds late: a table's share of each record has its

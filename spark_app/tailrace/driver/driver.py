@@ -24,7 +24,7 @@ from tailrace.changelog.records.terms import Position, RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState
 from tailrace.contract import faults
-from tailrace.contract.pace import AT_ONCE, SHORTEST_LOOK, Pace
+from tailrace.contract.pace import AT_ONCE, NOTICE, SHORTEST_LOOK, Pace
 from tailrace.contract.resources import ReplicatorSpec
 from tailrace.contract.status import TableStatus
 from tailrace.contract.units import seconds
@@ -118,6 +118,8 @@ class Driver:
         control.watch = CaptureClient(self._folder.socket, timeout=launch.ANSWER_SECONDS)
         self._tail_client = CaptureClient(self._folder.socket, tail.ANSWER_SECONDS)
         self._news_client = CaptureClient(self._folder.socket, tail.ANSWER_SECONDS + tail.PATIENCE)
+        self._newest: RecordNumber | None = None
+        """The newest record, as the tail was told; None: it was not."""
         self._reporter = Reporter(control.watch, control.progress, lambda: seconds(self._spec.retry.time))
         self._ending = ShutdownRequest()
         self._failing: list[TableStatus] = []
@@ -406,19 +408,23 @@ class Driver:
     def _tail(self, parts: DriverParts) -> None:
         """A batch comes when a table is due; a new query is notified at once, so that it proves that it works. A short
         run has no query, whose start costs more than its batches."""
-        number, patience = parts.journal.refresh().number, tail.PATIENCE
+        number, patience = parts.journal.refresh(self._newest).number, tail.PATIENCE
+        times = parts.applier.times
         if not self._spec.apply.suspend:
             working = parts.applier.is_working  # first: a batch that ends in between is looked for soon
             due_in = parts.applier.due_in(number)
-            due, patience = due_in <= 0, max(SHORTEST_LOOK, min(due_in, patience))
+            due = due_in <= 0
+            patience = SHORTEST_LOOK if due else min(due_in, patience)
             if due and self._settings.once:
                 parts.applier.offer(number)
             elif due or not parts.stream.running:
                 parts.stream.notify(number, again=due)
             if working:  # a batch that ends may leave what came meanwhile
-                patience = min(patience, self._pace_now.look)
-        wished = 0.0 if self._settings.once else self._pace_now.record_when(parts.applier.late)
-        if not tail.await_record(self._news_client, number, patience, wished):
+                patience = min(patience, max(self._pace_now.look, min(times.longest, NOTICE)))
+        pace = self._pace_now.for_commits(times.longest, times.together)
+        wished = 0.0 if self._settings.once else pace.record_when(parts.applier.late)
+        self._newest = tail.await_record(self._news_client, number, patience, wished)
+        if self._newest is None:
             self._ending.wait(min(patience, self._pace_now.look))
 
     def _take_spec(self, parts: DriverParts) -> None:

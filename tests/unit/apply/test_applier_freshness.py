@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 import pytest
 from typing_extensions import override
 
 from support.apply_loop import LIMITS, Journal, Loop, Target, TargetUnit, log, table
+from tailrace.apply.commit_times import CommitTimes
 from tailrace.apply.progress import Progress
 from tailrace.apply.schedule import LATEST, MANY, SNAPSHOT_HOLD
 from tailrace.apply.unit_worker import UnitWorker
@@ -24,10 +26,13 @@ HOLD = 4.0
 class Followed:
     """Tables that have applied everything; the test brings records, and moves the clock."""
 
-    def __init__(self, *tables: int, faults: tuple[Exception, ...] = ()) -> None:
+    def __init__(self, *tables: int, faults: tuple[Exception, ...] = (), threads: int = 1) -> None:
         self.now = 100.0
         self.took = 0.0
         """Seconds that a batch of a table takes."""
+        self.limits = LIMITS
+        self.during: Callable[[], None] = lambda: None
+        """Happens in the next batch, at its beginning."""
         self.order = list[int]()
         """Tables in the order of their batches."""
         self.targets = {number: Target() for number in tables}
@@ -35,11 +40,15 @@ class Followed:
         self.journal = Journal(log(*(table(number, 3) for number in tables)))
         self.loop = Loop(
             cast(SharedJournal, self.journal), self.progress, self.worker,
-            retry_seconds=lambda: 60.0, hold=lambda: HOLD, threads=1, clock=self.clock, monotonic=self.clock,
+            retry_seconds=lambda: 60.0, hold=self.hold, threads=threads, clock=self.clock, monotonic=self.clock,
         )  # fmt: skip
         self.loop.offer(RecordNumber(9), patience=5)
         assert self.commits() == [1] * len(tables), "the first batch waits for nothing"
         next(iter(self.targets.values())).faults.extend(faults)
+
+    def hold(self, times: CommitTimes) -> float:
+        self.times = times
+        return HOLD
 
     def clock(self) -> float:
         return self.now
@@ -50,6 +59,11 @@ class Followed:
     def bring(self, number: int, *tables: TableLog) -> None:
         """A record, with the tables as they are by it."""
         self.journal.state = log(*tables, number=number)
+
+    def bring_and_look(self, number: int, *tables: TableLog) -> None:
+        """As the driver does when a record comes."""
+        self.bring(number, *tables)
+        self.loop.due_in(RecordNumber(number))
 
     def commits(self) -> list[int]:
         return [len(target.applied) for target in self.targets.values()]
@@ -67,12 +81,14 @@ class Watched(UnitWorker):
     """Tells when it works, and takes its time."""
 
     def __init__(self, followed: Followed, table_id: int) -> None:
-        super().__init__(TargetUnit({table_id: followed.targets[table_id]}), followed.progress, LIMITS)
+        super().__init__(TargetUnit({table_id: followed.targets[table_id]}), followed.progress, followed.limits)
         self.table_id = table_id
         self._followed = followed
 
     @override
     def advance(self, state: LogState, through: RecordNumber) -> bool:
+        during, self._followed.during = self._followed.during, lambda: None
+        during()
         self._followed.now += self._followed.took
         self._followed.order.append(self.table_id)
         return super().advance(state, through)
@@ -126,6 +142,62 @@ def test_tables_that_are_due_together_are_begun_early_enough_for_all(follow: Cal
         one.loop.offer(RecordNumber(record), patience=5)
     assert one.commits() == [5] * len(numbers)
     assert one.now <= seen + HOLD + 0.5, "ten batches of 0.3 s, one after the other"
+    one.loop.stop()
+
+
+def test_a_table_that_takes_long_is_begun_early_however_many_threads_there_are(follow: Callable[..., Followed]) -> None:
+    one = follow(7, threads=4)
+    one.took = 2.0
+    for record in range(10, 16):  # it learns what a batch takes
+        one.bring(record, table(7, 3, record))
+        begun = one.now
+        one.due_at(record, 0.1)
+        one.loop.offer(RecordNumber(record), patience=5)
+    assert one.commits() == [7]
+    assert begun + HOLD - 0.3 < one.now <= begun + HOLD + 0.1, "no thread makes one batch any faster"
+    assert one.times.longest == pytest.approx(2.0, abs=0.1)
+    assert one.times.together == pytest.approx(one.times.longest / 4)
+    one.loop.stop()
+
+
+def test_changes_that_come_during_a_batch_wait_from_then_on(follow: Callable[..., Followed]) -> None:
+    """Counted from the batch's end, they would be late by what it took."""
+    one = follow(7)
+    one.took = 1.5
+    one.bring(10, table(7, 3, 10))
+    one.during = lambda: one.bring_and_look(11, table(7, 3, 10, 11))
+    one.due_at(10)
+    one.loop.offer(RecordNumber(10), patience=5)
+    ended = one.now
+    assert one.commits() == [2] and one.targets[7].applied[-1].applied_record == 10
+    one.took = 0.0
+    assert 0 < one.loop.due_in(RecordNumber(11)) <= HOLD - 1.5
+    one.due_at(11)
+    one.loop.offer(RecordNumber(11), patience=5)
+    assert one.commits() == [3] and one.now <= ended - 1.5 + HOLD
+    one.bring(12, table(7, 3, 10, 11, 12))
+    assert one.loop.due_in(RecordNumber(12)) > HOLD - 1.6, "what has come since begins to wait"
+    one.loop.stop()
+
+
+def test_changes_that_a_longer_batch_has_taken_along_leave_no_time_behind(follow: Callable[..., Followed]) -> None:
+    one = follow(7)
+    one.limits = replace(LIMITS, rows=1)
+    one.loop.forget([7])
+    one.took = 1.0
+    one.bring(11, table(7, 3, 10, 11))
+
+    def offered() -> None:
+        one.bring_and_look(12, table(7, 3, 10, 11, 12))
+        one.loop.offer(RecordNumber(12))
+
+    one.during = offered
+    one.loop.offer(RecordNumber(11), patience=5)
+    assert [applied.applied_record for applied in one.targets[7].applied[1:]] == [10, 11, 12]
+    assert one.loop.due_in(RecordNumber(12)) == math.inf
+    one.now += 60
+    one.bring(13, table(7, 3, 10, 11, 12, 13))
+    assert one.loop.due_in(RecordNumber(13)) > 0, "it begins to wait"
     one.loop.stop()
 
 

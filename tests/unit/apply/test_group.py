@@ -38,7 +38,7 @@ class Grouped:
             self.progress,
             lambda known: worker_of(self.targets[known.table_id], self.progress, known.table_id),
             group=UnitWorker(self.unit, self.progress, limits),
-            hold=lambda: hold,
+            hold=lambda _: hold,
             retry_seconds=lambda: 60.0,
             threads=1,
             clock=lambda: self.now,

@@ -57,7 +57,7 @@ class History:
         progress = Progress(lambda: self.now)
         group = cast(UnitWorker, Crew()) if grouped else None
         journal = cast(SharedJournal, self.journal)
-        made = kind(journal, progress, group, hold=lambda: 4.0, threads=2, monotonic=lambda: self.now)
+        made = kind(journal, progress, group, hold=lambda _: 4.0, threads=2, monotonic=lambda: self.now)
         return made, progress
 
     @property

@@ -16,10 +16,12 @@ def test_looks_that_take_long_become_rarer_and_never_stop() -> None:
 
 def test_a_quiet_stream_is_read_more_rarely_the_more_time_a_record_has() -> None:
     quiet, busy = 0.001, 0.02
-    assert Timing(record=1.35).gather_seconds(quiet) == pytest.approx(0.03375)
-    assert Timing(record=0.05).gather_seconds(quiet) == 0.0125
-    assert Timing(record=0.02).gather_seconds(quiet) == 0.005
-    assert Timing(record=1.35).gather_seconds(busy) == 0.005, "what the server has to send must not wait in the socket"
+    timing = Timing()
+    assert timing.gather_seconds(quiet, 1.35) == pytest.approx(0.03375)
+    assert timing.gather_seconds(quiet, 0.13) == 0.03
+    assert timing.gather_seconds(quiet, 0.05) == 0.0125
+    assert timing.gather_seconds(quiet, 0.02) == 0.005
+    assert timing.gather_seconds(busy, 1.35) == 0.005, "what the server has to send must not wait in the socket"
 
 
 def test_a_chunk_that_begins_to_wait_gets_a_heartbeat_at_once_and_one_that_still_waits_gets_few() -> None:

@@ -82,6 +82,15 @@ def test_a_new_record_is_read_at_once_by_one_request(followed: Followed) -> None
         assert followed.requests() == 1
 
 
+def test_who_has_just_been_told_of_a_record_does_not_ask_for_it(followed: Followed) -> None:
+    followed.writer.append(Position(2))
+    told = followed.newest()
+    followed.answers = False
+    assert followed.journal.refresh(told).number == 1
+    assert followed.journal.refresh(told).number == 1
+    assert followed.requests() == 1
+
+
 def test_without_capture_every_turn_asks_the_storage(followed: Followed) -> None:
     followed.writer.append(Position(2))
     followed.answers = False

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.contract.pace import LONGEST_RECORD, MARGIN, NOTICE, Pace
+from tailrace.contract.pace import AT_ONCE, FEW_COMMITS, LONGEST_RECORD, MARGIN, NOTICE, WRITING, Pace
 from tailrace.contract.resources import ApplySpec, ReplicatorSpec
 from tailrace.contract.target import TargetSpec
 
@@ -30,6 +30,39 @@ def test_records_are_longer_the_later_tables_are_committed_up_to_a_bound(freshne
     pace = Pace.of(freshness)
     assert pace.record == pace.record_when(0.0) <= pace.record_when(late) <= min(LONGEST_RECORD, pace.record + late)
     assert pace.record_when(5.0) == LONGEST_RECORD
+
+
+@given(st.floats(0.1, 3600.0), st.floats(0.0, 60.0), st.floats(0.0, 60.0))
+def test_with_commits_that_take_little_a_change_waits_for_its_record_alone(
+    freshness: float, longest: float, together: float
+) -> None:
+    usual, pace = Pace.of(freshness), Pace.of(freshness).for_commits(longest, together)
+    if pace != usual:
+        assert pace.hold == longest
+        assert usual.record < pace.record <= LONGEST_RECORD
+        assert pace.record + WRITING + pace.hold == pytest.approx(usual.record + usual.hold)
+        assert together <= (usual.record + usual.hold) * FEW_COMMITS
+
+
+@pytest.mark.parametrize(
+    ("freshness", "longest", "together", "record"),
+    [
+        (0.2, 0.025, 0.00625, 0.135),
+        (0.2, 0.2, 0.05, 0.048),  # no record is committed before the next one comes
+        (1.0, 0.05, 0.0125, 0.84),
+        (1.0, 0.033, 1.65, 0.24),  # two hundred tables: as few commits as possible
+        (5.0, 0.033, 0.01, 1.2),
+        (2.0, 0.033, 0.01, 0.48),  # several records for a commit in any case
+    ],
+)
+def test_records_are_as_long_as_the_promise_allows_if_each_is_committed_at_once(
+    freshness: float, longest: float, together: float, record: float
+) -> None:
+    assert Pace.of(freshness).for_commits(longest, together).record == pytest.approx(record)
+
+
+def test_a_short_run_has_its_own_pace() -> None:
+    assert AT_ONCE.for_commits(0.0, 0.0) is AT_ONCE
 
 
 @given(st.floats(0.3, 3600.0))

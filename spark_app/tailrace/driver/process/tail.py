@@ -11,24 +11,24 @@ from tailrace.errors import Retry
 ANSWER_SECONDS = 1.0
 """Capture answers at once, even while it waits. If it does not answer, the storage is asked."""
 
+NONE = RecordNumber(-1)
 PATIENCE = 1.0
 """Seconds between two looks at the journal while nothing is due, if no record comes."""
 
 
-def await_record(client: CaptureClient, after: RecordNumber, patience: float, record_seconds: float = 0.0) -> bool:
-    """Waits up to `patience` seconds for a newer record than `after`. False: capture does not answer. The client is
-    used for nothing else, because what else is asked would wait as well. `record_seconds`: as in `GetState`."""
+def await_record(
+    client: CaptureClient, after: RecordNumber, patience: float, record_seconds: float = 0.0
+) -> RecordNumber | None:
+    """Waits up to `patience` seconds for a newer record than `after`. Returns the newest, as `newest_record`. The
+    client is used for nothing else, because what else is asked would wait as well. `record_seconds`: as in
+    `GetState`."""
     try:
-        client.state(after, patience, record_seconds)
+        record = client.state(after, patience, record_seconds).record
     except Retry:
-        return False
-    return True
+        return None
+    return record if record >= 0 else None
 
 
 def newest_record(client: CaptureClient) -> RecordNumber | None:
     """The number of the newest durable record; None: there is no capture, or it has not opened the journal."""
-    try:
-        record = client.state().record
-    except Retry:
-        return None
-    return record if record >= 0 else None
+    return await_record(client, NONE, 0.0)

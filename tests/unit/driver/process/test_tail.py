@@ -32,7 +32,7 @@ def test_the_newest_record_is_that_of_the_moment_and_unknown_without_an_open_jou
 def test_whoever_waits_for_a_record_hears_of_it_when_it_is_durable(tmp_path: Path) -> None:
     board, records, path = Board(), [41], tmp_path / "c.sock"
     board.show(StateAnswer(record=RecordNumber(41), epoch=0, position=Position(7)), lambda: RecordNumber(records[-1]))
-    server, answered, heard = CaptureServer(path, Inbox(), board), threading.Event(), list[bool]()
+    server, answered, heard = CaptureServer(path, Inbox(), board), threading.Event(), list[RecordNumber | None]()
 
     def wait() -> None:
         with CaptureClient(path) as waiting:
@@ -40,11 +40,11 @@ def test_whoever_waits_for_a_record_hears_of_it_when_it_is_durable(tmp_path: Pat
         answered.set()
 
     with CaptureClient(path) as client:
-        assert not await_record(client, RecordNumber(41), 60.0), "nobody listens: there is nothing to wait for"
+        assert await_record(client, RecordNumber(41), 60.0) is None, "nobody listens: there is nothing to wait for"
         server.start()
         try:
-            assert await_record(client, RecordNumber(40), 60.0), "the record is there already"
-            assert await_record(client, RecordNumber(41), 0.01), "none came in time, which capture has said"
+            assert await_record(client, RecordNumber(40), 60.0) == 41, "the record is there already"
+            assert await_record(client, RecordNumber(41), 0.01) == 41, "none came in time, which capture has said"
             thread = threading.Thread(target=wait)
             thread.start()
             assert not answered.wait(0.2)
@@ -56,4 +56,4 @@ def test_whoever_waits_for_a_record_hears_of_it_when_it_is_durable(tmp_path: Pat
             thread.join()
         finally:
             server.stop()
-    assert heard == [True]
+    assert heard == [42]
