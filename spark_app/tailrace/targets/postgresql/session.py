@@ -55,13 +55,18 @@ _COLLATION = """
 SELECT c.oid::regcollation::text FROM pg_attribute JOIN pg_collation c ON c.oid = attcollation
  WHERE attrelid = %s::regclass AND attname = %s AND collname <> 'default'
 """
-_CHILDREN = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass"
+_RELATION = """
+SELECT t.oid::int8{} FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+ WHERE n.nspname = %s AND t.relname = %s
+"""
+_CHILDREN = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = t.oid LIMIT 1"
 _DISTURBING = """
 SELECT CASE WHEN tgisinternal THEN format('foreign key %%I of %%s', conname, conrelid::regclass)
        ELSE format('trigger %%I', tgname) END
   FROM pg_trigger JOIN pg_proc p ON p.oid = tgfoid LEFT JOIN pg_constraint c ON c.oid = tgconstraint
- WHERE tgrelid = %s::regclass AND tgenabled = 'O' AND current_setting('session_replication_role') <> 'replica'
+ WHERE tgrelid = t.oid AND tgenabled = 'O' AND current_setting('session_replication_role') <> 'replica'
        AND (NOT tgisinternal OR proname IN ('RI_FKey_cascade_del', 'RI_FKey_setnull_del', 'RI_FKey_setdefault_del'))
+ LIMIT 1
 """
 """Triggers that fire for a session that may not switch them off, except those that only refuse."""
 
@@ -87,6 +92,7 @@ class PgTargetSession:
         """The table of staged rows that the transaction has made."""
         self._entered: set[str] = set()
         """Copies whose columns are known to be as they are told, until the transaction ends."""
+        self._by_key = False
         self.replica = False
         """True if triggers and foreign keys do not act."""
         try:
@@ -137,9 +143,11 @@ class PgTargetSession:
 
     @contextmanager
     def by_key(self) -> Iterator[None]:
-        self._connection.execute(_CHEAP_PAGES)
-        yield
-        self._connection.execute(_USUAL_PAGES)
+        self._by_key = True
+        try:
+            yield
+        finally:
+            self._by_key = False
 
     @contextmanager
     def still(self) -> Iterator[None]:
@@ -162,7 +170,12 @@ class PgTargetSession:
             return self._execute(statement, values).rowcount
 
     def _execute(self, statement: str, values: Sequence[object]) -> psycopg.Cursor[tuple[Any, ...]]:
-        return self._connection.execute(statement.encode(), values or None)
+        if not self._by_key:
+            return self._connection.execute(statement.encode(), values or None)
+        assert not values, "the server takes several statements at once only without them"
+        found = self._connection.execute(b"; ".join((_CHEAP_PAGES, statement.encode(), _USUAL_PAGES)))
+        found.nextset()
+        return found
 
     def run_one(self, table: str, assigned: str, where: str, *values: object) -> bool:
         return self.run(f"UPDATE {table} SET {assigned} WHERE {where}", *values) == 1
@@ -214,11 +227,7 @@ class PgTargetSession:
         return kind in self._known
 
     def relation(self, place: Place) -> int | None:
-        found = self.rows(
-            "SELECT c.oid::int8 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-            " WHERE n.nspname = %s AND c.relname = %s",
-            *place,
-        )
+        found = self.rows(_RELATION.format(""), *place)
         return int(found[0][0]) if found else None
 
     def relations(self, schemas: Collection[str]) -> dict[Place, int]:
@@ -259,20 +268,21 @@ class PgTargetSession:
         if names:
             self.run(f"SET CONSTRAINTS {', '.join(name for (name,) in names)} IMMEDIATE")
 
-    def check_undisturbed(self, place: Place) -> None:
-        children = self.rows(_CHILDREN, table(self, place))
-        if children:
+    def undisturbed(self, place: Place) -> int | None:
+        found = self.rows(_RELATION.format(f", ({_CHILDREN}), ({_DISTURBING})"), *place)
+        relation, child, disturbs = found[0] if found else (None, None, None)
+        if child is not None:
             raise TargetRefused(
-                f"table {children[0][0]} inherits from table {'.'.join(place)}: its rows would be deleted",
-                f"Run `ALTER TABLE {children[0][0]} NO INHERIT {table(self, place)}`.",
+                f"table {child} inherits from table {'.'.join(place)}: its rows would be deleted",
+                f"Run `ALTER TABLE {child} NO INHERIT {table(self, place)}`.",
             )
-        found = self.rows(_DISTURBING, table(self, place))
-        if found:
+        if disturbs is not None:
             raise TargetRefused(
-                f"{found[0][0]} of table {'.'.join(place)} acts on rows that Tailrace writes",
+                f"{disturbs} of table {'.'.join(place)} acts on rows that Tailrace writes",
                 "Let the role switch such things off for its sessions (PostgreSQL 15 or later: `GRANT SET ON PARAMETER"
                 f" session_replication_role TO {self.quote(self._user)}`), or drop it.",
             )
+        return relation
 
     def create_schema(self, name: str) -> None:
         found = self.rows("SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = %s", name)

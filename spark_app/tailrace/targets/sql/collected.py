@@ -296,8 +296,8 @@ class CollectedSession:
     def check_deferred(self, place: Place, *, of_others: bool) -> None:
         return
 
-    def check_undisturbed(self, place: Place) -> None:
-        return
+    def undisturbed(self, place: Place) -> int | None:
+        return self.relation(place)
 
     def misfits(self, place: Place, columns: Sequence[WantedColumn]) -> Iterable[tuple[str, str]]:
         return [(f"{self.product}'s tables are not taken over", "")]

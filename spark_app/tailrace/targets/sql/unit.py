@@ -408,9 +408,8 @@ class SqlUnit:
 
     def _check_table(self, session: TargetSession, copy: StoredCopy) -> None:
         """Called when it is locked: the rows went into our table, and nothing else changed rows because of that."""
-        if session.relation(copy.where) != copy.relation:
+        if session.undisturbed(copy.where) != copy.relation:
             raise Retry(f"table {'.'.join(copy.where)} of the target was dropped or replaced by another program")
-        session.check_undisturbed(copy.where)
 
     def _publish(self, session: TargetSession, table_id: int) -> None:
         """The new copy has taken the place of what readers see."""
