@@ -1,4 +1,4 @@
-"""What commits have taken lately. Kept by the schedule; the pace of records and commits goes by it
+"""The time that commits have taken lately. Kept by the schedule; the pace of records and commits goes by it
 (`contract.pace.Pace.for_commits`).
 """
 

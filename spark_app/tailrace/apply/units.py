@@ -75,7 +75,7 @@ class TableEntry:
     behind_since: float | None = None
     """Monotonic time at which the first change that the target lacks was seen; None: it lacks none."""
     behind_again: float | None = None
-    """The same of changes that were seen during a batch, which may have left them; None: there were none."""
+    """Monotonic time of the first change that was seen during a batch, which may have left it; None: there was none."""
     deadline: float = math.inf
     """The monotonic time by which those changes were to be committed; infinity: nothing was promised, as while the
     table is being read."""

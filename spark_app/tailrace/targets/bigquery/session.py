@@ -189,6 +189,7 @@ class BigQuerySession(CollectedSession):
         found = self._client.table(self._dataset(place[0]), names.written(place[1]))
         return None if found is None else CopyTable.of_resource(found)
 
+    @override
     def relation(self, place: Place) -> int | None:
         found = self._client.table(self._dataset(place[0]), names.written(place[1]))
         return None if found is None else _number(found)

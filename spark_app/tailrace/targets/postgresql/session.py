@@ -282,7 +282,7 @@ class PgTargetSession:
                 "Let the role switch such things off for its sessions (PostgreSQL 15 or later: `GRANT SET ON PARAMETER"
                 f" session_replication_role TO {self.quote(self._user)}`), or drop it.",
             )
-        return relation
+        return None if relation is None else int(relation)
 
     def create_schema(self, name: str) -> None:
         found = self.rows("SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = %s", name)

@@ -222,6 +222,7 @@ class SnowflakeSession(CollectedSession):
     def _copy(self, place: Place) -> SnowflakeCopy | None:
         return SnowflakeCopy.of_comment(self._comments(*place).get(place[1], ""))
 
+    @override
     def relation(self, place: Place) -> int | None:
         comment = self._comments(*place).get(place[1])
         return None if comment is None else _number(comment)

@@ -82,6 +82,9 @@ class CollectedSession:
     def _load_file(self, table: str, columns: Definitions, file: bytes) -> None: ...
 
     @abstractmethod
+    def relation(self, place: Place) -> int | None: ...
+
+    @abstractmethod
     def _make_temporary(self, name: str, columns: str) -> str:
         """Make a table of this name; returns what statements call it. What a killed driver leaves goes by itself."""
 
