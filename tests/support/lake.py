@@ -1,5 +1,6 @@
 """Lake tests' helpers: a local file access and short ways to make schemas and tables."""
 
+import math
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,6 +10,10 @@ import pyarrow as pa
 from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.storage.local import aged
 from tailrace.storage.store import AlreadyExists, NotFound
+from tailrace.targets.lake.files.compact import CompactionLimits
+
+EAGER = CompactionLimits(min_files=2, largest_share=math.inf, tiny_bytes=0)
+"""Two files are joined, whatever their sizes."""
 
 
 class LocalFiles:

@@ -7,6 +7,7 @@ for: a clean-up is told to forget what was replaced before some version of the w
 """
 
 import logging
+import math
 import os
 import random
 import re
@@ -191,6 +192,8 @@ class Walk(ABC):
         limits = CompactionLimits(
             small_bytes=1 << 20,
             min_files=self.rng.choice([3, 8]),
+            largest_share=self.rng.choice([1.0, math.inf]),
+            vector_share=self.rng.choice([0.01, 2.0]),
             tiny_bytes=self.rng.choice([0, 64 << 10]),
             max_bytes=self.rng.choice([3000, 1 << 20]),
         )

@@ -15,7 +15,7 @@ from pyspark.sql import Row, SparkSession
 
 from support.delta import COLUMNS, LOG, SCHEMA, Target
 from support.killed import killed_at
-from support.lake import table_schema
+from support.lake import EAGER, table_schema
 from support.versions import turns
 from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records.terms import RecordNumber, Seq
@@ -26,7 +26,7 @@ from tailrace.targets.lake.delta.direct_log import DirectLog
 from tailrace.targets.lake.delta.replay import replay
 from tailrace.targets.lake.delta.table import DeltaTable
 from tailrace.targets.lake.files import write as files
-from tailrace.targets.lake.files.compact import CompactionLimits, compact
+from tailrace.targets.lake.files.compact import compact
 from tailrace.targets.lake.files.locate import take_rows
 from tailrace.targets.lake.model import NewFile, TableCommit
 
@@ -51,9 +51,8 @@ def test_after_random_batches_by_mark_readers_find_what_is_expected(target: Targ
     assert target.rows() == target.rows_by_spark() == expected
     assert any(file.dead for file in target.table.files())
     assert target.reopen().refresh() == target.state(3)
-    assert {file.path: set(file.dead) for file in target.reopen().files()} == {
-        file.path: set(file.dead) for file in target.table.files()
-    }
+    there = [{f.path: (set(f.dead), f.vector_bytes) for f in t.files()} for t in (target.reopen(), target.table)]
+    assert there[0] == there[1] and all(bool(dead) == bool(size) for dead, size in there[0].values())
 
 
 def test_vectors_too_large_for_the_log_are_read_by_spark_and_by_us(target: Target) -> None:
@@ -62,7 +61,8 @@ def test_vectors_too_large_for_the_log_are_read_by_spark_and_by_us(target: Targe
     target.apply(2, {}, scattered)
     (file,) = target.table.files()
     assert target.storage.exists(file.path) and len(file.dead) == 3000
-    assert list(Path(target.location.removeprefix("file://")).glob("deletion_vector_*.bin"))
+    (vector,) = Path(target.location.removeprefix("file://")).glob("deletion_vector_*.bin")
+    assert 0 < vector.stat().st_size - file.vector_bytes < 10
     assert set(target.rows()) == set(range(20_000)) - set(scattered) == set(target.rows_by_spark())
     assert set(target.reopen().files()[0].dead) == set(file.dead)
 
@@ -155,7 +155,7 @@ def test_opening_and_committing_starts_no_spark_job_and_delta_reads_what_was_wri
         target.apply(step, dict.fromkeys(range(step, 60, step), f"{step}"), [step * 7])
     assert scheduler.numTotalJobs() == before
     check_replay(target)
-    compact(target.table, target.storage, target.layout, target.table.refresh(), CompactionLimits(min_files=2))
+    compact(target.table, target.storage, target.layout, target.table.refresh(), EAGER)
     target.schema = table_schema([*COLUMNS, ("note", "string")], ["id"], version=2)
     target.table.commit(TableCommit(target.state(6), evolve=target.schema))
     check_replay(target)
@@ -445,7 +445,7 @@ def test_a_commit_of_unknown_outcome_is_read_back(
 def test_compaction_keeps_rows_and_applied_state_and_is_not_a_change_of_rows(target: Target) -> None:
     for step in range(1, 6):
         target.apply(step, dict.fromkeys(range(step, 40, step), f"{step}"), [step * 7])
-    before, applied, limits = target.rows(), target.table.refresh(), CompactionLimits(min_files=2)
+    before, applied, limits = target.rows(), target.table.refresh(), EAGER
     killed_at("compact.before-commit", lambda: compact(target.table, target.storage, target.layout, applied, limits))
     assert target.reopen().refresh() == target.state(5) and target.rows() == before
     removed = compact(target.table, target.storage, target.layout, target.table.refresh(), limits)

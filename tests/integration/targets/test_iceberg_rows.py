@@ -63,6 +63,7 @@ def test_a_reopened_table_lists_the_same_files_bounds_and_dead_rows(spark: "Spar
     assert sorted(again.files(), key=lambda f: f.path) == sorted(orders.table.files(), key=lambda f: f.path)
     first = max(again.files(), key=lambda f: f.rows)
     assert (first.lower["id"], first.upper["id"], len(first.dead)) == (100, 119, 2)
+    assert [file.vector_bytes > 20 for file in again.files()] == [bool(file.dead) for file in again.files()]
 
 
 def test_rows_of_an_adopted_file_that_are_superseded_never_appear(spark: "SparkSession") -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from support.conforming import Subject
 from support.kept_versions import VersionLog, Versions, VersionTable
+from support.lake import EAGER
 from support.random_log import KeyOf, first_schema
 from support.soft_deletes import texts
 from tailrace.apply.lost import needed_chunks
@@ -15,7 +16,6 @@ from tailrace.changelog.history import stored
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.targets.api import NeededChunks
 from tailrace.targets.lake import table as lake_table
-from tailrace.targets.lake.files.compact import CompactionLimits
 from tailrace.targets.sql import unit as sql_unit
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -40,7 +40,7 @@ def check(subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, see
     rnd, now = Random(seed), 5000
     for module in (lake_table, sql_unit):
         monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: now / 1_000_000))
-    monkeypatch.setattr(lake_table, "CompactionLimits", lambda: CompactionLimits(min_files=2, tiny_bytes=0))
+    monkeypatch.setattr(lake_table, "CompactionLimits", lambda: EAGER)
     schema = first_schema(composite=True).model_copy(update={"history": "Versions", "history_prefix": "sys_"})
     keys: list[KeyOf] = [("r" * (n % 3), n) for n in range(9)]
     table = VersionTable(subject, stored(schema))

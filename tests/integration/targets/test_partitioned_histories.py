@@ -20,6 +20,7 @@ from support.conforming import LOG, Lake, Subject, log_of
 from support.days import DaysLog, begun, differing, grown, iso, partitioned, wanted_days
 from support.histories import expected
 from support.killed import killed_at
+from support.lake import EAGER
 from support.versions import turns
 from tailrace import targets
 from tailrace.batch.applied import FIRST
@@ -28,7 +29,6 @@ from tailrace.contract.resources import TargetSpec
 from tailrace.targets.api import Opening, Runtime
 from tailrace.targets.lake import table as lake_table
 from tailrace.targets.lake.delta import checkpoint
-from tailrace.targets.lake.files.compact import CompactionLimits
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 def eager_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compaction of two files, and a checkpoint at each tenth version."""
     monkeypatch.setattr(checkpoint, "due", lambda version, metadata: version > 0 and version % 10 == 0)
-    monkeypatch.setattr(lake_table, "CompactionLimits", lambda: CompactionLimits(min_files=2, tiny_bytes=0))
+    monkeypatch.setattr(lake_table, "CompactionLimits", lambda: EAGER)
 
 
 @pytest.mark.parametrize("subject", turns("delta", "iceberg"), indirect=True)

@@ -24,6 +24,7 @@ from tailrace.targets.api import NeededChunks, VersionAt
 from tailrace.targets.lake.columns import Columns
 from tailrace.targets.lake.files.layout import Layout, physical_field
 from tailrace.targets.lake.files.locate import take_rows
+from tailrace.targets.lake.files.vectors import encode
 from tailrace.targets.lake.kept import KeptChunks
 from tailrace.targets.lake.model import DataFile, Naming, NewFile, Replacement, TableCommit, belongs
 from tailrace.targets.lake.table import LakeTable
@@ -91,7 +92,7 @@ class QuickTable:
         live = {} if change.clear else dict(self.live)
         for path, dead in change.marks.items():
             assert live[path].dead < dead, "a mark without a new row"
-            live[path] = replace(live[path], dead=dead)
+            live[path] = replace(live[path], dead=dead, vector_bytes=len(encode(dead)))
         for path in change.remove:
             del live[path]
         for new in change.add:
@@ -145,7 +146,8 @@ class QuickTable:
 
 
 def _live(new: NewFile) -> DataFile:
-    return DataFile(new.path, new.rows, new.size, new.dead, day=new.day)
+    size = len(encode(new.dead)) if new.dead else 0
+    return DataFile(new.path, new.rows, new.size, new.dead, day=new.day, vector_bytes=size)
 
 
 class InMemoryLake:

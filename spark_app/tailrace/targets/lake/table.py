@@ -31,6 +31,7 @@ from tailrace.targets.lake.files.access import FileAccess
 from tailrace.targets.lake.files.compact import CompactionLimits, compact
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.files.locate import forget
+from tailrace.targets.lake.files.vector_costs import VectorCosts
 from tailrace.targets.lake.kept import HISTORY_SECONDS, KeptChunks
 from tailrace.targets.lake.look import Compare, LakeLook
 from tailrace.targets.lake.model import FileTable, FormatTable, TableCommit, always
@@ -63,6 +64,7 @@ class LakeTable:
         self._latest: Layout | None = None
         """The layout that was asked for last: it keeps what it derives."""
         self._written = NO_FILES
+        self._costs = VectorCosts()
         self._swept: tuple[int, float] | None = None
         """Part of the log and time of the last sweep."""
 
@@ -124,14 +126,16 @@ class LakeTable:
         self._written += WrittenFiles(len(change.add), sum(file.size for file in change.add))
         # Dying here loses nothing: the applied state moved with the data; status and retention hear of it next time.
         seam("apply.after-commit")
-        self._forget_dead(change)
+        self._count_marks(change)
         return change.applied
 
-    def _forget_dead(self, change: TableCommit) -> None:
-        """A file whose last row was marked has left the table."""
-        if change.marks:
-            live = {file.path for file in self._table.files()}
-            forget([path for path in change.marks if path not in live])
+    def _count_marks(self, change: TableCommit) -> None:
+        marked = {*change.marks, *(new.path for new in change.add if new.dead)}
+        if marked:
+            files = self._table.files()
+            self._costs.wrote(files, marked)
+            # A file whose last row was marked has left the table.
+            forget([*marked.difference(file.path for file in files)])
 
     def chunk_writer(self, schema: TableSchema) -> LakeChunkWriter:
         return LakeChunkWriter(self._layout(schema), self._table.location, self._lake)
@@ -149,7 +153,9 @@ class LakeTable:
 
     def tidy(self, schema: TableSchema, applied: AppliedState, needed: NeededChunks, now: float) -> None:
         chunks, extra = KeptChunks.of(needed), {"table": schema.name}
-        files = compact(self._table, self._lake, self._layout(schema), applied, CompactionLimits(), chunks=chunks)
+        layout, limits = self._layout(schema), CompactionLimits()
+        self._costs.keep_only(self._table.files())
+        files = compact(self._table, self._lake, layout, applied, limits, chunks=chunks, costs=self._costs)
         if files:
             log.info("compacted %d files", files, extra=extra)
         if self._staged is not None:

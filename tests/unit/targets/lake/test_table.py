@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyroaring import BitMap64
 from pyspark.errors import PySparkException
 from typing_extensions import override
 
@@ -19,8 +21,12 @@ from tailrace.changelog.state import LoggedChunk, LoggedFinish
 from tailrace.storage.store import NotFound
 from tailrace.targets.api import ChunkLost, NeededChunks
 from tailrace.targets.lake import table as lake_table
+from tailrace.targets.lake.files.compact import CompactionLimits
 from tailrace.targets.lake.files.layout import Layout
+from tailrace.targets.lake.files.vectors import encode
+from tailrace.targets.lake.files.write import write_physical
 from tailrace.targets.lake.kept import HISTORY_SECONDS, KeptChunks
+from tailrace.targets.lake.model import TableCommit
 from tailrace.targets.lake.table import SWEEP_RECORDS, SWEEP_SECONDS, LakeTable, lost_chunks
 
 SCHEMA = table(7).schemas[-1].table
@@ -138,3 +144,30 @@ def test_old_versions_go_at_each_look_and_the_folder_is_listed_now_and_then(tmp_
     assert target.swept == [1e6 + SWEEP_SECONDS - HISTORY_SECONDS]
     tidy(1e6 + SWEEP_SECONDS + 120, record=2 * SWEEP_RECORDS)
     assert len(target.swept) == 2, "sooner in a busy table"
+
+
+def test_a_file_is_rewritten_for_what_the_vectors_of_this_tables_commits_have_cost(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each commit marks one row more of 20,000, which is a vector of all that are dead."""
+    monkeypatch.setattr(lake_table, "CompactionLimits", lambda: CompactionLimits(tiny_bytes=0))
+    part, target = batch(), Tidied(tmp_path.as_uri(), FolderAccess(str(tmp_path)))
+    target.ensure(part.schema, "log")
+    arrow = target.arrow_schema(part.schema)
+    rows = pa.table([pa.array(range(20_000)).cast(field.type) for field in arrow], schema=arrow)
+    (base,) = (made.file for made in write_physical(target.access, target.location, arrow, [rows]))
+    change, spent = TableCommit(AppliedState("log"), [base]), 0
+    monkeypatch.setattr(lake_table, "build", lambda work, spread: change)
+    lake, part = LakeTable(target, target.access, target.access, None), replace(part, chunks=())
+    lake.apply(part)
+    for number in range(1, 1000):
+        dead = BitMap64(range(0, 7 * number, 7))
+        spent += len(encode(dead))
+        change = TableCommit(AppliedState("log"), marks={base.path: dead})
+        lake.apply(part)
+        lake.tidy(part.schema, AppliedState("log"), NeededChunks(frozenset(), False), 1e6)
+        if base.path not in target.live:
+            break
+    assert spent - len(encode(dead)) <= CompactionLimits().vector_share * base.size < spent
+    (rewritten,) = target.files()
+    assert rewritten.rows == 20_000 - number and number < 2_000

@@ -43,11 +43,19 @@ class LiveFile:
         """True if the other's bounds are these very ones."""
         return all(self.stats.get(name) is other.stats.get(name) for name in ("minValues", "maxValues"))
 
+    @property
+    def _vector_bytes(self) -> int:
+        return int((self.add.get("deletionVector") or {}).get("sizeInBytes", 0))
+
+    def marked(self, known: DataFile) -> DataFile:
+        """The same file, of which other rows were dead before."""
+        return replace(known, dead=self.dead, vector_bytes=self._vector_bytes)
+
     def data_file(self, location: str, fields: Mapping[str, pa.Field]) -> DataFile:
         lower, upper = parsed_bounds(self.stats, fields)
         uri = uri_of(self.add["path"], location)
         day = next(iter((self.add.get("partitionValues") or {}).values()), None)
-        return DataFile(uri, self.rows, self.add["size"], self.dead, lower, upper, day)
+        return DataFile(uri, self.rows, self.add["size"], self.dead, lower, upper, day, self._vector_bytes)
 
 
 @dataclass

@@ -240,7 +240,7 @@ class DeltaTable:
                 if known is None or not known[0].is_like(file):
                     found[uri] = file, file.data_file(self.location, fields)
                 else:  # at most, other rows are dead
-                    found[uri] = known if known[0] is file else (file, replace(known[1], dead=file.dead))
+                    found[uri] = known if known[0] is file else (file, file.marked(known[1]))
             self._described = metadata, found
             self._files = [described for _, described in found.values()]
         return self._files

@@ -4,8 +4,11 @@ Apply calls `compact` between batches, as the table's only writer, so nothing ca
 rewritten. The applied state stands as it is. Old files stay until no kept version needs them (`cleanup`).
 """
 
+import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -16,35 +19,52 @@ from tailrace.seams import seam
 from tailrace.targets.lake.files.access import FileAccess, parquet
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.files.locate import forget
+from tailrace.targets.lake.files.vector_costs import NO_COSTS, VectorCosts
 from tailrace.targets.lake.files.write import FILE_BYTES, write_physical
 from tailrace.targets.lake.kept import NO_CHUNKS, KeptChunks
 from tailrace.targets.lake.model import DataFile, FileTable, TableCommit
 
+PAST_SHARE = 4.0
+"""The `largest_share` for files of a day that is over: few will come, so they are joined sooner."""
+
 
 @dataclass(frozen=True)
 class CompactionLimits:
-    """When a rewrite is worth its reading and writing."""
+    """When a rewrite is worth its reading and writing (docs/decisions/0154)."""
 
     small_bytes: int = FILE_BYTES // 4
     """A file below this is small."""
     min_files: int = 16
     """That many small files are needed before they are joined."""
+    largest_share: float = 1.0
+    """No file is joined that is larger than so many times the others together: otherwise every few batches would cost
+    all rows that small files hold."""
     dead_share: float = 0.3
     """A file with more dead rows than this is rewritten, alone if need be, ..."""
+    vector_share: float = 2.0
+    """... or one whose deletion vectors have cost so many times its own bytes, ..."""
     tiny_bytes: int = 64 << 10
     """... unless it is below this: readers gain nothing, and of tables that are always written to, all files are. It is
     joined with the small ones."""
+    dear_part: int = 8
+    """Of the files whose vectors cost too much, that part is rewritten at a look, and at least one: random changes make
+    all of a table's files dear at the same time, and changes wait meanwhile."""
     max_bytes: int = 4 * FILE_BYTES
     """At most so much is read in one go, so that changes do not wait long."""
 
 
-def pick(files: Sequence[DataFile], limits: CompactionLimits, chunks: KeptChunks = NO_CHUNKS) -> list[DataFile]:
-    """The files to rewrite now: heavily marked ones and, if there are enough, small ones; the smallest first. Not what
-    a snapshot under way has just written: it would be the whole table."""
-    marked = [f for f in files if len(f.dead) > f.rows * limits.dead_share and f.size >= limits.tiny_bytes]
+def pick(
+    files: Sequence[DataFile],
+    limits: CompactionLimits,
+    chunks: KeptChunks = NO_CHUNKS,
+    costs: VectorCosts = NO_COSTS,
+) -> list[DataFile]:
+    """The files to rewrite now: those marked too much and, if there are enough, small ones; the smallest first. Not
+    what a snapshot under way has just written: it would be the whole table."""
+    marked = _marked(files, limits, costs)
     small = [file for file in files if file.size < limits.small_bytes and file not in marked]
     small = [file for file in small if not chunks.keeps(file.path)]
-    chosen = marked + (small if len(small) + len(marked) >= limits.min_files else [])
+    chosen = marked + _joined(small, marked, limits)
     out: list[DataFile] = []
     total = 0
     for file in sorted(chosen, key=lambda file: file.size):
@@ -55,16 +75,47 @@ def pick(files: Sequence[DataFile], limits: CompactionLimits, chunks: KeptChunks
     return out
 
 
+def _marked(files: Sequence[DataFile], limits: CompactionLimits, costs: VectorCosts) -> list[DataFile]:
+    """Files with too many dead rows for readers, and the dearest of those whose vectors have cost too much."""
+    dead, dear = list[DataFile](), list[tuple[float, DataFile]]()
+    for file in files:
+        if file.size < limits.tiny_bytes:
+            continue
+        if len(file.dead) > file.rows * limits.dead_share:
+            dead.append(file)
+        elif (share := costs.of(file) / file.size) > limits.vector_share:
+            dear.append((share, file))
+    dearest = heapq.nlargest(-(-len(dear) // limits.dear_part), dear, key=itemgetter(0))
+    return dead + [file for _, file in dearest]
+
+
+def _joined(small: Sequence[DataFile], marked: Sequence[DataFile], limits: CompactionLimits) -> list[DataFile]:
+    """As many of the small files as make none of them too large for the others. A row is then joined again only into a
+    file of twice the size, so how often that happens is bounded by the logarithm of `small_bytes`; and so is the number
+    of files that wait."""
+    small = sorted(small, key=lambda file: file.size)
+    sizes = [sum(file.size for file in marked), *(file.size for file in small)]
+    before = list(accumulate(sizes))
+    for count in range(len(small), max(limits.min_files - len(marked), 1) - 1, -1):
+        if sizes[count] <= before[count - 1] * limits.largest_share:
+            return small[:count]
+    return []
+
+
 def pick_of_one_day(
-    files: Sequence[DataFile], limits: CompactionLimits, chunks: KeptChunks = NO_CHUNKS
+    files: Sequence[DataFile],
+    limits: CompactionLimits,
+    chunks: KeptChunks = NO_CHUNKS,
+    costs: VectorCosts = NO_COSTS,
 ) -> list[DataFile]:
     """The files of the day of which `pick` takes the most: rows of two days are never joined. Of a day that is over two
-    small ones are enough: no more of them will come."""
+    small ones are enough: hardly more of them will come."""
     days = dict[str | None, list[DataFile]]()
     for file in files:
         days.setdefault(file.day, []).append(file)
-    newest, over = max(filter(None, days), default=""), replace(limits, min_files=2)
-    picked = (pick(some, over if day and day < newest else limits, chunks) for day, some in days.items())
+    newest = max(filter(None, days), default="")
+    over = replace(limits, min_files=2, largest_share=max(limits.largest_share, PAST_SHARE))
+    picked = (pick(some, over if day and day < newest else limits, chunks, costs) for day, some in days.items())
     return max(picked, key=len, default=[])
 
 
@@ -76,9 +127,10 @@ def compact(
     limits: CompactionLimits,
     *,
     chunks: KeptChunks = NO_CHUNKS,
+    costs: VectorCosts = NO_COSTS,
 ) -> int:
     """Rewrite what is worth it; returns the number of files replaced. `applied`: the table's present state."""
-    chosen = pick_of_one_day(table.files(), limits, chunks)
+    chosen = pick_of_one_day(table.files(), limits, chunks, costs)
     if not chosen:
         return 0
     schema = _schema(access, chosen, layout)

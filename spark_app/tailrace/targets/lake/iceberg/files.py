@@ -44,6 +44,10 @@ class LiveFile:
     """The path as in Iceberg's metadata: Hadoop writes `file:/x` for `file:///x`, and vectors refer to it literally."""
     vector: Vector | None = None
 
+    def marked(self, dead: BitMap64, vector: Vector) -> "LiveFile":
+        """The same file under this vector, which says these rows."""
+        return replace(self, file=replace(self.file, dead=dead, vector_bytes=vector.blob.length), vector=vector)
+
 
 def absolute(location: str) -> str:
     """`file:/x` as `file:///x`, without a trailing slash."""
@@ -140,6 +144,6 @@ def _with_dead_rows(files: dict[str, LiveFile], access: FileAccess) -> dict[str,
         return unframe(data, vector.path)
 
     with ThreadPoolExecutor(_READERS) as pool:
-        for (path, _), rows in zip(marked, pool.map(dead, marked), strict=True):
-            files[path] = replace(files[path], file=replace(files[path].file, dead=rows))
+        for (path, vector), rows in zip(marked, pool.map(dead, marked), strict=True):
+            files[path] = files[path].marked(rows, vector)
     return files

@@ -4,7 +4,7 @@ For `IcebergTable`, whose small commits do without it (`small`).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tailrace.changelog.records.terms import Column, TableSchema
@@ -138,5 +138,5 @@ def files_after(
         known = data_file(doc, keys, columns)
         files[known.path] = LiveFile(known, doc["file-path"])
     for path, vector in vectors.items():
-        files[path] = replace(files[path], file=replace(files[path].file, dead=work.vectors[path]), vector=vector)
+        files[path] = files[path].marked(work.vectors[path], vector)
     return files

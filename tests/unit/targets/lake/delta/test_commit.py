@@ -9,6 +9,7 @@ from tailrace.batch.applied import AppliedState
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.targets.lake.delta.commit import Action, LiveFile, plan
 from tailrace.targets.lake.delta.stats import dumps, loads
+from tailrace.targets.lake.files.vectors import encode
 from tailrace.targets.lake.model import NewFile, TableCommit
 
 APPLIED = AppliedState("log", Seq(9), RecordNumber(1), frozenset(), 1, 7)
@@ -35,3 +36,6 @@ def test_live_files_have_the_statistics_that_their_actions_say() -> None:
     assert not LiveFile(add("marked", 9), BitMap64()).is_like(live["file:/t/marked"])
     described = out.live["file:/t/whole"].data_file("file:/t", FIELDS)
     assert (described.rows, described.lower, described.upper) == (9, {"k": 1}, {"k": 9})
+    before = live["file:/t/marked"].data_file("file:/t", FIELDS)
+    for found in (described, out.live["file:/t/marked"].marked(before)):
+        assert found.vector_bytes == len(encode(found.dead)) > before.vector_bytes == 0

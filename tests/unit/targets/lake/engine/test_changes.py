@@ -8,14 +8,14 @@ from random import Random
 import pytest
 
 from support.days import Folders, begun, differing, grown, partitioned
+from support.lake import EAGER
 from support.versions import seeds
 from tailrace.targets.lake import table as lake_table
-from tailrace.targets.lake.files.compact import CompactionLimits
 
 
 @pytest.fixture(autouse=True)
 def eager_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lake_table, "CompactionLimits", lambda: CompactionLimits(min_files=2, tiny_bytes=0))
+    monkeypatch.setattr(lake_table, "CompactionLimits", lambda: EAGER)
 
 
 def check_days(subject: Folders) -> Counter[str | None]:

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from support.lake import EAGER
 from support.scripted_database import Change
 from support.scripted_runs import Copy, filled
 from tailrace.targets.lake.files.access import FOOTERS
-from tailrace.targets.lake.files.compact import CompactionLimits, compact
+from tailrace.targets.lake.files.compact import compact
 from tailrace.targets.lake.files.index import FileIndex
 from tailrace.targets.lake.files.index_cache import IndexCache
 from tailrace.targets.lake.files.layout import Layout
@@ -54,5 +55,5 @@ def test_of_files_that_were_joined_nothing_is_kept(tmp_path: Path) -> None:
     assert len(before) > 10 and all(found == before for found in known(tmp_path))
     assert table.applied is not None
     layout = Layout(schema, table.arrow_schema(schema))
-    assert compact(table, table.access, layout, table.applied, CompactionLimits(min_files=2)) == len(before)
+    assert compact(table, table.access, layout, table.applied, EAGER) == len(before)
     assert not any(found & before for found in known(tmp_path))
