@@ -1,7 +1,7 @@
-"""What a lake table writes over a long run: new rows, deletion vectors, files rewritten for them, small files joined.
+"""Simulation of what a lake table writes over a long run: new rows, deletion vectors, rewritten and joined files.
 
     PYTHONPATH=tools:spark_app python -m bench.vectors [--file-mb 1,8,32,128] [--row-bytes 20,200,1000]
-        [--changes 10,100,1000] [--vector-shares 0.5,1,2,4,inf] [--largest-shares 1] [--every 6]
+        [--changes 10,100,1000] [--vector-shares 0.5,1,2,4,inf] [--largest-shares 1] [--batches 20000] [--every 6]
 
 No file is written: `Simulated` counts the bytes that a table's commits would have, with the product's own choice of
 what to compact and its own encoding of vectors, and takes a Parquet file for its rows times their size. The table is
@@ -28,7 +28,7 @@ Keys = npt.NDArray[np.int64]
 Choose = Callable[[np.random.Generator], Keys]
 FILE_OVERHEAD = 1_000
 """Bytes of a Parquet file besides its rows."""
-FEWEST, MOST = 500, 20_000
+FEWEST = 500
 """Batches of a run."""
 
 
@@ -37,7 +37,7 @@ class WrittenBytes:
     new: int = 0
     vectors: int = 0
     rewritten: int = 0
-    """By compaction, for dead rows or to join small files."""
+    """Files that compaction wrote, for dead rows or to join small ones."""
     compactions: int = 0
     files: int = 0
     """The most that were live at a look."""
@@ -136,13 +136,14 @@ def main() -> int:
     parser.add_argument("--changes", default="10,100,1000")
     parser.add_argument("--vector-shares", default="0.5,1,2,4,inf")
     parser.add_argument("--largest-shares", default="1")
+    parser.add_argument("--batches", type=int, default=20_000, help="at most so many in a run")
     parser.add_argument("--every", type=int, default=6, help="commits between two looks")
     options = parser.parse_args()
     sizes, rows, changes = (map(int, text.split(",")) for text in (options.file_mb, options.row_bytes, options.changes))
     shares = [tuple(map(float, text.split(","))) for text in (options.vector_shares, options.largest_shares)]
     for mb, row_bytes, number, choose in itertools.product(sizes, rows, changes, (uniform, skewed)):
         keys = (mb << 20) // row_bytes
-        batches = min(MOST, max(FEWEST, 3 * keys // number))
+        batches = min(options.batches, max(FEWEST, 3 * keys // number))
         print(f"{mb} MB, rows of {row_bytes} B, {number} {choose.__name__} changes a batch, {batches} batches")
         for vector_share, largest_share in itertools.product(*shares):
             limits = CompactionLimits(vector_share=vector_share, largest_share=largest_share)

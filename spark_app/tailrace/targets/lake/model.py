@@ -71,7 +71,7 @@ class DataFile:
     day: str | None = None
     """The day of all its rows, as `2026-11-29`, of a table that is partitioned by days; None: they have none."""
     vector_bytes: int = 0
-    """Of its present deletion vector as it is written; 0 where none is written for this file alone."""
+    """Bytes of its present deletion vector as it is written; 0 where none is written for this file alone."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A lake table around its format: chunk files that are gone, and when its folder is tidied."""
+"""A lake table around its format: chunk files that are gone, when its folder is tidied, and what vectors have cost."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path

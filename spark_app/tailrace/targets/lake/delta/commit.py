@@ -48,7 +48,7 @@ class LiveFile:
         return int((self.add.get("deletionVector") or {}).get("sizeInBytes", 0))
 
     def marked(self, known: DataFile) -> DataFile:
-        """The same file, of which other rows were dead before."""
+        """Describes the file, of which other rows were dead before."""
         return replace(known, dead=self.dead, vector_bytes=self._vector_bytes)
 
     def data_file(self, location: str, fields: Mapping[str, pa.Field]) -> DataFile:

@@ -47,8 +47,8 @@ class CompactionLimits:
     """... unless it is below this: readers gain nothing, and of tables that are always written to, all files are. It is
     joined with the small ones."""
     dear_part: int = 8
-    """Of the files whose vectors cost too much, that part is rewritten at a look, and at least one: random changes make
-    all of a table's files dear at the same time, and changes wait meanwhile."""
+    """Part of the files whose vectors cost too much that is rewritten at a look, at least one: random changes make all
+    of a table's files dear at the same time, and changes wait meanwhile. 8: an eighth."""
     max_bytes: int = 4 * FILE_BYTES
     """At most so much is read in one go, so that changes do not wait long."""
 
@@ -90,9 +90,9 @@ def _marked(files: Sequence[DataFile], limits: CompactionLimits, costs: VectorCo
 
 
 def _joined(small: Sequence[DataFile], marked: Sequence[DataFile], limits: CompactionLimits) -> list[DataFile]:
-    """As many of the small files as make none of them too large for the others. A row is then joined again only into a
-    file of twice the size, so how often that happens is bounded by the logarithm of `small_bytes`; and so is the number
-    of files that wait."""
+    """Takes as many of the small files as make none of them too large for the others. A row is then joined again only
+    into a file of twice the size, so how often that happens is bounded by the logarithm of `small_bytes`; and so is the
+    number of files that wait."""
     small = sorted(small, key=lambda file: file.size)
     sizes = [sum(file.size for file in marked), *(file.size for file in small)]
     before = list(accumulate(sizes))

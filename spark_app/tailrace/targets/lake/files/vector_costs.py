@@ -1,4 +1,4 @@
-"""What the deletion vectors of a table's data files have cost so far, which compaction weighs against the files.
+"""Costs of the deletion vectors of a table's data files so far, which compaction weighs against the files.
 
 A commit that marks rows of a file writes the file's whole vector again, so the same dead rows are paid for by every
 later batch that finds a key there. `LakeTable` counts after each of its commits, and forgets what is no longer live.

@@ -45,7 +45,7 @@ class LiveFile:
     vector: Vector | None = None
 
     def marked(self, dead: BitMap64, vector: Vector) -> "LiveFile":
-        """The same file under this vector, which says these rows."""
+        """Gives the file under this vector, which says these rows."""
         return replace(self, file=replace(self.file, dead=dead, vector_bytes=vector.blob.length), vector=vector)
 
 
