@@ -255,6 +255,45 @@ def test_no_copy_is_made_where_programs_have_a_table_that_a_migration_has_away_f
     assert postgres.execute(f"SELECT * FROM {state.SCHEMA}.handed_over") == [], "a note never outlives a later copy"
 
 
+COMPUTED = """
+CREATE SCHEMA shop; CREATE COLLATION shop.plain (locale = 'C');
+CREATE TABLE shop.item (id int PRIMARY KEY, n numeric(9,2), name text, plain int GENERATED ALWAYS AS (7) STORED,
+    "twice %s" numeric(9,2) GENERATED ALWAYS AS (n * 2) STORED,
+    large text COLLATE shop.plain GENERATED ALWAYS AS (upper(name)) STORED);
+CREATE UNIQUE INDEX ON shop.item ("twice %s", id); CREATE INDEX ON shop.item (lower(large));
+INSERT INTO shop.item SELECT n, n / 3.0, 'n' || n FROM generate_series(1, 9) n;
+"""
+
+
+@pytest.mark.timeout(300)
+def test_generated_columns_are_lacking_until_the_target_computes_them(postgres: PostgresServer, tmp_path: Path) -> None:
+    postgres.execute("CREATE DATABASE copy")
+    postgres.execute(COMPUTED)
+    if postgres.major >= 18:
+        postgres.execute("ALTER TABLE shop.item ADD half numeric GENERATED ALWAYS AS (n / 2)")
+    postgres.execute("CREATE SCHEMA shop; CREATE COLLATION shop.plain (locale = 'C')", dbname="copy")
+    copy = begin(postgres.source(), postgres, tmp_path)
+    places = Places(copy.replicator.spec)
+    with copy.running():
+        settle(copy)
+        report = examine(copy.replicator, places)
+        (item,) = report.tables
+        computed = [column.column for column in item.columns if "computes it" in column.reason]
+        assert computed == ["plain", "twice %s", "large", *(["half"] if postgres.major >= 18 else [])]
+        assert {column.support for column in item.columns} == {"YES", "PARTIAL"}
+        (line,) = [one for one in report.lines if "lacks" in one.message]
+        for statement in line.fix.split("`")[1].split("; "):
+            postgres.execute(statement, dbname="copy")
+        assert not [
+            one for one in examine(copy.replicator, Places(copy.replicator.spec)).lines if "lacks" in one.message
+        ]
+        postgres.execute("UPDATE shop.item SET n = n + 1, name = 'm' WHERE id < 5; INSERT INTO shop.item VALUES (10)")
+        settle(copy)
+    names = [column.column for column in item.columns]
+    rows = f"SELECT {', '.join(f'{chr(34)}{name}{chr(34)}' for name in names)} FROM shop.item ORDER BY id"
+    assert postgres.execute(rows, dbname="copy") == postgres.execute(rows)
+
+
 PAIR = """
 CREATE SCHEMA shop;
 CREATE TABLE shop.item (id int PRIMARY KEY, n int);

@@ -1,4 +1,4 @@
-"""Defaults, sequences and indexes of PostgreSQL's tables. Called for sources and for their copies."""
+"""Defaults, sequences, generated columns and indexes of PostgreSQL's tables. Called for sources and for copies."""
 
 from collections.abc import Callable, Collection
 from typing import Any
@@ -35,7 +35,23 @@ SELECT nspname, relname, ARRAY[attname::text],
   FROM filled
 UNION ALL
 SELECT nspname, relname,
-       ARRAY(SELECT attname::text FROM pg_attribute WHERE attrelid = oid AND (attnum = ANY (indkey) OR attnum IN (
+       ARRAY(SELECT DISTINCT o.attname::text FROM pg_depend p JOIN pg_attribute o ON o.attrelid = refobjid
+                AND o.attnum = refobjsubid AND o.attnum <> a.attnum
+              WHERE refclassid = 'pg_class'::regclass AND refobjid = w.oid
+                AND (classid = 'pg_attrdef'::regclass AND objid = d.oid
+                     OR classid = 'pg_class'::regclass AND objid = w.oid AND objsubid = a.attnum)),
+       'generated column ' || quote_ident(a.attname),
+       format(E'ALTER TABLE \x01 ADD COLUMN %%I %%s GENERATED ALWAYS AS (%%s) %%s', a.attname,
+              format_type(atttypid, atttypmod)
+              || CASE WHEN attcollation = (SELECT typcollation FROM pg_type t WHERE t.oid = atttypid) THEN ''
+                 ELSE ' COLLATE ' || attcollation::regcollation::text END,
+              pg_get_expr(d.adbin, d.adrelid), CASE attgenerated WHEN 'v' THEN 'VIRTUAL' ELSE 'STORED' END)
+  FROM wanted w JOIN pg_attribute a ON a.attrelid = w.oid AND a.attnum > 0 AND NOT attisdropped AND attgenerated <> ''
+  JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+UNION ALL
+SELECT nspname, relname,
+       ARRAY(SELECT attname::text FROM pg_attribute
+              WHERE attrelid = oid AND attgenerated = '' AND (attnum = ANY (indkey) OR attnum IN (
                 SELECT refobjsubid FROM pg_depend
                  WHERE classid = 'pg_class'::regclass AND objid = indexrelid AND refobjid = oid))),
        CASE WHEN indisunique THEN 'unique ' ELSE '' END || 'index' || tail,

@@ -111,7 +111,7 @@ class MysqlTargetSession:
                 turns.join(self._connection, self._place)
         PAUSES.watch(self)
         self._loading = Loading(self._connection, int(settings["max_allowed_packet"]))
-        self._asks_for_keys = "ON" in map(settings.get, KEYS_ASKED)
+        self._key_asked = f", {self.row_key}" if "ON" in map(settings.get, KEYS_ASKED) else ""
         self.collation = COLLATIONS[self.server.product]
         self._options = f"ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE={self.collation}"
 
@@ -344,7 +344,7 @@ class MysqlTargetSession:
         self.run(f"CREATE TABLE {table(self, place)} ({defined}) {self._options} COMMENT={comment}")
 
     def misfits(self, place: Place, columns: Sequence[WantedColumn]) -> Iterator[tuple[str, str]]:
-        return fit.misfits(self, place, columns, self._options)
+        return fit.misfits(self, place, columns, self._options, self._key_asked)
 
     def adopt(
         self,
@@ -386,8 +386,7 @@ class MysqlTargetSession:
 
     def temporary(self, name: str, columns: str, key: Sequence[str] = ()) -> str:
         index = f", KEY ({', '.join(key)})" if key else ""
-        index += f", {self.row_key}" if self._asks_for_keys else ""
-        self.run(f"CREATE TEMPORARY TABLE {SCHEMA}.{name} ({columns}{index}) {self._options}")
+        self.run(f"CREATE TEMPORARY TABLE {SCHEMA}.{name} ({columns}{index}{self._key_asked}) {self._options}")
         return f"{SCHEMA}.{name}"
 
     def drop_temporary(self, table: str) -> None:
