@@ -1,5 +1,5 @@
-"""Whole drivers whose executor is frozen (SIGSTOP) in the middle of a load into the target: its chunk is read by another
-one, and it continues afterwards. No row is lost, doubled or left.
+"""Whole drivers whose executor is frozen (SIGSTOP) in the middle of a load into the target: another one reads its chunk,
+and it continues afterwards. No row is lost, doubled or left.
 
 With Spark's own small cluster, whose executors are processes of their own: Spark gives one up that does not answer, as
 on Kubernetes. And locally, where the driver is killed and another one takes over. Readers alone:
