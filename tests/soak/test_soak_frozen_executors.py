@@ -1,4 +1,4 @@
-"""Whole drivers whose executor is frozen (SIGSTOP) in the middle of a load into the target: another one reads its chunk,
+"""Whole drivers whose executor is frozen (SIGSTOP) in the middle of a load into the target: another reads its chunk,
 and it continues afterwards. No row is lost, doubled or left.
 
 With Spark's own small cluster, whose executors are processes of their own: Spark gives one up that does not answer, as

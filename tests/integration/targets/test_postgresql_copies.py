@@ -684,7 +684,7 @@ def test_doctor_prints_what_the_copy_lacks_of_the_source(
 
     (found,) = told()
     count, statements = found
-    assert int(count) == 8, statements
+    assert int(count) == 9, statements
     postgres.execute(statements, dbname="copy")
     assert told() == []
     for sequence in ("item_two words_seq", "shared"):
