@@ -310,10 +310,12 @@ def test_what_keeps_a_table_from_being_taken_over_is_mended_by_its_statement(pos
 
 DOMAINS = """
 CREATE SCHEMA shop; CREATE DOMAIN shop.code AS varchar(9); CREATE DOMAIN shop.part AS shop.code CHECK (VALUE <> '');
-CREATE DOMAIN shop.price AS numeric(9,2) NOT NULL; CREATE DOMAIN shop.tags AS text[];
+CREATE DOMAIN shop.price AS numeric(9,2) NOT NULL; CREATE DOMAIN shop.fee AS numeric(9,2);
+CREATE DOMAIN shop.tags AS text[];
 CREATE TYPE shop.mood AS ENUM ('sad', 'glad'); CREATE DOMAIN shop.feeling AS shop.mood;
 CREATE TABLE shop.item (part shop.part, n int, price shop.price, tags shop.tags, mood shop.feeling,
-    prices shop.price[], note text, PRIMARY KEY (part, n)); ALTER TABLE shop.item ALTER note SET STORAGE EXTERNAL;
+    fees shop.fee[], note text, PRIMARY KEY (part, n)); ALTER TABLE shop.item ALTER note SET STORAGE EXTERNAL;
+CREATE TABLE shop.visit (n int PRIMARY KEY);
 """
 OTHER_DOMAIN = "CREATE DOMAIN shop.cheap AS numeric(8,2); ALTER TABLE shop.item ALTER price TYPE shop.cheap"
 
@@ -333,8 +335,8 @@ def test_columns_of_domains_are_taken_over_with_their_rules(postgres: PostgresSe
 
     copy = begin(postgres.source(), postgres, tmp_path, chunk_rows=20, adopt=True)
     with copy.running():
-        copy.until(lambda _: copy.driver.faults(), work=True)
-        (refused,) = [table.fault for table in copy.driver.control.status().tables]
+        copy.until(lambda _: copy.driver.faults() == {"shop.item": "TargetRefused"}, work=True)
+        refused = copy.driver.control.status().tables[0].fault
         assert refused is not None and refused.message.endswith(
             "column 'price' is domain shop.cheap over numeric(8,2), not numeric(9,2)"
         )
@@ -345,7 +347,7 @@ def test_columns_of_domains_are_taken_over_with_their_rules(postgres: PostgresSe
         settle(copy)
         assert rows("copy") == rows("postgres")
         postgres.execute(
-            "UPDATE shop.item SET price = price + 1, mood = 'glad', prices = NULL WHERE n < 30; DELETE FROM shop.item"
+            "UPDATE shop.item SET price = price + 1, mood = 'glad', fees = NULL WHERE n < 30; DELETE FROM shop.item"
             " WHERE n > 80; UPDATE shop.item SET part = 'q', tags = '{}' WHERE n BETWEEN 20 AND 40"
         )
         settle(copy)
@@ -353,8 +355,8 @@ def test_columns_of_domains_are_taken_over_with_their_rules(postgres: PostgresSe
         postgres.execute("ALTER DOMAIN shop.price ADD CONSTRAINT low CHECK (VALUE < 100)", dbname="copy")
         postgres.execute("UPDATE shop.item SET price = 200 WHERE n = 1")
         copy.until(lambda _: copy.driver.faults() == {"shop.item": "TargetRefused"}, work=True)
-        (stopped,) = [table.fault for table in copy.driver.control.status().tables]
-        assert stopped is not None and 'domain shop.price violates check constraint "low"' in stopped.message
+        stopped = copy.driver.control.status().tables[0].fault
+        assert stopped is not None and "value for domain shop.price violates check constraint" in stopped.message
         postgres.execute("ALTER DOMAIN shop.price DROP CONSTRAINT low", dbname="copy")
         copy.until(lambda _: not copy.driver.faults(), work=True)
         settle(copy)
