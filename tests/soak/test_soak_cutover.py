@@ -11,7 +11,7 @@ import pytest
 
 from demo.ports import free_port
 from support.galera import node, ready, state_of
-from support.moves import Program, Server, everything, fill, force, only_read, pair, place_of, quiet, sales
+from support.moves import Program, Server, fill, force, only_read, pair, place_of, quiet, sales
 from support.mysql import MYSQL, MysqlServer
 from support.postgres import PostgresServer
 from support.proof.process import ENVIRONMENT, Deployment, forked, status
@@ -137,7 +137,7 @@ def done_once_whoever_is_killed(move: Move) -> None:
     code, said = move.cutover("--json")
     assert code == 0 and '"next":' in said, said
     assert move.cutover("--json")[1].splitlines()[-1] == said.splitlines()[-1]
-    assert everything(move.source) == everything(move.target)
+    assert sales(move.source) == sales(move.target)
 
 
 def ended_for_good(move: Move, run: Any) -> None:
