@@ -20,13 +20,17 @@ _IN_TARGET = ("a generated column: the target computes it", "Add it to the copy,
 def describe(table: PgTable, size: TableSize, checks_text: bool) -> TableSupport:
     """`checks_text`: the database's encoding is a real one, so that each text is valid in it."""
     copied = tuple(_column(c, table, checks_text) for c in table.columns)
-    whole = table.options is not None and table.options.whole
-    # What a copy lacks of such columns, doctor and cutover say by the statement that adds them.
-    known = ("PARTIAL", *_IN_TARGET) if whole else ("NO", *_GENERATED)
-    computed = tuple(ColumnSupport(name, None, None, *known) for name in table.generated)
+    computed = tuple(_computed(name, table) for name in table.generated)
     left_out = sorted(set(table.names.values()) - {c.name for c in table.columns})
     excluded = tuple(ColumnSupport(name, None, None, "NO", "left out by options[].columns") for name in left_out)
     return TableSupport(table.schema, copied + computed + excluded, size, table.stop is not None)
+
+
+def _computed(name: str, table: PgTable) -> ColumnSupport:
+    if table.options is not None and table.options.whole:
+        # What a copy lacks of such columns, doctor and cutover say by the statement that adds them.
+        return ColumnSupport(name, None, None, "PARTIAL", *_IN_TARGET)
+    return ColumnSupport(name, None, None, "NO", *_GENERATED)
 
 
 def _column(column: CatalogColumn, table: PgTable, checks_text: bool) -> ColumnSupport:

@@ -31,9 +31,9 @@ class ShownColumn:
 
 
 def misfits(
-    session: TargetSession, place: Place, columns: Sequence[WantedColumn], options: str, key: str
+    session: TargetSession, place: Place, columns: Sequence[WantedColumn], options: str, asked: str
 ) -> Iterator[tuple[str, str]]:
-    """See `TargetSession.misfits`. `options`: of a new copy. `key`: see `_kinds`."""
+    """See `TargetSession.misfits`. `options`: of a new copy. `asked`: see `_kinds`."""
     name = table(session, place)
     ((form, engine),) = session.rows(_TABLE, *place)
     if form != "BASE TABLE":
@@ -44,7 +44,7 @@ def misfits(
         return
     if engine != "InnoDB":
         yield f"its engine is {engine}", f"ALTER TABLE {name} ENGINE=InnoDB"
-    found, kinds = _columns(session, name), _kinds(session, place[0], columns, options, key)
+    found, kinds = _columns(session, name), _kinds(session, place[0], columns, options, asked)
     key = sorted(column for column, there in found.items() if there.key)
     for column in columns:
         yield from _misfits_of(session, name, column, kinds[column.name], found.pop(column.name, None))
@@ -71,13 +71,13 @@ def _columns(session: TargetSession, name: str) -> dict[str, ShownColumn]:
 
 
 def _kinds(
-    session: TargetSession, schema: str, columns: Sequence[WantedColumn], options: str, key: str
+    session: TargetSession, schema: str, columns: Sequence[WantedColumn], options: str, asked: str
 ) -> dict[str, ShownColumn]:
-    """The types and collations in the server's own words, which differ between versions. `key`: behind the columns of a
+    """The types and collations in the server's own words, which differ between versions. `asked`: behind the columns of a
     temporary table; empty where it needs none."""
     made = table(session, (schema, WANTED))
     defined = ", ".join(f"{session.quote(each.name)} {each.kind}" for each in columns)
-    session.run(f"CREATE TEMPORARY TABLE {made} ({defined}{key}) {options}")
+    session.run(f"CREATE TEMPORARY TABLE {made} ({defined}{asked}) {options}")
     kinds = _columns(session, made)
     session.drop_temporary(made)
     return kinds

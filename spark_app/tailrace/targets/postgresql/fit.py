@@ -42,7 +42,7 @@ class PresentColumn:
     kind: str
     """The type, or the one behind its domain."""
     domain: str
-    """What a message says before the type; empty: it is no domain's."""
+    """Words of a message before the type; empty: it is no domain's."""
     required: bool
     generated: bool
     always: bool
