@@ -73,7 +73,7 @@ def _columns(session: TargetSession, name: str) -> dict[str, ShownColumn]:
 def _kinds(
     session: TargetSession, schema: str, columns: Sequence[WantedColumn], options: str, asked: str
 ) -> dict[str, ShownColumn]:
-    """The types and collations in the server's own words, which differ between versions. `asked`: behind the columns of a
+    """The types and collations in the server's own words, which differ between versions. `asked`: behind columns of a
     temporary table; empty where it needs none."""
     made = table(session, (schema, WANTED))
     defined = ", ".join(f"{session.quote(each.name)} {each.kind}" for each in columns)
