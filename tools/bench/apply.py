@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,10 @@ from pyspark.sql import Row, SparkSession
 
 from tailrace.batch.applied import AppliedState
 from tailrace.batch.slice import TableSlice
+from tailrace.changelog.bundles import Bundle, encoded
+from tailrace.changelog.records import Segment
 from tailrace.changelog.records.terms import Column, RecordNumber, Seq, TableSchema
-from tailrace.changelog.segments import segment_schema, write_segment
+from tailrace.changelog.segments import segment_of, segment_schema, write_segment
 from tailrace.contract.resources import StorageLocation, TargetSpec
 from tailrace.storage.store import Storage
 from tailrace.targets.lake.delta import classes
@@ -137,19 +140,28 @@ class Bench:
         return 1 + self.random.choice(self.count, count, replace=False).astype(np.int64)
 
     def slice(self, applied: AppliedState, keys: Ints) -> TableSlice:
-        """A batch of updates with these keys, as the change log would hold it."""
+        """A batch of updates with these keys, as the change log would hold it: few rows are part of a bundle."""
         seq = np.arange(applied.applied_seq + 1, applied.applied_seq + 1 + len(keys))
         schema, count = segment_schema(SCHEMA), len(keys)
         head = [pa.array(seq), pa.array(["U"] * count), pa.array(seq).cast(pa.timestamp("us", tz="UTC"))]
         nulls = [pa.nulls(count, schema.field(name).type) for name in schema.names[3:5]]
         table = pa.table([*head, *nulls, *rows(keys, int(seq[0])).columns], schema=schema)
-        segment = write_segment(self.log, SCHEMA, table)
+        segment = self._bundled(table) or write_segment(self.log, SCHEMA, table)
         return TableSlice(
             applied=applied, table_id=SCHEMA.table_id, schema=SCHEMA, versions={1: SCHEMA},
             start_seq=applied.applied_seq, through_seq=Seq(int(seq[-1])),
             through_record=RecordNumber(applied.applied_record + 1), clear=False, segments=(segment,),
             truncates=(), chunks=(), finished=(), repair=False,
         )  # fmt: skip
+
+    def _bundled(self, table: pa.Table) -> Segment | None:
+        rows = encoded(table)
+        if rows is None:
+            return None
+        bundle, segment = Bundle(), segment_of(SCHEMA, table)
+        bundle.add(segment, rows)
+        path = bundle.write(self.log, token_hex(8))
+        return segment.model_copy(update={"path": path, "size": len(rows)})
 
     def mark(self, side: Side, part: TableSlice) -> None:
         LakeTable(side.table, self.log, self.lake, partial(spread, self.spark)).apply(part)

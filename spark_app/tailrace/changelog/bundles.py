@@ -39,6 +39,11 @@ LAYOUT = pa.schema(
         pa.field("rows", pa.binary(), nullable=False),
     ]
 )
+KEPT_SCHEMAS = 4096
+_SCHEMAS: dict[bytes, pa.Schema] = {}
+"""The columns of parts, by the message that begins each."""
+_HEAD = 8
+"""Bytes of an Arrow message before its metadata, the last four of which say how long that is."""
 RESTORE = "Put the file back as it was, or start with a new change log and new target tables."
 
 
@@ -111,6 +116,24 @@ def bundled_rows(log: ObjectAccess, segment: Segment) -> pa.Table:
         return pa.ipc.open_stream(rows).read_all()
 
 
+def bundled_batch(log: ObjectAccess, segment: Segment) -> pa.RecordBatch:
+    """The rows of a segment that is part of a bundle, without reading their columns' names and types again if another
+    segment had the same. Of rows that no `encoded` has made, these are perhaps only the first."""
+    rows = BUNDLES_READ.get(log, segment.path).get((segment.table_id, segment.first_seq))
+    if rows is None:
+        raise CorruptLog(f"segment {segment.path} has no rows of table {segment.table_id}", RESTORE)
+    with _ipc_errors(segment.path):
+        data = memoryview(rows)
+        size = min(len(data), _HEAD + int.from_bytes(data[_HEAD - 4 : _HEAD], "little"))
+        head = bytes(data[:size])
+        schema = _SCHEMAS.get(head)
+        if schema is None:
+            if len(_SCHEMAS) >= KEPT_SCHEMAS:
+                _SCHEMAS.clear()
+            schema = _SCHEMAS[head] = pa.ipc.read_schema(rows)
+        return pa.ipc.read_record_batch(rows.slice(size), schema)
+
+
 Parts = dict[tuple[int, Seq], pa.Buffer]
 """The encoded rows by table and first sequence."""
 
@@ -174,5 +197,5 @@ def _decoded(path: str, data: bytes) -> Parts:
 def _ipc_errors(path: str) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, EOFError) as error:
         raise CorruptLog(f"segment {path} is not a bundle: {privacy.error_text(error)}", RESTORE) from error

@@ -16,6 +16,7 @@ TEMPORARY = ".tailrace-tmp-"
 """Files whose name begins so are unfinished: listings of objects pass over them, sweeps remove those that stay."""
 ABANDONED = 3600.0
 """Seconds after which an unfinished file's writer is dead."""
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 ATTEMPTS = 20
 """To make a file in a folder that others remove when it is empty."""
 
@@ -57,19 +58,24 @@ def open_aside(path: Path) -> tuple[IO[bytes], Path]:
 
 def write(path: str, data: bytes, *, exclusive: bool) -> None:
     """`exclusive`: FileExistsError if the name is taken; either way no reader ever sees a part of the content. (Each
-    small commit writes two files: `Path` objects would double what the calls around the disk's work cost.)"""
+    small commit writes two files: file objects and `Path` would double what the calls around the disk's work cost.)"""
     folder = path.rpartition("/")[0]
     aside = f"{folder}/{TEMPORARY}{token_hex(8)}"
     try:
-        handle: IO[bytes] = open(aside, "xb")  # noqa: SIM115  # it is entered below, whichever opened it
+        handle = os.open(aside, _NEW, 0o666)
     except (FileNotFoundError, NotADirectoryError):  # the folder is missing, or something else
-        handle, made = open_aside(Path(path))
+        opened, made = open_aside(Path(path))
+        with opened:
+            handle = os.dup(opened.fileno())
         aside = str(made)
     try:
-        with handle:
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(handle, left) :]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
         publish(aside, path, exclusive=exclusive)
     finally:
         with suppress(FileNotFoundError):

@@ -27,6 +27,7 @@ from tailrace.fold.numbered import NumberedKeys, number_keys
 from tailrace.targets.lake.engine.chunk_files import ChunkFiles
 from tailrace.targets.lake.engine.concerned import concerned_rows
 from tailrace.targets.lake.engine.divide import ShuffledKeys
+from tailrace.targets.lake.engine.few import build_few
 from tailrace.targets.lake.engine.marks import base_rows, dead_rows, locate_rows
 from tailrace.targets.lake.engine.output import Base, write_rows
 from tailrace.targets.lake.engine.part import PartInput, PartResult
@@ -61,6 +62,9 @@ def held_size(work: PartInput, moved_keys: MovedKeys) -> int:
 
 def build(work: PartInput, spread: Spread | None = None) -> TableCommit:
     """The commit of the batch. `spread` works the parts elsewhere when there is more than one, if it can."""
+    few = build_few(work, CACHE)
+    if few is not None:
+        return few
     work = replace(work, concerned=concerned_rows(work, CACHE))
     new = work.slice.new_segments
     rows = sum(segment.rows for segment in new) + sum(chunk_rows(work, chunk) for chunk in work.slice.chunks)

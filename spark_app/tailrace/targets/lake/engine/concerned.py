@@ -15,8 +15,9 @@ from tailrace.fold.concerned import MANY, disjoint, named_words
 from tailrace.fold.key_columns import Ints, joined, taken, words
 from tailrace.targets.lake.engine.chunk_files import key_batches
 from tailrace.targets.lake.engine.part import ChunkKeyRows, PartInput
+from tailrace.targets.lake.files.index import Span
 from tailrace.targets.lake.files.index_cache import IndexCache
-from tailrace.targets.lake.files.locate import Span, index_of, is_disjoint, joint_span, key_span
+from tailrace.targets.lake.files.locate import index_of, is_disjoint, joint_span, key_span
 from tailrace.targets.lake.model import DataFile
 
 

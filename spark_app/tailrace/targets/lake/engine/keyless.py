@@ -16,7 +16,8 @@ from tailrace.fold.keyless import CountedChanges, CountedSlice
 from tailrace.fold.row_digests import numbered_within
 from tailrace.targets.lake.engine.build import merge
 from tailrace.targets.lake.engine.part import PartInput, PartResult
-from tailrace.targets.lake.files.locate import Found, Span, span_of
+from tailrace.targets.lake.files.index import Span, span_of
+from tailrace.targets.lake.files.locate import Found
 from tailrace.targets.lake.files.locate_rows import WantedRows, locate_rows
 from tailrace.targets.lake.files.write import write_files
 from tailrace.targets.lake.model import DataFile, TableCommit

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +13,25 @@ from tailrace.fold.key_words import Words, key_words
 
 OBJECTS = 1024
 """Bytes of an index besides its keys, and of each column of values that it keeps."""
+FEW_ROWS, PLACE = 32, 120
+"""Rows of an index, and keys, up to which each key is looked up by itself, and what that takes of memory for a row."""
 Matches = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Row positions, and the number of the key that each row matches."""
 
 
 NO_ROWS: Matches = np.empty(0, np.int64), np.empty(0, np.int64)
+
+Span = tuple[pa.Scalar, pa.Scalar] | None
+"""Smallest and largest value; None: they say nothing."""
+
+
+def span_of(column: pa.Array) -> Span:
+    """The smallest and the largest value; None: they say nothing (a NaN is outside all statistics)."""
+    kind = column.type
+    if not len(column) or pa.types.is_boolean(kind) or pa.types.is_floating(kind):
+        return None
+    ends = pc.min_max(column)
+    return ends["min"], ends["max"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +52,16 @@ class WantedKeys:
         keyed = key_words(columns)
         order = np.argsort(keyed.words, kind="stable")
         return cls(columns, keyed.words[order], order, keyed.exact)
+
+    @cached_property
+    def listed(self) -> list[tuple[int, int]]:
+        """Words and numbers."""
+        return list(zip(self.words.tolist(), self.numbers.tolist(), strict=True))
+
+    @cached_property
+    def span(self) -> Span:
+        """The span of the first key column."""
+        return span_of(self.columns[0])
 
 
 @dataclass(frozen=True)
@@ -68,6 +93,7 @@ class FileIndex:
     def size(self) -> int:
         """Bytes in memory. Of a file of one row the objects take a hundred times as much as what they hold."""
         rows = 0 if self.rows is None else self.rows.nbytes
+        rows += PLACE * len(self.words) if len(self.words) <= FEW_ROWS else 0
         held = self.words.nbytes + rows + sum(column.nbytes for column in self.values)
         return int(held) + OBJECTS * (1 + len(self.values))
 
@@ -80,8 +106,34 @@ class FileIndex:
         """Every row whose key is one of `wanted` (canonical, without nulls)."""
         return self.find(WantedKeys.of(wanted))
 
+    @cached_property
+    def places(self) -> dict[int, list[int]]:
+        """The rows of each word."""
+        rows = range(len(self.words)) if self.rows is None else self.rows.tolist()
+        found: dict[int, list[int]] = {}
+        for word, row in zip(self.words.tolist(), rows, strict=True):
+            found.setdefault(word, []).append(row)
+        return found
+
     def find(self, wanted: "WantedKeys") -> Matches:
         """Every row whose key is wanted."""
+        few = len(self.words) <= FEW_ROWS and len(wanted.words) <= FEW_ROWS
+        rows, which = self._looked_up(wanted) if few else self._searched(wanted)
+        if self.values and len(rows):
+            same = self._proven(wanted.columns, rows, which)
+            rows, which = rows[same], which[same]
+        return rows, which
+
+    def _looked_up(self, wanted: "WantedKeys") -> Matches:
+        """Row by row: arrays take longer to call than to search."""
+        places = self.places
+        found = [(row, number) for word, number in wanted.listed for row in places.get(word, ())]
+        if not found:
+            return NO_ROWS
+        rows, which = np.array(found, np.int64).T
+        return rows, which
+
+    def _searched(self, wanted: "WantedKeys") -> Matches:
         if not self.meets(wanted):
             return NO_ROWS
         low = wanted.words.searchsorted(self.words[0], "left")
@@ -95,11 +147,7 @@ class FileIndex:
         # Runs first[i], first[i] + 1, … of counts[i] entries each, without a loop over the keys.
         offsets = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
         at = np.repeat(first, counts) + offsets
-        rows = at.astype(np.int64) if self.rows is None else self.rows[at].astype(np.int64)
-        if self.values:
-            same = self._proven(wanted.columns, rows, which)
-            rows, which = rows[same], which[same]
-        return rows, which
+        return at.astype(np.int64) if self.rows is None else self.rows[at].astype(np.int64), which
 
     def _proven(
         self, wanted: Sequence[pa.Array], rows: npt.NDArray[np.int64], which: npt.NDArray[np.int64]

@@ -67,6 +67,12 @@ class Layout:
         return tuple(column.name for column in self.schema.key_columns)
 
     @cached_property
+    def key_form(self) -> str:
+        """The columns that a file is indexed by: a table whose key was dropped and made anew, or became wider, goes on
+        with the files that it has."""
+        return "\n" + "\n".join(f"{self.fields[name].name} {self.fields[name].type}" for name in self.key)
+
+    @cached_property
     def digest(self) -> str:
         """The digest of the physical names and field ids: the form that a file was written for
         (`ChunkRegistered.layout`)."""

@@ -25,7 +25,7 @@ from tailrace.fold.key_columns import typed
 from tailrace.fold.key_words import canonical
 from tailrace.storage.store import NotFound
 from tailrace.targets.lake.files.access import FOOTERS, FileAccess, parquet
-from tailrace.targets.lake.files.index import NO_ROWS, FileIndex, Matches, WantedKeys, search_once
+from tailrace.targets.lake.files.index import NO_ROWS, FileIndex, Matches, Span, WantedKeys, search_once, span_of
 from tailrace.targets.lake.files.index_cache import IndexCache
 from tailrace.targets.lake.files.key_files import KeyFiles, identity_of, is_large
 from tailrace.targets.lake.files.layout import Layout
@@ -44,9 +44,6 @@ FEW = 64
 NOTED = 64 * 1024
 """Rows of a new file whose keys are noted."""
 
-Span = tuple[pa.Scalar, pa.Scalar] | None
-"""Smallest and largest value; None: they say nothing."""
-
 
 @dataclass(frozen=True)
 class Found:
@@ -60,17 +57,22 @@ def locate(
     access: FileAccess, files: Sequence[DataFile], layout: Layout, keys: pa.Table, cache: IndexCache = CACHE
 ) -> dict[str, Found]:
     """The live rows whose key is one of `keys` (columns by source name), by file; files without any are left out."""
-    wanted = WantedKeys.of(
-        typed([keys.column(name) for name in layout.key], [layout.fields[name].type for name in layout.key])
-    )
+    columns = typed([keys.column(name) for name in layout.key], [layout.fields[name].type for name in layout.key])
+    return locate_keys(access, files, layout, WantedKeys.of(columns), cache)
+
+
+def locate_keys(
+    access: FileAccess, files: Sequence[DataFile], layout: Layout, wanted: WantedKeys, cache: IndexCache = CACHE
+) -> dict[str, Found]:
+    """See `locate`; the keys have the types of the layout."""
     found: dict[str, Found] = {}
     cache.begin()
-    form, span, few = _form(layout), span_of(wanted.columns[0]), len(wanted.words) <= FEW
+    form, few = layout.key_form, len(wanted.words) <= FEW
     if cache.kept is not None:
         found, files = _kept(access, files, layout, wanted, cache.kept)
     for file in files:
         index = cache.get(file.path + form, wanted) if wanted.exact else None
-        if index is None and is_disjoint(span, (file.lower.get(layout.key[0]), file.upper.get(layout.key[0]))):
+        if index is None and is_disjoint(wanted.span, (file.lower.get(layout.key[0]), file.upper.get(layout.key[0]))):
             continue  # most files of a large table, for the keys of a chunk
         index = cache.get(file.path + form) if index is None and few else index
         matches = _search(access, file, layout, wanted, cache) if index is None else index.find(wanted)
@@ -84,8 +86,10 @@ def _kept(
     access: FileAccess, files: Sequence[DataFile], layout: Layout, wanted: WantedKeys, kept: KeyFiles
 ) -> tuple[dict[str, Found], list[DataFile]]:
     """Rows of those files of which there is an index on the disk, or is one now; and the other files."""
-    form, span, sought = _form(layout), span_of(wanted.columns[0]), kept.seek(wanted)
+    form, sought = layout.key_form, kept.seek(wanted)
     large = {file.path: identity_of(file.path, file.rows, file.size, form) for file in files if is_large(file.rows)}
+    if not large:
+        return {}, list(files)
     kept.keep_only(large.values())
     found, others, unproven = dict[str, Found](), list[DataFile](), list[str]()
     for file in files:
@@ -93,7 +97,7 @@ def _kept(
         if identity is None:
             others.append(file)
             continue
-        if is_disjoint(span, (file.lower.get(layout.key[0]), file.upper.get(layout.key[0]))):
+        if is_disjoint(wanted.span, (file.lower.get(layout.key[0]), file.upper.get(layout.key[0]))):
             continue
         chosen = np.asarray(_within(wanted.columns, _bounds_of(file, layout)))
         if not len(chosen):
@@ -134,7 +138,7 @@ def note_keys(path: str, layout: Layout, keys: Sequence[pa.Array], cache: IndexC
     it, and need not read it."""
     few = len(keys[0]) <= NOTED and sum(column.nbytes for column in keys) <= cache.most
     if few and cache.admits(len(keys[0]) * _ROW_BYTES):
-        cache.note(path + _form(layout), FileIndex.build(keys))
+        cache.note(path + layout.key_form, FileIndex.build(keys))
 
 
 def forget(files: Sequence[str]) -> None:
@@ -150,21 +154,6 @@ def _prove(access: FileAccess, file: DataFile, name: str, cache: IndexCache) -> 
         if not access.exists(file.path):
             raise NotFound(f"{file.path} does not exist")
         cache.proven(name)
-
-
-def _form(layout: Layout) -> str:
-    """The columns that a file was indexed by: a table whose key was dropped and made anew, or became wider, goes on
-    with the files that it has."""
-    return "\n" + "\n".join(f"{layout.fields[name].name} {layout.fields[name].type}" for name in layout.key)
-
-
-def span_of(column: pa.Array) -> Span:
-    """The smallest and the largest value; None: they say nothing (a NaN is outside all statistics)."""
-    kind = column.type
-    if not len(column) or pa.types.is_boolean(kind) or pa.types.is_floating(kind):
-        return None
-    ends = pc.min_max(column)
-    return ends["min"], ends["max"]
 
 
 def joint_span(spans: Sequence[Span]) -> Span:
@@ -227,7 +216,7 @@ def _search(access: FileAccess, file: DataFile, layout: Layout, wanted: WantedKe
 
 def index_of(access: FileAccess, file: DataFile, layout: Layout, cache: IndexCache) -> FileIndex | None:
     """The kept index, or one that is made now; None: it would take too much memory."""
-    name = file.path + _form(layout)
+    name = file.path + layout.key_form
     index = cache.get(name)
     if index is None and not cache.too_large(name) and cache.admits(file.rows * _ROW_BYTES):
         with parquet(access, file.path) as opened:

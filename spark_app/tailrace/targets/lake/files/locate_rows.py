@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 from tailrace.changelog.parquet_batches import batch_rows
 from tailrace.fold.row_digests import Digests, digests, numbered_within
 from tailrace.targets.lake.files.access import FileAccess, parquet
-from tailrace.targets.lake.files.index import NO_ROWS, FileIndex, Matches, search_once
+from tailrace.targets.lake.files.index import NO_ROWS, FileIndex, Matches, Span, search_once
 from tailrace.targets.lake.files.index_cache import IndexCache
 from tailrace.targets.lake.files.layout import Layout
-from tailrace.targets.lake.files.locate import CACHE, Found, Span, in_layout, is_disjoint, live
+from tailrace.targets.lake.files.locate import CACHE, Found, in_layout, is_disjoint, live
 from tailrace.targets.lake.model import DataFile
 
 Counts = npt.NDArray[np.int64]

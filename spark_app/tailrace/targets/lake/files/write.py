@@ -4,13 +4,14 @@ Apply calls `write_files` for new rows, chunk readers call `write_file` with a `
 """
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tailrace.fold.key_columns import cast
 from tailrace.targets.lake.files.access import FOOTERS, FileAccess, footer_size
 from tailrace.targets.lake.files.layout import Layout
 from tailrace.targets.lake.model import NewFile
@@ -102,6 +103,19 @@ def write_physical(
             sink, writer = pa.BufferOutputStream(), None
     if writer is not None:
         yield _finish(access, data_path(location, uuid.uuid4()), sink, writer, day)
+
+
+def write_batch(access: FileAccess, location: str, schema: pa.Schema, columns: Sequence[pa.Array]) -> Iterator[Written]:
+    """Writes few rows, whose columns stand in the schema's order; casts lose nothing."""
+    kept = [cast(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
+    rows = pa.Table.from_arrays(kept, schema=schema)
+    if rows.nbytes >= PACKED:
+        yield from write_physical(access, location, schema, [rows])
+        return
+    sink = pa.BufferOutputStream()
+    writer = _writer(sink, schema, rows, packed=False)
+    writer.write_table(rows, row_group_size=GROUP_ROWS)
+    yield _finish(access, data_path(location, uuid.uuid4()), sink, writer)
 
 
 def _groups(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -202,7 +202,7 @@ def test_the_disk_is_bounded_and_tables_that_nobody_writes_to_make_room(tmp_path
     now[0] = key_files.IDLE_SECONDS + 1
     ask(tables[1], layout, texts("b"), cache)
     assert len(indexes(tmp_path / "keys")) == 1
-    assert kept.unproven(key_files.identity_of(tables[0][0].path, 1, tables[0][0].size, locate._form(layout)))
+    assert kept.unproven(key_files.identity_of(tables[0][0].path, 1, tables[0][0].size, layout.key_form))
 
 
 def test_a_disk_without_room_is_not_filled(tmp_path: Path, layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
