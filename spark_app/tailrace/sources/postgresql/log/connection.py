@@ -24,7 +24,7 @@ from tailrace.databases.postgresql.connect import (
 )
 from tailrace.databases.readable import readable
 from tailrace.errors import PositionLost, Retry, SourceRefused
-from tailrace.sources.postgresql.log.pgoutput import POSTGRES_EPOCH
+from tailrace.sources.postgresql.log.pgoutput import COMMIT, POSTGRES_EPOCH
 from tailrace.sources.postgresql.too_large import LIMIT, PROGRAM_LIMIT_EXCEEDED, SHORTEN, too_large
 
 DATA, KEEPALIVE, STATUS = b"wkr"
@@ -93,6 +93,9 @@ class LogConnection:
         count = size = 0
         ended = False
         payloads: list[bytes] = []
+        # The newest keep-alive behind a commit, and the number of payloads before it. The server sends one behind each
+        # transaction while it has no other: to hand over each by itself would cost more than the transaction.
+        idle: tuple[int, bytes] | None = None
         get = self._pgconn.get_copy_data
         deadline = time.monotonic() + max_seconds
         while True:
@@ -105,9 +108,12 @@ class LogConnection:
                 size += length
                 if view[0] == DATA:
                     payloads.append(bytes(view[DATA_HEADER:]))
+                elif view[0] == KEEPALIVE and payloads and payloads[-1][0] == COMMIT:
+                    idle = len(payloads), bytes(view)
+                    self._reply_wanted |= bool(view[-1])
                 else:
-                    data(payloads)
-                    payloads = []
+                    self._hand_over(payloads, idle, data, keepalive)
+                    payloads, idle = [], None
                     self._keepalive(bytes(view), keepalive)
                 if size >= max_bytes or (count & 1023 == 0 and time.monotonic() > deadline):
                     break
@@ -116,15 +122,31 @@ class LogConnection:
                     ended = True
                     break
             else:
-                data(payloads)
+                self._hand_over(payloads, idle, data, keepalive)
                 self._ended()
-        data(payloads)
+        self._hand_over(payloads, idle, data, keepalive)
         now = time.monotonic()
         if count:
             self._heard = now
         if self._reply_wanted:
             self.acknowledge()
         return ended
+
+    def _hand_over(
+        self,
+        payloads: list[bytes],
+        idle: tuple[int, bytes] | None,
+        data: Callable[[list[bytes]], None],
+        keepalive: Callable[[Position], None],
+    ) -> None:
+        """The position of an older keep-alive behind a commit says nothing more than that of the newest."""
+        if idle is None:
+            data(payloads)
+            return
+        at, message = idle
+        data(payloads[:at])
+        self._keepalive(message, keepalive)
+        data(payloads[at:])
 
     def _more(self) -> bool:
         if not readable(self._pgconn.socket, seconds=0):
