@@ -16,9 +16,16 @@ from support.waiting import until
 
 SCHEMA = """
 CREATE SCHEMA shop;
+CREATE DOMAIN shop.amount AS numeric(10,2) CHECK (VALUE >= 0);
+CREATE DOMAIN shop.price AS shop.amount NOT NULL;
+CREATE TYPE shop.state AS ENUM ('new', 'old');
+CREATE TYPE shop.size AS (wide int, price shop.amount);
 CREATE SEQUENCE shop.receipt START 1000;
-CREATE TABLE shop.item (id serial PRIMARY KEY, name varchar(40) NOT NULL, at timestamptz DEFAULT now());
+CREATE TABLE shop.item (id serial PRIMARY KEY, name varchar(40) NOT NULL, at timestamptz DEFAULT now(),
+    price shop.price DEFAULT 1.5, state shop.state DEFAULT 'new', size shop.size DEFAULT ROW(1, 2.5),
+    prices shop.amount[] DEFAULT '{1.25,NULL}', twice numeric GENERATED ALWAYS AS (price * 2) STORED);
 CREATE INDEX item_name ON shop.item (name);
+CREATE INDEX item_twice ON shop.item (twice);
 CREATE TABLE shop.sale (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, item int REFERENCES shop.item,
     receipt bigint);
 """
@@ -109,6 +116,14 @@ def _in_mysql(connection: Any) -> Sale:
 def sales(server: Server) -> list[tuple[Any, ...]]:
     receipt = "receipt" if isinstance(server, PostgresServer) else "sale.id"
     return server.execute(f"SELECT item, {receipt} FROM shop.sale JOIN shop.item ON item.id = item ORDER BY 1, 2")
+
+
+def everything(server: Server) -> list[tuple[Any, ...]]:
+    """All rows, in PostgreSQL with what the server has computed."""
+    if isinstance(server, MysqlServer):
+        return sales(server)
+    both = [server.execute(f"SELECT t::text FROM shop.{table} t ORDER BY id") for table in ("item", "sale")]
+    return [row for rows in both for row in rows]
 
 
 def fill(*servers: Server) -> None:
