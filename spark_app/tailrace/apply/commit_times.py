@@ -17,7 +17,7 @@ class CommitTimes:
         self._units: dict[ApplyUnit, float] = {}
         """The time of each one's last commit, in the order of these."""
         self.longest = FIRST_GUESS
-        """Seconds that the commit of a unit takes at most, as far as is known."""
+        """Seconds that the commit of a unit that changes takes at most."""
         self.together = 0.0
         """Seconds that one commit takes of each unit that changes."""
 
@@ -26,9 +26,8 @@ class CommitTimes:
         self._units[unit] = now
         if len(self._units) > KEPT:
             self.forget(next(iter(self._units)))
-        self.longest = max(unit.took for unit in self._units)
-        lately = (unit.took for unit, at in self._units.items() if now - at <= LATELY)
-        self.together = sum(lately) / self._threads
+        lately = [unit.took for unit, at in self._units.items() if now - at <= LATELY]
+        self.longest, self.together = max(lately), sum(lately) / self._threads
 
     def forget(self, unit: ApplyUnit) -> None:
         self._units.pop(unit, None)

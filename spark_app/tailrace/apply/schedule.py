@@ -140,6 +140,7 @@ class Schedule:
             return None
         behind = self._behind(table, number)
         if behind is None and self._is_quiet(table):
+            self.entries[table_id].behind_since = None
             del self._stirred[table_id]
             self._progress.be_quiet(table_id)
         return behind
@@ -157,7 +158,8 @@ class Schedule:
         """Notes that the unit is at work: its worker alone says what its tables hold."""
         unit.running = running
         self.running.add(unit)
-        for table_id in unit.entries:
+        for table_id, entry in unit.entries.items():
+            entry.behind_again = None
             self._stir(table_id)
 
     def done(self, unit: ApplyUnit) -> None:
@@ -272,10 +274,8 @@ class Schedule:
             return None
         progress = self._progress.of(table.table_id)
         if progress.applied_record >= number and progress.fault is None:
-            entry.behind_since = None
             return None
         if _has_nothing_new(entry, progress) and not self._is_awaited(table.table_id, number):
-            entry.behind_since = None
             self._progress.put(table.table_id, replace(progress, applied_record=number))
             return None
         if entry.behind_since is None:

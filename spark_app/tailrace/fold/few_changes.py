@@ -108,8 +108,8 @@ def _listed(keys: Columns) -> Sequence[object] | None:
 
 def _chosen(keys: Columns, places: list[int]) -> Columns:
     """The keys at these places; nothing that is kept of them keeps the bundle in memory, too."""
-    if places == list(range(len(keys[0]))) and all(pa.types.is_primitive(column.type) for column in keys):
-        return keys  # the words that are made of them are copies
+    if len(keys) == 1 and places == list(range(len(keys[0]))) and pa.types.is_primitive(keys[0].type):
+        return keys  # the words that are made of it are a copy; several columns are kept as they are
     return taken(keys, np.array(places, np.int64))
 
 

@@ -115,6 +115,19 @@ def test_changes_wait_for_others_until_the_promise_calls_for_them(follow: Callab
     one.loop.stop()
 
 
+def test_looks_by_an_earlier_record_do_not_have_a_table_wait_for_longer(follow: Callable[..., Followed]) -> None:
+    """The driver offers the record of the last batch again and again, while its tail looks by the newest."""
+    one = follow(7)
+    one.bring(10, table(7, 3, 10))
+    waited = 0.0
+    while one.loop.due_in(RecordNumber(10)):
+        assert waited <= HOLD
+        one.now += 0.5
+        waited += 0.5
+        one.loop.offer(RecordNumber(9), patience=0)
+    one.loop.stop()
+
+
 def test_the_time_until_a_table_is_due_is_known_exactly(follow: Callable[..., Followed]) -> None:
     one = follow(7, 8)
     assert one.loop.due_in(RecordNumber(9)) == math.inf, "nothing waits"

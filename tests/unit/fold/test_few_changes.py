@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from typing_extensions import override
 
@@ -17,6 +18,7 @@ from tailrace.errors import CorruptLog
 from tailrace.fold import few_changes
 from tailrace.targets.lake.engine import build as engine
 from tailrace.targets.lake.engine.few import build_few
+from tailrace.targets.lake.files.index import FileIndex
 from tailrace.targets.lake.files.index_cache import IndexCache
 
 
@@ -82,6 +84,16 @@ def test_few_whole_rows_leave_what_the_arrays_leave(kind: str, tmp_path: Path) -
 
 def declined(log: RandomLog, table: FolderTable, batch: TableSlice) -> bool:
     return few_changes.few_changes(table.work(batch, log.access).fold) is None
+
+
+def test_what_is_kept_of_keys_does_not_keep_the_bundle() -> None:
+    """An index of several columns has these themselves: a view would keep all rows of the bundle in memory."""
+    rows = pa.record_batch({name: pa.array(range(100_000), pa.int64()) for name in "ab"}).slice(7, 1)
+    kept = FileIndex.build(few_changes._chosen(rows.columns, [0])).values
+    assert (
+        len(kept) == 2
+        and sum(buffer.size for values in kept for buffer in values.buffers() if buffer is not None) < 1000
+    )
 
 
 def test_what_is_not_few_whole_rows_is_left_to_the_arrays(tmp_path: Path) -> None:

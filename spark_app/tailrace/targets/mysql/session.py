@@ -299,7 +299,9 @@ class MysqlTargetSession:
     def check_deferred(self, place: Place, *, of_others: bool) -> None:
         return  # foreign keys are switched off, and others do not wait
 
-    def undisturbed(self, place: Place) -> int | None:
+    def is_undisturbed(self, place: Place, relation: int | None) -> bool:
+        if self.relation(place) != relation:
+            return False
         found = self.rows(
             "SELECT trigger_name FROM information_schema.triggers"
             " WHERE event_object_schema = %s AND event_object_table = %s",
@@ -309,7 +311,7 @@ class MysqlTargetSession:
             raise TargetRefused(
                 f"trigger {found[0][0]} of table {'.'.join(place)} acts on rows that Tailrace writes", "Drop it."
             )
-        return self.relation(place)
+        return True
 
     def create_schema(self, name: str) -> None:
         if not self.rows("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", name):

@@ -268,9 +268,11 @@ class PgTargetSession:
         if names:
             self.run(f"SET CONSTRAINTS {', '.join(name for (name,) in names)} IMMEDIATE")
 
-    def undisturbed(self, place: Place) -> int | None:
+    def is_undisturbed(self, place: Place, relation: int | None) -> bool:
         found = self.rows(_RELATION.format(f", ({_CHILDREN}), ({_DISTURBING})"), *place)
-        relation, child, disturbs = found[0] if found else (None, None, None)
+        present, child, disturbs = found[0] if found else (None, None, None)
+        if present is None or int(present) != relation:
+            return False
         if child is not None:
             raise TargetRefused(
                 f"table {child} inherits from table {'.'.join(place)}: its rows would be deleted",
@@ -282,7 +284,7 @@ class PgTargetSession:
                 "Let the role switch such things off for its sessions (PostgreSQL 15 or later: `GRANT SET ON PARAMETER"
                 f" session_replication_role TO {self.quote(self._user)}`), or drop it.",
             )
-        return None if relation is None else int(relation)
+        return True
 
     def create_schema(self, name: str) -> None:
         found = self.rows("SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = %s", name)

@@ -299,8 +299,8 @@ class CollectedSession:
     def check_deferred(self, place: Place, *, of_others: bool) -> None:
         return
 
-    def undisturbed(self, place: Place) -> int | None:
-        return self.relation(place)
+    def is_undisturbed(self, place: Place, relation: int | None) -> bool:
+        return self.relation(place) == relation
 
     def misfits(self, place: Place, columns: Sequence[WantedColumn]) -> Iterable[tuple[str, str]]:
         return [(f"{self.product}'s tables are not taken over", "")]

@@ -260,9 +260,9 @@ class TargetSession(Protocol):
         """Have the table's constraints that wait for the end of the transaction checked, or those of other tables that
         refer to it; a row that violates one is refused."""
 
-    def undisturbed(self, place: Place) -> int | None:
-        """`relation` of a table that rows have gone into. `TargetRefused`: triggers, rules or foreign keys that people
-        have put on the table change rows of this session's transactions."""
+    def is_undisturbed(self, place: Place, relation: int | None) -> bool:
+        """False if the table that rows have gone into is no longer this one, but another program's. `TargetRefused`:
+        triggers, rules or foreign keys that people have put on it change rows of this session's transactions."""
 
     def create_schema(self, name: str) -> None:
         """Create it if it is missing."""

@@ -408,7 +408,7 @@ class SqlUnit:
 
     def _check_table(self, session: TargetSession, copy: StoredCopy) -> None:
         """Called when it is locked: the rows went into our table, and nothing else changed rows because of that."""
-        if session.undisturbed(copy.where) != copy.relation:
+        if not session.is_undisturbed(copy.where, copy.relation):
             raise Retry(f"table {'.'.join(copy.where)} of the target was dropped or replaced by another program")
 
     def _publish(self, session: TargetSession, table_id: int) -> None:
