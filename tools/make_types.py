@@ -29,8 +29,9 @@ from a chunk. One that the target's type cannot hold exactly
 `options: [{match: shop.events, as: {column: text}}]`. With `onUnsupported: Fail` it stops the table in other columns,
 too.
 A masked column (`options[].mask`, [secrets.md](secrets.md#masked-columns)) is `string`, too: the mask of that text.
-This is what a lake gets. A database as the target has its own types for these, and one of the source's product keeps
-the source's: [database-targets.md](database-targets.md#what-you-get).
+This is what a lake gets. Databases and warehouses as targets have other types for these
+([PostgreSQL, MySQL, MariaDB](database-targets.md#what-you-get), [BigQuery](bigquery.md#what-you-get),
+[Snowflake](snowflake.md#what-you-get)); a database of the source's product keeps the source's.
 """
 
 
@@ -91,7 +92,7 @@ AS_KINDS = (
         "time",
         f"{of('PostgreSQL', postgresql.OTHERS, 'time')} without a zone; {of('MySQL', mysql.OTHERS, 'time')}",
         "time",
-        "microseconds, into Iceberg only; Spark 4.1 reads no Iceberg table that has such a column."
+        "microseconds, of lakes into Iceberg only; Spark 4.1 reads no Iceberg table that has such a column."
         f" PostgreSQL: {postgresql.LIMITS['time']}; MySQL: {mysql.LIMITS['time']}",
     ),
 )

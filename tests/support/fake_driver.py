@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from support.resources import replicator
+from tailrace.apply.commit_times import CommitTimes
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState
@@ -40,6 +41,7 @@ class FakePart:
         self.runs: dict[Any, Any] = {}
         self.waiting_for = None
         self.pause = self.late = 0.0
+        self.times = CommitTimes(threads=1)
 
     def _do(self, what: str) -> None:
         self.done.append(f"{self.name} {what}")
@@ -90,7 +92,7 @@ class FakePart:
     def start_again(self) -> None:
         self._do("start again")
 
-    def refresh(self) -> LogState:
+    def refresh(self, newest: RecordNumber | None = None) -> LogState:
         return self.state
 
 

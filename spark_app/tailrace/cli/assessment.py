@@ -83,7 +83,7 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
 def _cells(table: TableSupport, is_copied: bool) -> tuple[str, str, str, str, str]:
     rows = "?" if table.size.rows is None else f"{table.size.rows:,}"
     key = ", ".join(c.name for c in table.schema.key_columns) or ("whole rows" if table.schema.keyless else "none")
-    some = sum(column.support != "NO" for column in table.columns)
+    some = sum(column.becomes is not None for column in table.columns)
     what = f"{some} of {len(table.columns)}" if is_copied else "not copied: see its line above"
     return (
         visible(table.name),

@@ -88,10 +88,10 @@ class TableOptions(Model):
     `decimal`) and integers, except in keys. `list`: of PostgreSQL's arrays of one dimension, except in keys; the
     elements have the type that a column of theirs would have. `struct`: of PostgreSQL's composite types, likewise with
     their fields. `binary`: of `uuid` (PostgreSQL, MariaDB), its 16 bytes.
-    `time`: of `time` without a zone, except in keys, into Iceberg only: Delta has no such type, and Spark 4.1 reads no
-    Iceberg table that has such a column. A value outside of the type is one that it cannot hold (`onUnsupported`). A
-    masked column is `string` all the same. Once a table is captured, a change of this has it start over
-    (`onSchemaChange`)."""
+    `time`: of `time` without a zone, except in keys, of lakes into Iceberg only: Delta has no such type, and Spark 4.1
+    reads no Iceberg table that has such a column. A value outside of the type is one that it cannot hold
+    (`onUnsupported`). A masked column is `string` all the same. Once a table is captured, a change of this has it start
+    over (`onSchemaChange`)."""
     as_text: Annotated[tuple[ColumnName, ...], Field(max_length=1600)] = ()
     """A short form of `as` with `text` for each of these columns."""
     on_unsupported: Annotated[OnUnsupported, FormerDefault("Fail")] = "SetNull"

@@ -21,6 +21,7 @@ from tailrace.batch.applied import FIRST
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.cli import main as cli
 from tailrace.contract.resources import Replicator, TargetSpec
+from tailrace.databases.postgresql.connect import database_errors
 from tailrace.driver.telling.applied_report import Reporter
 from tailrace.errors import AuthenticationFailed, Retry, TargetRefused, where_of
 from tailrace.places import Places
@@ -306,6 +307,27 @@ def test_what_keeps_a_table_from_being_taken_over_is_mended_by_its_statement(pos
         "column 'two words' is NOT NULL",
         "column 'price' is NOT NULL",
     ]
+
+
+@pytest.mark.postgres(18)
+def test_columns_that_depend_on_others_are_named_or_made_again(postgres: PostgresServer) -> None:
+    """What readers compute has no values that could stay; the type of what a view shows cannot change."""
+    postgres.execute("CREATE TABLE public.copy (id bigint PRIMARY KEY, twice bigint GENERATED ALWAYS AS (id * 2))")
+    schema = table_schema([("id", "int64"), ("twice", "int64")], ["id"], name="copy")
+    schema = schema.model_copy(update={"schema_name": "public"})
+    there = place(postgres, username="postgres", database="postgres", adopt=True)
+    target = targets.open(TargetSpec.model_validate(there))
+    (generated,) = target.obstacles([schema], "log")
+    assert "column 'twice' is generated" in generated.message
+    (statement,) = statements(generated.fix)
+    postgres.execute(statement)
+    assert target.obstacles([schema], "log") == []
+
+    postgres.execute("CREATE VIEW public.seen AS SELECT id FROM public.copy")
+    refused = pytest.raises(TargetRefused, match=r"column used by a view.*view seen depends")
+    with refused as told, database_errors("altering", "target"):
+        postgres.execute("ALTER TABLE public.copy ALTER id TYPE int")
+    assert told.value.fix == "Drop what depends on it; it can be created again afterwards."
 
 
 DOMAINS = """

@@ -61,13 +61,13 @@ def test_capture_is_told_how_long_records_may_take_while_tables_are_late(
     monkeypatch.setattr(made, "_settings", dataclasses.replace(made._settings, once=once))
     heard = list[float]()
 
-    def await_record(client: object, after: int, patience: float, record_seconds: float) -> bool:
+    def await_record(client: object, after: int, patience: float, record_seconds: float) -> RecordNumber:
         heard.append(record_seconds)
-        return True
+        return RecordNumber(3)
 
     monkeypatch.setattr("tailrace.driver.process.tail.await_record", await_record)
     parts = cast(Any, assembly.parts)()
-    parts.applier.late = late
+    parts.applier.late, parts.applier.times.together = late, 10.0
     made._tail(parts)
     assert heard == [pytest.approx(wished)]
     made._folder.release()

@@ -88,6 +88,8 @@ TARGET_SETTINGS: dict[str, str] = {"synchronous_commit": "on"}
 REPLICATION_SETTINGS: dict[str, str] = {"wal_sender_timeout": "30s", "lock_timeout": "0"}
 DEPENDED_ON = "2BP01"
 """SQLSTATE of an object that cannot be dropped because of others."""
+UNSUPPORTED = "0A000"
+"""SQLSTATE of what the server cannot do, as to change the type of a column that a view shows."""
 LOCKED = "55P03"
 """SQLSTATE of a lock that was not given within `lock_timeout`."""
 
@@ -343,8 +345,9 @@ def _as_ours(what: str, part: Part) -> Iterator[None]:
             raise _placed(AuthenticationFailed(text, f"Check {part}.username and the password."), part) from None
         if state in ("42501", "3D000") or (part == "source" and state.startswith("0A")):
             raise REFUSED[part](text, f"Grant the missing rights; {RIGHTS[part]}.") from None
-        if part == "target" and state == DEPENDED_ON:
-            lines = (error.diag.message_detail or "").splitlines()  # names of objects
+        detail = error.diag.message_detail or ""
+        if part == "target" and (state == DEPENDED_ON or (state == UNSUPPORTED and detail)):
+            lines = detail.splitlines()  # names of objects
             fix = "Drop what depends on it; it can be created again afterwards."
             raise TargetRefused(f"{text}: {'; '.join(lines)}", fix) from None
         if part == "target" and state[:2] in _OF_ROWS:

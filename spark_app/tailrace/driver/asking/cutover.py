@@ -194,7 +194,8 @@ class Cutover:
         with source.session() as session:
             extras = session.extras([(schema.schema_name, schema.table_name) for schema in schemas])
         for name, statements in self.places.target.lacked(extras, schemas).items():
-            message = f"the copy of {name} lacks {len(statements)} defaults, sequences and indexes of the source"
+            what = "defaults, sequences, generated columns and indexes"
+            message = f"the copy of {name} lacks {len(statements)} {what} of the source"
             accept = "set cutover.acceptMissing: true" if self.options.declared else "add --accept-missing"
             yield message, f"Run `{'; '.join(statements)}`, or {accept}."
 

@@ -327,7 +327,7 @@ def _lacked(places: Places, schemas: Sequence[TableSchema]) -> Iterator[Line]:
     with places.source.session() as session:
         extras = session.extras([(schema.schema_name, schema.table_name) for schema in schemas])
     for name, statements in places.target.lacked(extras, schemas).items():
-        message = f"the copy lacks {len(statements)} defaults, sequences and indexes of the source"
+        message = f"the copy lacks {len(statements)} defaults, sequences, generated columns and indexes of the source"
         fix = f"Ignore this unless the copy needs them; otherwise run `{'; '.join(statements)}`."
         yield Line("warn", name, message, fix)
 

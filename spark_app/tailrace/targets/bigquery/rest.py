@@ -52,7 +52,10 @@ _NO_SUCH_NAME = re.compile(r"Invalid (?:project|dataset) ID ")
 DISABLED = "API has not been used in project"
 """Part of the text of a fault whose reason is that of any missing right."""
 MOVE = "Create it, or correct target.bigquery (in Kubernetes, create another Replicator)."
-ROLES = "Give the account the roles BigQuery Data Owner on the data sets and BigQuery Job User in the project."
+ROLES = (
+    "Give the account the roles BigQuery Job User in the project, and BigQuery Data Owner on both data sets, or"
+    " BigQuery User in the project, by which it may create them."
+)
 
 
 class ServiceMessage(Exception):

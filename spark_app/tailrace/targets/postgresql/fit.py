@@ -10,7 +10,7 @@ _COLUMNS = """
 SELECT attname, format_type(b.oid, b.modifier)
        || CASE WHEN c.oid IS NULL THEN '' ELSE ' COLLATE ' || attcollation::regcollation::text END,
        CASE WHEN b.oid <> atttypid THEN 'domain ' || format_type(atttypid, NULL) || ' over ' ELSE '' END,
-       attnotnull, attgenerated <> '', attidentity = 'a'
+       attnotnull, attidentity = 'a', attgenerated
   FROM pg_attribute a LEFT JOIN pg_collation c ON c.oid = attcollation AND NOT collisdeterministic,
        LATERAL (WITH RECURSIVE behind AS (
            SELECT oid, typbasetype, CASE WHEN typtype = 'd' THEN typtypmod ELSE atttypmod END AS modifier
@@ -44,9 +44,10 @@ class PresentColumn:
     domain: str
     """Words of a message before the type; empty: it is no domain's."""
     required: bool
-    generated: bool
     always: bool
     """Its identity does not take values that are given."""
+    generated: str
+    """How the server has its values: `s` stored, `v` computed by each reader (PostgreSQL 18); empty: it is given."""
 
 
 def misfits(session: TargetSession, place: Place, columns: Sequence[WantedColumn]) -> Iterator[tuple[str, str]]:
@@ -89,7 +90,7 @@ def misfits(session: TargetSession, place: Place, columns: Sequence[WantedColumn
 
 def _columns(session: TargetSession, name: str) -> dict[str, PresentColumn]:
     return {
-        str(row[0]): PresentColumn(str(row[1]), str(row[2]), *map(bool, row[3:]))
+        str(row[0]): PresentColumn(str(row[1]), str(row[2]), bool(row[3]), bool(row[4]), str(row[5]))
         for row in session.rows(_COLUMNS, name)
     }
 
@@ -112,6 +113,9 @@ def _misfits_of(
     alter = f"ALTER TABLE {name} ALTER COLUMN {quoted}"
     if found is None:
         yield f"{what} is missing", f"ALTER TABLE {name} ADD COLUMN {quoted} {column.kind}"
+        return
+    if found.generated == "v":  # it has no values that could stay
+        yield f"{what} is generated", f"ALTER TABLE {name} DROP COLUMN {quoted}, ADD COLUMN {quoted} {column.kind}"
         return
     if found.generated:
         yield f"{what} is generated", f"{alter} DROP EXPRESSION"
