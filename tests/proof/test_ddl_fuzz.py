@@ -26,7 +26,7 @@ BETWEEN = (15, 16, 17)
 """Of all other tests each runs with the oldest or the newest."""
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("major", turns(*BETWEEN))
 def test_every_version_follows_random_ddl(fork_server: ForkServer, tmp_path: Path, major: int) -> None:
     with PostgresServer(major) as server:
@@ -34,7 +34,7 @@ def test_every_version_follows_random_ddl(fork_server: ForkServer, tmp_path: Pat
     assert failed is None, failed
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.postgres(18)
 def test_random_ddl_is_followed_or_stops_the_table_by_name(
     postgres: PostgresServer, fork_server: ForkServer, tmp_path: Path

@@ -81,7 +81,7 @@ def test_what_a_killed_jvm_leaves_is_in_the_run_directory_and_the_next_start_rem
         "storage": {"location": f"{tmp_path.as_uri()}/log"},
     }
     command = [sys.executable, "-c", DIES, str(run_dir), json.dumps(spec)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     scratch = str(settings.scratch(run_dir))
     assert json.loads(done.stdout) == [scratch, f"{scratch}/hadoop"]

@@ -4,7 +4,7 @@ A commit that marks rows of a file writes the file's whole vector again, so the 
 later batch that finds a key there. `LakeTable` counts after each of its commits, and forgets what is no longer live.
 
 Kept in memory alone. A process that finds a table takes the present vectors, which its metadata names, for all that was
-written: the rest is counted again from there, so a restart costs each file at most the rewriting that it puts off.
+written, and counts from the next one on: a restart costs each file at most the rewriting that it puts off.
 """
 
 from collections.abc import Iterable, Sequence
