@@ -26,6 +26,10 @@ from .workload import Document
 
 CHART = images.ROOT / "charts" / "tailrace"
 OPERATOR_NAMESPACE = "tailrace"
+UNREACHED = "TLS handshake timeout"
+"""Part of what kubectl says where a busy API server did not answer in time, so that nothing was asked of it."""
+TRIES = 4
+"""Times that such a command is run."""
 
 
 class CommandFailed(Exception):
@@ -194,9 +198,19 @@ class Cluster:
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
 
     def _run(self, command: Sequence[str], stdin: str, check: bool, timeout: float) -> str:
-        done = subprocess.run(
-            command, env=self._environment(), input=stdin, capture_output=True, text=True, check=False, timeout=timeout
-        )
+        for tries in range(TRIES):
+            time.sleep(2 * tries)
+            done = subprocess.run(
+                command,
+                env=self._environment(),
+                input=stdin,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=timeout,
+            )
+            if not done.returncode or UNREACHED not in done.stderr:
+                break
         if check and done.returncode:
             raise CommandFailed(f"`{' '.join(command)}` ended with {done.returncode}: {done.stderr.strip()[-3000:]}")
         return done.stdout

@@ -85,7 +85,7 @@ class Deployment:
         """With the seam `HELD`=hold: lets snapshots be read once Spark is there, and not by the driver until then."""
         held = self.marks / HELD
         run.until(held.exists, 240, "a snapshot that is planned")
-        run.until(lambda: "Spark has started" in run.tail(1 << 20), 240, "Spark's start")
+        run.until(lambda: "Spark has started" in run.tail(1 << 20), 600, "Spark's start")
         held.unlink()
 
     @property

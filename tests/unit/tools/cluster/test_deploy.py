@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from cluster import cgroups, node_files, places, workload
 from cluster.__main__ import NAME, chosen, main, watch
-from cluster.deploy import Cluster, CommandFailed, waiting_reasons
+from cluster.deploy import TRIES, Cluster, CommandFailed, waiting_reasons
 from cluster.node import Node
 from cluster.services import NotReady, Services
 from cluster.signs_of_life import signs_of_life
@@ -243,3 +243,18 @@ def test_the_volume_of_a_deleted_claim_is_made_again(monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(Foreign, "kubectl", said)
         cluster.prepare("shop", "x")
         assert (made[0] == "delete persistentvolume shop-shop-data") is deleted
+
+
+def test_what_a_busy_api_server_was_not_asked_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said, asked = "Unable to connect to the server: net/http: TLS handshake timeout", tmp_path / "asked"
+    program = tmp_path / "kubectl"
+    program.write_text(f"#!/bin/sh\necho >> {asked}; [ $(wc -l < {asked}) = 3 ] || {{ echo {said!r} >&2; exit 1; }}")
+    program.chmod(0o755)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    monkeypatch.setattr(places, "program", lambda _: program)
+    made = Cluster(tmp_path, None)
+    made.kubectl("get", "pods")
+    assert asked.read_text().count("\n") == 3
+    with pytest.raises(CommandFailed, match="TLS handshake timeout"):
+        made.kubectl("get", "pods")
+    assert asked.read_text().count("\n") == 3 + TRIES
