@@ -11,10 +11,12 @@ import pytest
 from support.ddl.copies import copies_in
 from support.ddl.fork_server import ForkServer
 from support.ddl.fuzz import CopiedTables, Rounds
+from support.ddl.mysql_rounds import MysqlRound, between
 from support.ddl.warehouse_copies import OF_ARRAYS, InWarehouse
 from support.mysql import TARGETS
 from support.postgres import PostgresServer
-from support.versions import major_for, turns
+from support.proof.sums import OF_MYSQL
+from support.versions import major_for, turn, turns
 from support.warehouse_reader import WITH_ARRAYS, block_of, service_of
 
 SEEDS = range(4)
@@ -22,6 +24,7 @@ EVOLVED = 100
 """A seed whose tables follow every change of columns."""
 FEW = CopiedTables(("s.plain", "s.typed", "s.ranged", "s.t*"))
 """Each table takes the emulator long at first; `s.t*` are renamed ones."""
+KILLS = ("apply.before-commit=kill@4", "apply.after-commit=kill@3")
 BETWEEN = (15, 16, 17)
 """Of all other tests each runs with the oldest or the newest."""
 
@@ -53,6 +56,17 @@ def test_copies_in_a_database_follow_random_ddl(fork_server: ForkServer, tmp_pat
     with PostgresServer(major_for(product)) as server, copies_in(product, server) as into:
         failed = Rounds(server, fork_server, tmp_path, into=into).play(EVOLVED, operations=20)
     assert failed is None, failed
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("release", "product"), turns(*OF_MYSQL))
+def test_copies_in_a_database_follow_random_ddl_of_mysql(tmp_path: Path, release: str, product: str) -> None:
+    """Killed once before a commit and once after one."""
+    with between(release, product) as (server, make):
+        played = MysqlRound(server, make(), turn() or 0)
+        fault = played.fault(tmp_path / "round", draws=40, kills=KILLS)
+    assert fault is None, fault
+    assert played.equal
 
 
 @pytest.mark.timeout(600)

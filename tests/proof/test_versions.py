@@ -16,20 +16,22 @@ from support.postgres import PostgresServer
 from support.proof.committed import KeptCommits, differing
 from support.proof.kept_rows import kept_in, versions_of
 from support.proof.process import forked_copies
-from support.proof.sums import Copies, copies_in
+from support.proof.sums import OutOfPostgres, copies_in
 from support.versions import turns
 
 SEAMS = ("apply.before-commit=kill@3", "apply.after-commit=kill@4", "snapshot.before-register=kill")
 
 
 @pytest.fixture(params=turns("postgresql", *TARGETS))
-def copies(request: pytest.FixtureRequest, postgres: PostgresServer) -> Iterator[Copies]:
+def copies(request: pytest.FixtureRequest, postgres: PostgresServer) -> Iterator[OutOfPostgres]:
     with copies_in(request.param, postgres) as made:
         yield made
 
 
 @pytest.mark.timeout(600)
-def test_the_whole_history_is_that_of_the_source_s_commits_whoever_is_killed(copies: Copies, tmp_path: Path) -> None:
+def test_the_whole_history_is_that_of_the_source_s_commits_whoever_is_killed(
+    copies: OutOfPostgres, tmp_path: Path
+) -> None:
     """Killed around commits, and while the table is read once more; several changes of a row in one transaction, keys
     that change, TRUNCATEs, long values that the log does not carry."""
     source = KeptCommits(copies.source, Random(7))

@@ -1,26 +1,40 @@
 """Random DDL of MySQL and MariaDB among rows: each copy is equal to its source, or its table stops by name; so it is
-through all of Tailrace, which reads and applies meanwhile.
+through all of Tailrace, which reads and applies meanwhile, and into databases, where it is killed as well.
 
-`TAILRACE_SOAK_MYSQL_DDL_SECONDS` (default 600) of each server from seed `TAILRACE_SOAK_MYSQL_DDL_SEED` (default 0) on.
+`TAILRACE_SOAK_MYSQL_DDL_SECONDS` (default 600) of each server, or pair of servers, from seed
+`TAILRACE_SOAK_MYSQL_DDL_SEED` (default 0) on.
 """
 
 import os
 import time
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from mysql_packages import RELEASES
 from support import mysql_shop
+from support.ddl.mysql_rounds import MysqlRound, between
 from support.mysql import MysqlServer
 from support.mysql_ddl import TABLES, DefinitionWriter, Round
 from support.mysql_log import by_chunk, exactly, table_of
 from support.pipeline import Pipeline
+from support.proof.sums import OF_MYSQL
 from support.resources import replicator as document_of
 from tailrace.changelog.records.terms import Position
 
 SECONDS = float(os.environ.get("TAILRACE_SOAK_MYSQL_DDL_SECONDS", "600"))
+SEAMS = (
+    "apply.before-commit",
+    "apply.after-commit",
+    "chunk.after-read",
+    "copy.recorded",
+    "journal.after-create",
+    "publish.before",
+    "publish.after",
+    "snapshot.before-register",
+)
 SEED = int(os.environ.get("TAILRACE_SOAK_MYSQL_DDL_SEED", "0"))
 
 
@@ -58,6 +72,23 @@ def test_a_copy_is_equal_after_random_ddl_that_waits_for_nothing(name: str, tmp_
             assert fault is None and writer.ended, "\n".join([f"seed {seed}", *writer.trace, str(fault)])
             seed += 1
     print(f"{name}: {seed - SEED} rounds")
+
+
+@pytest.mark.timeout(SECONDS + 600)
+@pytest.mark.parametrize(("release", "product"), OF_MYSQL)
+def test_copies_in_a_database_follow_random_ddl_whoever_is_killed(release: str, product: str, tmp_path: Path) -> None:
+    end, seed, equal, failed = time.monotonic() + SECONDS, SEED, 0, list[str]()
+    with between(release, product) as (server, make):
+        while time.monotonic() < end:
+            random, played = Random(seed), MysqlRound(server, make(), seed)
+            kills = [f"{random.choice(SEAMS)}=kill@{random.randint(1, 5)}" for _ in range(random.randrange(4))]
+            fault = played.fault(tmp_path / str(seed), draws=random.choice((20, 60, 120)), kills=kills)
+            if fault is not None:
+                print(f"{kills}\n{fault}", flush=True)
+                failed.append(fault)
+            seed, equal = seed + 1, equal + len(played.equal)
+    print(f"{release} to {product}: {seed - SEED} rounds, {equal} copies equal, {len(failed)} failed")
+    assert equal and not failed, failed[0]
 
 
 def _document(server: MysqlServer, folder: Path) -> dict[str, Any]:

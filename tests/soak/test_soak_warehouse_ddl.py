@@ -9,7 +9,8 @@ import pytest
 
 from support.ddl.fork_server import ForkServer
 from support.ddl.fuzz import ALL, Rounds
-from support.ddl.mysql_in_warehouse import WarehouseRound
+from support.ddl.mysql_rounds import InWarehouse as OfMysql
+from support.ddl.mysql_rounds import MysqlRound
 from support.ddl.warehouse_copies import OF_ARRAYS, InWarehouse
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.postgres import PostgresServer
@@ -57,7 +58,7 @@ def test_random_ddl_of_mysql_is_followed_or_stops_the_table_by_name(
     end, seed, equal, stopped, failed = time.monotonic() + SECONDS, SEED, 0, 0, list[str]()
     with MysqlServer(release, explicit_defaults_for_timestamp="ON") as server:
         while time.monotonic() < end:
-            played = WarehouseRound(server, service, seed)
+            played = MysqlRound(server, OfMysql(service), seed)
             told = played.fault(tmp_path / str(seed), draws=40)
             if told is not None:
                 print(told)

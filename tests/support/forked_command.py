@@ -43,6 +43,6 @@ def copies(manifest: str, folder: str, plan: str, level: bool, again: str = "") 
         seams._plan = seams._parse(plan)
     if again:
         copy._requests = os.getpid()  # a request of a name that was carried out is not again
-        copy.ask("proof.*", resync=again == "resync")
+        copy.ask("*.*", resync=again == "resync")
     while True:
         copy.turn()

@@ -42,6 +42,16 @@ def source(server: MysqlServer) -> MysqlSource:
     return MysqlSource.of(SourceSpec.model_validate(spec(server)), "test")
 
 
+def fill(server: MysqlServer, seed: int, statements: int = 400) -> None:
+    """Rows of the tables, at random."""
+    writer = Writer(server, seed)
+    with closing(server.connect(autocommit=False)) as connection, connection.cursor() as cursor:
+        for _ in range(statements):
+            with suppress(pymysql.err.IntegrityError):
+                cursor.execute(writer.statement())
+        connection.commit()
+
+
 class Writer(threading.Thread):
     """One session that inserts, updates, moves and deletes until told to stop; it comes back after the server does."""
 
@@ -67,12 +77,12 @@ class Writer(threading.Thread):
     def _transaction(self, connection: Any) -> None:
         with connection.cursor() as cursor, suppress(pymysql.err.IntegrityError, pymysql.err.OperationalError):
             for _ in range(self._random.randint(1, 4)):
-                cursor.execute(self._statement())
+                cursor.execute(self.statement())
             (connection.rollback if self._random.random() < 0.1 else connection.commit)()
             return
         connection.rollback()
 
-    def _statement(self) -> str:
+    def statement(self) -> str:
         r = self._random
         i, j, n = r.randint(1, 400), r.randint(1, 400), r.randint(-(2**31), 2**31 - 1)
         text = r.choice(["a", "A", "é", "E", "z"])

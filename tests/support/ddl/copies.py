@@ -96,13 +96,13 @@ class InPostgres:
     """Copies in another database of the source's server."""
 
     def __init__(self, server: PostgresServer, name: str) -> None:
-        self._server, self._database = server, f"{name}_copy"
-        self.target: dict[str, object] = {**place_of(server), "database": self._database}
+        self.server, self.database = server, f"{name}_copy"
+        self.target: dict[str, object] = {**place_of(server), "database": self.database}
         with server.connect() as connection:
-            connection.execute(f"CREATE DATABASE {self._database}".encode())
+            connection.execute(f"CREATE DATABASE {self.database}".encode())
 
     def _asked(self, query: sql.Composed, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        with self._server.connect(self._database) as connection:
+        with self.server.connect(self.database) as connection:
             return connection.execute(query, values or None).fetchall()
 
     def _names(self, condition: str, schema: str, table: str) -> list[str]:
@@ -127,19 +127,19 @@ class InPostgres:
         return text_of(column)
 
     def drop(self) -> None:
-        with self._server.connect() as connection:
-            connection.execute(f"DROP DATABASE {self._database} WITH (FORCE)".encode())
+        with self.server.connect() as connection:
+            connection.execute(f"DROP DATABASE {self.database} WITH (FORCE)".encode())
 
 
 class InMysql:
     """Copies in a MySQL or MariaDB server, which has no others then."""
 
     def __init__(self, server: MysqlServer) -> None:
-        self._server = server
+        self.server, self.database = server, ""
         self.target = place_of(server)
 
     def _asked(self, query: str) -> list[tuple[Any, ...]]:
-        with closing(self._server.connect(charset="utf8mb4")) as connection, connection.cursor() as cursor:
+        with closing(self.server.connect(charset="utf8mb4")) as connection, connection.cursor() as cursor:
             cursor.execute(query)
             return list(cursor.fetchall())
 
@@ -171,7 +171,7 @@ class InMysql:
     def drop(self) -> None:
         for (name,) in self._asked("SHOW DATABASES"):
             if str(name) not in ("information_schema", "mysql", "performance_schema", "sys"):
-                self._server.execute(f"DROP DATABASE `{name}`")
+                self.server.execute(f"DROP DATABASE `{name}`")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from support.database_copies import place_of
 from support.mysql import MysqlServer
 from support.proof.committed import KeptCommits, Values, Version
 from support.proof.process import Deployment
-from support.proof.sums import Copies
+from support.proof.sums import OutOfPostgres
 
 COLUMNS = "id, v, big, _valid_from, _valid_to, _is_current"
 OF_CHANGES = ("_seq", "_op", "_commit_time", "_unchanged", "id", "v", "big")
@@ -21,7 +21,7 @@ Change = tuple[int, str, datetime | None, str | None, int | None, int | None, st
 """Values of `OF_CHANGES`."""
 
 
-def versions_of(copies: Copies, folder: Path) -> Path:
+def versions_of(copies: OutOfPostgres, folder: Path) -> Path:
     """The manifest of a Replicator that keeps all versions in a database."""
     spec: dict[str, object] = {"target": place_of(copies.server), "options": [{"match": "*.*", "history": "Versions"}]}
     deployment = Deployment(folder / "proof", copies.source.source(), "delta", spec)
@@ -29,7 +29,7 @@ def versions_of(copies: Copies, folder: Path) -> Path:
     return deployment.manifest
 
 
-def kept_in(copies: Copies) -> list[Version]:
+def kept_in(copies: OutOfPostgres) -> list[Version]:
     """Those of a database."""
     if isinstance(copies.server, MysqlServer):
         return of_rows(copies.server.execute(f"SELECT {COLUMNS} FROM proof.kept"))

@@ -1,113 +1,239 @@
 """Copies in a database of the proof's tables and of money that moves between two of them; a reader that adds it up."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pymysql
+import pytest
+from _pytest.mark.structures import ParameterSet
+from typing_extensions import override
 
+from mysql_packages import RELEASES
+from support import copies_of_mysql, mysql_shop
 from support.database_copies import of_mysql, of_postgres, place_of
-from support.mysql import MysqlServer
+from support.mysql import MARIADB_NEWEST, MYSQL, TARGETS, MysqlServer
+from support.mysql_stalls import commits_that_stall
 from support.postgres import PostgresServer
-from support.proof import tables
+from support.proof import money, tables
 from support.proof.harness import SMALL, Proof
-from support.proof.money import MONEY
+from support.proof.process import Deployment
+from support.versions import turns
+
+POSTGRES = "postgresql"
+Pair = tuple[str, str]
+"""Source and target: POSTGRES or one of `mysql_packages.RELEASES`."""
+OF_POSTGRES: tuple[Pair, ...] = ((POSTGRES, POSTGRES), *((POSTGRES, target) for target in TARGETS))
+OF_MYSQL: tuple[Pair, ...] = (
+    *((source, POSTGRES) for source in RELEASES),
+    (MYSQL, MYSQL),
+    (MYSQL, "mariadb-10.11"),
+    (MARIADB_NEWEST, MARIADB_NEWEST),
+    (MARIADB_NEWEST, MYSQL),
+    ("mysql-8.0", MYSQL),
+    ("mariadb-10.11", MARIADB_NEWEST),
+)
+PAIRS = (*OF_POSTGRES, *OF_MYSQL)
+
+
+def in_turn(pairs: Sequence[Pair]) -> list[ParameterSet]:
+    """Parameters of a fixture that takes turns."""
+    return turns(*((pair,) for pair in pairs))
+
 
 SUM = "SELECT (SELECT sum(balance) FROM proof.giro) + (SELECT sum(balance) FROM proof.savings)"
 LEVEL = (
     "SELECT count(*) FROM _tailrace.tables WHERE member AND place_schema = 'proof'"
     " AND place_name IN ('giro', 'savings')"
 )
-NAMES = [*(f"proof.{table.name}" for table in tables.TABLES), "proof.giro", "proof.savings"]
+CHUNKS = {"chunkRows": 17, "parallelism": 3}
+Server = PostgresServer | MysqlServer
 
 
-class InPostgres:
-    """Copies in another database of the source's server."""
+class Copies(ABC):
+    """A source of the proof's tables and of the money, and the server of their copies. Those in PostgreSQL are in its
+    database `copy`."""
 
-    spec: Mapping[str, Any] = {}
+    source: Server
+    names: Sequence[str]
 
-    def __init__(self, source: PostgresServer) -> None:
-        self.source = self.server = source
-        source.execute("CREATE DATABASE copy")
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        if isinstance(server, PostgresServer):
+            server.execute("CREATE DATABASE copy")
 
-    @contextmanager
-    def looking(self) -> Iterator[Callable[[], int | None]]:
-        with self.source.connect("copy", autocommit=False) as connection:
-            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    @abstractmethod
+    def begin(self, folder: Path, seed: int, rows: int = SMALL, **spec: object) -> Deployment:
+        """Fill the source: a Replicator into the copies."""
 
-            def look() -> int | None:
-                try:
-                    return self.sum_by(lambda statement: connection.execute(statement.encode()).fetchone())
-                except psycopg.errors.UndefinedTable:
-                    return None
-                finally:
-                    connection.rollback()
+    @abstractmethod
+    def writing(self, seed: int, count: int) -> Any:
+        """A context in which so many sessions write to the source."""
 
-            yield look
+    @abstractmethod
+    def differences(self) -> list[str]:
+        """What the copies lack or have too much; empty: nothing."""
 
-    @staticmethod
-    def sum_by(row: Callable[[str], Any]) -> int | None:
-        """The sum of both tables, if they are level."""
-        return int(row(SUM)[0]) if row(LEVEL) == (2,) else None
+    @abstractmethod
+    def assert_nothing_acknowledged_early(self) -> None: ...
 
-    def equal(self, name: str) -> bool:
-        """True if the table's rows are written alike in both databases."""
-        query = f"SELECT t::text FROM {name} t"
-        try:
-            copy = self.source.execute(query, dbname="copy")
-        except psycopg.errors.UndefinedTable:
-            return False
-        return sorted(self.source.execute(query)) == sorted(copy)
-
-
-class InMysql:
-    """Copies in MySQL or MariaDB, which have no infinite numbers."""
-
-    spec: Mapping[str, Any] = {"options": [{"match": "proof.typed", "asText": ["f"]}]}
-
-    def __init__(self, source: PostgresServer, server: MysqlServer) -> None:
-        self.source, self.server = source, server
+    @property
+    def target(self) -> dict[str, object]:
+        """What the manifest says of it, with some haste."""
+        return {"target": place_of(self.server), "apply": {"freshness": "300ms"}}
 
     @contextmanager
     def looking(self) -> Iterator[Callable[[], int | None]]:
-        with closing(self.server.connect(autocommit=False)) as connection, connection.cursor() as cursor:
-            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        """Looks at the sum of both tables in one snapshot; None: they are not level."""
+        with closing(self._reading()) as connection:
 
             def row(statement: str) -> Any:
-                cursor.execute(statement)
-                return cursor.fetchone()
+                with connection.cursor() as cursor:
+                    cursor.execute(statement)
+                    return cursor.fetchone()
 
             def look() -> int | None:
                 try:
-                    return InPostgres.sum_by(row)
-                except (pymysql.err.ProgrammingError, pymysql.err.OperationalError):
+                    total = row(SUM)[0] if row(LEVEL) == (2,) else None
+                    return None if total is None else int(total)  # one was replaced since the snapshot: it is empty
+                except (psycopg.errors.UndefinedTable, pymysql.err.ProgrammingError, pymysql.err.OperationalError):
                     return None  # a table is not there yet, or was just made
                 finally:
                     connection.rollback()
 
             yield look
 
-    def equal(self, name: str) -> bool:
+    def _reading(self) -> Any:
+        if isinstance(self.server, MysqlServer):
+            level = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+            return self.server.connect(autocommit=False, init_command=level)
+        connection = self.server.connect("copy", autocommit=False)
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        return connection
+
+
+class OutOfPostgres(Copies):
+    """In another database of the source's server, or in another server."""
+
+    names = (*(f"proof.{table.name}" for table in tables.TABLES), "proof.giro", "proof.savings")
+
+    def __init__(self, source: PostgresServer, server: Server) -> None:
+        super().__init__(server)
+        self.source = source
+        self._proof: Proof | None = None
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """MySQL has no infinite numbers."""
+        if isinstance(self.server, PostgresServer):
+            return {}
+        return {"options": [{"match": "proof.typed", "asText": ["f"]}]}
+
+    @property
+    def proof(self) -> Proof:
+        assert self._proof is not None, "it has not begun"
+        return self._proof
+
+    @override
+    def begin(self, folder: Path, seed: int, rows: int = SMALL, **spec: object) -> Deployment:
+        given = {**self.target, **self.spec, **spec}
+        self._proof = Proof.begin(self.source, folder, "delta", seed, rows=rows, **given)
+        self.source.execute(money.MONEY)
+        return self._proof.deployment
+
+    @override
+    @contextmanager
+    def writing(self, seed: int, count: int) -> Iterator[None]:
+        writers = self.proof.writers(seed, count)
         try:
-            return of_mysql(self.server, name) == of_postgres(self.source, name)
-        except (pymysql.err.ProgrammingError, pymysql.err.OperationalError):
+            yield
+        finally:
+            writers.stop()
+
+    @override
+    def differences(self) -> list[str]:
+        return [name for name in self.names if not self._equal(name)]
+
+    def _equal(self, name: str) -> bool:
+        """True if the table's rows are written alike in both databases."""
+        try:
+            if isinstance(self.server, MysqlServer):
+                return of_mysql(self.server, name) == of_postgres(self.source, name)
+            query = f"SELECT t::text FROM {name} t"
+            return sorted(self.source.execute(query)) == sorted(self.server.execute(query, dbname="copy"))
+        except (psycopg.errors.UndefinedTable, pymysql.err.ProgrammingError, pymysql.err.OperationalError):
             return False
 
+    @override
+    def assert_nothing_acknowledged_early(self) -> None:
+        self.proof.assert_nothing_acknowledged_early()
 
-Copies = InPostgres | InMysql
+
+class OutOfMysql(Copies):
+    """In another server. Commits of the source stall now and then: they are in its log, and not visible yet."""
+
+    names = (*(f"shop.{table}" for table in mysql_shop.TABLES), "proof.giro", "proof.savings")
+
+    def __init__(self, source: MysqlServer, server: Server) -> None:
+        super().__init__(server)
+        self.source = source
+
+    @override
+    def begin(self, folder: Path, seed: int, rows: int = SMALL, **spec: object) -> Deployment:
+        mysql_shop.create(self.source)
+        mysql_shop.fill(self.source, seed, statements=4 * rows)
+        money.fill(self.source)
+        given = {"tables": {"include": ["shop.*", "proof.*"]}, "snapshot": CHUNKS, **self.target, **spec}
+        deployment = Deployment(folder / "proof", mysql_shop.spec(self.source), "delta", given)
+        deployment.write_manifest()
+        return deployment
+
+    @override
+    @contextmanager
+    def writing(self, seed: int, count: int) -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(mysql_shop.writers(self.source, count, seed))
+            if self.source.name != "mysql-8.0":  # which has come without plugins
+                stack.enter_context(commits_that_stall(self.source, seed))
+            yield
+
+    @override
+    def differences(self) -> list[str]:
+        return [line for name in self.names for line in copies_of_mysql.differences(self.source, self.server, name)]
+
+    @override
+    def assert_nothing_acknowledged_early(self) -> None:
+        """The server knows of no reader."""
 
 
 @contextmanager
-def copies_in(product: str, source: PostgresServer) -> Iterator[Copies]:
+def copies_in(product: str, source: PostgresServer) -> Iterator[OutOfPostgres]:
     """In another database of the source's server, or in another server."""
-    if product == "postgresql":
-        yield InPostgres(source)
+    if product == POSTGRES:
+        yield OutOfPostgres(source, source)
         return
     with MysqlServer(product) as server:
-        yield InMysql(source, server)
+        yield OutOfPostgres(source, server)
+
+
+@contextmanager
+def copies_between(request: pytest.FixtureRequest) -> Iterator[Copies]:
+    """`request`: of a fixture whose parameter is a pair. A PostgreSQL is the test's."""
+    source, target = request.param
+    if source == POSTGRES:
+        with copies_in(target, request.getfixturevalue("postgres")) as made:
+            yield made
+        return
+    with ExitStack() as servers:
+        here = servers.enter_context(MysqlServer(source))
+        if target == POSTGRES:
+            yield OutOfMysql(here, request.getfixturevalue("postgres"))
+        else:
+            yield OutOfMysql(here, servers.enter_context(MysqlServer(target)))
 
 
 class Reader:
@@ -131,15 +257,3 @@ class Reader:
             while not self._ending.wait(0.04):
                 if (found := look()) is not None:
                     self.sums.append(found)
-
-
-def differences(copies: Copies) -> list[str]:
-    return [name for name in NAMES if not copies.equal(name)]
-
-
-def replicated(copies: Copies, folder: Path, seed: int) -> Proof:
-    """The proof's tables, and those of the money, with a Replicator into the copies."""
-    into, spec = place_of(copies.server), {"apply": {"freshness": "300ms"}, **copies.spec}
-    proof = Proof.begin(copies.source, folder, "delta", seed, rows=SMALL, target=into, **spec)
-    copies.source.execute(MONEY)
-    return proof
