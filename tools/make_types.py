@@ -1,4 +1,5 @@
-"""Writes `docs/types.md`: what each type of PostgreSQL, MySQL and MariaDB is in the change log and in the targets.
+"""Writes `docs/types.md`: what each type of PostgreSQL, MySQL and MariaDB is in the change log and in the targets; and
+the tables of types in `docs/database-targets.md`.
 
 Called by `make crds`; a unit test compares, and misses no type that the sources know. Types and limits are asked of the
 code; only the remarks are written here.
@@ -10,13 +11,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from make_crds import ROOT
+from tailrace.changelog.records.terms import Column, TableSchema
 from tailrace.changelog.types import arrow_type, element_of, fields_of
 from tailrace.sources.mysql import types as mysql
 from tailrace.sources.postgresql import types as postgresql
 from tailrace.targets.lake.delta.schema import delta_type
 from tailrace.targets.lake.iceberg.schema import iceberg_type
+from tailrace.targets.mysql import session as mysql_session
+from tailrace.targets.mysql import types as in_mysql
+from tailrace.targets.postgresql import types as in_postgresql
 
 PAGE = ROOT / "docs" / "types.md"
+DATABASES = ROOT / "docs" / "database-targets.md"
 HEADER = """\
 # Types
 
@@ -106,6 +112,25 @@ LOGICAL = (
     *("bool", "int32", "int64", "float32", "float64", "decimal(38,10)", "string", "binary"),
     *("date", "time", "timestamp", "timestamptz", "list<int32>", STRUCT),
 )
+
+BY_OPTION = {
+    "list": "PostgreSQL's arrays with [`as: list`](types.md#as-another-type)",
+    "struct": "PostgreSQL's composite types with `as: struct`",
+    "time": "with `as: time`",
+}
+"""What a column has only if it is asked for."""
+_COLLATIONS = mysql_session.COLLATIONS
+IN_MYSQL = {
+    "float32": "refuses infinite numbers and NaN; MariaDB has no -0.0: it becomes 0.0",
+    "float64": "the same",
+    "decimal": f"`{in_mysql.TEXT}` if it has more than {in_mysql.MOST_SCALE} digits behind the point",
+    "string": f"collation `{_COLLATIONS['mysql']}`, MariaDB `{_COLLATIONS['mariadb']}`, which tell all texts apart;"
+    " in a key, longer texts are refused",
+    "binary": "in a key, longer values are refused",
+    "timestamptz": "in UTC",
+    "list": "JSON: a column of type `json` would change the order of fields and the digits of numbers",
+    "struct": "the same",
+}
 
 
 @dataclass(frozen=True)
@@ -231,6 +256,80 @@ def _delta(logical: str) -> str:
     return f"array<{_delta(element)}>" if element is not None else str(delta_type(logical))
 
 
+def names_of(lines: Iterable[Line], logical: Callable[[str], str]) -> dict[str, str]:
+    """The types of a source that become each logical type, in words."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        (becomes,) = {logical(kind) for kind in line.types}
+        plain = dict.fromkeys(kind.removesuffix("(6)") for kind in line.types)
+        found.setdefault(becomes, []).append(line.more or listed(plain))
+    return {becomes: "; ".join(names) for becomes, names in found.items()}
+
+
+def family(logical: str) -> str:
+    """`list` of `list<int32>`, `decimal` of `decimal(20,0)`."""
+    return re.split(r"[<(]", logical)[0]
+
+
+def in_databases(
+    product: str, source: tuple[str, Mapping[str, str]], form: Callable[[str], str], remarks: Mapping[str, str]
+) -> str:
+    """The types of a database target for values out of another product. `source`: its name, and `names_of` it."""
+    of, names = source
+    heads = ("logical type ([types.md](types.md))", f"of {of}", product, *([""] if remarks else []))
+    rows = [heads, ("---",) * len(heads)]
+    every = {logical: None for one in LOGICAL for logical in (one, *(n for n in names if family(n) == family(one)))}
+    for logical in every:
+        written = names.get(logical) or BY_OPTION[family(logical)]
+        more = [remarks.get(family(logical), "")] if remarks else []
+        rows.append((f"`{logical}`", written, form(logical), *more))
+    return "\n".join(_general_names(f"| {' | '.join(row)} |").replace("|  |", "| |") for row in rows)
+
+
+def _general_names(row: str) -> str:
+    for one, other in (("(38,10)", "(p,s)"), ("list<int32>", "list<…>"), (STRUCT, "struct<…>"), ("integer[]", "…[]")):
+        row = row.replace(one, other)
+    return row
+
+
+def _in_postgresql(logical: str) -> str:
+    return f"`{in_postgresql.general_type(logical)}`"
+
+
+def _in_mysql(logical: str) -> str:
+    """In the key, too, where it is another one there."""
+    kind, in_key = (_of_column(logical, key) for key in (None, None if family(logical) in BY_OPTION else 0))
+    return f"`{kind}`" if kind == in_key else f"`{kind}`, in a key `{in_key}`"
+
+
+def _of_column(logical: str, key: int | None) -> str:
+    column = Column(name="c", id=1, source_type="", type=logical, key=key)
+    schema = TableSchema(table_id=1, schema_name="s", table_name="t", version=1, columns=(column,))
+    return in_mysql.type_of(schema, column)
+
+
+def database_tables() -> dict[str, str]:
+    """By the word that marks their place on the page."""
+    of_both = ("MySQL and MariaDB", names_of(MYSQL, of_mysql))
+    of_other = ("PostgreSQL", names_of(POSTGRESQL, of_postgresql))
+    return {
+        "postgresql": in_databases("PostgreSQL", of_both, _in_postgresql, {}),
+        "mysql": in_databases("MySQL, MariaDB", of_other, _in_mysql, IN_MYSQL),
+    }
+
+
+def with_tables(page: str) -> str:
+    """The page with its tables as they are now. `ValueError`: it has no place for one."""
+    for name, table in database_tables().items():
+        begin, end = (f"<!-- {word}: types in {name}, by `make crds` -->\n" for word in ("generated", "end"))
+        before, _, rest = page.partition(begin)
+        _, there, after = rest.partition(end)
+        if not there:
+            raise ValueError(f"{DATABASES.name} has no lines {begin}{end}")
+        page = f"{before}{begin}{table}\n{end}{after}"
+    return page
+
+
 def text() -> str:
     notes = (
         "Domains are like their base type. Generated columns are left out: the log does not carry them.\n",
@@ -248,7 +347,8 @@ def text() -> str:
 
 def main() -> int:
     PAGE.write_text(text(), encoding="utf-8")
-    print(f"types: wrote {PAGE.relative_to(ROOT)}")
+    DATABASES.write_text(with_tables(DATABASES.read_text(encoding="utf-8")), encoding="utf-8")
+    print(f"types: wrote {PAGE.relative_to(ROOT)} and the tables of {DATABASES.relative_to(ROOT)}")
     return 0
 
 
