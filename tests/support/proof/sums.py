@@ -46,12 +46,14 @@ def in_turn(pairs: Sequence[Pair]) -> list[ParameterSet]:
 
 
 SUM = "SELECT (SELECT sum(balance) FROM proof.giro) + (SELECT sum(balance) FROM proof.savings)"
-LEVEL = (
-    "SELECT count(*) FROM _tailrace.tables WHERE member AND place_schema = 'proof'"
-    " AND place_name IN ('giro', 'savings')"
-)
 CHUNKS = {"chunkRows": 17, "parallelism": 3}
 Server = PostgresServer | MysqlServer
+
+
+def level(one: str, other: str) -> str:
+    """The query for the number of these tables that are at the same moment: 2."""
+    tables = "SELECT count(*) FROM _tailrace.tables WHERE member AND place_schema = 'proof'"
+    return f"{tables} AND place_name IN ('{one}', '{other}')"
 
 
 class Copies(ABC):
@@ -74,9 +76,14 @@ class Copies(ABC):
     def writing(self, seed: int, count: int) -> Any:
         """A context in which so many sessions write to the source."""
 
+    @property
     @abstractmethod
-    def differences(self) -> list[str]:
-        """What the copies lack or have too much; empty: nothing."""
+    def place(self) -> dict[str, object]:
+        """The source as a manifest names it."""
+
+    @abstractmethod
+    def differences(self, *names: str) -> list[str]:
+        """What the copies, or those of these tables, lack or have too much; empty: nothing."""
 
     @abstractmethod
     def assert_nothing_acknowledged_early(self) -> None: ...
@@ -87,8 +94,8 @@ class Copies(ABC):
         return {"target": place_of(self.server), "apply": {"freshness": "300ms"}}
 
     @contextmanager
-    def looking(self) -> Iterator[Callable[[], int | None]]:
-        """Looks at the sum of both tables in one snapshot; None: they are not level."""
+    def looking(self, query: str, level: str) -> Iterator[Callable[[], int | None]]:
+        """Looks at a number in one snapshot; None: the tables are not level."""
         with closing(self._reading()) as connection:
 
             def row(statement: str) -> Any:
@@ -98,7 +105,7 @@ class Copies(ABC):
 
             def look() -> int | None:
                 try:
-                    total = row(SUM)[0] if row(LEVEL) == (2,) else None
+                    total = row(query)[0] if row(level) == (2,) else None
                     return None if total is None else int(total)  # one was replaced since the snapshot: it is empty
                 except (psycopg.errors.UndefinedTable, pymysql.err.ProgrammingError, pymysql.err.OperationalError):
                     return None  # a table is not there yet, or was just made
@@ -154,9 +161,14 @@ class OutOfPostgres(Copies):
         finally:
             writers.stop()
 
+    @property
     @override
-    def differences(self) -> list[str]:
-        return [name for name in self.names if not self._equal(name)]
+    def place(self) -> dict[str, object]:
+        return self.source.source()
+
+    @override
+    def differences(self, *names: str) -> list[str]:
+        return [name for name in names or self.names if not self._equal(name)]
 
     def _equal(self, name: str) -> bool:
         """True if the table's rows are written alike in both databases."""
@@ -188,7 +200,7 @@ class OutOfMysql(Copies):
         mysql_shop.fill(self.source, seed, statements=4 * rows)
         money.fill(self.source)
         given = {"tables": {"include": ["shop.*", "proof.*"]}, "snapshot": CHUNKS, **self.target, **spec}
-        deployment = Deployment(folder / "proof", mysql_shop.spec(self.source), "delta", given)
+        deployment = Deployment(folder / "proof", self.place, "delta", given)
         deployment.write_manifest()
         return deployment
 
@@ -201,9 +213,15 @@ class OutOfMysql(Copies):
                 stack.enter_context(commits_that_stall(self.source, seed))
             yield
 
+    @property
     @override
-    def differences(self) -> list[str]:
-        return [line for name in self.names for line in copies_of_mysql.differences(self.source, self.server, name)]
+    def place(self) -> dict[str, object]:
+        return mysql_shop.spec(self.source)
+
+    @override
+    def differences(self, *names: str) -> list[str]:
+        found = (copies_of_mysql.differences(self.source, self.server, name) for name in names or self.names)
+        return [line for lines in found for line in lines]
 
     @override
     def assert_nothing_acknowledged_early(self) -> None:
@@ -237,11 +255,12 @@ def copies_between(request: pytest.FixtureRequest) -> Iterator[Copies]:
 
 
 class Reader:
-    """Somebody who adds up both tables of the copy in one snapshot, again and again."""
+    """Somebody who adds up two tables of the copy in one snapshot, again and again."""
 
-    def __init__(self, copies: Copies) -> None:
+    def __init__(self, copies: Copies, query: str = SUM, tables: tuple[str, str] = ("giro", "savings")) -> None:
         self.sums: list[int] = []
-        self._copies, self._ending = copies, threading.Event()
+        self._looking = copies.looking(query, level(*tables))
+        self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> "Reader":
@@ -253,7 +272,7 @@ class Reader:
         self._thread.join()
 
     def _run(self) -> None:
-        with self._copies.looking() as look:
+        with self._looking as look:
             while not self._ending.wait(0.04):
                 if (found := look()) is not None:
                     self.sums.append(found)
