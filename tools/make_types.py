@@ -118,7 +118,7 @@ BY_OPTION = {
     "struct": "PostgreSQL's composite types with `as: struct`",
     "time": "with `as: time`",
 }
-"""What a column has only if it is asked for."""
+"""Types that a column has only if it is asked for."""
 _COLLATIONS = mysql_session.COLLATIONS
 IN_MYSQL = {
     "float32": "refuses infinite numbers and NaN; MariaDB has no -0.0: it becomes 0.0",
@@ -297,7 +297,7 @@ def _in_postgresql(logical: str) -> str:
 
 
 def _in_mysql(logical: str) -> str:
-    """In the key, too, where it is another one there."""
+    """The type, and that of a column of the key where it is another one."""
     kind, in_key = (_of_column(logical, key) for key in (None, None if family(logical) in BY_OPTION else 0))
     return f"`{kind}`" if kind == in_key else f"`{kind}`, in a key `{in_key}`"
 
@@ -309,7 +309,7 @@ def _of_column(logical: str, key: int | None) -> str:
 
 
 def database_tables() -> dict[str, str]:
-    """By the word that marks their place on the page."""
+    """Tables by the word that marks their place on the page."""
     of_both = ("MySQL and MariaDB", names_of(MYSQL, of_mysql))
     of_other = ("PostgreSQL", names_of(POSTGRESQL, of_postgresql))
     return {

@@ -17,7 +17,7 @@ OF_MYSQL = (
     *((MARIADB_NEWEST, target) for target in (POSTGRES, MYSQL, "mariadb-10.11")),
     ("mysql-8.0", POSTGRES),
 )
-SEAMS = ("apply.before-commit=kill@3", "apply.after-commit=kill@2", "snapshot.before-register=kill@2")
+SEAMS = ("apply.before-commit=kill@3", "apply.after-commit=kill@2", "snapshot.before-register=kill")
 
 
 @pytest.fixture(params=[*in_turn(OF_POSTGRES), *in_turn(OF_MYSQL)], ids="-to-".join)

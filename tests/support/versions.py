@@ -48,9 +48,9 @@ DEAR = frozenset(
         "integration/targets/test_marked_keys", "integration/targets/test_mysql_copies",
         "integration/targets/test_obstacles", "integration/targets/test_postgresql_copies",
         "integration/targets/test_readers", "integration/targets/test_soft_deletes",
-        "integration/targets/test_two_drivers", "proof/test_ddl_fuzz", "proof/test_ddl_scenarios",
-        "proof/test_evolve", "proof/test_foreign", "proof/test_lost", "proof/test_repairs_stream",
-        "proof/test_seams",
+        "integration/targets/test_two_drivers", "proof/test_database_target", "proof/test_ddl_fuzz",
+        "proof/test_ddl_scenarios", "proof/test_evolve", "proof/test_foreign", "proof/test_keys_of_copies",
+        "proof/test_lost", "proof/test_repairs_stream", "proof/test_seams",
     )
 )  # fmt: skip
 """Files of ten CPU seconds and more in which one half of the cases runs at a time, every second one of them."""

@@ -126,6 +126,7 @@ class Copies(ABC):
 class OutOfPostgres(Copies):
     """In another database of the source's server, or in another server."""
 
+    source: PostgresServer
     names = (*(f"proof.{table.name}" for table in tables.TABLES), "proof.giro", "proof.savings")
 
     def __init__(self, source: PostgresServer, server: Server) -> None:
@@ -188,6 +189,7 @@ class OutOfPostgres(Copies):
 class OutOfMysql(Copies):
     """In another server. Commits of the source stall now and then: they are in its log, and not visible yet."""
 
+    source: MysqlServer
     names = (*(f"shop.{table}" for table in mysql_shop.TABLES), "proof.giro", "proof.savings")
 
     def __init__(self, source: MysqlServer, server: Server) -> None:
