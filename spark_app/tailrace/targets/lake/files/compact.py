@@ -108,15 +108,21 @@ def pick_of_one_day(
     chunks: KeptChunks = NO_CHUNKS,
     costs: VectorCosts = NO_COSTS,
 ) -> list[DataFile]:
-    """The files of the day of which `pick` takes the most: rows of two days are never joined. Of a day that is over two
-    small ones are enough: hardly more of them will come."""
+    """The files of the day of which `pick` takes the most, in proportion to how many are needed: rows of two days are
+    never joined. Of a day that is over two small ones are enough: hardly more of them will come; and they need not wait
+    until the newest day rests, which in a busy history is never."""
     days = dict[str | None, list[DataFile]]()
     for file in files:
         days.setdefault(file.day, []).append(file)
     newest = max(filter(None, days), default="")
     over = replace(limits, min_files=2, largest_share=max(limits.largest_share, PAST_SHARE))
-    picked = (pick(some, over if day and day < newest else limits, chunks, costs) for day, some in days.items())
-    return max(picked, key=len, default=[])
+    picked, most = list[DataFile](), 0.0
+    for day, some in days.items():
+        of_day = over if day and day < newest else limits
+        found = pick(some, of_day, chunks, costs)
+        if len(found) / of_day.min_files > most:
+            picked, most = found, len(found) / of_day.min_files
+    return picked
 
 
 def compact(

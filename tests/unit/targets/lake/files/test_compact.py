@@ -71,7 +71,7 @@ def test_files_of_different_days_are_not_joined() -> None:
     days = ["2026-11-28", "2026-11-29", None]
     made = [replace(file(f"{number}"), day=days[number % 3]) for number in range(11)]
     assert pick_of_one_day(made, LIMITS) == made[::3]
-    assert pick_of_one_day(made[1:], LIMITS) == made[1::3]
+    assert pick_of_one_day(made[1:], LIMITS) == made[3::3]
     assert pick_of_one_day(made[:8], LIMITS) == made[:8:3]
     assert pick_of_one_day(made[1:6], LIMITS) == pick_of_one_day([], LIMITS) == []
 
@@ -83,3 +83,13 @@ def test_two_small_files_of_a_day_that_is_over_are_joined() -> None:
     assert pick_of_one_day([*past, *newest], LIMITS) == past
     assert pick_of_one_day([*past[:1], *newest], LIMITS) == pick_of_one_day(newest, LIMITS) == []
     assert pick_of_one_day([past[0], replace(past[1], size=41), *newest], LIMITS) == [], "late ones are few"
+
+
+def test_a_day_that_is_over_does_not_wait_until_the_newest_one_rests() -> None:
+    """Each look finds as many new files of the newest day as are needed, and one or two more."""
+    past = [replace(file(f"past-{number}"), day="2026-11-28") for number in range(5)]
+    for more in range(3):
+        newest = [replace(file(f"new-{number}"), day="2026-11-29") for number in range(LIMITS.min_files + more)]
+        assert pick_of_one_day([*newest, *past], LIMITS) == past
+    newest = [replace(file(f"new-{number}"), day="2026-11-29") for number in range(8)]
+    assert pick_of_one_day([*past, *newest], LIMITS) == newest, "nor does the newest one wait for ever"
