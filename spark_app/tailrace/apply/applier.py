@@ -27,6 +27,7 @@ from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, TableLog
 from tailrace.contract.faults import fault_of
+from tailrace.contract.pace import AT_ONCE, Pace
 from tailrace.errors import CorruptLog, Fenced, Locked, Retry, Stop, StorageFull, TableStop, TailraceError
 from tailrace.errors.backoff import Outages
 from tailrace.snapshot.planner import still_needed
@@ -55,21 +56,20 @@ class Applier:
         *,
         group: UnitWorker | None = None,
         retry_seconds: Callable[[], float],
-        hold: Callable[[CommitTimes], float] = lambda _: 0.0,
+        pace: Callable[[CommitTimes], Pace] = lambda _: AT_ONCE,
         until: RecordNumber | None = None,
         threads: int = 4,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`make`: the worker of a unit that is to have this table alone. `group`: that of the unit which tables join;
-        None: each stays by itself. `hold`: the seconds within which a change that was seen is to be committed, by what
-        commits take.
-        `until`: the record at which tables stay; None: none. `clock` is for people and the age of files; pauses go by
+        None: each stays by itself. `pace`: when records come, and changes that were seen are to be committed, by what
+        commits take. `until`: the record at which tables stay; None: none. `clock` is for people and the age of files; pauses go by
         `monotonic`, which is never set back."""
         self._journal = journal
         self._progress = progress
         self._make = make
-        self._schedule = Schedule(journal, progress, group, hold=hold, threads=threads, monotonic=monotonic)
+        self._schedule = Schedule(journal, progress, group, pace=pace, threads=threads, monotonic=monotonic)
         self._upkeep = Upkeep(self._schedule.entries, progress, monotonic)
         self._retry_seconds = retry_seconds
         self._until = until

@@ -1,11 +1,16 @@
 """Which tables have to be entered now, so that each commits within the promise: earliest deadline first.
 
+A table that must be begun before the next record is expected is begun at once: waiting would delay what it has, and
+bring nothing. So tables are committed right behind a record, and those that are too many to be committed in time behind
+the same one are spread over several (docs/decisions/0158).
+
 Held by the applier, which enters their units.
 """
 
 import itertools
 import math
 import random
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -23,6 +28,7 @@ from tailrace.changelog.logged import LoggedCut, place_of
 from tailrace.changelog.records.terms import RecordNumber
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState, TableLog
+from tailrace.contract.pace import NOTICE, Pace
 
 SPACING = 1.0
 """Seconds between two tries of a place that is away, on average, however many tables fail there."""
@@ -52,14 +58,14 @@ class Schedule:
         progress: Progress,
         group: UnitWorker | None,
         *,
-        hold: Callable[[CommitTimes], float],
+        pace: Callable[[CommitTimes], Pace],
         threads: int,
         monotonic: Callable[[], float],
     ) -> None:
-        """`group`, `hold`, `threads`, `monotonic`: see `Applier`."""
+        """`group`, `pace`, `threads`, `monotonic`: see `Applier`."""
         self._journal, self._progress = journal, progress
         self._group = TableGroup(journal, progress, group)
-        self._hold, self._threads, self._monotonic = hold, threads, monotonic
+        self._pace, self._threads, self._monotonic = pace, threads, monotonic
         self.entries: dict[int, TableEntry] = {}
         """Tables that were entered once, by table id."""
         self.running: set[ApplyUnit] = set()
@@ -74,7 +80,9 @@ class Schedule:
         self._cuts: tuple[LogState | None, Mapping[int, Sequence[LoggedCut]]] = None, {}
         """The cuts that each table is awaited at, and the state that says so."""
         self._seen: tuple[Mapping[int, TableLog], Mapping[str, LoggedCut]] = {}, {}
-        """The tables and cuts of the state that was last looked at."""
+        """The tables and cuts of the state that was last looked at, ..."""
+        self._newest, self._arrived = journal.state.number, -math.inf
+        """... the number of its record, and the monotonic time at which that was first seen."""
         self._stirred: dict[int, None] = {}
         """Tables that the next look looks at."""
         self._moved_tables = progress.news()
@@ -95,19 +103,30 @@ class Schedule:
         self._progress.cover(number)
         if not behind and not self.running:
             self._late = 0.0  # there is nothing that longer records could save
-        now, hold, busy, due, counted = self._monotonic(), self._hold(self.times), 0.0, 0, set[ApplyUnit]()
-        by_deadline = ((self._deadline(entry, hold, now), entry.table.table_id, entry) for entry in behind)
+        now, pace = self._monotonic(), self._pace(self.times)
+        by_deadline = ((self._deadline(entry, pace.hold, now), entry.table.table_id, entry) for entry in behind)
         timed = sorted(by_deadline, key=itemgetter(0, 1))
-        for place, (deadline, _, entry) in enumerate(timed, 1):
-            busy += 0.0 if entry.unit in counted else entry.unit.took / self._threads
-            counted.add(entry.unit)
-            begin = deadline - max(busy, entry.unit.took)
-            if begin <= now + SOON:
-                due = place
-            else:
-                self.next_due = min(self.next_due, begin)
+        starts = self._starts([(deadline, entry.unit) for deadline, _, entry in timed])
+        record = self._arrived + pace.record + NOTICE
+        if record > now:  # until then, nothing comes that a later commit would take along
+            due = bisect_left(starts, record)
+        else:
+            due = bisect_right(starts, now + pace.look) if starts and starts[0] <= now + SOON else 0
+        self.next_due = starts[due] if due < len(starts) else math.inf
         return [entry for _, _, entry in timed[:due]]
 
+    def _starts(self, timed: Sequence[tuple[float, ApplyUnit]]) -> list[float]:
+        """The latest monotonic time at which each can be begun, in this order, so that it and all after it end by their
+        deadlines."""
+        first = {unit: place for place, (_, unit) in reversed(list(enumerate(timed)))}
+        starts, latest = [math.inf] * len(timed), math.inf
+        for place in range(len(timed) - 1, -1, -1):
+            deadline, unit = timed[place]
+            if first[unit] == place:  # its other tables are committed with this one
+                share = unit.took / self._threads
+                latest = min(latest, deadline - unit.took + share) - share
+            starts[place] = latest
+        return starts
     def _notice(self) -> None:
         """Stir what was touched since the last look."""
         state, (tables, cuts) = self._journal.state, self._seen
@@ -116,6 +135,8 @@ class Schedule:
             touched |= dict.fromkeys(self.entries.keys() - state.tables.keys())
         awaited = (state.cuts[name].awaited for name in changed(cuts, state.cuts))
         self._seen = state.tables, state.cuts
+        if state.number != self._newest:
+            self._newest, self._arrived = state.number, self._monotonic()
         for table_id in itertools.chain(touched, *awaited, self._moved_tables()):
             self._stir(table_id)
         for entry in filter(None, map(self.entries.get, touched if self.running else ())):

@@ -7,11 +7,13 @@ from typing import Self
 
 LONGEST_RECORD, LONGEST_LOOK = 1.2, 0.25
 """Seconds: records stay small and the status moves, however much time there is."""
-RECORD_PART = 0.24
+RECORD_PART = 0.205
 """The part of the promise that a record may take. Each table's share of a record has its price, so few records are
-cheap; but a table that always changes is committed after the last record that arrives before its time is up, and
-longer records leave more of that time unused: with 1.2 s of 5 s it is committed every third record, as soon as that
-has come (docs/decisions/0138)."""
+cheap; but a table that always changes is committed behind the last record that comes before its time is up, and longer
+records leave more of that time unused: with 1.03 s of 5 s it is committed every fourth record, as soon as that has come
+(docs/decisions/0158)."""
+LATE_PART = 0.24
+"""The part of its delay that a record may take longer, while commits are late."""
 SHORTEST_LOOK = 0.02
 NOTICE = 0.05
 """Seconds after which a record is noticed at the latest: capture says that it is there."""
@@ -21,7 +23,7 @@ WRITING = 0.01
 """Seconds that a record takes from its cut until it is durable."""
 FEW_COMMITS = 0.25
 """The part of the time between two commits of a table that those of all tables may take, if each record is committed as
-soon as it comes: that is up to a third more commits than to wait for the third one."""
+soon as it comes: that is up to a third more commits than to wait for the fourth one."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Pace:
     def for_commits(self, longest: float, together: float) -> Self:
         """The pace where the longest commit of a table takes so many seconds, and those of all that change take
         `together`. If that is little, a change waits in one place only: a record takes what the promise leaves, and is
-        committed as soon as it comes. Three records for one commit would cost three times as much, and the first would
+        committed as soon as it comes. Four records for one commit would cost four times as much, and the first would
         have waited as long (docs/decisions/0155). Not where even the longest record would come too often for that."""
         whole = self.record + self.hold
         record = whole - longest - WRITING
@@ -58,7 +60,7 @@ class Pace:
     def record_when(self, late: float) -> float:
         """The longest time for a record while commits come so many seconds late: a table's share of each record has its
         price, which buys nothing for a table that is committed less often than records come (docs/decisions/0147)."""
-        return min(LONGEST_RECORD, self.record + late * RECORD_PART)
+        return min(LONGEST_RECORD, self.record + late * LATE_PART)
 
 
 AT_ONCE = Pace(record=0.2, look=0.05, hold=0.0)

@@ -108,7 +108,7 @@ class _Assembly:
             lambda _: UnitWorker(units.alone(), self.progress, limits, freshness),
             group=None if group is None else UnitWorker(group, self.progress, limits, freshness),
             retry_seconds=self._retry_seconds,
-            hold=lambda times: self.pace().for_commits(times.longest, times.together).hold,
+            pace=lambda times: self.pace().for_commits(times.longest, times.together),
             until=stop_at,
         )
 

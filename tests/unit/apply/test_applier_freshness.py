@@ -18,6 +18,7 @@ from tailrace.changelog.logged import DroppedTable, LoggedFinish, place_of
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LoggedChunk, LogState, TableLog
+from tailrace.contract.pace import Pace
 from tailrace.errors import Retry
 
 HOLD = 4.0
@@ -31,6 +32,8 @@ class Followed:
         self.took = 0.0
         """Seconds that a batch of a table takes."""
         self.limits = LIMITS
+        self.record = 0.0
+        """Seconds after which the next record is expected."""
         self.during: Callable[[], None] = lambda: None
         """Happens in the next batch, at its beginning."""
         self.order = list[int]()
@@ -40,15 +43,15 @@ class Followed:
         self.journal = Journal(log(*(table(number, 3) for number in tables)))
         self.loop = Loop(
             cast(SharedJournal, self.journal), self.progress, self.worker,
-            retry_seconds=lambda: 60.0, hold=self.hold, threads=threads, clock=self.clock, monotonic=self.clock,
+            retry_seconds=lambda: 60.0, pace=self.pace, threads=threads, clock=self.clock, monotonic=self.clock,
         )  # fmt: skip
         self.loop.offer(RecordNumber(9), patience=5)
         assert self.commits() == [1] * len(tables), "the first batch waits for nothing"
         next(iter(self.targets.values())).faults.extend(faults)
 
-    def hold(self, times: CommitTimes) -> float:
+    def pace(self, times: CommitTimes) -> Pace:
         self.times = times
-        return HOLD
+        return Pace(self.record, 0.0, HOLD)
 
     def clock(self) -> float:
         return self.now
@@ -151,10 +154,58 @@ def test_tables_that_are_due_together_are_begun_early_enough_for_all(follow: Cal
     for record in (10, 11, 12, 13):  # it learns what a batch takes
         one.bring(record, *(table(number, 3, record) for number in numbers))
         seen = one.now
-        one.due_at(record)
-        one.loop.offer(RecordNumber(record), patience=5)
+        while sum(one.commits()) < len(numbers) * (record - 8):
+            one.due_at(record, 0.1)
+            one.loop.offer(RecordNumber(record), patience=5)
     assert one.commits() == [5] * len(numbers)
     assert one.now <= seen + HOLD + 0.5, "ten batches of 0.3 s, one after the other"
+    one.loop.stop()
+
+
+def test_a_table_that_must_be_begun_before_the_next_record_is_begun_at_once(follow: Callable[..., Followed]) -> None:
+    """Else it would be committed later, and hold no more."""
+    one = follow(7)
+    one.record = 1.5
+    for record in (10, 11):
+        one.bring(record, table(7, 3, *range(10, record + 1)))
+        assert 1 < one.loop.due_in(RecordNumber(record)) < HOLD
+        one.now += 1.5
+    one.bring(12, table(7, 3, 10, 11, 12))
+    assert one.loop.due_in(RecordNumber(12)) == 0.0, "the fourth record may come too late"
+    one.loop.offer(RecordNumber(12), patience=5)
+    assert one.commits() == [2] and one.now == 103.0
+    one.bring(13, table(7, 3, 10, 11, 12, 13))
+    one.now += 2.0
+    assert one.loop.due_in(RecordNumber(13)) > 0, "the next record is late, which is no reason to hurry"
+    one.loop.stop()
+
+
+def test_of_tables_that_would_all_be_due_behind_one_record_some_are_committed_before(
+    follow: Callable[..., Followed],
+) -> None:
+    """So that not all have to be committed before a record that most of them can wait for."""
+    numbers = range(20, 30)
+    one = follow(*numbers)
+    one.took, one.record = 0.3, 1.5
+    for record in range(10, 18):  # it learns what a batch takes
+        one.bring(record, *(table(number, 3, record) for number in numbers))
+        while sum(one.commits()) < len(numbers) * (record - 8):
+            one.due_at(record, 0.1)
+            one.loop.offer(RecordNumber(record), patience=5)
+    before, begun = one.commits(), one.now
+    brought = [list[int]() for _ in numbers]
+    for record in range(18, 21):
+        one.now = max(one.now, begun + 1.5 * (record - 18))
+        for records in brought:
+            records.append(record)
+        one.bring(record, *(table(n, 3, *records) for n, records in zip(numbers, brought, strict=True)))
+        if one.loop.is_due(RecordNumber(record)):
+            one.loop.offer(RecordNumber(record), patience=5)
+    assert one.now <= begun + HOLD
+    made = [now - then for then, now in zip(before, one.commits(), strict=True)]
+    assert sorted(made) == [1] * len(made)
+    held = [one.targets[number].applied[-1].applied_record for number in numbers]
+    assert [held.count(RecordNumber(record)) for record in (18, 19, 20)] == [2, 5, 3]
     one.loop.stop()
 
 

@@ -15,6 +15,7 @@ from tailrace.batch.slice import TableSlice
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import TableLog
+from tailrace.contract.pace import Pace
 from tailrace.errors import Locked, Retry, TargetChanged, TargetRefused
 
 
@@ -38,7 +39,7 @@ class Grouped:
             self.progress,
             lambda known: worker_of(self.targets[known.table_id], self.progress, known.table_id),
             group=UnitWorker(self.unit, self.progress, limits),
-            hold=lambda _: hold,
+            pace=lambda _: Pace(0.0, 0.0, hold),
             retry_seconds=lambda: 60.0,
             threads=1,
             clock=lambda: self.now,

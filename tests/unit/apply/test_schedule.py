@@ -20,6 +20,7 @@ from tailrace.changelog.logged import DroppedTable, LoggedCut, place_of
 from tailrace.changelog.records.terms import RecordNumber, Seq
 from tailrace.changelog.shared_journal import SharedJournal
 from tailrace.changelog.state import LogState
+from tailrace.contract.pace import Pace
 from tailrace.contract.status import Fault
 
 TABLES = range(101, 109)
@@ -57,7 +58,7 @@ class History:
         progress = Progress(lambda: self.now)
         group = cast(UnitWorker, Crew()) if grouped else None
         journal = cast(SharedJournal, self.journal)
-        made = kind(journal, progress, group, hold=lambda _: 4.0, threads=2, monotonic=lambda: self.now)
+        made = kind(journal, progress, group, pace=lambda _: Pace(1.0, 0.2, 4.0), threads=2, monotonic=lambda: self.now)
         return made, progress
 
     @property

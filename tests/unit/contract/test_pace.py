@@ -18,7 +18,7 @@ def test_the_steps_of_a_change_s_way_take_less_time_than_was_promised(freshness:
 
 @pytest.mark.parametrize(
     ("freshness", "record", "look", "hold"),
-    [(0.5, 0.12, 0.05, 0.305), (5.0, 1.2, 0.25, 3.5), (60.0, 1.2, 0.25, 55.75)],
+    [(0.5, 0.1025, 0.05, 0.3225), (5.0, 1.025, 0.25, 3.675), (60.0, 1.2, 0.25, 55.75)],
 )
 def test_a_longer_promise_holds_changes_for_longer(freshness: float, record: float, look: float, hold: float) -> None:
     pace = Pace.of(freshness)
@@ -48,11 +48,11 @@ def test_with_commits_that_take_little_a_change_waits_for_its_record_alone(
     ("freshness", "longest", "together", "record"),
     [
         (0.2, 0.025, 0.00625, 0.135),
-        (0.2, 0.2, 0.05, 0.048),  # no record is committed before the next one comes
+        (0.2, 0.2, 0.05, 0.041),  # no record is committed before the next one comes
         (1.0, 0.05, 0.0125, 0.84),
-        (1.0, 0.033, 1.65, 0.24),  # two hundred tables: as few commits as possible
-        (5.0, 0.033, 0.01, 1.2),
-        (2.0, 0.033, 0.01, 0.48),  # several records for a commit in any case
+        (1.0, 0.033, 1.65, 0.205),  # two hundred tables: as few commits as possible
+        (5.0, 0.033, 0.01, 1.025),
+        (2.0, 0.033, 0.01, 0.41),  # several records for a commit in any case
     ],
 )
 def test_records_are_as_long_as_the_promise_allows_if_each_is_committed_at_once(
@@ -65,11 +65,11 @@ def test_a_short_run_has_its_own_pace() -> None:
     assert AT_ONCE.for_commits(0.0, 0.0) is AT_ONCE
 
 
-@given(st.floats(0.3, 3600.0))
-def test_two_further_records_arrive_well_before_a_table_is_due(freshness: float) -> None:
-    """If one arrives at just that moment, chance decides whether each record or every other one is a commit."""
+@given(st.floats(1.0, 3600.0))
+def test_three_further_records_arrive_well_before_a_table_is_due(freshness: float) -> None:
+    """If one arrives at just that moment, chance decides how many make a commit."""
     pace = Pace.of(freshness)
-    assert pace.hold >= 2.1 * pace.record
+    assert pace.hold >= 3.2 * pace.record
 
 
 @pytest.mark.parametrize(
