@@ -85,6 +85,8 @@ class Schedule:
         """... the number of its record, and the monotonic time at which that was first seen."""
         self._stirred: dict[int, None] = {}
         """Tables that the next look looks at."""
+        self._waited_for: tuple[RecordNumber, Pace] | None = None
+        """The record and the pace by which nothing is to be begun before `next_due`; None: to be found by a look."""
         self._moved_tables = progress.news()
 
     @property
@@ -95,15 +97,16 @@ class Schedule:
     def due(self, number: RecordNumber) -> list[TableEntry]:
         """Tables that have to be entered now: those that nothing is gained by letting wait, and of the others as many
         of the oldest as must be begun so that all are committed in time. (Earliest deadline first.)"""
-        self.next_due = math.inf
         self._notice()
         for table_id in self._group.board():
             self._stir(table_id)
+        now, pace = self._monotonic(), self._pace(self.times)
+        if self._waited_for == (number, pace) and now < self.next_due:
+            return []
         behind = [entry for table_id in list(self._stirred) if (entry := self._look(table_id, number)) is not None]
         self._progress.cover(number)
         if not behind and not self.running:
             self._late = 0.0  # there is nothing that longer records could save
-        now, pace = self._monotonic(), self._pace(self.times)
         by_deadline = ((self._deadline(entry, pace.hold, now), entry.table.table_id, entry) for entry in behind)
         timed = sorted(by_deadline, key=itemgetter(0, 1))
         starts = self._starts([(deadline, entry.unit) for deadline, _, entry in timed])
@@ -113,6 +116,8 @@ class Schedule:
         else:
             due = bisect_right(starts, now + pace.look) if starts and starts[0] <= now + SOON else 0
         self.next_due = starts[due] if due < len(starts) else math.inf
+        nothing = not due and len(behind) == len(self._stirred)  # others wait for what nobody tells of
+        self._waited_for = (number, pace) if nothing else None
         return [entry for _, _, entry in timed[:due]]
 
     def _starts(self, timed: Sequence[tuple[float, ApplyUnit]]) -> list[float]:
@@ -137,6 +142,7 @@ class Schedule:
         self._seen = state.tables, state.cuts
         if state.number != self._newest:
             self._newest, self._arrived = state.number, self._monotonic()
+            self._waited_for = None
         for table_id in itertools.chain(touched, *awaited, self._moved_tables()):
             self._stir(table_id)
         for entry in filter(None, map(self.entries.get, touched if self.running else ())):
@@ -146,6 +152,7 @@ class Schedule:
     def _stir(self, table_id: int) -> None:
         self._progress.stir(table_id)
         self._stirred[table_id] = None
+        self._waited_for = None
 
     def _look(self, table_id: int, number: RecordNumber) -> TableEntry | None:
         """The table's entry if it lacks something up to record `number` and may be entered. It is looked at again,
@@ -269,6 +276,7 @@ class Schedule:
         self._group.forget(table_id)
         del self.entries[table_id]
         self._progress.forget(table_id)
+        self._waited_for = None
         if table_id in self._journal.state.tables:
             self._stirred[table_id] = None
 

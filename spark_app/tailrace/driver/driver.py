@@ -61,7 +61,8 @@ from tailrace.spark.on_demand import on_demand
 
 log = logging.getLogger(__name__)
 
-STEP_SECONDS = 0.5
+STEP_SECONDS, SERVICE_SECONDS = 0.5, 1.0
+"""Between two steps of the main loop, in a short run and in a service, which has no end to find."""
 ANSWER_SECONDS = 1.0
 """Seconds that source and storage have to answer in each step of the start."""
 TIDY_UP_SECONDS = 20.0
@@ -324,7 +325,7 @@ class Driver:
         parts.stream.start()
         self._pace(parts)
         self._live.accepts = True
-        while not self._ending.wait(STEP_SECONDS):
+        while not self._ending.wait(STEP_SECONDS if once is not None else SERVICE_SECONDS):
             self.last_step_at = time.monotonic()
             self._look_after_children()
             self._spark.check(self._folder.spark_log)

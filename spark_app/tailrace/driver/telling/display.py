@@ -35,7 +35,7 @@ MAX_SNAPSHOTS = 5
 MAX_FAULTS = 5
 PIPED_COLUMNS = 1000
 """Width of a status that no terminal shows: what reads it searches for names and whole sentences."""
-SHARE = 0.02
+SHARE = 0.01
 """The share of a core's time that the display may cost, with however many tables."""
 COLUMNS = ("table", "state", "behind", "rows/s", "inserts", "updates", "deletes", "snapshot rows", "holes", "fault")
 SPARED = ("snapshot rows", "holes", "fault", "deletes", "updates", "inserts", "rows/s", "behind")
