@@ -132,6 +132,7 @@ class Schedule:
                 latest = min(latest, deadline - unit.took + share) - share
             starts[place] = latest
         return starts
+
     def _notice(self) -> None:
         """Stir what was touched since the last look."""
         state, (tables, cuts) = self._journal.state, self._seen

@@ -3,6 +3,7 @@
 import struct
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,21 +59,39 @@ def test_splitting_by_column_equals_decoding_row_by_row(
         assert column.values.to_pylist() == [row[i] if isinstance(row[i], bytes) else None for row in rows]
         unchanged = [row[i] is UNCHANGED for row in rows]
         assert (column.unchanged.tolist() if column.unchanged is not None else [False] * len(rows)) == unchanged
+    for at, row in enumerate(rows):
+        alone, end = split(buffer, starts[at : at + 1], columns, tagged)
+        assert end.tolist() == ends[at : at + 1]
+        for value, one in zip(row, alone, strict=True):
+            assert one.values.type == pa.large_binary()
+            assert one.values.to_pylist() == [value if isinstance(value, bytes) else None]
+            assert (one.unchanged is not None and one.unchanged.tolist() == [True]) is (value is UNCHANGED)
 
 
+ROWS = pytest.mark.parametrize("rows", [1, 2], ids=["alone", "behind-another"])
+
+
+@ROWS
 @pytest.mark.parametrize("tagged", [True, False])
-def test_a_row_that_is_cut_short_is_refused(tagged: bool) -> None:
-    buffer, starts, _ = encoded([[b"abc", b"defgh"]], [b""], tagged)
-    for length in range(starts[0], len(buffer) - 4):
+def test_a_row_that_is_cut_short_is_refused(tagged: bool, rows: int) -> None:
+    buffer, starts, _ = encoded([[b"abc", b"defgh"]] * rows, [b""] * rows, tagged)
+    for length in range(starts[-1], len(buffer) - 4):
         with pytest.raises(Retry):
             split(buffer[:length], starts, 2, tagged)
 
 
-def test_an_unknown_kind_of_value_is_refused() -> None:
-    with pytest.raises(Retry, match="unknown kind"):
-        split(b"x\0\0\0\0", np.array([0]), 1, True)
+@ROWS
+def test_an_unknown_kind_of_value_is_refused(rows: int) -> None:
+    with pytest.raises(Retry, match=r"unknown kind \['x'\]"):
+        split(b"nx\0\0\0\0", np.array([0, 1])[-rows:], 1, True)
 
 
-def test_a_negative_length_is_refused() -> None:
+@ROWS
+@pytest.mark.parametrize("tagged", [True, False])
+@pytest.mark.parametrize("length", [-7, -(2**31), 9, 2**31 - 1])
+def test_a_length_that_is_none_is_refused(tagged: bool, rows: int, length: int) -> None:
+    tag = b"t" * tagged
+    buffer = tag + struct.pack(">i", 0) + tag + struct.pack(">i", length) + b"12345678"
+    starts = np.array([0, 4 + tagged])[-rows:]
     with pytest.raises(Retry, match="invalid length"):
-        split(struct.pack(">i", -7), np.array([0]), 1, False)
+        split(buffer, starts, 1, tagged)

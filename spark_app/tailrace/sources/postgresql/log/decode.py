@@ -127,7 +127,9 @@ class Decoder:
                 raise Retry(f"a row of relation {relation_id} comes without its description: the log is read again")
             raise pgoutput.UnknownMessage(f"a row of relation {relation_id} that was never described")
         limits = [index for index, _ in forms[1:]] + [len(now.flat.starts)]
-        spans = [rows[(rows > begin) & (rows < end)] for (begin, _), end in zip(forms, limits, strict=True)]
+        spans = [rows]
+        if len(forms) > 1:
+            spans = [rows[(rows > begin) & (rows < end)] for (begin, _), end in zip(forms, limits, strict=True)]
         for (_, relation), span in zip(forms, spans, strict=True):
             if len(span) and self._has_signals(relation):  # also behind what stops the table, if it is copied
                 now.signals += inserted(now.flat, span)
@@ -191,10 +193,12 @@ class Decoding:
 
 
 def _grouped(ids: Indexes, rows: Indexes) -> list[tuple[int, Indexes]]:
-    """The rows of each id; often there is one only."""
+    """The rows of each id, ascending; often there is one only."""
     if len(ids) and (ids == ids[0]).all():
         return [(int(ids[0]), rows)]
-    return [(number, rows[ids == number]) for number in np.unique(ids).tolist()]
+    order = np.argsort(ids, kind="stable")
+    numbers, firsts = np.unique(ids[order], return_index=True)
+    return list(zip(numbers.tolist(), np.split(rows[order], firsts[1:]), strict=True)) if len(ids) else []
 
 
 def _without_key(schema: TableSchema) -> NoKey:

@@ -65,7 +65,7 @@ def assemble(
     arrays: list[pa.Array] = [
         pa.array(ordered.seq),
         pa.array(operations, type=pa.string()),
-        pa.array(flat.commit_ts[ordered.index]).cast(pa.timestamp("us", tz="UTC")),
+        pa.array(flat.commit_ts[ordered.index]).view(pa.timestamp("us", tz="UTC")),
         _unchanged(ordered, len(schema.columns)),
         *([] if schema.keyless else [_old_key(ordered, schema)]),
     ]

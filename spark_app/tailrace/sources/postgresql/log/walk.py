@@ -24,6 +24,7 @@ HEADER = 5
 """Kind and relation id; then the tuple's tag, the number of columns (two bytes) and the columns."""
 TUPLE = 3
 """Tag and number of columns."""
+TAGS = (pgoutput.NEW, pgoutput.KEY, pgoutput.OLD)
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,11 @@ class _Tuple:
 def walk(flat: FlatBlock, form: Form, rows: Indexes) -> list[Part]:
     kinds = flat.kinds[rows]
     tags = flat.buffer[flat.starts[rows] + HEADER]
+    if len(rows) == 1 and kinds[0] in pgoutput.ROWS and tags[0] in TAGS:
+        return _group(flat, form, rows, int(kinds[0]), int(tags[0]))
     parts: list[Part] = []
     for kind in pgoutput.ROWS:
-        for tag in (pgoutput.NEW, pgoutput.KEY, pgoutput.OLD):
+        for tag in TAGS:
             group = rows[(kinds == kind) & (tags == tag)]
             if len(group):
                 parts += _group(flat, form, group, kind, tag)
