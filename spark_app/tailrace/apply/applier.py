@@ -64,8 +64,8 @@ class Applier:
     ) -> None:
         """`make`: the worker of a unit that is to have this table alone. `group`: that of the unit which tables join;
         None: each stays by itself. `pace`: when records come, and changes that were seen are to be committed, by what
-        commits take. `until`: the record at which tables stay; None: none. `clock` is for people and the age of files; pauses go by
-        `monotonic`, which is never set back."""
+        commits take. `until`: the record at which tables stay; None: none. `clock` is for people and the age of files;
+        pauses go by `monotonic`, which is never set back."""
         self._journal = journal
         self._progress = progress
         self._make = make
