@@ -66,7 +66,7 @@ def _split_one(
     data: npt.NDArray[np.uint8], position: int, columns: int, tagged: bool
 ) -> tuple[list[SplitColumn], Int64s]:
     """A single row."""
-    row, result = memoryview(data)[position:], list[SplitColumn]()
+    row, result = data[position:].data, list[SplitColumn]()
     at, head = 0, 5 if tagged else 4
     for _ in range(columns):
         try:
