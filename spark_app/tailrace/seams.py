@@ -1,14 +1,16 @@
 """Named seams: places between two durable writes where the proving harness kills, stalls or fails the process.
 
 In production the registry is empty and a seam costs one dictionary look-up. A harness sets the environment variable
-`TAILRACE_SEAMS` to `name=action[@count]` pairs separated by commas: `kill` sends SIGKILL to this very process, `fail`
-raises `SeamFailure`, `stall:<seconds>` sleeps, `hold` waits until the harness removes the marker file; `@3` acts at the
-third visit (default the first). Each acts once: per process, or, when `TAILRACE_SEAMS_ONCE` names a folder, once for
-all processes that share it (a marker file is left there before the act, so a supervisor's restart does not die again).
+`TAILRACE_SEAMS` to `name=action[@count]` pairs separated by commas: `kill` sends SIGKILL to this very process, `freeze`
+SIGSTOP, as if its machine were suspended, `fail` raises `SeamFailure`, `stall:<seconds>` sleeps, `hold` waits until the
+harness removes the marker file; `@3` acts at the third visit (default the first). Each acts once: per process, or, when
+`TAILRACE_SEAMS_ONCE` names a folder, once for all processes that share it (a marker file is left there before the act,
+so a supervisor's restart does not die again).
 """
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -51,6 +53,9 @@ def seam(name: str) -> None:
         return
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif action == "freeze":
+        # To this thread: a signal to the process stops it when another thread takes it, and this one may be further.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
     elif action == "fail":
         raise SeamFailure(name)
     elif action.startswith("stall:"):

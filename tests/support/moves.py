@@ -58,11 +58,15 @@ def pair(product: str) -> tuple[Server, Server]:
 class Program(threading.Thread):
     """A program that writes, wherever it is told to; what a server has confirmed must not be lost."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, pause: float = 0.05) -> None:
+        """`pause`: seconds between two sales."""
         super().__init__(daemon=True)
         self.server: Server | None = server
         self.confirmed: list[Sale] = []
+        self.at = 0.0
+        """When the last sale was confirmed, by a monotonic clock."""
         self.ended = False
+        self._pause = pause
         self._sell: Callable[[Any], Sale] = _in_mysql if isinstance(server, MysqlServer) else _in_postgresql
         self.start()
 
@@ -76,7 +80,8 @@ class Program(threading.Thread):
             with suppress(psycopg.Error, pymysql.MySQLError), closing(server.connect()) as connection:
                 while server is self.server and not self.ended:
                     self.confirmed.append(self._sell(connection))
-                    time.sleep(0.05)
+                    self.at = time.monotonic()
+                    time.sleep(self._pause)
 
     def sells(self) -> None:
         """It does now."""

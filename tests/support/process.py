@@ -81,6 +81,28 @@ class Program:
                     return process
         raise AssertionError(f"no process with {part!r} below the driver\n{self.tail()}")
 
+    def freeze(self) -> None:
+        """SIGSTOP to all of it, as when its machine is suspended."""
+        self._each(psutil.Process.suspend)
+
+    def thaw(self) -> None:
+        """Let all of it continue, and what has frozen itself at a seam."""
+        self._each(psutil.Process.resume)
+
+    def _each(self, act: Callable[[psutil.Process], None]) -> None:
+        for process in self.family():
+            with suppress(psutil.NoSuchProcess):
+                act(process)
+
+    def frozen(self) -> list[psutil.Process]:
+        """The processes of it that stand still."""
+        found = []
+        for process in self.family():
+            with suppress(psutil.NoSuchProcess):
+                if process.status() == psutil.STATUS_STOPPED:
+                    found.append(process)
+        return found
+
     def kill(self) -> None:
         """SIGKILL to all of it, as by a machine that loses power; waits until all are gone. Nothing if it has ended:
         its number, and with it its group, may be another program's by now."""

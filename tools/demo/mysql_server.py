@@ -129,6 +129,10 @@ class MysqlServer:
         assert self._process is not None, "start() comes first"
         return self._process.pid
 
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def stop(self) -> None:
         """Shut down cleanly."""
         self._end(signal.SIGTERM)

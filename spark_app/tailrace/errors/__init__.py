@@ -162,6 +162,8 @@ class Retry(TailraceError):
 
     away = False
     """True: the place as a whole does not answer, so that whatever else is asked of it now meets the same."""
+    locked = False
+    """True: another session has kept locked what was to be changed."""
 
     @classmethod
     def of_place(cls, message: str, fix: str = "") -> Self:
@@ -184,6 +186,8 @@ class StorageFull(OutcomeUnknown):
 class Locked(Retry):
     """Another session holds a lock that a read needs, or a chunk that is being written one that a batch needs: waited
     for, as long as it takes. `message`: which, and who."""
+
+    locked = True
 
 
 class TableStop(TailraceError):

@@ -3,7 +3,8 @@
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from typing_extensions import override
 from mysql_packages import RELEASES
 from support import copies_of_mysql, mysql_shop
 from support.database_copies import of_mysql, of_postgres, place_of
+from support.full_disks import mounted, on_small_disk
 from support.mysql import MARIADB_NEWEST, MYSQL, TARGETS, MysqlServer
 from support.mysql_stalls import commits_that_stall
 from support.postgres import PostgresServer
@@ -45,6 +47,8 @@ def in_turn(pairs: Sequence[Pair]) -> list[ParameterSet]:
     return turns(*((pair,) for pair in pairs))
 
 
+OFTEN = 25
+NOTE = "SELECT note FROM proof.savings WHERE id = 1"
 SUM = "SELECT (SELECT sum(balance) FROM proof.giro) + (SELECT sum(balance) FROM proof.savings)"
 CHUNKS = {"chunkRows": 17, "parallelism": 3}
 Server = PostgresServer | MysqlServer
@@ -113,6 +117,12 @@ class Copies(ABC):
                     connection.rollback()
 
             yield look
+
+    def note(self) -> Any:
+        """What the copy has of `Reader.sees_news`."""
+        if isinstance(self.server, MysqlServer):
+            return self.server.execute(NOTE)
+        return self.server.execute(NOTE, dbname="copy")
 
     def _reading(self) -> Any:
         if isinstance(self.server, MysqlServer):
@@ -256,12 +266,48 @@ def copies_between(request: pytest.FixtureRequest) -> Iterator[Copies]:
             yield OutOfMysql(here, servers.enter_context(MysqlServer(target)))
 
 
+@contextmanager
+def copies_on_small_disks(product: str, source: PostgresServer) -> Iterator[tuple[OutOfPostgres, list[Path]]]:
+    """In another server, and its disks: of PostgreSQL all of it, of the others the tables, as these may leave sessions
+    waiting where their own logs find no room."""
+    with ExitStack() as stack:
+        if product == POSTGRES:
+            postgres = PostgresServer(source.major)
+            stack.enter_context(on_small_disk(postgres.data_dir, "160m"))
+            stack.enter_context(postgres)
+            yield OutOfPostgres(source, postgres), [postgres.data_dir]
+            return
+        server = stack.enter_context(MysqlServer(product))
+        disks = [server.data_dir / name for name in ("proof", "_tailrace")]
+        for disk in disks:
+            server.execute(f"CREATE DATABASE {disk.name}")
+            stack.enter_context(mounted(disk, server.data_dir, "60m"))
+        yield OutOfPostgres(source, server), disks
+
+
+LEFT_OPEN = (
+    "SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_rows_modified > 0"
+    " AND trx_started < now() - INTERVAL 6 SECOND ORDER BY trx_started LIMIT 1"
+)
+
+
+def end_by_hand(copies: Copies, wait: Callable[[Callable[[], object]], None]) -> None:
+    """In MariaDB, which does not tell whose transaction has locked what: the transaction that a driver has left open
+    (30 minutes later the server would end it). `wait`: until what it is given finds one."""
+    server = copies.server
+    if isinstance(server, MysqlServer) and server.mariadb:
+        wait(lambda: server.execute(LEFT_OPEN))
+        ((number,),) = server.execute(LEFT_OPEN)
+        server.execute(f"KILL {number}")
+
+
 class Reader:
     """Somebody who adds up two tables of the copy in one snapshot, again and again."""
 
     def __init__(self, copies: Copies, query: str = SUM, tables: tuple[str, str] = ("giro", "savings")) -> None:
         self.sums: list[int] = []
-        self._looking = copies.looking(query, level(*tables))
+        self._copies = copies
+        self._looking = partial(copies.looking, query, level(*tables))
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -273,8 +319,24 @@ class Reader:
         self._ending.set()
         self._thread.join()
 
+    def sees_news(self) -> Callable[[], bool]:
+        """Whether a change that is made now is in the copy, and its sum has been seen often since."""
+        before, news = len(self.sums), f"news {len(self.sums)}"
+        statement = f"UPDATE proof.savings SET note = '{news}' WHERE id = 1"
+        self._copies.source.execute(statement)
+
+        def look() -> bool:
+            nonlocal before
+            if list(self._copies.note()) != [(news,)]:
+                before = len(self.sums)
+            return len(self.sums) > before + OFTEN
+
+        return look
+
     def _run(self) -> None:
-        with self._looking as look:
-            while not self._ending.wait(0.04):
-                if (found := look()) is not None:
-                    self.sums.append(found)
+        lost = psycopg.OperationalError, pymysql.err.OperationalError, pymysql.err.InterfaceError
+        while not self._ending.wait(0.04):
+            with suppress(*lost), self._looking() as look:  # the server may restart
+                while not self._ending.wait(0.04):
+                    if (found := look()) is not None:
+                        self.sums.append(found)

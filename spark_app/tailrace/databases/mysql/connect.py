@@ -81,7 +81,9 @@ TARGET_SETTINGS = (
     "default_storage_engine = InnoDB",
     # Errors name their column in words that we know.
     "lc_messages = 'en_US'",
-    "innodb_lock_wait_timeout = 5",
+    "innodb_lock_wait_timeout = 5"
+    # A driver that stands still in a transaction keeps copies locked, which MariaDB tells no other session.
+    "/*M! , idle_write_transaction_timeout = 1800 */",
 )
 """Beyond SETTINGS: sessions that write."""
 REFUSED: dict[Part, type[SourceRefused | TargetRefused]] = {"source": SourceRefused, "target": TargetRefused}
@@ -346,5 +348,7 @@ def _ours(what: str, error: Exception, part: Part) -> TailraceError:
             return TargetRefused(text, fix)
         case _ if part == "target" and faults.number(error) in (*_LOST, *_READ_ONLY):
             return Retry.of_place(text)  # no table's fault
-        case _:
-            return Retry(text, faults.HELP.get(faults.number(error), ""))
+        case found:
+            again = Retry(text, faults.HELP.get(faults.number(error), ""))
+            again.locked = found == "locked"
+            return again

@@ -51,6 +51,8 @@ HELP = {
     1461: "Raise max_prepared_stmt_count on the server: each chunk is read by a prepared statement.",
     1129: "Run `TRUNCATE TABLE performance_schema.host_cache` on the server (MariaDB: `FLUSH HOSTS`).",
     1021: "Make room on the disk of the server.",
+    1205: "If it lasts: `SELECT trx_mysql_thread_id, trx_started FROM information_schema.innodb_trx` shows who has kept"
+    " it locked, and `KILL` ends that session.",
     3032: "Run `SET GLOBAL offline_mode = OFF` on the server.",
 }
 """The fixes for a server that is running but refuses connections, or can do nothing."""

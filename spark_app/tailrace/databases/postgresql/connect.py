@@ -360,4 +360,6 @@ def _as_ours(what: str, part: Part) -> Iterator[None]:
         if part == "target" and (state[:2] in _OF_SERVER or state == READ_ONLY):
             fix = LOCKS_FIX if state == NO_MEMORY and "shared memory" in text else ""
             raise Retry.of_place(text, fix) from None  # no table's fault
-        raise Retry(text) from None
+        again = Retry(text)
+        again.locked = state == LOCKED
+        raise again from None

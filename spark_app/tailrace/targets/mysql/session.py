@@ -33,7 +33,7 @@ from tailrace.databases.mysql.extras import CLAUSE
 from tailrace.databases.mysql.extras import extras as extras_of
 from tailrace.databases.mysql.faults import number as error_number
 from tailrace.errors import Retry, TargetRefused
-from tailrace.targets.mysql import fit, turns, types
+from tailrace.targets.mysql import fit, left_open, turns, types
 from tailrace.targets.mysql.literals import literal
 from tailrace.targets.mysql.loading import Loading
 from tailrace.targets.mysql.turns import NamedTurn, RowTurn, Turn
@@ -97,7 +97,7 @@ class MysqlTargetSession:
         self._connection: Connection = connect(config)
         self.keeps_rows, self._source = keeps_rows, source
         self._known: dict[str, bool] = {}
-        self._place, self._user = config.place, config.username
+        self._place, self._user, self._program = config.place, config.username, config.program
         with self._errors():
             self.server: Server = server_of(self._connection)
             settings = dict(execute(self._connection, _SETTINGS))
@@ -177,6 +177,10 @@ class MysqlTargetSession:
         if self.relation((SCHEMA, turns.TURNS)) is None:
             self.create_schema(SCHEMA)
             self.run(f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{turns.TURNS} (number int PRIMARY KEY) {self._options}")
+
+    def end_left_open(self, copies: Collection[Place]) -> list[str]:
+        with self._errors():
+            return [] if self.server.product == "mariadb" else left_open.end(self._connection, self._program, copies)
 
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         with self._errors():

@@ -56,14 +56,14 @@ SELECT string_agg(DISTINCT pid::text, ', ') FROM pg_locks
         OR locktype = 'relation' AND relation = %s::oid AND mode NOT IN ('AccessShareLock', 'RowShareLock'))
 """
 """The backends for which `hold` waits."""
-_LOADING = 0x7461696D << 32
+LOADING = 0x7461696D
 """Numbers of advisory locks begin with it: loads into one copy share one."""
 _SPELLED = {kind: f"{kind} without time zone" for kind in ("time", "timestamp")}
 """Names of types as the server gives them, where they differ."""
 
 
 def _lock(relation: int) -> int:
-    return _LOADING | relation
+    return LOADING << 32 | relation
 
 
 class PgLateKeys:
@@ -132,7 +132,7 @@ class PgLateKeys:
         except Retry as error:
             if not isinstance(error.__context__, psycopg.errors.LockNotAvailable):
                 raise
-            ((holders,),) = self._session.rows(_HOLDERS, _LOADING >> 32, relation, relation)
+            ((holders,),) = self._session.rows(_HOLDERS, LOADING, relation, relation)
             raise Locked(what if holders is None else f"{what} (backend {holders})") from error
 
     def brought(self, place: Place, transactions: Sequence[str]) -> list[str]:

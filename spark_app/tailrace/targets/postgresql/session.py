@@ -17,7 +17,7 @@ from tailrace.databases.postgresql.counters import counters as counters_of
 from tailrace.databases.postgresql.extras import extras as extras_of
 from tailrace.databases.wire import WireRefused
 from tailrace.errors import Retry, TargetRefused
-from tailrace.targets.postgresql import binary, copy_in, fit, texts, types
+from tailrace.targets.postgresql import binary, copy_in, fit, left_open, texts, types
 from tailrace.targets.postgresql.late_keys import PgLateKeys
 from tailrace.targets.postgresql.wire import PgWire
 from tailrace.targets.sql.session import (
@@ -159,6 +159,10 @@ class PgTargetSession:
 
     def alone(self) -> None:
         self.run(f"SELECT pg_advisory_xact_lock({CREATING})")
+
+    def end_left_open(self, copies: Collection[Place]) -> list[str]:
+        there = self.relations({schema for schema, _ in copies})
+        return left_open.end(self.rows, [there[place] for place in copies if place in there])
 
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         with self._errors():

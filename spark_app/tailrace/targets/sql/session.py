@@ -201,6 +201,11 @@ class TargetSession(Protocol):
         """Wait for other transactions that have called this, and let later ones wait for this: of two sessions that
         create the same schema at once, one fails, even if it is to be created only where it is missing."""
 
+    def end_left_open(self, copies: Collection[Place]) -> list[str]:
+        """End the transactions of other sessions of Tailrace that keep these copies locked while the server waits for
+        their client: of a driver that was overtaken, or whose connection was lost. Those of loads stay. Returns the
+        names of what was ended; nothing, if the server does not tell."""
+
     def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]: ...
 
     def run(self, statement: str, *values: object) -> int:

@@ -6,8 +6,8 @@ driver knows, and ends only if they are still what it read: whatever another dri
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -150,6 +150,7 @@ class SqlUnit:
                 except TailraceError as error:
                     if isinstance(error, Retry) and error.away:
                         raise
+                    self._end_left_open(session, error, [self.units.place_of(opening.schema)])
                     raise TableFailed(table_id, error) from error
                 self.tables[table_id] = OpenedTable(opening, made, key=CopyKey(closed=closed))
                 level = made.member or not self.together
@@ -307,16 +308,29 @@ class SqlUnit:
                     group = self._moved(session, batch) if self.together else None
                     seam("apply.before-commit")
                     self.admit()
-            except BaseException:
+            except BaseException as error:
                 self.group = None
                 for table_id in batch.slices:
                     self.tables[table_id].shape, self.tables[table_id].key = None, CopyKey()
+                self._end_left_open(session, error, [self.tables[i].place for i in {*batch.slices, *batch.tables}])
                 raise
         seam("apply.after-commit")
         self.group = group
         for table_id, copy in after.items():
             self.tables[table_id].copy = copy
         return {table_id: copy.applied for table_id, copy in after.items()}
+
+    def _end_left_open(self, session: TargetSession, error: BaseException, copies: Sequence[Place]) -> None:
+        """Called when `error` has ended a transaction. Of these copies no other session changes rows but that of a
+        driver which was overtaken: where it stands still, its locks would last. Ending it is safe: what it has
+        committed, their states tell."""
+        met = error.error if isinstance(error, TableFailed) else error
+        if not (isinstance(met, Retry) and met.locked):
+            return
+        self.admit()
+        with suppress(TailraceError):  # the error itself is told
+            for name in session.end_left_open(copies):
+                log.warning("%s of the target was ended: it kept copies locked for a driver that was overtaken", name)
 
     def _withdraw_loads(self, session: TargetSession, batch: UnitBatch) -> None:
         """Withdraw permissions that the batch ends, in a transaction before it: if it meets a load that is under way,
