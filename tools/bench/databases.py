@@ -1,11 +1,13 @@
 """A PostgreSQL database as the target, beside PostgreSQL's own logical replication of the same table, in one run.
 
-    PYTHONPATH=tools python -m bench.databases [--rows N] [--transactions N] [--seconds 30] [--freshness 200ms]
+    PYTHONPATH=tools python -m bench.databases [--rows N] [--transactions N] [--large N] [--seconds 30]
+        [--freshness 200ms]
 
 `--only debezium` measures Debezium's engine with its JDBC sink in the same way (`bench.debezium`), which needs Maven.
 
 One table of ten columns. Measured are its first copy, a backlog of single-row transactions that were made while nobody
-read, and 1,000 single-row transactions a second. CPU is counted for Tailrace's processes (for PostgreSQL's replication
+read, another of transactions of 1,000 rows, and 1,000 single-row transactions a second; what has a number of 0 is left
+out. CPU is counted for Tailrace's processes (for PostgreSQL's replication
 there are none), for the source's server and for the target's. The start of Tailrace's processes is counted, too; it is
 printed apart.
 """
@@ -21,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -41,7 +44,10 @@ TARGET = "copy"
 """The database of the target: the two servers come from one template, and are the same to whoever asks."""
 RATE = 1000
 """Transactions a second of the steady stream."""
-MOVE = "UPDATE public.t SET a = a + 1, e = 'x' || {n}, g = clock_timestamp() WHERE id = {n} * 7 % {rows} + 1"
+LARGE = 1000
+"""Rows of a large transaction."""
+MOVE = "UPDATE public.t SET a = a + 1, e = '{mark}' || {n}, g = clock_timestamp()"
+WHERE = "WHERE id = {n} * 7 % {rows} + 1"
 
 
 def fill(server: PostgresServer, rows: int) -> None:
@@ -95,11 +101,11 @@ class Pair:
         ((count,),) = self.target.execute("SELECT count(*) FROM public.t", dbname=TARGET)
         return int(count)
 
-    def level(self) -> bool:
-        """The last transaction of the backlog is there: they come in their order. To read both tables for each look
+    def level(self, mark: str, last: int) -> bool:
+        """The last change of the backlog is there: transactions come in their order. To read both tables for each look
         would cost the servers as much as the changes."""
-        last = f"SELECT e FROM public.t WHERE id = {self.options.transactions} * 7 % {self.options.rows} + 1"
-        return self.target.execute(last, dbname=TARGET) == [(f"x{self.options.transactions}",)]
+        found = f"SELECT e FROM public.t {WHERE.format(n=last, rows=self.options.rows)}"
+        return self.target.execute(found, dbname=TARGET) == [(f"{mark}{last}",)]
 
     def equal(self) -> bool:
         pair = (self.source, "postgres"), (self.target, TARGET)
@@ -111,9 +117,11 @@ class Pair:
         alone(self.source, "CHECKPOINT")
         alone(self.target, "VACUUM ANALYZE public.t", "CHECKPOINT", dbname=TARGET)
 
-    def backlog(self) -> None:
-        move = MOVE.format(n="n", rows=self.options.rows)
-        loop = f"FOR n IN 1..{self.options.transactions} LOOP {move}; COMMIT; END LOOP"
+    def backlog(self, mark: str, transactions: int, rows: int) -> None:
+        """So many transactions that each change so many rows, by one statement."""
+        move, where = MOVE.format(mark=mark, n="k"), WHERE.format(n="k", rows=self.options.rows)
+        move = f"{move} FROM generate_series((n - 1) * {rows} + 1, n * {rows}) k {where}"
+        loop = f"FOR n IN 1..{transactions} LOOP {move}; COMMIT; END LOOP"
         alone(self.source, "SET synchronous_commit = off", f"DO $$ BEGIN {loop}; END $$")
 
     def steady(self) -> list[float]:
@@ -175,27 +183,32 @@ def measured(pair: Pair, whose: str, start: Callable[[], None], halted: Callable
         wall = time.monotonic() - begun
         return f"{options.rows / wall / 1000:.0f} k rows/s; first rows after {first:.1f} s"
 
-    def apply() -> str:
+    def apply(mark: str, changes: int, what: str) -> str:
         begun = time.monotonic()
         halted(False)
-        until(pair.level, "backlog", 900, 0.1)
-        return f"{options.transactions / (time.monotonic() - begun) / 1000:.0f} k transactions/s"
+        until(lambda: pair.level(mark, changes), "backlog", 900, 0.1)
+        return f"{changes / (time.monotonic() - begun) / 1000:.0f} k {what}/s"
 
     def stream() -> str:
         late = pair.steady()
         return f"lag p50 {late[len(late) // 2]:.2f} s, p95 {late[len(late) * 95 // 100]:.2f} s"
 
     timed(pair, f"{whose}: first copy", copy)
+    small, large = (options.transactions, 1, "transactions"), (options.large, LARGE, "rows in transactions of 1,000")
+    for mark, (transactions, rows, name) in {"x": small, "y": large}.items():
+        if not transactions:
+            continue
+        time.sleep(5)
+        halted(True)
+        pair.backlog(mark, transactions, rows)
+        pair.tidy()
+        timed(pair, f"{whose}: backlog of {name}", partial(apply, mark, transactions * rows, name.split()[0]))
+        if not pair.equal():
+            raise SystemExit(f"{whose}: the copy differs")
+        pair.tidy()
     time.sleep(5)
-    halted(True)
-    pair.backlog()
-    pair.tidy()
-    timed(pair, f"{whose}: backlog", apply)
-    if not pair.equal():
-        raise SystemExit(f"{whose}: the copy differs")
-    pair.tidy()
-    time.sleep(5)
-    timed(pair, f"{whose}: {RATE} transactions/s", stream)
+    if options.seconds:
+        timed(pair, f"{whose}: {RATE} transactions/s", stream)
 
 
 def neighbour(pair: Pair) -> None:
@@ -281,11 +294,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bench.databases", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--transactions", type=int, default=100_000)
+    parser.add_argument("--large", type=int, default=500)
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--freshness", default="200ms")
     parser.add_argument("--only", choices=("tailrace", "neighbour", "debezium"))
     options = parser.parse_args(arguments)
-    print(f"{machine()}\n{options.rows} rows, {options.transactions} transactions, freshness {options.freshness}\n")
+    sizes = f"{options.rows} rows, {options.transactions} small and {options.large} large transactions"
+    print(f"{machine()}\n{sizes}, freshness {options.freshness}\n")
     print("| what | wall s | the copier's CPU s | source's | target's | |\n|---|---:|---:|---:|---:|---|")
     for who in ("neighbour", "tailrace") if options.only is None else (options.only,):
         with (

@@ -4,7 +4,9 @@ A record with one row in each of 200 tables is one object instead of 200 (docs/d
 (`record_segments`) and writes each bundle before the record that names it; `segments.open_segment` reads them.
 
 A bundle is an Arrow IPC stream whose rows are segments: table, first sequence, and the segment's rows as an Arrow IPC
-stream of their own. Only the outer one is compressed: the inner schemas repeat each other.
+stream of their own. Only the outer one is compressed: the inner schemas repeat each other. A segment that is neither
+small nor large has a bundle to itself, which is read in a fraction of the time that a Parquet file takes
+(docs/decisions/0162).
 """
 
 import threading
@@ -24,8 +26,10 @@ from tailrace.errors import CorruptLog, privacy
 from tailrace.storage.store import Storage
 
 SMALL = 8 << 10
-"""Bytes of a segment's rows, uncompressed, from which on it is a file of its own: whoever reads one table reads few
-rows of others, also where many tables catch up, each by itself."""
+"""Bytes of a segment's rows, uncompressed, from which on it shares its object with no other: whoever reads one table
+reads few rows of others, also where many tables catch up, each by itself."""
+LARGE = 64 << 10
+"""Bytes from which on it is a Parquet file, whose columns can be read one by one."""
 FULL = 512 << 10
 """Bytes of rows, uncompressed, with which a bundle is written: what a reader decodes for one segment is bounded."""
 CACHED = 32 << 20
@@ -56,15 +60,15 @@ class ObjectAccess(Protocol):
 
 
 def encoded(data: pa.Table) -> bytes | None:
-    """The rows as they are in a bundle; None: they are not few."""
-    if data.nbytes >= SMALL:
+    """The rows as they are in a bundle; None: they are many."""
+    if data.nbytes >= LARGE:
         return None
     sink = pa.BufferOutputStream()
     columns = [c.chunk(0) if c.num_chunks == 1 else c.combine_chunks() for c in data.columns]
     with pa.ipc.new_stream(sink, data.schema) as stream:
         stream.write_batch(pa.record_batch([*map(_cleared, columns)], schema=data.schema))
     rows = sink.getvalue()
-    return rows.to_pybytes() if rows.size < SMALL else None
+    return rows.to_pybytes() if rows.size < LARGE else None
 
 
 def _cleared(column: pa.Array) -> pa.Array:

@@ -1,4 +1,4 @@
-"""The segments of the record that is being built: large ones are written at once, small ones in bundles.
+"""The segments of the record that is being built: small ones are written together, all others at once.
 
 Called by capture's recorder; `finish` comes before the record that names the segments.
 """
@@ -8,7 +8,7 @@ from secrets import token_hex
 
 import pyarrow as pa
 
-from tailrace.changelog.bundles import FULL, Bundle, encoded
+from tailrace.changelog.bundles import FULL, SMALL, Bundle, encoded
 from tailrace.changelog.records import Segment
 from tailrace.changelog.records.terms import TableSchema
 from tailrace.changelog.segments import segment_of, write_segment
@@ -35,8 +35,13 @@ class RecordSegments:
             segment = known(write_segment(storage, table, rows, self._token))
         else:
             segment = known(segment_of(table, rows).model_copy(update={"size": len(data)}))
-            self._bundle.add(segment, data)
-            self._waiting.append(len(self._segments))
+            if len(data) < SMALL:
+                self._bundle.add(segment, data)
+                self._waiting.append(len(self._segments))
+            else:
+                own = Bundle()
+                own.add(segment, data)
+                segment = segment.model_copy(update={"path": own.write(storage, self._token())})
         self._segments.append(segment)
         if self._bundle.size >= FULL:
             self._write(storage)

@@ -48,7 +48,7 @@ def test_a_row_of_each_table_is_one_object(storage: Storage) -> None:
 
 
 def test_a_large_segment_is_a_file_and_the_order_stays(storage: Storage) -> None:
-    record, large = RecordSegments(), "x" * bundles.SMALL
+    record, large = RecordSegments(), "x" * bundles.LARGE
     for first, text in ((1, "a"), (2, large), (3, "b")):
         record.add(storage, table_schema(1), rows(1, first, text=text), lambda s: s.model_copy(update={"updates": 9}))
     segments = record.finish(storage)
@@ -57,6 +57,18 @@ def test_a_large_segment_is_a_file_and_the_order_stays(storage: Storage) -> None
     for segment, text in zip(segments, ("a", large, "b"), strict=True):
         found = read_segment(Path(storage.access.prefix), segment.path, 1, segment.first_seq)
         assert found["c1"].to_pylist() == [f"{text}0"]
+
+
+def test_a_segment_that_is_neither_small_nor_large_has_a_bundle_to_itself(storage: Storage) -> None:
+    record, text = RecordSegments(), "x" * bundles.SMALL
+    for number, values in enumerate(("a", text, text, "b"), 1):
+        record.add(storage, table_schema(number), rows(number, number, text=values))
+    small, one, other, last = record.finish(storage)
+    assert small.path == last.path and len({small.path, one.path, other.path}) == 3
+    assert all(is_bundle(segment.path) for segment in (small, one, other))
+    folder = Path(storage.access.prefix)
+    assert [(t, f) for t, f, _ in bundled(folder / one.path)] == [(2, 2)]
+    assert read_segment(folder, other.path, 3, other.first_seq)["c1"].to_pylist() == [f"{text}0"]
 
 
 def test_a_bundle_is_written_when_it_is_full(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +83,7 @@ def test_a_bundle_is_written_when_it_is_full(storage: Storage, monkeypatch: pyte
 
 
 @settings(max_examples=30, deadline=None)
-@given(parts=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 40), st.integers(0, 4_000)), max_size=12))
+@given(parts=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 40), st.integers(0, 8_000)), max_size=12))
 def test_every_segment_reads_back_as_it_was_given(
     tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[int, int, int]]
 ) -> None:
@@ -82,6 +94,6 @@ def test_every_segment_reads_back_as_it_was_given(
         record.add(storage, table_schema(table_id), given[-1])
         first += count
     for segment, data in zip(record.finish(storage), given, strict=True):
-        assert not is_bundle(segment.path) or segment.size < bundles.SMALL
+        assert not is_bundle(segment.path) or segment.size < bundles.LARGE
         with open_segment(storage, segment) as found:
             assert (found.read() if isinstance(found, pq.ParquetFile) else found).equals(data)
