@@ -37,7 +37,7 @@ class FakePart:
         self.name, self.done, self.faults = name, done, faults
         self.fault = self.pid = None
         self.state = LogState(number=RecordNumber(3))
-        self.running, self.is_working, self.through, self.last_step_at = True, False, 3, 0.0
+        self.running, self.through, self.last_step_at = True, 3, 0.0
         self.runs: dict[Any, Any] = {}
         self.waiting_for = None
         self.pause = self.late = 0.0
@@ -72,6 +72,9 @@ class FakePart:
     def step(self) -> None: ...
     def works(self, position: int) -> None: ...
     def offer(self, through: int) -> None: ...
+    def may_leave(self, number: int) -> bool:
+        return False
+
     def due_in(self, number: int) -> float:
         return math.inf
 

@@ -75,6 +75,8 @@ class Pair:
     target: PostgresServer
     options: argparse.Namespace
     process: int | None = None
+    made: int = 0
+    """Transactions of the steady stream: a machine with other work may not manage all."""
 
     def cpu(self) -> list[Times]:
         pids = [self.process, self.source.pid, self.target.pid]
@@ -153,7 +155,7 @@ class Pair:
             connection.autocommit = True
             while not ending.is_set():
                 for _ in range(max(0, int((time.monotonic() - begun) * RATE) - number)):
-                    number += 1
+                    self.made = number = number + 1
                     probe = number % 10 == 0
                     row = 1 + number // 10 % PROBES if probe else number * 7 % self.options.rows + 1
                     connection.execute(
@@ -191,7 +193,8 @@ def measured(pair: Pair, whose: str, start: Callable[[], None], halted: Callable
 
     def stream() -> str:
         late = pair.steady()
-        return f"lag p50 {late[len(late) // 2]:.2f} s, p95 {late[len(late) * 95 // 100]:.2f} s"
+        found = f"lag p50 {late[len(late) // 2]:.2f} s, p95 {late[len(late) * 95 // 100]:.2f} s"
+        return f"{found}, {pair.made / options.seconds:.0f} transactions/s made"
 
     timed(pair, f"{whose}: first copy", copy)
     small, large = (options.transactions, 1, "transactions"), (options.large, LARGE, "rows in transactions of 1,000")

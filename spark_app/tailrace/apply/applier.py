@@ -19,7 +19,7 @@ from tailrace.apply.progress import Progress
 from tailrace.apply.publishing import is_settled
 from tailrace.apply.schedule import Schedule
 from tailrace.apply.unit_worker import UnitWorker
-from tailrace.apply.units import ApplyUnit, TableEntry
+from tailrace.apply.units import NONE, ApplyUnit, TableEntry
 from tailrace.apply.upkeep import Upkeep
 from tailrace.changelog.logged import place_of
 from tailrace.changelog.records.snapshots import ChunkRegistered
@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 GROUP_SECONDS = 1.0
 """Seconds after which the group rests between two commits, however much there is to do."""
+LONG = 0.9 * GROUP_SECONDS
+"""Seconds after which the group may be about to rest."""
 NOT_OF_A_TABLE = (CorruptLog, Fenced)
 """End the process, in whichever thread they occur."""
 WAITING_SECONDS = 600.0
@@ -130,10 +132,11 @@ class Applier:
     def times(self) -> CommitTimes:
         return self._schedule.times
 
-    @property
-    def is_working(self) -> bool:
-        """True if a batch is under way."""
-        return bool(self._schedule.running)
+    def may_leave(self, number: RecordNumber) -> bool:
+        """True if a batch is under way that may end without holding record `number`."""
+        with self._lock:
+            number, long_since = self._bounded(number), self._monotonic() - LONG
+            return any(unit.reaches < number or unit.begun < long_since for unit in self._schedule.running)
 
     def _running(self) -> list[Future[None]]:
         return [unit.running for unit in self._schedule.running if unit.running is not None]
@@ -170,6 +173,7 @@ class Applier:
         return [t.table_id for t in self._journal.state.tables.values() if not t.removed]
 
     def _enter(self, unit: ApplyUnit) -> None:
+        unit.reaches, unit.begun = NONE, self._monotonic()
         running = self._pool.submit(self._run, unit)
         self._schedule.begin(unit, running)
         running.add_done_callback(self._ended)
@@ -266,10 +270,12 @@ class Applier:
         begun, since = self._through, self._monotonic()
         try:
             worker = unit.worker or self._made(unit)
-            more = True
+            more = first = True
             while more and not (self._stopping or self._standing) and not self._rests(unit, since):
                 # In this order: what another thread offers meanwhile, the state may not hold.
                 through = self._through
+                unit.reaches = through if first else NONE
+                first = False
                 try:
                     more = worker.advance(self._state_with(through), through)
                 except TableFailed as failed:

@@ -16,6 +16,8 @@ from tailrace.errors.backoff import Backoff
 LONGEST_PAUSE, JITTER = 30.0, 0.25
 FIRST_GUESS = 0.1
 """Seconds that a table's first batch is expected to take."""
+NONE = RecordNumber(-1)
+"""Before the first record."""
 
 
 @dataclass(eq=False)
@@ -35,6 +37,11 @@ class ApplyUnit:
     """The time at which somebody was warned of that, or at which it began."""
     spread: float = -math.inf
     """The monotonic time before which it is not tried either, for many others fail at a place that is away."""
+    reaches: RecordNumber = NONE
+    """The record that it holds when the work under way has ended; `NONE`: that is not known, since it has not begun, or
+    takes more than one batch."""
+    begun: float = -math.inf
+    """The monotonic time at which that work was begun."""
     took: float = FIRST_GUESS
     """Seconds that its latest batches took."""
 

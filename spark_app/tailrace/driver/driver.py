@@ -412,7 +412,7 @@ class Driver:
         number, patience = parts.journal.refresh(self._newest).number, tail.PATIENCE
         times = parts.applier.times
         if not self._spec.apply.suspend:
-            working = parts.applier.is_working  # first: a batch that ends in between is looked for soon
+            leaves = parts.applier.may_leave(number)  # first: a batch that ends in between is looked for soon
             due_in = parts.applier.due_in(number)
             due = due_in <= 0
             patience = SHORTEST_LOOK if due else min(due_in, patience)
@@ -420,7 +420,7 @@ class Driver:
                 parts.applier.offer(number)
             elif due or not parts.stream.running:
                 parts.stream.notify(number, again=due)
-            if working:  # a batch that ends may leave what came meanwhile
+            if leaves:  # what came while a batch is under way, it may not bring
                 patience = min(patience, max(self._pace_now.look, min(times.longest, NOTICE)))
         pace = self._pace_now.for_commits(times.longest, times.together)
         wished = 0.0 if self._settings.once else pace.record_when(parts.applier.late)

@@ -22,7 +22,7 @@ from tailrace.fold.key_columns import Columns, taken, typed
 from tailrace.fold.key_words import key_words
 
 FEW = 64
-"""Rows up to which a loop over them costs less than the arrays."""
+"""Rows up to which a loop over them, and a commit that is made for few, costs less than the arrays."""
 _DELETED, _TRUNCATED = "D", "T"
 
 
@@ -36,9 +36,9 @@ class FewChanges:
     """Their rows: the schema's columns in its order, as the log has them."""
 
 
-def few_changes(work: FoldInput) -> FewChanges | None:
-    """None: the batch is not of few whole rows."""
-    if not _is_plain(work):
+def few_changes(work: FoldInput, most: int = FEW) -> FewChanges | None:
+    """None: the batch is not of few whole rows. `most`: the number of rows that are few."""
+    if not _is_plain(work, most):
         return None
     rows = _rows(work, work.slice.new_segments)
     if rows is None:
@@ -60,13 +60,13 @@ def few_changes(work: FoldInput) -> FewChanges | None:
     return FewChanges(found, found if len(left) == len(changed) else _chosen(keys, left), _picked(whole, left))
 
 
-def _is_plain(work: FoldInput) -> bool:
+def _is_plain(work: FoldInput, most: int) -> bool:
     part, segments = work.slice, work.slice.new_segments
     return (
         not (part.chunks or part.finished or part.clear or part.applied.holes or part.schema.keyless)
         and part.schema.history is None
         and part.evolve is None
-        and 0 < sum(segment.rows for segment in segments) <= FEW
+        and 0 < sum(segment.rows for segment in segments) <= most
         and all(
             is_bundle(segment.path) and not segment.unchanged and segment.schema_version == part.schema.version
             for segment in segments

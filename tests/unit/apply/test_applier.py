@@ -14,6 +14,7 @@ from typing_extensions import override
 from support.apply_loop import CHUNK, LIMITS, Journal, Loop, Target, Work, log, table, worker_of
 from support.states import snapshot, with_snapshots
 from support.waiting import until
+from tailrace.apply.applier import GROUP_SECONDS
 from tailrace.apply.progress import Progress, TableProgress
 from tailrace.apply.unit_worker import UnitWorker
 from tailrace.apply.upkeep import TIDY_SECONDS
@@ -267,6 +268,45 @@ def test_a_record_that_is_offered_while_the_journal_is_read_waits_for_the_next_b
     loop.offer(9, patience=5)
     loop.offer(10, patience=5)
     assert [(p.through_record, len(p.chunks)) for p in target.work.slices] == [(9, 0), (10, 1)]
+    loop.stop()
+
+
+def test_only_work_that_may_end_behind_the_newest_record_is_looked_for_again() -> None:
+    """All other ends without anything to do, so nobody has to ask for its end."""
+
+    class Held(Target):
+        @override
+        def apply(self, part: TableSlice) -> AppliedState:
+            left.append([loop.may_leave(RecordNumber(number)) for number in (9, 10)])
+            return super().apply(part)
+
+    left: list[list[bool]] = []
+    loop, _ = applier(log(table(7, 3)), {7: Held()})
+    assert not loop.may_leave(RecordNumber(9))
+    loop.offer(9, patience=5)
+    assert left == [[False, True]] and not loop.may_leave(RecordNumber(10))
+    loop.stop()
+    left.clear()
+    loop, _ = applier(log(table(7, 3, 5, rows=5)), {7: Held()}, limits=replace(LIMITS, rows=5))
+    loop.offer(9, patience=5)
+    assert left == [[False, True], [True, True]], "of several batches the first is not the last"
+    loop.stop()
+
+
+def test_work_that_takes_long_is_looked_for_since_its_group_rests_then() -> None:
+    class Slow(Target):
+        @override
+        def apply(self, part: TableSlice) -> AppliedState:
+            nonlocal now
+            left.append(loop.may_leave(RecordNumber(9)))
+            now += GROUP_SECONDS
+            left.append(loop.may_leave(RecordNumber(9)))
+            return super().apply(part)
+
+    left, now = list[bool](), 100.0
+    loop, _ = applier(log(table(7, 3)), {7: Slow()}, lambda: now)
+    loop.offer(9, patience=5)
+    assert left == [False, True]
     loop.stop()
 
 

@@ -87,6 +87,9 @@ def array_literal(name: str, column: pa.ChunkedArray) -> str:
 
 def _quoted(texts: pa.Array) -> list[str]:
     """Elements of an array."""
+    whole = content(texts)
+    if not (texts.null_count or b"\\" in whole or b'"' in whole):
+        return [f'"{text}"' for text in texts.to_pylist()]
     return [
         "NULL" if text is None else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
         for text in texts.to_pylist()

@@ -24,6 +24,7 @@ from tailrace.changelog.types import arrow_type
 from tailrace.fold.chunk_keys import KEY_ONLY, read_chunk_keys
 from tailrace.fold.concerned import named_words
 from tailrace.fold.decide import Folded, OutputRows, decide
+from tailrace.fold.few_changes import FewChanges, few_changes
 from tailrace.fold.fold_input import FoldInput
 from tailrace.fold.key_columns import Columns, Ints, Mask
 from tailrace.fold.log_rows import segment_rows
@@ -36,6 +37,9 @@ from tailrace.targets.sql.staging import Staging, in_key_order
 from tailrace.targets.sql.state import SCHEMA
 
 SOURCE, ROUND, BITS = "_tailrace_source", "_tailrace_round", "_tailrace_bits"
+FEW = 1000
+"""Changes of whole rows up to which a loop over their keys costs less than the arrays."""
+NO_HOLES = frozenset[Key]()
 
 
 def fold_input(part: TableSlice, log: ObjectAccess) -> FoldInput:
@@ -48,6 +52,10 @@ def apply_keyed(
     """Bring the table's rows forward; its columns are the batch's already. Returns the holes that it leaves. `appends`:
     see `KeyedBatch`."""
     work = fold_input(part, log)
+    found = few_changes(work, FEW) if session.upserts is None and not appends else None
+    if found is not None:
+        KeyedBatch(session, work, table, Staging(session, work)).write(found)
+        return NO_HOLES
     work = replace(work, moved_keys=find_moved_keys(work))
     return KeyedBatch(session, work, table, Staging(session, work), appends).apply()
 
@@ -91,6 +99,14 @@ class KeyedBatch:
             holes = self._finish(finish, chunks, holes)
         self.staging.drop()
         return holes
+
+    def write(self, found: FewChanges) -> None:
+        """Bring the changes of a batch of few whole rows: there is nothing else to it."""
+        self._delete_staged(self.staging.keys(found.keys, np.arange(len(found.keys[0]))))
+        if found.rows.num_rows:  # they are in the key's order
+            columns = definitions(self.session, self.work.slice.schema)
+            self.session.load(self.table, columns, [pa.Table.from_batches([found.rows])])
+        self.staging.drop()
 
     def move(self, decided: Decided) -> None:
         """Write what was decided."""
@@ -137,8 +153,10 @@ class KeyedBatch:
         ]
         wanted = [np.zeros_like(places) if ours else places for places, ours in zip(rows.values, own, strict=True)]
         written = pa.table(values, names=self.work.names)
+        if not any(((places == FROM_BASE) | (places >= logged.num_rows)).any() for places in wanted):
+            return written
         lacking = _Lacking.of(wanted, logged.num_rows, rows.key)
-        return self._completed(lacking.filled(written), lacking, decided) if len(lacking.row) else written
+        return self._completed(lacking.filled(written), lacking, decided)
 
     def insert(self, rows: str | pa.Table, into: str) -> None:
         names = list_of(self.session, self.work.names)
@@ -210,9 +228,11 @@ class KeyedBatch:
 
     def _delete_keys(self, numbered: NumberedKeys, wanted: Ints) -> None:
         if len(wanted):
-            staged = self.staging.keys(numbered.keys(wanted), wanted)
-            with self.session.by_key():
-                self.session.delete_using(self.table, staged, equal(self.session, self.work.key))
+            self._delete_staged(self.staging.keys(numbered.keys(wanted), wanted))
+
+    def _delete_staged(self, staged: str) -> None:
+        with self.session.by_key():
+            self.session.delete_using(self.table, staged, equal(self.session, self.work.key))
 
     def within(self, chunk: ChunkRegistered, chunks: StagedChunks) -> str | None:
         """A condition of the rows that are there among which those of the chunk are, which keeps the server from
