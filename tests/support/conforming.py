@@ -24,7 +24,7 @@ from tailrace import targets
 from tailrace.batch.applied import FIRST, AppliedState, Generation
 from tailrace.batch.rule import ApplyRule, TargetState
 from tailrace.batch.slice import TableSlice, cut
-from tailrace.changelog.records.terms import TableSchema
+from tailrace.changelog.records.terms import RecordNumber, TableSchema
 from tailrace.changelog.types import arrow_type
 from tailrace.contract.resources import StorageLocation, TargetSpec
 from tailrace.storage.store import Storage
@@ -271,6 +271,19 @@ class LogOf(RandomLog):
     @override
     def put(self, number: int, rows: pa.Table) -> WrittenChunk | None:
         return self.writer.write("s", number, [rows])
+
+
+class LogOfWholeRows(LogOf):
+    """Its changes carry whole rows, and are few."""
+
+    @override
+    def _carried(self, key: KeyOf) -> tuple[object, ...]:
+        return self._row(key)
+
+    @override
+    def grow_by_changes(self, rows: int) -> None:
+        self.record = RecordNumber(self.record + 1)
+        self._segment(rows, bundled=True)
 
 
 def rows_of(log: LogOf, target: TargetState[KeyOf]) -> Rows:

@@ -9,7 +9,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from support.conforming import LogOf, Subject, Table, by_rule, equal, log_of, rows_of
+from support.conforming import LogOf, LogOfWholeRows, Subject, Table, by_rule, equal, log_of, rows_of
 from support.lake import table_schema
 from support.random_log import KeyOf, first_schema
 from support.read_ranges import ReadRanges
@@ -40,12 +40,14 @@ def all_keys_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CACHE, "kept", None)  # and back at the end
 
 
-def begun(subject: Subject, folder: Path, seed: int = 1, composite: bool = False) -> tuple[LogOf, Table]:
+def begun(
+    subject: Subject, folder: Path, seed: int = 1, composite: bool = False, kind: type[LogOf] = LogOf
+) -> tuple[LogOf, Table]:
     """A log and the table that follows it."""
     schema, random = first_schema(composite), Random(seed)
     keys: list[KeyOf] = [("r" * (n % 3), n) if composite else (n,) for n in range(random.randint(3, 9))]
     table = Table(subject, schema)
-    return LogOf(random, folder, schema, keys, table), table
+    return kind(random, folder, schema, keys, table), table
 
 
 @pytest.mark.parametrize(("seed", "composite"), turns((1, False), (2, True), (3, False)))
@@ -62,6 +64,16 @@ def test_the_effect_of_a_batch_is_that_of_the_rule(
         assert table.applied.holes == {tuple(map(str, key)) for key in target.holes}
         if step == 3:
             table.restart()
+
+
+@pytest.mark.parametrize("composite", turns(False, True))
+def test_the_effect_of_few_whole_rows_is_that_of_the_rule(subject: Subject, tmp_path: Path, composite: bool) -> None:
+    log, table = begun(subject, tmp_path, 4, composite, LogOfWholeRows)
+    target: TargetState[KeyOf] = TargetState()
+    for _ in range(5):
+        log.grow_by_changes(12)
+        target = by_rule(log, target, table.follow(log))
+        equal(subject.rows(table.schema), rows_of(log, target))
 
 
 def test_what_a_commit_stored_of_itself_is_what_the_next_start_finds(subject: Subject, tmp_path: Path) -> None:

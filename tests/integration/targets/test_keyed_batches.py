@@ -9,11 +9,12 @@ import pytest
 from psycopg import Cursor
 from typing_extensions import override
 
-from support.conforming import Database, LogOf, Table
+from support.conforming import Database, LogOf, LogOfWholeRows, Table
 from support.postgres import PostgresServer
 from support.random_log import KeyOf, first_schema
 from tailrace.batch.rule import Change
 from tailrace.targets.postgresql import session
+from tailrace.targets.sql import batch
 
 MANY = session.FEW + 100
 """More rows than a statement lists."""
@@ -116,3 +117,20 @@ def test_rows_are_written_in_the_order_of_their_key(server: PostgresServer, tmp_
     copied.follow()
     written = server.execute("SELECT id FROM public.t WHERE t <> 'before' ORDER BY ctid")
     assert written == sorted(copied.log.keys)
+
+
+def test_few_changes_of_whole_rows_are_worked_without_arrays(
+    server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def arrays(*_: object) -> None:
+        raise AssertionError("the batch is worked with arrays")
+
+    monkeypatch.setattr(batch, "number_keys", arrays)
+    (tmp_path / "log").mkdir()
+    table = Table(Database(tmp_path, server), first_schema(composite=False))
+    log = LogOfWholeRows(Random(1), tmp_path, table.schema, [(n,) for n in range(20)], table)
+    log.grow_by_changes(200)
+    table.follow(log)
+    newest = {change.key: change for change, _ in log.history}
+    wanted = sorted(change.values for change in newest.values() if change.op != "D")
+    assert server.execute("SELECT * FROM public.t ORDER BY id") == wanted
