@@ -115,14 +115,17 @@ class Pair:
         return sums[0] == sums[1]
 
     def tidy(self) -> None:
-        """Do now what each server would do by itself within a minute after so many rows, in whatever then runs."""
+        """Do now what each server would do by itself within a minute after so many rows, in whatever then runs. Not
+        while the copier is halted: the source would take it for dead after half a minute."""
         alone(self.source, "CHECKPOINT")
         alone(self.target, "VACUUM ANALYZE public.t", "CHECKPOINT", dbname=TARGET)
 
     def backlog(self, mark: str, transactions: int, rows: int) -> None:
         """So many transactions that each change so many rows, by one statement."""
-        move, where = MOVE.format(mark=mark, n="k"), WHERE.format(n="k", rows=self.options.rows)
-        move = f"{move} FROM generate_series((n - 1) * {rows} + 1, n * {rows}) k {where}"
+        n = "n" if rows == 1 else "k"
+        move, where = MOVE.format(mark=mark, n=n), WHERE.format(n=n, rows=self.options.rows)
+        series = "" if rows == 1 else f"FROM generate_series((n - 1) * {rows} + 1, n * {rows}) k"
+        move = f"{move} {series} {where}"
         loop = f"FOR n IN 1..{transactions} LOOP {move}; COMMIT; END LOOP"
         alone(self.source, "SET synchronous_commit = off", f"DO $$ BEGIN {loop}; END $$")
 
@@ -202,9 +205,10 @@ def measured(pair: Pair, whose: str, start: Callable[[], None], halted: Callable
         if not transactions:
             continue
         time.sleep(5)
+        pair.tidy()
         halted(True)
         pair.backlog(mark, transactions, rows)
-        pair.tidy()
+        alone(pair.source, "CHECKPOINT")
         timed(pair, f"{whose}: backlog of {name}", partial(apply, mark, transactions * rows, name.split()[0]))
         if not pair.equal():
             raise SystemExit(f"{whose}: the copy differs")
