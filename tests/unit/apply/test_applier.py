@@ -294,6 +294,8 @@ def test_only_work_that_may_end_behind_the_newest_record_is_looked_for_again() -
 
 
 def test_work_that_takes_long_is_looked_for_since_its_group_rests_then() -> None:
+    left, now = list[bool](), 100.0
+
     class Slow(Target):
         @override
         def apply(self, part: TableSlice) -> AppliedState:
@@ -303,7 +305,6 @@ def test_work_that_takes_long_is_looked_for_since_its_group_rests_then() -> None
             left.append(loop.may_leave(RecordNumber(9)))
             return super().apply(part)
 
-    left, now = list[bool](), 100.0
     loop, _ = applier(log(table(7, 3)), {7: Slow()}, lambda: now)
     loop.offer(9, patience=5)
     assert left == [False, True]
