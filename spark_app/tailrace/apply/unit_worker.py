@@ -96,6 +96,19 @@ class TableCopy:
 Present = tuple[TableCopy, TableLog]
 
 
+@dataclass(frozen=True)
+class _KeptVersions:
+    """The versions of a table that cuts name. Without the state that says so: each of thousands of tables would keep
+    the whole log's state of another moment."""
+
+    record: RecordNumber
+    """The record of that state."""
+    cuts: frozenset[str]
+    """All of its cuts."""
+    versions: Mapping[str, int]
+    """By the cut's name."""
+
+
 class UnitWorker:
     """`unit` is in the target; the worker opens its tables."""
 
@@ -108,8 +121,8 @@ class UnitWorker:
         self._lock = RLock()
         self.copies: dict[int, TableCopy] = {}
         """The tables of the unit, changed only while no batch runs; a table may be tidied then."""
-        self._newest: LogState | None = None
-        """The newest state by which versions were kept."""
+        self._kept_by: dict[int, _KeptVersions] = {}
+        """The versions that the newest state asked to keep, by table."""
         self._removed: list[int] = []
         """Tables that the unit has not forgotten yet."""
 
@@ -120,6 +133,7 @@ class UnitWorker:
     def remove(self, table_id: int) -> None:
         """The table is moved by another unit, or by none, from now on."""
         self.copies.pop(table_id, None)
+        self._kept_by.pop(table_id, None)
         self._removed.append(table_id)
 
     def advance(self, state: LogState, through: RecordNumber) -> bool:
@@ -253,12 +267,11 @@ class UnitWorker:
     def _kept(self, state: LogState, copy: TableCopy) -> dict[str, int]:
         """The versions that cuts name, as the journal has them, or will have. Upkeep may have waited for a batch, and
         come with an older state than that."""
-        if self._newest is None or state.number > self._newest.number:
-            self._newest = state
-        newest = self._newest
-        table = newest.tables.get(copy.table_id, state.tables[copy.table_id])
-        named = {name: version for name, version in copy.named.items() if name in newest.cuts}
-        return {**named, **cuts.kept_versions(newest, table)}
+        known = self._kept_by.get(copy.table_id)
+        if known is None or state.number > known.record:
+            versions = cuts.kept_versions(state, state.tables[copy.table_id])
+            known = self._kept_by[copy.table_id] = _KeptVersions(state.number, frozenset(state.cuts), versions)
+        return {**{name: version for name, version in copy.named.items() if name in known.cuts}, **known.versions}
 
     def _end(self, state: LogState, present: Sequence[Present], through: RecordNumber) -> RecordNumber:
         """The record that the next batch brings them to. A table that has joined may hold more than the others: they

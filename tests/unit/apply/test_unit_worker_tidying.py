@@ -1,6 +1,8 @@
 """When tables are tidied: seldom where nothing is written, and never in front of a change."""
 
+import gc
 import time
+import weakref
 from collections.abc import Callable
 from threading import Event
 from typing import Any, cast
@@ -126,4 +128,24 @@ def test_a_table_that_cannot_be_tidied_is_named_until_it_can_and_goes_on_meanwhi
         tidied(loop)
     assert progress.of(7).fault is None
     assert len(work.tidied) == 1
+    loop.stop()
+
+
+def test_a_table_at_rest_does_not_keep_the_state_of_the_whole_log() -> None:
+    """Of two thousand tables, each tidied at another time, each kept another state, with all tables in it."""
+    now, work = [10_000.0], Work()
+    loop, _ = applier(log(table(7, 3)), {7: Target()}, lambda: now[0], work=work)
+    journal = cast(Any, loop)._journal
+    for number in (9, 10):
+        journal.state = log(table(7, number), number=number)
+        for _ in range(2):
+            loop.offer(number, patience=5)
+        tidied(loop)
+        now[0] += TIDY_SECONDS + 1
+    assert len(work.tidied) == 2
+    former = weakref.ref(journal.state)
+    journal.state = log(table(7, 10), number=11)
+    loop.offer(11, patience=5)
+    gc.collect()
+    assert former() is None
     loop.stop()
