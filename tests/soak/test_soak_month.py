@@ -27,7 +27,6 @@ from support.scripted_runs import Copy, manifest
 from tailrace.apply import applier, upkeep
 from tailrace.capture import loop, retention_job
 from tailrace.changelog import trim, writer
-from tailrace.changelog.journal import ROLLUP_RECORDS
 from tailrace.contract.resources import Replicator
 from tailrace.driver.telling import applied_report
 from tailrace.targets.lake import table as lake_table
@@ -164,6 +163,7 @@ def faster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "RETENTION_SECONDS", loop.RETENTION_SECONDS / FASTER)
     monkeypatch.setattr(applied_report, "SECONDS", applied_report.SECONDS / FASTER)
     monkeypatch.setattr(trim, "SHORTEST_JOURNAL", trim.SHORTEST_JOURNAL // FASTER)
+    monkeypatch.setattr(writer, "ROLLUP_RECORDS", 20)  # an hour has some, also where all tables make few records
     for name in ("HOUR", "DAY"):
         monkeypatch.setattr(retention_job, name, getattr(retention_job, name) / FASTER)
 
@@ -173,10 +173,8 @@ def faster(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
 @pytest.mark.parametrize(("tables", "commits"), [(1, COMMITS), (200, TABLES_COMMITS)])
 def test_the_last_tenth_costs_what_the_second_one_did(
-    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, tables: int, commits: int
+    spark: "SparkSession", tmp_path: Path, format: str, tables: int, commits: int
 ) -> None:
-    # An hour has more roll-ups of the journal than one. Commits to 200 tables take so long that few records fit it.
-    monkeypatch.setattr(writer, "ROLLUP_RECORDS", ROLLUP_RECORDS if tables == 1 else 20)
     database = Database([f"t{number}" for number in range(1, tables + 1)])
     for table in range(1, tables + 1):
         database.commit(*(Change("I", table, i, "first") for i in range(1, ROWS // tables + 1)))
