@@ -106,7 +106,7 @@ class _KeptVersions:
     cuts: frozenset[str]
     """All of its cuts."""
     versions: Mapping[str, int]
-    """By the cut's name."""
+    """Versions by the cut's name."""
 
 
 class UnitWorker:
