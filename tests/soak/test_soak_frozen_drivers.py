@@ -9,13 +9,12 @@ one process, frozen right before and after a commit: `tests/proof/test_frozen_dr
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
 
-import psutil
 import pytest
 
 from support.postgres import PostgresServer
@@ -114,8 +113,8 @@ def test_a_driver_that_stands_still_until_the_source_has_given_it_up_continues(
 def test_a_worker_that_stands_still_in_a_first_copy_loses_and_doubles_nothing(
     copies: Copies, tmp_path: Path, seam: str, taken_over: bool
 ) -> None:
-    """Before the rows of its chunk are on their way into the target, or after. `taken_over`: its driver has been killed
-    when it wakes up, and another one has read the chunk."""
+    """Before the rows of its chunk are on their way into the target, or after. `taken_over`: its driver stands still as
+    well, and another one has taken over when both wake up."""
     deployment = copies.begin(tmp_path, seed=10, rows=ROWS)
     with ExitStack() as machines, Reader(copies) as reader:
         machines.callback(deployment.close)
@@ -124,30 +123,18 @@ def test_a_worker_that_stands_still_in_a_first_copy_loses_and_doubles_nothing(
             deployment.read_by_executors(run)
             run.until(run.frozen, PATIENCE, "a worker stands still")
             (worker,) = run.frozen()
-            machines.callback(end, worker)
             assert worker.pid != run.process.pid, "it is none of the driver's"
             if taken_over:
-                other = elsewhere(deployment, 1)
+                run.freeze()
+                late, other = run, elsewhere(deployment, 1)
                 machines.callback(other.close)
-                kill_but(run, worker)
                 run = other.start()
                 sees_more(run, reader, "both tables are level")
+                late.thaw()
+                assert late.wait(120) == 13 and "Fenced" in late.tail(), late.tail()
             else:
                 time.sleep(FROZEN_SECONDS)
                 assert run.poll() is None, run.tail()
-            worker.resume()
+                worker.resume()
             sees_more(run, reader, "both tables are level again")
         ends_level(run, copies, reader)
-
-
-def kill_but(run: Program, spared: psutil.Process) -> None:
-    """SIGKILL to all of a driver's processes but one."""
-    for process in run.family():
-        if process.pid != spared.pid:
-            end(process)
-    run.wait(60)
-
-
-def end(process: psutil.Process) -> None:
-    with suppress(psutil.NoSuchProcess):
-        process.kill()
