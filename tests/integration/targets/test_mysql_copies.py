@@ -29,6 +29,7 @@ from support.database_copies import (
 from support.lake import table_schema
 from support.mysql import TARGETS, MysqlServer
 from support.postgres import PostgresServer
+from support.proof.process import forked_copies
 from support.random_log import first_schema
 from support.versions import one_of
 from support.waiting import until
@@ -246,6 +247,29 @@ def test_definitions_are_found_by_whoever_comes_after_a_death(target: MysqlServe
     assert target.execute(f"SELECT hidden FROM {STATE}.tables") == [(0,)]
     left = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s AND table_name LIKE 'copy%%'"
     assert target.execute(left, [STATE]) == []
+
+
+@pytest.mark.timeout(300)
+def test_a_new_copy_is_not_told_as_level_before_its_batch_has_ended(
+    mysql: MysqlServer, target: MysqlServer, tmp_path: Path
+) -> None:
+    """It takes the old one's place in a statement that commits by itself, and may stay there as it is for long."""
+    mysql.script(*MYSQL_SHOP, charset="utf8mb4")
+    copy = begin(place_of(mysql), target, tmp_path)
+    told = f"SELECT place_name FROM {STATE}.tables WHERE member"
+    with copy.running():
+        settle(copy)
+        mysql.script(*MYSQL_STEPS[0].split("; "))
+        copy.until(lambda _: target.execute(told) == [("item",)], work=True)
+    died = forked_copies(copy.manifest, tmp_path, "publish.after=kill", level=True, again="resync")
+    assert died.wait(120) == -9, died.tail()
+    assert target.execute(told) == []
+    with copy.running():
+        settle(copy)
+        mysql.script(*MYSQL_STEPS[1].split("; "))
+        copy.until(lambda _: target.execute(told) == [("item",)], work=True)
+        settle(copy)
+    assert of_mysql(target, "shop.item") == of_mysql(mysql, "shop.item")
 
 
 @pytest.mark.timeout(300)

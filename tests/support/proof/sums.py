@@ -54,10 +54,14 @@ CHUNKS = {"chunkRows": 17, "parallelism": 3}
 Server = PostgresServer | MysqlServer
 
 
-def level(one: str, other: str) -> str:
-    """The query for the number of these tables that are at the same moment: 2."""
-    tables = "SELECT count(*) FROM _tailrace.tables WHERE member AND place_schema = 'proof'"
-    return f"{tables} AND place_name IN ('{one}', '{other}')"
+def level(one: str, other: str, server: Server) -> str:
+    """The query for the number of these tables that are at the same moment: 2. A table that was replaced since the
+    transaction began has another number than the one that it is told of."""
+    told = f"SELECT count(*) FROM _tailrace.tables WHERE member AND place_name IN ('{one}', '{other}')"
+    if isinstance(server, PostgresServer):
+        return f"{told} AND relation = to_regclass(format('%I.%I', place_schema, place_name))::oid"
+    comment = "SELECT table_comment FROM information_schema.tables WHERE table_schema = place_schema"
+    return f"{told} AND CONCAT('Tailrace copy ', relation) = ({comment} AND table_name = place_name)"
 
 
 class Copies(ABC):
@@ -99,7 +103,8 @@ class Copies(ABC):
 
     @contextmanager
     def looking(self, query: str, level: str) -> Iterator[Callable[[], int | None]]:
-        """Looks at a number in one snapshot; None: the tables are not level."""
+        """Looks at a number in one snapshot; None: the tables are not level. The rows are read first: from then on
+        nothing replaces the tables, and what is told of them afterwards is told of those that were read."""
         with closing(self._reading()) as connection:
 
             def row(statement: str) -> Any:
@@ -109,8 +114,8 @@ class Copies(ABC):
 
             def look() -> int | None:
                 try:
-                    total = row(query)[0] if row(level) == (2,) else None
-                    return None if total is None else int(total)  # one was replaced since the snapshot: it is empty
+                    (total,) = row(query)
+                    return int(total) if row(level) == (2,) else None
                 except (psycopg.errors.UndefinedTable, pymysql.err.ProgrammingError, pymysql.err.OperationalError):
                     return None  # a table is not there yet, or was just made
                 finally:
@@ -309,7 +314,7 @@ class Reader:
     def __init__(self, copies: Copies, query: str = SUM, tables: tuple[str, str] = ("giro", "savings")) -> None:
         self.sums: list[int] = []
         self._copies = copies
-        self._looking = partial(copies.looking, query, level(*tables))
+        self._looking = partial(copies.looking, query, level(*tables, copies.server))
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run)
 

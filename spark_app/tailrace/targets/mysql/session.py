@@ -50,7 +50,7 @@ from tailrace.targets.sql.session import (
     nothing,
     table,
 )
-from tailrace.targets.sql.state import SCHEMA
+from tailrace.targets.sql.state import SCHEMA, leave_group
 
 ROW, HASH = "_tailrace_row", "_tailrace_hash"
 COLLATIONS = {"mysql": "utf8mb4_0900_bin", "mariadb": "utf8mb4_nopad_bin"}
@@ -383,6 +383,7 @@ class MysqlTargetSession:
         new, old, aside = table(self, by), table(self, place), table(self, (SCHEMA, f"{by[1]}_old"))
         if self.relation(by) is not None:
             admit()
+            leave_group(self, place)
             away = f"{old} TO {aside}, " if self.relation(place) is not None else ""
             self.run(f"RENAME TABLE {away}{new} TO {old}")
         self.run(f"DROP TABLE IF EXISTS {aside}")

@@ -267,6 +267,16 @@ def publish(session: TargetSession, copy: StoredCopy, relation: int) -> None:
         raise _overtaken(copy)
 
 
+def leave_group(session: TargetSession, place: Place) -> None:
+    """Say of the copy that readers see that it is not level. Called where statements that define tables commit by
+    themselves, before a new copy takes its place: that is as it was while it was filled, until its batch has ended."""
+    shown = "place_schema = %s AND place_name = %s AND hidden = FALSE AND member = TRUE"
+    for (log_id,) in session.rows(f"SELECT log_id FROM {SCHEMA}.tables WHERE {shown}", *place):
+        record = record_of(session, str(log_id))
+        changed = "member = FALSE, record = GREATEST(record, %s)"
+        session.run_one(f"{SCHEMA}.tables", changed, f"{shown} AND log_id = %s", record, *place, log_id)
+
+
 @dataclass
 class Group:
     """The tables of one change log that are level, as this driver knows them."""
