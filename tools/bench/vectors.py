@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
-from tailrace.targets.lake.files.compact import CompactionLimits, pick_of_one_day
+from tailrace.targets.lake.files.compact import CompactionLimits, pick
 from tailrace.targets.lake.files.vector_costs import VectorCosts
 from tailrace.targets.lake.files.vectors import encode
 from tailrace.targets.lake.files.write import FILE_BYTES
@@ -75,7 +75,7 @@ class Simulated:
     def tidy(self) -> None:
         self.written.files = max(self.written.files, len(self.files))
         self.costs.keep_only(self.files.values())
-        chosen = pick_of_one_day([*self.files.values()], self.limits, costs=self.costs)
+        chosen = pick([*self.files.values()], self.limits, costs=self.costs)
         if chosen:
             keys = np.concatenate([self._live(file) for file in chosen])
             for file in chosen:

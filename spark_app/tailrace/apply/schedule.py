@@ -81,8 +81,9 @@ class Schedule:
         """The cuts that each table is awaited at, and the state that says so."""
         self._seen: tuple[Mapping[int, TableLog], Mapping[str, LoggedCut]] = {}, {}
         """The tables and cuts of the state that was last looked at, ..."""
-        self._newest, self._arrived = journal.state.number, -math.inf
-        """... the number of its record, and the monotonic time at which that was first seen."""
+        self._newest, self._arrived, self._gap = journal.state.number, -math.inf, math.inf
+        """... the number of its record, the monotonic time at which that was first seen, and the seconds since the
+        record before."""
         self._stirred: dict[int, None] = {}
         """Tables that the next look looks at."""
         self._waited_for: tuple[RecordNumber, Pace] | None = None
@@ -110,7 +111,7 @@ class Schedule:
         by_deadline = ((self._deadline(entry, pace.hold, now), entry.table.table_id, entry) for entry in behind)
         timed = sorted(by_deadline, key=itemgetter(0, 1))
         starts = self._starts([(deadline, entry.unit) for deadline, _, entry in timed])
-        record = self._arrived + pace.record + NOTICE
+        record = self._arrived + min(pace.record, self._gap) + NOTICE
         if record > now:  # until then, nothing comes that a later commit would take along
             due = bisect_left(starts, record)
         else:
@@ -142,7 +143,8 @@ class Schedule:
         awaited = (state.cuts[name].awaited for name in changed(cuts, state.cuts))
         self._seen = state.tables, state.cuts
         if state.number != self._newest:
-            self._newest, self._arrived = state.number, self._monotonic()
+            now = self._monotonic()
+            self._newest, self._arrived, self._gap = state.number, now, now - self._arrived
             self._waited_for = None
         for table_id in itertools.chain(touched, *awaited, self._moved_tables()):
             self._stir(table_id)

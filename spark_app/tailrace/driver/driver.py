@@ -416,9 +416,10 @@ class Driver:
             due_in = parts.applier.due_in(number)
             due = due_in <= 0
             patience = SHORTEST_LOOK if due else min(due_in, patience)
-            if due and self._settings.once:
+            delivers = parts.stream.running
+            if due and not delivers:  # also in a short run, which has no query
                 parts.applier.offer(number)
-            elif due or not parts.stream.running:
+            if not self._settings.once and (due or not delivers):
                 parts.stream.notify(number, again=due)
             if leaves:  # what came while a batch is under way, it may not bring
                 patience = min(patience, max(self._pace_now.look, min(times.longest, NOTICE)))

@@ -101,6 +101,26 @@ def test_a_reader_of_a_chunk_that_loads_it_stays(postgres: PostgresServer, monke
     assert postgres.execute("SELECT n FROM shop.item") == [(2,)]
 
 
+def test_a_driver_that_stands_still_while_it_creates_a_copy_is_ended(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can create another one meanwhile, and nobody sees that table."""
+    monkeypatch.setattr(left_open, "PATIENCE", "0 seconds")
+    with ExitStack() as stack:
+        place = InPostgres(postgres, stack)
+        late, mine, program = place.session(), place.session(), place.session("psql")
+        with pytest.raises(Retry), late.transaction():
+            late.alone()
+            late.run("CREATE TABLE shop.made (n int)")
+            assert program.end_left_open([("shop", "made")]) == [], "it is of another program"
+            assert len(mine.end_left_open([("shop", "made")])) == 1
+            late.run("INSERT INTO shop.made VALUES (1)")
+        with mine.transaction():
+            mine.alone()
+            mine.run("CREATE TABLE shop.made (n int)")
+    assert postgres.execute("SELECT count(*) FROM shop.made") == [(0,)], "nothing of the late one's"
+
+
 @pytest.mark.parametrize("release", turns("mariadb-10.11", MARIADB_NEWEST))
 def test_mariadb_ends_them_by_itself(release: str) -> None:
     """It does not tell who has locked which table."""

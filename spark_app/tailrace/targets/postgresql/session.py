@@ -35,8 +35,6 @@ from tailrace.targets.sql.state import SCHEMA as STATE
 
 FEW, FEW_BYTES = 1000, 1 << 20
 """The most that statements list by themselves."""
-CREATING = 0x7461696C72616365
-"""Number of the advisory lock of sessions that create schemas and tables."""
 _MANY_TEXTS = ("numeric", "interval", "jsonb")
 """Types of which several texts are one value."""
 _CHEAP_PAGES = b"SET LOCAL random_page_cost = 0.1"
@@ -158,7 +156,7 @@ class PgTargetSession:
         self.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
     def alone(self) -> None:
-        self.run(f"SELECT pg_advisory_xact_lock({CREATING})")
+        self.run(f"SELECT pg_advisory_xact_lock({left_open.CREATING})")
 
     def end_left_open(self, copies: Collection[Place]) -> list[str]:
         there = self.relations({schema for schema, _ in copies})

@@ -312,7 +312,8 @@ class SqlUnit:
                 self.group = None
                 for table_id in batch.slices:
                     self.tables[table_id].shape, self.tables[table_id].key = None, CopyKey()
-                self._end_left_open(session, error, [self.tables[i].place for i in {*batch.slices, *batch.tables}])
+                members = map(self.tables.get, {*batch.slices, *batch.tables})  # some may not be open
+                self._end_left_open(session, error, [known.place for known in members if known is not None])
                 raise
         seam("apply.after-commit")
         self.group = group

@@ -102,27 +102,23 @@ def _joined(small: Sequence[DataFile], marked: Sequence[DataFile], limits: Compa
     return []
 
 
-def pick_of_one_day(
+def picks_of_days(
     files: Sequence[DataFile],
     limits: CompactionLimits,
     chunks: KeptChunks = NO_CHUNKS,
     costs: VectorCosts = NO_COSTS,
-) -> list[DataFile]:
-    """The files of the day of which `pick` takes the most, in proportion to how many are needed: rows of two days are
-    never joined. Of a day that is over two small ones are enough: hardly more of them will come; and they need not wait
-    until the newest day rests, which in a busy history is never."""
-    days = dict[str | None, list[DataFile]]()
+) -> list[list[DataFile]]:
+    """What `pick` takes of the newest day, and of the day before it of which it takes the most: rows of two days are
+    never joined. Of a day that is over two small files are enough: hardly more of them will come. Both, since a busy
+    history's newest day always has something to join, and neither may wait for the other."""
+    days = dict[str, list[DataFile]]()
     for file in files:
-        days.setdefault(file.day, []).append(file)
-    newest = max(filter(None, days), default="")
+        days.setdefault(file.day or "", []).append(file)
+    newest = max(days, default="")
     over = replace(limits, min_files=2, largest_share=max(limits.largest_share, PAST_SHARE))
-    picked, most = list[DataFile](), 0.0
-    for day, some in days.items():
-        of_day = over if day and day < newest else limits
-        found = pick(some, of_day, chunks, costs)
-        if len(found) / of_day.min_files > most:
-            picked, most = found, len(found) / of_day.min_files
-    return picked
+    past = (pick(some, over if day else limits, chunks, costs) for day, some in days.items() if day != newest)
+    picked = max(past, key=len, default=[]), pick(days.get(newest, []), limits, chunks, costs)
+    return [some for some in picked if some]
 
 
 def compact(
@@ -136,16 +132,21 @@ def compact(
     costs: VectorCosts = NO_COSTS,
 ) -> int:
     """Rewrite what is worth it; returns the number of files replaced. `applied`: the table's present state."""
-    chosen = pick_of_one_day(table.files(), limits, chunks, costs)
-    if not chosen:
-        return 0
+    picked = picks_of_days(table.files(), limits, chunks, costs)
+    for chosen in picked:
+        _rewrite(table, access, layout, applied, chosen)
+    return sum(map(len, picked))
+
+
+def _rewrite(
+    table: FileTable, access: FileAccess, layout: Layout, applied: AppliedState, chosen: Sequence[DataFile]
+) -> None:
     schema = _schema(access, chosen, layout)
     batches = (batch for file in chosen for batch in live_rows(access, file, schema))
     new = [written.file for written in write_physical(access, table.location, schema, batches, day=chosen[0].day)]
     seam("compact.before-commit")
     table.commit(TableCommit(applied, new, data_change=False, remove=[file.path for file in chosen]))
     forget([file.path for file in chosen])
-    return len(chosen)
 
 
 def _schema(access: FileAccess, files: Sequence[DataFile], layout: Layout) -> pa.Schema:

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from pyroaring import BitMap64
 
-from tailrace.targets.lake.files.compact import CompactionLimits, pick, pick_of_one_day
+from tailrace.targets.lake.files.compact import CompactionLimits, pick, picks_of_days
 from tailrace.targets.lake.files.vector_costs import VectorCosts
 from tailrace.targets.lake.kept import KeptChunks
 from tailrace.targets.lake.model import DataFile
@@ -70,26 +70,24 @@ def test_a_file_is_joined_only_with_as_much_again() -> None:
 def test_files_of_different_days_are_not_joined() -> None:
     days = ["2026-11-28", "2026-11-29", None]
     made = [replace(file(f"{number}"), day=days[number % 3]) for number in range(11)]
-    assert pick_of_one_day(made, LIMITS) == made[::3]
-    assert pick_of_one_day(made[1:], LIMITS) == made[3::3]
-    assert pick_of_one_day(made[:8], LIMITS) == made[:8:3]
-    assert pick_of_one_day(made[1:6], LIMITS) == pick_of_one_day([], LIMITS) == []
+    assert picks_of_days(made, LIMITS) == [made[::3], made[1::3]]
+    assert picks_of_days(made[3:], LIMITS) == [made[3::3], made[4::3]]
+    assert picks_of_days(made[2::3], LIMITS) == [made[2::3]]
+    assert picks_of_days(made[1:6], LIMITS) == picks_of_days([], LIMITS) == []
 
 
 def test_two_small_files_of_a_day_that_is_over_are_joined() -> None:
     """Else each day would keep some for ever."""
     past = [replace(file(f"{number}"), day="2026-11-28") for number in range(2)]
     newest = [replace(file(f"{number}"), day="2026-11-29") for number in range(2, 4)]
-    assert pick_of_one_day([*past, *newest], LIMITS) == past
-    assert pick_of_one_day([*past[:1], *newest], LIMITS) == pick_of_one_day(newest, LIMITS) == []
-    assert pick_of_one_day([past[0], replace(past[1], size=41), *newest], LIMITS) == [], "late ones are few"
+    assert picks_of_days([*past, *newest], LIMITS) == [past]
+    assert picks_of_days([*past[:1], *newest], LIMITS) == picks_of_days(newest, LIMITS) == []
+    assert picks_of_days([past[0], replace(past[1], size=41), *newest], LIMITS) == [], "late ones are few"
 
 
-def test_a_day_that_is_over_does_not_wait_until_the_newest_one_rests() -> None:
-    """Each look finds as many new files of the newest day as are needed, and one or two more."""
-    past = [replace(file(f"past-{number}"), day="2026-11-28") for number in range(5)]
-    for more in range(3):
-        newest = [replace(file(f"new-{number}"), day="2026-11-29") for number in range(LIMITS.min_files + more)]
-        assert pick_of_one_day([*newest, *past], LIMITS) == past
-    newest = [replace(file(f"new-{number}"), day="2026-11-29") for number in range(8)]
-    assert pick_of_one_day([*past, *newest], LIMITS) == newest, "nor does the newest one wait for ever"
+def test_a_day_that_is_over_does_not_wait_until_the_newest_one_rests_nor_that_one_for_it() -> None:
+    past = [replace(file(f"past-{number}"), day="2026-11-28") for number in range(2)]
+    older = [replace(file(f"older-{number}"), day="2026-11-27") for number in range(3)]
+    newest = [replace(file(f"new-{number}"), day="2026-11-29") for number in range(50)]
+    assert picks_of_days([*newest, *past], LIMITS) == [past, newest]
+    assert picks_of_days([*past, *older, *newest], LIMITS) == [older, newest]
