@@ -53,7 +53,8 @@ def test_a_failed_part_tells_its_error_whatever_else_is_in_the_group(error: Tail
         raise error
 
     unit._withdraw_loads = failing
-    batch: Any = UnitBatch(RecordNumber(6), frozenset({1, 2, 3}), dict.fromkeys((1, 2, 3)))
+    parts: Any = dict.fromkeys((1, 2, 3))
+    batch = UnitBatch(RecordNumber(6), frozenset({1, 2, 3}), parts)
     with pytest.raises(type(error)) as raised:
         unit.apply(batch)
     assert raised.value is error
