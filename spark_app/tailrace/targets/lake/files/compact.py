@@ -108,9 +108,9 @@ def picks_of_days(
     chunks: KeptChunks = NO_CHUNKS,
     costs: VectorCosts = NO_COSTS,
 ) -> list[list[DataFile]]:
-    """What `pick` takes of the newest day, and of the day before it of which it takes the most: rows of two days are
-    never joined. Of a day that is over two small files are enough: hardly more of them will come. Both, since a busy
-    history's newest day always has something to join, and neither may wait for the other."""
+    """Lists what `pick` takes of the newest day, and of the day before it of which it takes the most: rows of two days
+    are never joined. Of a day that is over two small files are enough: hardly more of them will come. Both, since the
+    newest day of a busy history always has something to join, and neither may wait for the other."""
     days = dict[str, list[DataFile]]()
     for file in files:
         days.setdefault(file.day or "", []).append(file)
