@@ -1,7 +1,9 @@
 """A change log is continued only in the very log that it was read from, whatever has the server's address by now."""
 
 import shutil
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 from support.mysql import MARIADB_NEWEST, MYSQL, MysqlServer
 from support.mysql_log import LogRun, config_of
+from support.mysql_stalls import hanging_commits, make_commits_hang
 from support.resources import replicator
 from support.versions import turns
 from tailrace.changelog.records import Origin
@@ -113,6 +116,23 @@ def test_a_beginning_has_an_anchor_that_is_found_again(server: MysqlServer) -> N
         assert SourceState.read(point.source_state).anchor is not None
         server.script("INSERT INTO d.t VALUES (1, 1)", "FLUSH LOGS")
         admission.check_point(config_of(server), connection, of(server), point)
+
+
+def test_a_commit_that_waits_for_a_replica_is_no_sign_of_a_restored_server(server: MysqlServer, tmp_path: Path) -> None:
+    """It is in the log, and read, before the server says that it knows it."""
+    make_commits_hang(server)
+    with LogRun(server, tmp_path) as run, ThreadPoolExecutor() as pool:
+        run.catch_up()
+        with hanging_commits(server):
+            commit = pool.submit(server.script, "INSERT INTO d.t VALUES (1, 1)")
+            while not run.changes("d.t"):
+                run.read()
+            assert not commit.done()
+            start = pool.submit(check, server, run)
+            time.sleep(2)  # it must not be refused meanwhile
+            assert start.done() == server.mariadb, "MariaDB's log itself says what is in it"
+        start.result(20)
+        commit.result(20)
 
 
 def restored(server: MysqlServer, folder: Path, run: Callable[[], LogRun]) -> LogRun:

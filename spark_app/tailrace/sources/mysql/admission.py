@@ -32,6 +32,8 @@ from tailrace.sources.mysql.state import Anchor, SourceState
 PRODUCT, SERVER, SERVER_ID, SHIFT = "product", "server", "server id", "files before"
 """Keys of an origin's identity: which of the two products, which server, who we are to it, and how its files are
 counted (`position.Numbering`; missing: as the server does)."""
+WAITING_COMMIT = 30.0
+"""Seconds that a commit may wait for a replica: three times what MySQL allows by default."""
 LOOK = 0.5
 """Seconds between two looks at what a beginning waits for."""
 _OURS = 1 << 31
@@ -129,21 +131,40 @@ def check_point(
         log = NewLog(config.bound_to(server.identity), connection, stopping)
         _check_successor(log, origin, state)
         return
-    config = bound(config, origin)
+    # A commit that waits for a replica is in the log before the server says that it has been executed. (All is checked
+    # again: a restored server that is written to may come to have as many transactions.)
+    config, ending = bound(config, origin), stopping or threading.Event()
+    for _ in range(int(WAITING_COMMIT / LOOK)):
+        if _is_own_log(config, connection, point.position, state):
+            return
+        if ending.wait(LOOK):
+            raise Interrupted("capture was stopped while it waited for a commit of the source")
+    raise PositionLost(
+        f"the server does not know transactions that are in the change log, and did not in {WAITING_COMMIT:.0f} s: it"
+        " was restored",
+        START_OVER,
+    )
+
+
+def _is_own_log(config: SourceConfig, connection: Connection, position: Position, state: SourceState) -> bool:
+    """True if it is the log that was read; False: it may be, but the server has not executed all that was."""
     end, files = log_end.log_end(connection, config.numbering), anchor.files(connection, config.numbering)
-    if point.position > end:
-        at, last = map(config.numbering.text, (point.position, end))
+    if position > end:
+        at, last = map(config.numbering.text, (position, end))
         what = f"the binary log ends at {last}, before the change log's {at}"
         raise PositionLost(f"{what}: the server was restored or its log was reset", START_OVER)
-    _check_size(config, files, point.position)
-    if server.product == "mysql":  # before the anchor: the server refuses to send what is found here
-        _check_passed_over(config, connection, files, point.position, state.done)
+    _check_size(config, files, position)
+    mysql = server_of(connection).product == "mysql"
+    if mysql:  # before the anchor: the server refuses to send what is found here
+        _check_passed_over(config, connection, files, position, state.done)
     if state.anchor is not None:
         _check_anchor(config, files, state.anchor)
-    if server.product == "mysql":
-        _check_gtids(connection, GtidSet(state.done))
-    else:
-        _check_file(config, connection, files, point.position, MariaPosition(state.done))
+    if mysql:
+        purged, executed = _gtids(connection)
+        _check_purged(purged, GtidSet(state.done))
+        return executed >= GtidSet(state.done)
+    _check_file(config, connection, files, position, MariaPosition(state.done))
+    return True
 
 
 def failed_over(
@@ -292,15 +313,6 @@ def _gtids(connection: Connection) -> tuple[GtidSet, GtidSet]:
 def _check_purged(purged: GtidSet, ours: GtidSet) -> None:
     if not ours >= purged:
         raise PositionLost("the server has purged binary logs that are not in the change log", START_OVER)
-
-
-def _check_gtids(connection: Connection, ours: GtidSet) -> None:
-    purged, executed = _gtids(connection)
-    _check_purged(purged, ours)
-    if not executed >= ours:
-        raise PositionLost(
-            "the server does not know transactions that are in the change log: it was restored", START_OVER
-        )
 
 
 def _check_file(config: SourceConfig, connection: Connection, files: Files, at: Position, ours: MariaPosition) -> None:
