@@ -14,6 +14,13 @@ pytestmark = [pytest.mark.timeout(1800), pytest.mark.turn(0, 3)]
 """Its processes in pods cost minutes of CPU: the files of this folder take turns."""
 SLOTS = "SELECT slot_name FROM pg_replication_slots"
 PUBLICATIONS = "SELECT pubname FROM pg_publication"
+WITHOUT_KEY = """
+CREATE SCHEMA apart;
+CREATE TABLE apart.lines AS SELECT i, repeat(md5(i::text), 20) AS line FROM generate_series(1, 5000) i;
+ALTER TABLE apart.lines REPLICA IDENTITY FULL;
+ANALYZE apart.lines;
+"""
+"""A table that always waits for an executor: with a key, the driver may have read it before Spark is there."""
 INITIAL = "jsonpath={.status.conditions[?(@.type=='InitialSnapshotCompleted')].status}"
 
 
@@ -106,7 +113,9 @@ def test_a_quota_that_refuses_the_drivers_pod_is_told(shop: Shop) -> None:
     shop.wait("the quota to count", 60, lambda: shop.kubectl("get", "resourcequota", "tight", "-o", counted) != "")
     executors = workload.replicator(shop.space)["spec"]["executors"]
     pod = executors["podTemplate"]["spec"] | {"nodeSelector": {"disk": "none-has-this"}}
-    shop.apply("tight", executors={**executors, "podTemplate": {"spec": pod}})
+    with shop.connect() as connection:
+        connection.execute(WITHOUT_KEY)
+    shop.apply("tight", executors={**executors, "podTemplate": {"spec": pod}}, tables={"include": ["apart.*"]})
     told = re.compile(
         r"The driver's pod cannot be created: pods \"tight-driver-0\" is forbidden: exceeded quota: tight"
     )

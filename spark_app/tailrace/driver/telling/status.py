@@ -212,7 +212,7 @@ def _assembled(at: Moment, log: TableLog, progress: TableProgress) -> TableStatu
     return TableStatus(
         name=log.schema.name,
         state=_table_state(at, log, progress),
-        read=not progress.replacing and (not log.initial_snapshot or log.read_record > log.added_record),
+        read=not progress.replacing and _is_read(log),
         applied_sequence=progress.applied_seq,
         applied_record=max(progress.applied_record, 0),
         # While capture ends again and again nobody knows what the source has written since.
@@ -299,7 +299,13 @@ def _table_state(at: Moment, log: TableLog, progress: TableProgress) -> TableSta
         return "SNAPSHOTTING"
     if any(c.record > progress.applied_record and c.chunk.keys is None for c in log.chunks):
         return "SNAPSHOTTING"
-    return "WAITING" if progress.applied_record < log.added_record else "REPLICATING"
+    began = progress.applied_record >= log.added_record and _is_read(log)  # its first snapshot may not be planned yet
+    return "REPLICATING" if began else "WAITING"
+
+
+def _is_read(log: TableLog) -> bool:
+    """True if nothing is left to be read of it for the first time."""
+    return not log.initial_snapshot or log.read_record > log.added_record
 
 
 def lag(state: LogState, log: TableLog, applied_record: RecordNumber, now: float) -> float | None:

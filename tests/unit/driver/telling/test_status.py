@@ -299,6 +299,13 @@ def test_a_table_says_whether_its_existing_rows_have_been_read() -> None:
     assert not assemble(moment(log(again))).tables[0].read, "it was started over since"
 
 
+def test_a_table_whose_first_snapshot_is_not_planned_yet_does_not_replicate() -> None:
+    progress = {7: TableProgress(applied_record=RecordNumber(9))}
+    for read_record, state in ((-1, "WAITING"), (4, "REPLICATING")):
+        one = table(7, initial_snapshot=True, read_record=read_record)
+        assert assemble(moment(log(one), tables=progress)).tables[0].state == state
+
+
 def test_a_table_that_readers_see_as_it_was_before_says_so() -> None:
     known = log(table(7, 3, initial_snapshot=True, read_record=RecordNumber(5)))
     for replacing in (True, False):
