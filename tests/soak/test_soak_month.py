@@ -45,7 +45,7 @@ TABLES_COMMITS = int(os.environ.get("TAILRACE_SOAK_MONTH_TABLES", "500"))
 FASTER = 125
 """An hour becomes 29 seconds: five seconds become 0.04."""
 ROWS, KEYS = 5_000, 10
-TENTHS, LOOKS, READS = 10, 5, 10
+TENTHS, LOOKS, READS = 10, 5, 30
 OF_OTHERS = "lake", "log"
 """Folders that are target and change log; the rest of a run's folder is its own."""
 GROWN = 1.3
