@@ -194,11 +194,13 @@ class Decoding:
 
 def _grouped(ids: Indexes, rows: Indexes) -> list[tuple[int, Indexes]]:
     """The rows of each id, ascending; often there is one only."""
-    if len(ids) and (ids == ids[0]).all():
+    if not len(ids):
+        return []
+    if (ids == ids[0]).all():
         return [(int(ids[0]), rows)]
     order = np.argsort(ids, kind="stable")
     numbers, firsts = np.unique(ids[order], return_index=True)
-    return list(zip(numbers.tolist(), np.split(rows[order], firsts[1:]), strict=True)) if len(ids) else []
+    return list(zip(numbers.tolist(), np.split(rows[order], firsts[1:]), strict=True))
 
 
 def _without_key(schema: TableSchema) -> NoKey:
